@@ -59,6 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_cluster(commands.add_parser("cluster", help="run several runtime processes behind one port"))
     _add_doctor(commands.add_parser("doctor", help="say what a checkpoint would serve here, and what keeps it from it"))
     _add_fetch(commands.add_parser("fetch", help="fetch checkpoints from the Hub, going on where an earlier try ended"))
+    _add_quantize(
+        commands.add_parser("quantize", help="write a checkpoint again, with weights of fewer bits, for CPUs")
+    )
     _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
     for command in commands.choices.values():  # before the command or behind it
         command.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=VERBOSE)
@@ -183,6 +186,15 @@ def _add_fetch(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_fetch)
 
 
+def _add_quantize(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="folder, or Hub id with an optional @revision")
+    parser.add_argument(
+        "--bits", type=int, choices=(8, 4), required=True, help="of talker's and code predictor's weights"
+    )
+    parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="a new folder, or an empty one")
+    parser.set_defaults(run=_quantize)
+
+
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     _add_engine_arguments(parser)
     parser.add_argument("--replies", type=int, default=10, metavar="N", help="counted replies of each client")
@@ -287,6 +299,12 @@ def _fetch(arguments: argparse.Namespace) -> int:
     if not arguments.model:
         raise InvalidSetting(name="ID", value="missing", why="name a checkpoint of the Hub (owner/name), or --plan")
     return fetch(arguments.model, as_json=arguments.json)
+
+
+def _quantize(arguments: argparse.Namespace) -> int:
+    from runtime.quantize import quantize
+
+    return quantize(arguments.model, arguments.bits, arguments.out)
 
 
 def _end_early(number: int, frame: object) -> NoReturn:

@@ -133,7 +133,8 @@ class EngineSettings:
     sound_dtype: str = knob(
         "auto",
         "VOICEWRIGHT_SOUND_DTYPE",
-        "auto, float32 or bfloat16, of Code2Wav; auto is float32 on a CPU, bfloat16 on cards",
+        "auto, float32 or bfloat16, of Code2Wav; auto is bfloat16 on cards, and on a CPU that multiplies it where the "
+        "talker is not float32",
         words=("auto", "float32", "bfloat16"),
     )
     max_slots: int = knob(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from runtime.device.cpu import CpuDevice
+from runtime.device.cpu import CpuDevice, multiplies_bfloat16
 from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Device
 from runtime.device.mps import MpsDevice
@@ -75,6 +75,16 @@ def choose_quantization(word: str, device: Device) -> Quantization | None:
     return Quantization(word)
 
 
-def choose_sound_dtype(name: str, device: Device) -> torch.dtype:
-    """The dtype of Code2Wav; a word of the settings, which are checked."""
-    return device.dtype if name == "auto" else DTYPES[name]
+def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantization: Quantization | None) -> torch.dtype:
+    """The dtype of Code2Wav; a word of the settings, which are checked.
+
+    Args:
+        dtype, quantization: of talker and code predictor. On a CPU Code2Wav is float32 where they are, and else
+            bfloat16, if the processor multiplies it.
+    """
+    if name != "auto":
+        return DTYPES[name]
+    if device.name != "cpu":
+        return device.dtype
+    is_whole = dtype is torch.float32 and quantization is None
+    return torch.float32 if is_whole or not multiplies_bfloat16() else torch.bfloat16

@@ -32,7 +32,7 @@ class Quantization(StrEnum):
     INT4 = "int4"
 
 
-Product = Callable[[Tensor], Tensor]  # of float32 rows [M, K]; result [M, N] float32
+Product = Callable[[Tensor], Tensor]  # of rows [M, K]; result [M, N] in their dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,25 @@ class Int4:
         return (away + self.middles.float()[..., None]).flatten(1)
 
 
+Rounded = Int8 | Int4
+
+
+def rounded(weight: Tensor, kind: Quantization) -> Rounded:
+    """A matrix of rounded weights; four bits where its shape allows. Shapes: weight [N, K]."""
+    return Int4.of(weight) if kind is Quantization.INT4 and takes_four_bits(*weight.shape) else Int8.of(weight)
+
+
+def product_of(weights: Rounded) -> Product:
+    """The product with rounded weights, by the kernel that this processor has for their shape."""
+    if isinstance(weights, Int4):
+        return WeightOnlyInt4(weights)
+    N, K = weights.values.shape
+    return RoundedRowsInt8(weights) if rounds_rows() or N % TILE or K % TILE else WeightOnlyInt8(weights)
+
+
 def quantized(weight: Tensor, kind: Quantization) -> Product:
-    """The product with a matrix whose weights are rounded; four bits where its shape allows. Shapes: weight [N, K]."""
-    N, K = weight.shape
-    if kind is Quantization.INT4 and takes_four_bits(N, K):
-        return WeightOnlyInt4(Int4.of(weight))
-    rounded = Int8.of(weight)
-    if rounds_rows() or N % TILE or K % TILE:
-        return RoundedRowsInt8(rounded)
-    return WeightOnlyInt8(rounded)
+    """The product with a matrix whose weights are rounded. Shapes: weight [N, K]."""
+    return product_of(rounded(weight, kind))
 
 
 def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
@@ -115,6 +125,8 @@ class RoundedRowsInt8:
         self._packed = _packed_by_fbgemm(rounded)
 
     def __call__(self, rows: Tensor) -> Tensor:
+        if rows.dtype is not torch.float32:
+            return self(rows.float()).to(rows.dtype)
         most = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=SMALLEST)
         product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
         made: Tensor = product(rows / most, 1 / self.steps, self.steps + 1, self._packed)

@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 
 def sound_network(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.dtype) -> SoundNetwork:
-    """Kernels where there are a card and Triton, else the library's operations, in float32."""
+    """Kernels where there are a card and Triton, else the library's operations, with states in float32."""
     if device.torch_device.type == "cuda" and kernels.available():
         from runtime.model.packed_sound import PackedSound
 
         return PackedSound(code2wav, slots, dtype)
-    if dtype is not torch.float32:
+    if dtype is not torch.float32 and device.name != "cpu":  # on a CPU the products have been laid out in it
         log.warning("Code2Wav runs in float32: its bfloat16 needs a card and Triton")
     return LibrarySound(code2wav, slots)
 

@@ -76,7 +76,7 @@ class EngineCore:
         self.runner = ModelRunner(checkpoint, device, dtype, slots, length, engine.prompt_piece, prompts, graphs)
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
-        sound_dtype = choose_sound_dtype(engine.sound_dtype, device)
+        sound_dtype = choose_sound_dtype(engine.sound_dtype, device, dtype, checkpoint.quantization)
         self.code2wav_streams = Code2WavStreams(
             code2wav, slots, device, sound_dtype, graphs=graphs, shapes=engine.sound_shapes
         )

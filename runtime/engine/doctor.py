@@ -120,12 +120,16 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
     dtype, room = choose_dtype(settings.dtype, device), MemoryRoom.of(device, settings)
     bits, probe = WeightBits(settings, device, dtype), Probe(device)
     found, name = inspect(reference), public_name(reference)
-    chosen: Weights = dtype, bits.known if found.config is None else bits.of(found.config, name)
+    stored = found.quantization
+    chosen: Weights = dtype, stored or bits.known
+    with found.noting():
+        if found.config is not None:
+            chosen = dtype, bits.of(found.config, name)
     rows: tuple[MemoryRow, ...] = ()
     if {TALKER, DECODER} <= found.networks.keys():
-        kinds: list[Weights] = [(other, None) for other in DTYPES]
-        if can_round(device):
-            kinds += [(dtype, quantization) for quantization in Quantization]
+        kinds: list[Weights] = [] if stored else [(other, None) for other in DTYPES]
+        if can_round(device) or stored:
+            kinds += [(dtype, quantization) for quantization in Quantization if stored in (None, quantization)]
         needs = {kind: MemoryNeed.of([found], room, settings, kind[0], [kind[1]]) for kind in kinds}
         assert found.config is not None
         shape = FrameShape.of(found.config)

@@ -95,7 +95,7 @@ class Frame:
             tables = lender.tables
             assert tables is not None, "a talker with fused operations has tables"
             # The code predictor is not lent: it reads the other's codes 0 through a projection of its own.
-            first = self.talker.code_predictor.project(lender.model.codec_embedding.weight)
+            first = self.talker.code_predictor.project(lender.model.codec_embedding.rows)
             self._lent = InputTables(tables.frames[0], tables.text, first)
             self.slot_cache.tables[True] = self._lent.addresses
             self.device.mark().synchronize()  # the frames' stream knows nothing of this thread's work

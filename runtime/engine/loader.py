@@ -9,7 +9,7 @@ import torch
 
 from runtime.device import Device
 from runtime.device.cpu import threads_for
-from runtime.device.open_device import choose_dtype
+from runtime.device.open_device import choose_dtype, choose_sound_dtype
 from runtime.engine.core import EngineCore
 from runtime.engine.registry import Registry, RegistryEntry
 from runtime.engine.sizing import GIB, slots_for
@@ -48,7 +48,10 @@ class CheckpointLoader:
         device.enter_thread()
         others = self._registry.checkpoints
         entry.quantization = self._bits.of(entry.config, entry.name)
-        checkpoint = load_checkpoint(entry.reference, device.torch_device, self.dtype, others, entry.quantization)
+        sound_dtype = choose_sound_dtype(self._settings.sound_dtype, device, self.dtype, entry.quantization)
+        checkpoint = load_checkpoint(
+            entry.reference, device.torch_device, self.dtype, others, entry.quantization, sound_dtype
+        )
         self.add(entry, checkpoint, tell)
 
     def add(self, entry: RegistryEntry, checkpoint: Checkpoint, tell: Tell = lambda step: None) -> None:

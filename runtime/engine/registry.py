@@ -61,7 +61,7 @@ class RegistryEntry:
             part_chars=config.part_chars or limits.part_chars,
             samples_per_frame=self.tokenizer.code2wav.samples_per_frame,
             device=device,
-            dtype=self.quantization or dtype,
+            dtype=config.quantization or self.quantization or dtype,
             fingerprint=self.fingerprint,
             loaded=self.core is not None,
             created=self.created,

@@ -16,6 +16,7 @@ from runtime.device import Device
 from runtime.device.open_device import choose_quantization
 from runtime.device.quantized import Quantization
 from runtime.engine.probe import FrameShape, Probe
+from runtime.model.checkpoint import settle_quantization
 from runtime.model.config import ModelConfig
 from runtime.published import FRAME_S
 from runtime.settings import EngineSettings
@@ -74,7 +75,15 @@ class WeightBits:
         return self._said
 
     def of(self, config: ModelConfig, name: str) -> Quantization | None:
-        """The bits of a checkpoint's weights; a second or two where they are to be chosen and it is a large one."""
+        """The bits of a checkpoint's weights; a second or two where they are to be chosen and it is a large one.
+
+        Raises:
+            CheckpointUnsupported: they have been rounded already, otherwise or for another device.
+        """
+        if config.quantization is not None:
+            return settle_quantization(
+                name, Quantization(config.quantization), self._said, on_cpu=can_round(self._device)
+            )
         shape = FrameShape.of(config)
         if not self._is_open or not can_round(self._device) or shape.reads < FEW:
             return self._said

@@ -14,13 +14,13 @@ import torch
 from torch import nn
 
 from runtime.device.quantized import Quantization
-from runtime.errors import CheckpointInvalid, CheckpointMissing
+from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.model.files import SPEECH_TOKENIZER, weight_files
 from runtime.model.headers import list_some
-from runtime.model.products import lay_out, quantizer
+from runtime.model.products import layer_out
 from runtime.model.speaker_encoder import SpeakerEncoder
 from runtime.model.speech_encoder import SpeechEncoder
 from runtime.model.talker import Talker
@@ -57,6 +57,7 @@ class Checkpoint:
     talker: Talker
     speaker_encoder: SpeakerEncoder | None
     speech_tokenizer: SpeechTokenizer
+    quantization: Quantization | None = None  # of the products of talker and code predictor
 
 
 def load_checkpoint(
@@ -65,6 +66,7 @@ def load_checkpoint(
     dtype: torch.dtype,
     loaded: Sequence[Checkpoint] = (),
     quantization: Quantization | None = None,
+    sound_dtype: torch.dtype = torch.float32,
 ) -> Checkpoint:
     """Load a checkpoint; talker and code predictor in ``dtype``, all else in float32.
 
@@ -72,6 +74,7 @@ def load_checkpoint(
         reference: a folder, or a Hub id with an optional ``@revision``.
         loaded: checkpoints whose speech tokenizer may be shared.
         quantization: bits of the weights of all products of talker and code predictor, on a CPU; None: as ``dtype``.
+        sound_dtype: of the products of Code2Wav, on a CPU.
 
     Raises:
         CheckpointMissing: the folder, the repository or a file is not there.
@@ -81,20 +84,22 @@ def load_checkpoint(
     config, speech_config = read_model_config(folder), read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
     text_tokenizer = TextTokenizer(folder, config)
     check_fit(folder, config, text_tokenizer, speech_config)
+    stored = None if config.quantization is None else Quantization(config.quantization)
+    quantization = settle_quantization(folder, stored, quantization, on_cpu=device.type == "cpu")
     networks = speaking_networks(config)
     dtypes = {TALKER: dtype, SPEAKER_ENCODER: torch.float32}
-    finish = {} if quantization is None else {TALKER: quantizer(quantization)}
-    unread = load_weights(weight_files(folder), networks, device, dtypes, finish)
+    rounded = {} if stored is None else {TALKER: stored}
+    rounds = {} if stored is not None or quantization is None else {TALKER: quantization}
+    unread = load_weights(weight_files(folder), networks, device, dtypes, rounded=rounded, rounds=rounds)
     speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
     if speech_tokenizer is None:
         sound = sound_networks(speech_config)
-        unread += load_weights(
-            weight_files(folder / SPEECH_TOKENIZER), sound, device, dict.fromkeys(sound, torch.float32)
-        )
+        dtypes = dict.fromkeys(sound, torch.float32)
+        finish = {DECODER: layer_out(sound_dtype)}
+        unread += load_weights(weight_files(folder / SPEECH_TOKENIZER), sound, device, dtypes, finish)
         code2wav, encoder = sound[DECODER], sound[ENCODER]
         assert isinstance(code2wav, Code2Wav)
         assert isinstance(encoder, SpeechEncoder)
-        lay_out(code2wav)
         speech_tokenizer = SpeechTokenizer(folder / SPEECH_TOKENIZER, speech_config, code2wav, encoder)
     said = (config.notes.describe(), speech_config.notes.describe(), list_some("tensors that nothing reads:", unread))
     if notes := "; ".join(filter(None, said)):
@@ -112,7 +117,25 @@ def load_checkpoint(
         talker=talker,
         speaker_encoder=speaker_encoder,
         speech_tokenizer=speech_tokenizer,
+        quantization=quantization,
     )
+
+
+def settle_quantization(
+    where: object, stored: Quantization | None, asked: Quantization | None, *, on_cpu: bool
+) -> Quantization | None:
+    """The bits of the weights of talker and code predictor, by what the files hold and what is asked for.
+
+    Raises:
+        CheckpointUnsupported: they have been rounded already, otherwise or for another device.
+    """
+    if stored is None:
+        return asked
+    if asked not in (None, stored):
+        raise CheckpointUnsupported(path=where, why=f"its weights are {stored}, and cannot be made {asked} again")
+    if not on_cpu:
+        raise CheckpointUnsupported(path=where, why=f"its weights are {stored}, which only a CPU multiplies")
+    return stored
 
 
 def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:

@@ -11,7 +11,7 @@ from runtime.device import Device
 from runtime.device.fused import KVView
 from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
-from runtime.model.products import Linear
+from runtime.model.products import Linear, Table
 
 # (codebook, logits [B, V], where the code's embedding goes [B, H'], its rows apart, or None where no pass follows)
 DrawCode = Callable[[int, Tensor, Tensor | None], None]
@@ -23,7 +23,7 @@ class PredictorDecoder(DecoderStack):
     def __init__(self, config: DecoderConfig, talker_width: int) -> None:
         super().__init__(config)
         self.codec_embedding = nn.ModuleList(
-            nn.Embedding(config.vocab_size, talker_width) for _ in range(config.num_code_groups - 1)
+            Table(config.vocab_size, talker_width) for _ in range(config.num_code_groups - 1)
         )
 
 

@@ -35,6 +35,7 @@ from runtime.model.config_reader import (
 from runtime.request import SAMPLE_RATE, Layout, Mode
 
 MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
+ROUNDED = ("int8", "int4")  # what `voicewright quantize` writes
 KIND_CHARS = 60  # of an unknown kind, in a sentence
 QUANTISED = ("quantization_config", "quantization")  # where transformers says so, and MLX
 
@@ -43,7 +44,7 @@ TOP = names(
     """
     model_type tokenizer_type talker_config speaker_encoder_config tts_model_type tts_model_size im_start_token_id
     tts_pad_token_id tts_bos_token_id tts_eos_token_id voicewright_modes voicewright_layouts voicewright_speaks
-    voicewright_part_chars
+    voicewright_part_chars voicewright_quantization
     """
 )
 TOKENIZER_TOP = names(
@@ -119,6 +120,7 @@ def read_model_config(folder: Path) -> ModelConfig:
         part_chars=_part_chars(top, path),
         # The reference drops instruct for the 0.6B CustomVoice model (docs/model.md 3.2).
         takes_instruct=top.get("tts_model_size") != "0b6",
+        quantization=_quantization(top, path),
         im_start_token_id=token("im_start_token_id", 151_644),
         tts_pad_token_id=token("tts_pad_token_id", 151_671),
         tts_bos_token_id=token("tts_bos_token_id", 151_672),
@@ -260,6 +262,12 @@ def _part_chars(top: dict[str, Any], path: Path) -> int | None:
     count = int(typed(top["voicewright_part_chars"], int, path, "voicewright_part_chars"))
     require(count >= 1, path, f"voicewright_part_chars is {count}; it must be at least 1")
     return count
+
+
+def _quantization(top: dict[str, Any], path: Path) -> str | None:
+    kind = top.get("voicewright_quantization")
+    require(kind is None or kind in ROUNDED, path, f"voicewright_quantization is not of {', '.join(ROUNDED)}")
+    return None if kind is None else str(kind)
 
 
 def _words(kind: type[Word], words: Any, path: Path, where: str) -> tuple[Word, ...]:

@@ -22,8 +22,14 @@ class TensorHeader:
 Headers = dict[str, TensorHeader]
 
 
-def check_headers(where: object, wanted: dict[str, tuple[int, ...]], found: Headers) -> list[str]:
+def check_headers(
+    where: object, wanted: dict[str, tuple[int, ...]], found: Headers, rounded: Headers | None = None
+) -> list[str]:
     """Compare what there is with what is wanted.
+
+    Args:
+        wanted: the shapes of tensors of floating point.
+        rounded: tensors of a checkpoint with weights of fewer bits, whose types are wanted as well.
 
     Returns:
         Keys that nobody wants: an encoder that the mode does not use, what training left behind.
@@ -32,11 +38,17 @@ def check_headers(where: object, wanted: dict[str, tuple[int, ...]], found: Head
         CheckpointInvalid: keys are missing or misshaped; the sentence names some and counts the rest.
         CheckpointUnsupported: weights are quantised.
     """
+    rounded = rounded or {}
+    wanted = wanted | {key: header.shape for key, header in rounded.items()}
     missing, extra = wanted.keys() - found.keys(), sorted(found.keys() - wanted.keys())
     # Quantisers keep a tensor's name with other numbers in it, or write others in its place.
     weighed = found.keys() if missing else found.keys() & wanted.keys()
-    if others := sorted(f"{key} ({found[key].dtype})" for key in weighed if found[key].dtype not in FLOATS):
-        why = f"{list_some('not floating point:', others)}; quantised weights are not read"
+    kinds = {key: (header.dtype,) for key, header in rounded.items()}
+    if others := sorted(
+        f"{key} ({found[key].dtype})" for key in weighed if found[key].dtype not in kinds.get(key, FLOATS)
+    ):
+        wrong = "of another type than they should have:" if rounded else "not floating point:"
+        why = f"{list_some(wrong, others)}; quantised weights are not read"
         raise CheckpointUnsupported(path=where, why=why)
     misshaped = [
         f"{key} {list(found[key].shape)} instead of {list(shape)}"

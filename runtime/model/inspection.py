@@ -13,15 +13,16 @@ from pathlib import Path
 
 from torch import nn
 
+from runtime.device.quantized import Quantization
 from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
-from runtime.model.checkpoint import check_fit, local_folder, sound_networks, speaking_networks
+from runtime.model.checkpoint import TALKER, check_fit, local_folder, sound_networks, speaking_networks
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.model.config_reader import read_json
 from runtime.model.files import SPEECH_TOKENIZER, FileChoice, choose_files, names_in
 from runtime.model.headers import Headers, check_headers
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.model.weights import read_headers, wanted_shapes
+from runtime.model.weights import read_headers, wanted_tensors
 
 SAFETENSORS = ".safetensors"
 
@@ -62,6 +63,12 @@ class Inspection:
     speech_weights: WeightsSeen | None = None
     download: Download | None = None
     problems: list[SetUpError] = field(default_factory=list)
+
+    @property
+    def quantization(self) -> Quantization | None:
+        """Of the weights in its files."""
+        word = None if self.config is None else self.config.quantization
+        return None if word is None else Quantization(word)
 
     @property
     def speech_files(self) -> list[Path]:
@@ -149,5 +156,7 @@ def _weights(
         return None
     headers = headers_of(files)
     where = found.folder / (files[0] if len(files) == 1 else prefix)
-    unread = check_headers(where, wanted_shapes(networks), headers)
+    rounded = {} if prefix or found.quantization is None else {TALKER: found.quantization}
+    shapes, fewer = wanted_tensors(networks, rounded)
+    unread = check_headers(where, shapes, headers, fewer)
     return WeightsSeen(files, len(headers), dict(Counter(header.dtype for header in headers.values())), tuple(unread))

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from runtime.device.packed import packed
 from runtime.device.quantized import Product, Quantization, quantized
 
 GRAIN = 4  # rows that a kernel takes at a time
@@ -77,28 +78,91 @@ def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Linear(nn.Linear):
-    """``nn.Linear`` with rows that do not depend on each other, and with weights of fewer bits where it is told so."""
+    """``nn.Linear`` with rows that do not depend on each other, and with weights laid out or rounded for a CPU."""
 
-    product: Product | None = None  # with rounded weights, which then stand for ``weight``
+    product: Product | None = None  # with such weights, which then stand for ``weight``
 
     def forward(self, x: Tensor) -> Tensor:
         if self.product is None:
             return linear(x, self.weight, self.bias)
-        made = self.product(x.reshape(-1, self.in_features).float()).to(x.dtype).view(*x.shape[:-1], -1)
+        made = self.product(x.reshape(-1, self.in_features)).view(*x.shape[:-1], self.out_features)
         return made if self.bias is None else made.add_(self.bias)
 
-    def quantize(self, kind: Quantization) -> None:
-        """Round the weights, on a CPU, and let go of the published ones."""
-        self.product = quantized(self.weight, kind)
-        self.weight = nn.Parameter(self.weight[:0].clone(), requires_grad=False)
+    def quantize(self, kind: Quantization, dtype: torch.dtype | None = None) -> None:
+        """Round the weights, on a CPU, and let go of the published ones; ``dtype`` as for `take`."""
+        self.take(quantized(self.weight, kind), dtype)
+
+    def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
+        """Store the weight in ``dtype``, if that has fewer bits; otherwise it stays as it is."""
+        if (product := narrowed(self.weight, dtype)) is not None:
+            self.take(product)
+
+    def take(self, product: Product, dtype: torch.dtype | None = None) -> None:
+        """Have a product stand for the weight, whose dtype is said by what is left of it."""
+        self.product, self.weight = product, _let_go(self.weight, dtype)
+
+
+class Table(nn.Embedding):
+    """``nn.Embedding`` whose rows may lie in the file as they were published, in a dtype that is exact in ours."""
+
+    dtype: torch.dtype | None = None  # of what is looked up; None: as the rows are
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self._cast(F.embedding(ids, self.weight))
+
+    @property
+    def rows(self) -> Tensor:
+        """All of them. Shapes: result [V, H]."""
+        return self._cast(self.weight)
+
+    def _cast(self, rows: Tensor) -> Tensor:
+        return rows if self.dtype is None else rows.to(self.dtype)
+
+
+class Narrow:
+    """Rows that are rounded to the dtype of a matrix, and their product in the dtype that they had."""
+
+    def __init__(self, product: Product, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self._product = product
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return self._product(rows.to(self.dtype)).to(rows.dtype)
+
+
+def narrowed(weight: Tensor, dtype: torch.dtype) -> Narrow | None:
+    """The product with a matrix of fewer bits than it has; None where rows would not keep theirs. Shapes: [N, K]."""
+    product = packed(weight.detach().to(dtype)) if dtype.itemsize < weight.dtype.itemsize else None
+    return None if product is None else Narrow(product, dtype)
+
+
+def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Tensor:
+    """`sum_of_taps` as one product, without the bias. Shapes: x [B, T + (taps - 1) * dilation, C]; result [B, T, N]."""
+    B, length, C = x.shape
+    T = length - (taps - 1) * dilation
+    if isinstance(product, Narrow):
+        x = x.to(product.dtype)
+    x = x.contiguous()
+    rows = x.as_strided((B, T, taps, C), (length * C, C, dilation * C, 1)).reshape(B * T, taps * C)
+    return product(rows).float().view(B, T, -1)
+
+
+def _let_go(weight: Tensor, dtype: torch.dtype | None = None) -> nn.Parameter:
+    """A weight of the same shape but for its length, without numbers, on a CPU."""
+    return nn.Parameter(torch.empty((0, *weight.shape[1:]), dtype=dtype or weight.dtype), requires_grad=False)
 
 
 class Conv(nn.Conv1d):
     """A convolution over [B, T, C] that pads nothing: T shrinks by (kernel - 1) * dilation."""
 
+    product: Product | None = None  # of all taps at once, which then stands for ``weight``
+
     def forward(self, x: Tensor) -> Tensor:
         if not x.is_cpu:
             return super().forward(x.transpose(1, 2)).transpose(1, 2)
+        if self.product is not None:
+            made = product_of_taps(x, self.product, self.kernel_size[0], self.dilation[0])
+            return made if self.bias is None else made.add_(self.bias)
         if self.groups > 1:
             return self._each_channel(x)
         if self.kernel_size[0] == 1:
@@ -116,14 +180,20 @@ class Conv(nn.Conv1d):
             total += x[:, i * step : i * step + T] * tap
         return total if self.bias is None else total.add_(self.bias)
 
-    def lay_out(self) -> None:
-        """Store the weight tap by tap, each tap a matrix; its shape stays the published one."""
-        if self.groups == 1:
+    def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
+        """Store the weight tap by tap, each tap a matrix; its shape stays the published one unless it is narrowed."""
+        if self.groups > 1:
+            return
+        if (product := narrowed(self.weight.permute(0, 2, 1).flatten(1), dtype)) is not None:
+            self.product, self.weight = product, _let_go(self.weight)
+        else:
             self.weight.data = self.weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)
 
 
 class TransposedConv(nn.ConvTranspose1d):
     """Upsampling of [B, T, C] to (T - kernel / stride + 1) * stride: only outputs that every tap reaches."""
+
+    product: Product | None = None  # of all taps at once, which then stands for ``weight``
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # no output_size: it follows from x
         stride = self.stride[0]
@@ -133,27 +203,33 @@ class TransposedConv(nn.ConvTranspose1d):
             start = (parts - 1) * stride
             return super().forward(x.transpose(1, 2))[..., start : start + T].transpose(1, 2)
         assert self.bias is not None, "every published convolution has a bias"
+        if self.product is not None:
+            return product_of_taps(x, self.product, parts, 1).view(len(x), T, -1).add_(self.bias)
         # One input makes ``stride`` outputs at once, and the oldest input that still reaches them comes first.
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels).unbind()[::-1]
         return sum_of_taps(x, taps, self.bias.repeat(stride), 1).reshape(len(x), T, -1)
 
-    def lay_out(self) -> None:
-        """Store the weight output by output, each a matrix; its shape stays the published one."""
-        self.weight.data = self.weight.permute(2, 1, 0).contiguous().permute(2, 1, 0)
+    def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
+        """Store the weight output by output, each a matrix; its shape stays the published one unless it is narrowed."""
+        parts = self.kernel_size[0] // self.stride[0]
+        taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels)
+        if (product := narrowed(taps.flip(0).transpose(0, 1).flatten(1), dtype)) is not None:
+            self.product, self.weight = product, _let_go(self.weight)
+        else:
+            self.weight.data = self.weight.permute(2, 1, 0).contiguous().permute(2, 1, 0)
 
 
-def quantizer(kind: Quantization) -> Callable[[nn.Module], None]:
-    """What rounds the weights of a module that holds its published ones, if it is a product."""
-
-    def quantize(module: nn.Module) -> None:
-        if isinstance(module, Linear):
-            module.quantize(kind)
-
-    return quantize
-
-
-def lay_out(network: nn.Module) -> None:
+def lay_out(network: nn.Module, dtype: torch.dtype = torch.float32) -> None:
     """Store the weights of a loaded network as this device reads them, in the place of the published order."""
     for module in network.modules():
-        if isinstance(module, Conv | TransposedConv) and module.weight.is_cpu:
-            module.lay_out()
+        layer_out(dtype)(module)
+
+
+def layer_out(dtype: torch.dtype) -> Callable[[nn.Module], None]:
+    """What lays out the weights of a module that holds its published ones, on a CPU, for products in ``dtype``."""
+
+    def lay_out(module: nn.Module) -> None:
+        if isinstance(module, Linear | Conv | TransposedConv) and module.weight.is_cpu:
+            module.lay_out(dtype)
+
+    return lay_out

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from runtime.model.code_predictor import CodePredictor
 from runtime.model.config import ModelConfig, TalkerConfig
 from runtime.model.layers import Attend, DecoderStack, Operations
-from runtime.model.products import Linear, silu
+from runtime.model.products import Linear, Table, silu
 from runtime.model.tables import Tables, tabulate
 
 NO_CODEC = -1
@@ -30,8 +30,8 @@ class TalkerDecoder(DecoderStack):
 
     def __init__(self, config: TalkerConfig) -> None:
         super().__init__(config)
-        self.text_embedding = nn.Embedding(config.text_vocab_size, config.text_hidden_size)
-        self.codec_embedding = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.text_embedding = Table(config.text_vocab_size, config.text_hidden_size)
+        self.codec_embedding = Table(config.vocab_size, config.hidden_size)
 
 
 class Talker(nn.Module):
@@ -50,9 +50,9 @@ class Talker(nn.Module):
         """Look up from now on what else is projected each time. The tables take the memory of the text embedding."""
         codec = [self.model.codec_embedding, *self.code_predictor.model.codec_embedding]
         self.tables = tabulate(
-            self.model.text_embedding.weight,
+            self.model.text_embedding.rows,
             self.text_projection,
-            [table.weight for table in codec],
+            [table.rows for table in codec],
             self.code_predictor.small_to_mtp_projection,
         )
         self.model.text_embedding.weight = nn.Parameter(self.tables.text[:0], requires_grad=False)

@@ -13,11 +13,16 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from runtime.device.quantized import Quantization, product_of
 from runtime.errors import CheckpointInvalid, CheckpointMissing
 from runtime.model.headers import Headers, TensorHeader, check_headers
 from runtime.model.layers import FusedLinear
+from runtime.model.products import Linear, Table
+from runtime.model.rounded_files import MIDDLES, linears, rounded_headers, weights_from
 
 Finish = Callable[[nn.Module], None]
+
+LYING = 2**26  # bytes of a table from which it lies in its file: a folder that is written over then ends the process
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,8 @@ def load_weights(
     device: torch.device,
     dtypes: dict[str, torch.dtype],
     finish: dict[str, Finish] | None = None,
+    rounded: dict[str, Quantization] | None = None,
+    rounds: dict[str, Quantization] | None = None,
 ) -> list[str]:
     """Fill the networks, built on the meta device, from one file or several shards.
 
@@ -61,6 +68,8 @@ def load_weights(
         dtypes: key prefix -> dtype of that network's weights.
         finish: key prefix -> what is done with each module of that network that has weights of its own, as soon as
             it holds them and before the next one has memory for its own.
+        rounded: key prefix -> how the weights of that network's products lie in the files, if not as published.
+        rounds: key prefix -> how the published weights of that network's products are rounded, one after the other.
 
     Returns:
         The keys of the files that belong to none of the networks.
@@ -70,20 +79,57 @@ def load_weights(
         CheckpointInvalid: not a safetensors file, or keys are missing or misshaped (named).
         CheckpointUnsupported: weights are quantised.
     """
+    kinds = rounded or {}
     with _opened(paths) as files:
-        extra = check_headers(_place_of(paths), wanted_shapes(networks), _headers(files))
+        wanted, fewer = wanted_tensors(networks, kinds)
+        extra = check_headers(_place_of(paths), wanted, _headers(files), fewer)
+
+        def tensor(key: str) -> Tensor:
+            found: Tensor = files[key].get_tensor(key)
+            return found
+
         for prefix, network in networks.items():
-            done = (finish or {}).get(prefix, _nothing)
-            for owner, places in _by_owner(published_places(network, prefix)).items():
+            dtype, done = dtypes[prefix], (finish or {}).get(prefix, _nothing)
+            for name, linear in linears(network) if prefix in kinds else ():
+                weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{MIDDLES}" in fewer)
+                linear.take(product_of(weights), dtype)
+            for owner, places in _by_owner(_as_published(network, prefix, prefix in kinds)).items():
                 module = network.get_submodule(owner)
-                made = _allocate(module, device, dtypes[prefix])
+                if isinstance(module, Table) and device.type == "cpu" and _lie(module, places, tensor, dtype):
+                    continue
+                kind = (rounds or {}).get(prefix) if isinstance(module, Linear) else None
+                types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
+                if kind is not None:  # rounded from what was published, whatever the dtype of all else
+                    types["weight"] = torch.float32
+                made = _allocate(module, device, types)
                 for key, place in places.items():
                     target = made[place.target.rpartition(".")[2]]
-                    (target if place.rows is None else target[place.rows]).copy_(files[key].get_tensor(key))
+                    (target if place.rows is None else target[place.rows]).copy_(tensor(key))
+                if kind is not None:
+                    assert isinstance(module, Linear)
+                    module.quantize(kind, dtype)
                 done(module)
             network.requires_grad_(False)
             network.eval()
     return extra
+
+
+def _lie(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:
+    """Let a large table's rows lie in the file, if all their numbers are numbers of ``dtype``: few are ever read."""
+    (key,) = places
+    rows = tensor(key)
+    if rows.nbytes < LYING or torch.promote_types(rows.dtype, dtype) is not dtype:
+        return False
+    table.weight = nn.Parameter(rows, requires_grad=False)
+    table.dtype = None if rows.dtype is dtype else dtype
+    return True
+
+
+def _as_published(network: nn.Module, prefix: str, rounds: bool) -> dict[str, Place]:
+    """The places of what lies in the files as it was published: all, or all but the weights of products."""
+    places = published_places(network, prefix)
+    weights = {f"{name}.weight" for name, _ in linears(network)} if rounds else set()
+    return {key: place for key, place in places.items() if place.target not in weights}
 
 
 def _by_owner(places: dict[str, Place]) -> dict[str, dict[str, Place]]:
@@ -98,13 +144,20 @@ def _nothing(module: nn.Module) -> None:
     """Weights stay as they are read."""
 
 
-def wanted_shapes(networks: dict[str, nn.Module]) -> dict[str, tuple[int, ...]]:
-    """The tensors that networks need, by key; ``networks`` as for `load_weights`."""
-    return {
-        key: place.shape
-        for prefix, network in networks.items()
-        for key, place in published_places(network, prefix).items()
-    }
+def wanted_tensors(
+    networks: dict[str, nn.Module], rounded: dict[str, Quantization]
+) -> tuple[dict[str, tuple[int, ...]], Headers]:
+    """The tensors that networks need, by key: shapes of those as published, and those that stand for rounded weights.
+
+    ``networks`` and ``rounded`` as for `load_weights`.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    fewer: Headers = {}
+    for prefix, network in networks.items():
+        shapes |= {key: place.shape for key, place in _as_published(network, prefix, prefix in rounded).items()}
+        if prefix in rounded:
+            fewer |= rounded_headers(network, prefix, rounded[prefix])
+    return shapes, fewer
 
 
 def read_headers(paths: Sequence[Path]) -> Headers:
@@ -138,13 +191,15 @@ def _place_of(paths: Sequence[Path]) -> Path:
     return paths[0] if len(paths) == 1 else paths[0].parent
 
 
-def _allocate(module: nn.Module, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Give a module's own tensors, built on the meta device, memory that holds nothing yet; returns it by the names."""
+def _allocate(module: nn.Module, device: torch.device, types: dict[str, torch.dtype]) -> dict[str, Tensor]:
+    """Give some of a module's own tensors, built on the meta device, memory that holds nothing yet; by their names."""
     # Made from shapes: what torch makes from a tensor of the meta device takes it a second's imports.
     made = {
-        name: torch.empty(tensor.shape, dtype=dtype if tensor.is_floating_point() else tensor.dtype, device=device)
+        name: torch.empty(
+            tensor.shape, dtype=types[name] if tensor.is_floating_point() else tensor.dtype, device=device
+        )
         for name, tensor in module.state_dict(keep_vars=True).items()
-        if "." not in name
+        if name in types
     }
     module.load_state_dict(made, strict=False, assign=True)
     return made

@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/cluster/": (*SHARED, "runtime.server.keys", "runtime.cluster"),
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_sound"),
     "runtime/doctor.py": (*VALUES, "runtime.engine.doctor"),
+    "runtime/quantize.py": (*VALUES, "runtime.device.quantized", "runtime.model.quantize"),
     "runtime/fetch.py": (*VALUES, "runtime.model.hub", "runtime.engine.offers"),
     # The client of apps: nothing of the runtime.
     "clients/python/": ("voicewright",),
@@ -53,6 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             "runtime.say",
             "runtime.doctor",
             "runtime.fetch",
+            "runtime.quantize",
             "runtime.engine.check",
             "runtime.server.serve",
             "runtime.cluster.command",

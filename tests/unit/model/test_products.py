@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runtime.model.products import GRAIN, LONG, Conv, Linear, TransposedConv, lay_out, linear, silu
+from runtime.model.products import GRAIN, LONG, Conv, Linear, Table, TransposedConv, lay_out, linear, silu
 
 ROUNDING = {"rtol": 1e-4, "atol": 1e-4}
 
@@ -147,3 +147,45 @@ def test_a_linear_layer_takes_the_product() -> None:
     layer = filled(Linear(256, 640))
     rows = numbers(9, 256, seed=4)
     assert torch.equal(torch.cat([layer(row) for row in rows.split(1)]), layer(rows))
+
+
+def narrow(conv: Conv | TransposedConv) -> nn.Module:
+    """The convolution in bfloat16, laid out as Code2Wav's are on a CPU that multiplies it."""
+    filled(conv)
+    conv.lay_out(torch.bfloat16)
+    if conv.product is None:
+        pytest.skip("this processor's products of bfloat16 do not keep a row's bits")
+    return conv
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "kernel", "dilation"), [(24, 24, 7, 9), (96, 64, 7, 1), (64, 96, 1, 1)])
+def test_a_convolution_in_bfloat16_is_exact_and_near_the_library_s(
+    inputs: int, outputs: int, kernel: int, dilation: int
+) -> None:
+    conv = narrow(Conv(inputs, outputs, kernel, dilation=dilation))
+    whole = filled(Conv(inputs, outputs, kernel, dilation=dilation))
+    x = numbers(2, 150, inputs, seed=3)
+    expected = whole(x)
+    assert conv(x).dtype is torch.float32
+    assert (conv(x) - expected).norm() < 0.01 * expected.norm()
+    assert_exact(conv, inputs, (kernel - 1) * dilation, 1)
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "kernel", "stride"), [(24, 12, 16, 8), (48, 24, 6, 3), (32, 32, 2, 2)])
+def test_upsampling_in_bfloat16_is_exact_and_near_the_library_s(
+    inputs: int, outputs: int, kernel: int, stride: int
+) -> None:
+    conv = narrow(TransposedConv(inputs, outputs, kernel, stride=stride))
+    whole = filled(TransposedConv(inputs, outputs, kernel, stride=stride))
+    x = numbers(2, 90, inputs, seed=3)
+    expected = whole(x)
+    assert (conv(x) - expected).norm() < 0.01 * expected.norm()
+    assert_exact(conv, inputs, kernel // stride - 1, stride)
+
+
+def test_a_table_that_lies_in_narrower_numbers_gives_the_same_rows() -> None:
+    table, published = Table(6, 4), numbers(6, 4).bfloat16()
+    table.weight, table.dtype = nn.Parameter(published, requires_grad=False), torch.float32
+    ids = torch.tensor([[5, 0], [3, 3]])
+    assert torch.equal(table(ids), published.float()[ids])
+    assert torch.equal(table.rows, published.float())

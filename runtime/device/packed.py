@@ -1,0 +1,61 @@
+"""Computes products with weights that oneDNN has laid out once, where a row has the same bits in any company.
+
+Whether rows keep their bits is nobody's promise: it is tried on this very processor, for every shape
+of weight, before one is laid out so, and a shape that fails it is not.
+"""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LEAST = 4  # rows that are multiplied at least: one row alone has a way of its own
+TRIED = (1, 2, 3, 5, 8, 33)  # rows that must have the bits that they have among more of them
+WHOLE = 70
+
+
+class PackedProduct:
+    """Rows times a matrix, in the dtype of its weights. Shapes: weight [N, K]."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Shapes: rows [M, K]; result [M, N]."""
+        count = len(rows)
+        if count < LEAST:
+            rows = F.pad(rows, (0, 0, 0, LEAST - count))
+        made: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._weight, None, "none", [], "")
+        return made[:count]
+
+
+def packed(weight: Tensor) -> PackedProduct | None:
+    """The product of a matrix that is laid out anew; None where that is not to be had. Shapes: as `PackedProduct`."""
+    N, K = weight.shape
+    if not weight.is_cpu or not keeps_rows(N, K, weight.dtype):
+        return None
+    return PackedProduct(weight)
+
+
+@cache
+def keeps_rows(N: int, K: int, dtype: torch.dtype) -> bool:
+    """Whether rows have the same bits alone and among others, for matrices [N, K], by one thread and by all."""
+    if platform.machine().lower() not in ("x86_64", "amd64") or not torch.backends.mkldnn.is_available():
+        return False
+    random = torch.Generator().manual_seed(1)
+    weight = torch.randn((N, K), generator=random).to(dtype)
+    rows = torch.randn((WHOLE, K), generator=random).to(dtype)
+    product, threads = PackedProduct(weight), torch.get_num_threads()
+    try:
+        for number in {1, threads}:
+            torch.set_num_threads(number)
+            whole = product(rows)
+            if not all(torch.equal(product(rows[3 : 3 + count]), whole[3 : 3 + count]) for count in TRIED):
+                return False
+    finally:
+        torch.set_num_threads(threads)
+    return True

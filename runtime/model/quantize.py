@@ -1,0 +1,91 @@
+"""Writes a checkpoint again with weights of eight or four bits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from runtime.device.quantized import Quantization, rounded
+from runtime.errors import CheckpointUnsupported, InvalidSetting, StorageFailed
+from runtime.model.checkpoint import TALKER, resolve, speaking_networks
+from runtime.model.config_reader import read_json
+from runtime.model.files import CONFIG, INDEX, WHOLE, weight_files
+from runtime.model.inspection import Inspection, inspect_folder
+from runtime.model.rounded_files import linears, tensors_of
+from runtime.model.weights import open_weights, published_places
+
+FIELD = "voicewright_quantization"  # of config.json
+
+
+def quantize(reference: str, kind: Quantization, out: Path) -> int:
+    """Write a folder that serves what a checkpoint serves, with weights of so many bits, and needs nothing of it.
+
+    What is written is what `--quantize` makes of the published weights at every start, and so says the same.
+
+    Returns:
+        The bytes of what was written.
+
+    Raises:
+        SetUpError: there is no such checkpoint, or it cannot be served.
+        CheckpointUnsupported: its weights have been rounded already.
+        InvalidSetting: the folder is there and holds something.
+        StorageFailed: it cannot be written.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidSetting(name="--out", value=repr(str(out)), why="it is there already, and not an empty folder")
+    folder = resolve(reference)
+    found = inspect_folder(folder)
+    found.require()
+    if found.quantization is not None:
+        raise CheckpointUnsupported(path=folder, why=f"its weights are {found.quantization} already")
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        _write(found, kind, unfinished)
+        if out.exists():
+            out.rmdir()
+        unfinished.rename(out)
+    except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise StorageFailed(what=str(out), why=error.strerror or str(error)) from None
+    return sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+
+
+def _write(found: Inspection, kind: Quantization, out: Path) -> None:
+    paths = weight_files(found.folder)
+    own = {path.name for path in paths} | {INDEX, CONFIG}
+    for name in found.files.read:
+        if name not in own:
+            (out / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(found.folder / name, out / name)
+    config: dict[str, Any] = read_json(found.folder / CONFIG) | {FIELD: kind}
+    (out / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    with ExitStack() as stack:
+        files = [stack.enter_context(open_weights(path)) for path in paths]
+        by_key = {key: file for file in files for key in file.keys()}  # noqa: SIM118
+        save_file(dict(_tensors(found, kind, by_key)), out / WHOLE, {"format": "pt"})
+
+
+@torch.inference_mode()
+def _tensors(found: Inspection, kind: Quantization, files: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    """All tensors of the new file: rounded ones in the place of the products' weights, the others as they are."""
+    assert found.config is not None
+    for prefix, network in speaking_networks(found.config).items():
+        parts: dict[str, list[Tensor]] = {}
+        products = {f"{name}.weight": f"{prefix}{name}" for name, _ in linears(network)} if prefix == TALKER else {}
+        for key, place in published_places(network, prefix).items():
+            if place.target in products:
+                parts.setdefault(products[place.target], []).append(files[key].get_tensor(key))
+            else:
+                yield key, files[key].get_tensor(key)
+        for name in list(parts):
+            yield from tensors_of(name, rounded(torch.cat(parts.pop(name)), kind)).items()

@@ -1,0 +1,60 @@
+"""Says how weights of eight and four bits lie in safetensors files, and reads and writes them.
+
+A product NAME has in place of its published weights ``NAME.values`` and ``NAME.steps``, and in four bits
+``NAME.middles``; several published projections of one input are one product there, as in the network. Four-bit values
+lie two in a byte, the first in the lower half. What else a checkpoint holds is as it was published (docs/model.md 1.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from runtime.device.quantized import GROUP, Int4, Int8, Quantization, Rounded, takes_four_bits
+from runtime.model.headers import TensorHeader
+from runtime.model.products import Linear
+
+VALUES, STEPS, MIDDLES = "values", "steps", "middles"
+
+
+def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict[str, TensorHeader]:
+    """The tensors that stand for the weights of a network's products, by key; works on the meta device."""
+    wanted: dict[str, TensorHeader] = {}
+    for name, module in linears(network):
+        N, K = module.out_features, module.in_features
+        is_four = kind is Quantization.INT4 and takes_four_bits(N, K)
+        wanted[f"{prefix}{name}.{VALUES}"] = TensorHeader((N, K // 2), "U8") if is_four else TensorHeader((N, K), "I8")
+        if is_four:
+            groups = TensorHeader((N, K // GROUP), "BF16")
+            wanted |= {f"{prefix}{name}.{STEPS}": groups, f"{prefix}{name}.{MIDDLES}": groups}
+        else:
+            wanted[f"{prefix}{name}.{STEPS}"] = TensorHeader((N,), "F32")
+    return wanted
+
+
+def linears(network: nn.Module) -> Iterator[tuple[str, Linear]]:
+    """The products whose weights are rounded, by their names."""
+    return ((name, module) for name, module in network.named_modules() if isinstance(module, Linear))
+
+
+def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
+    """What is written of a product."""
+    if isinstance(weights, Int8):
+        return {f"{name}.{VALUES}": weights.values, f"{name}.{STEPS}": weights.steps}
+    low, high = weights.values.to(torch.uint8).unflatten(1, (-1, 2)).unbind(2)
+    return {
+        f"{name}.{VALUES}": low | high << 4,
+        f"{name}.{STEPS}": weights.steps,
+        f"{name}.{MIDDLES}": weights.middles,
+    }
+
+
+def weights_from(name: str, tensor: Callable[[str], Tensor], has_middles: bool) -> Rounded:
+    """What was written of a product. ``tensor`` gives one by its key."""
+    values, steps = tensor(f"{name}.{VALUES}"), tensor(f"{name}.{STEPS}")
+    if not has_middles:
+        return Int8(values, steps)
+    halves = torch.stack((values & 15, values >> 4), dim=2).flatten(1)
+    return Int4(halves.to(torch.int32), steps, tensor(f"{name}.{MIDDLES}"))

@@ -1,0 +1,22 @@
+"""Runs ``voicewright quantize``: a checkpoint written again with weights of eight or four bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runtime.device.quantized import Quantization
+from runtime.model.quantize import quantize as write
+
+GB = 10**9
+
+
+def quantize(reference: str, bits: int, out: Path) -> int:
+    """Write the folder and say what it takes.
+
+    Raises:
+        SetUpError, InvalidSetting, StorageFailed: it cannot be written; the sentence says why.
+    """
+    kind = Quantization(f"int{bits}")
+    size = write(reference, kind, out)
+    print(f"{out}: {kind}, {size / GB:.2f} GB")
+    return 0

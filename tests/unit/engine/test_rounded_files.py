@@ -1,0 +1,134 @@
+"""A checkpoint that was written with weights of fewer bits says what rounding at load makes of its origin say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from runtime.device.quantized import Quantization
+from runtime.engine.check import check
+from runtime.engine.doctor import diagnose
+from runtime.engine.engine import Engine
+from runtime.errors import CheckpointInvalid, CheckpointUnsupported, InvalidSetting
+from runtime.model import weights
+from runtime.model.checkpoint import load_checkpoint
+from runtime.model.inspection import inspect_folder
+from runtime.quantize import quantize
+from runtime.settings import EngineSettings, Settings
+from tests.conftest import FolderOf
+from tests.support.engines import custom_voice, engine_of, said, seeded
+
+KINDS = {Quantization.INT8: 8, Quantization.INT4: 4}
+CPU = torch.device("cpu")
+REQUEST = custom_voice("Hello world, the old phone is slow.", max_frames=9, **seeded(3))
+
+
+@pytest.fixture(params=list(KINDS), scope="module")
+def kind(request: pytest.FixtureRequest) -> Quantization:
+    return Quantization(request.param)
+
+
+@pytest.fixture(scope="module")
+def written(kind: Quantization, folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("rounded") / str(kind)
+    assert quantize(str(folder_of("tiny", "custom_voice")), KINDS[kind], out) == 0
+    return out
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_it_says_what_rounding_at_load_says(
+    kind: Quantization, written: Path, folder_of: FolderOf, dtype: torch.dtype
+) -> None:
+    origin = load_checkpoint(str(folder_of("tiny", "custom_voice")), CPU, dtype, quantization=kind)
+    again = load_checkpoint(str(written), CPU, dtype)
+    assert again.quantization is kind
+    assert again.talker.codec_head.weight.dtype is dtype
+    first, second = said(engine_of(origin, slots=1), REQUEST), said(engine_of(again, slots=1), REQUEST)
+    assert np.array_equal(first.codes, second.codes)
+    assert np.array_equal(first.pcm, second.pcm)
+
+
+def test_it_needs_nothing_of_its_origin_and_is_smaller(kind: Quantization, written: Path, folder_of: FolderOf) -> None:
+    origin = folder_of("tiny", "custom_voice")
+    assert (written / "model.safetensors").stat().st_size < (origin / "model.safetensors").stat().st_size
+    names = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
+    assert names == set(inspect_folder(origin).files.read)
+    assert not any(path.is_symlink() for path in written.rglob("*"))
+    assert [path.name for path in written.parent.iterdir()] == [written.name]
+
+
+def test_the_card_the_doctor_and_the_check_know_it(kind: Quantization, written: Path) -> None:
+    told = diagnose(str(written), EngineSettings(device="cpu"))
+    assert told.servable
+    assert [(row.dtype, row.is_chosen) for row in told.memory.rows] == [(kind, True)]
+    settings = EngineSettings(device="cpu", max_slots=1, max_model_len=256)
+    assert check(Settings(models=(str(written),), engine=settings)).need > 0
+    (card,) = Engine.open(Settings(models=(str(written),), engine=settings)).cards
+    assert card.dtype == kind
+
+
+def test_other_bits_than_it_has_are_refused(kind: Quantization, written: Path, tmp_path: Path) -> None:
+    (other,) = set(KINDS) - {kind}
+    engine = EngineSettings(device="cpu", quantize=other)
+    with pytest.raises(CheckpointUnsupported, match=f"its weights are {kind}, and cannot be made {other}"):
+        load_checkpoint(str(written), CPU, torch.float32, quantization=other)
+    with pytest.raises(CheckpointUnsupported, match=str(kind)):
+        check(Settings(models=(str(written),), engine=engine))
+    assert [problem.code for problem in diagnose(str(written), engine).problems] == ["checkpoint_unsupported"]
+    with pytest.raises(CheckpointUnsupported, match="already"):
+        quantize(str(written), KINDS[other], tmp_path / "again")
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_a_cpu_takes_it(written: Path) -> None:
+    with pytest.raises(CheckpointUnsupported, match="only a CPU"):
+        load_checkpoint(str(written), torch.device("meta"), torch.float32)
+
+
+def test_what_is_there_is_not_written_over(written: Path, folder_of: FolderOf) -> None:
+    before = (written / "config.json").read_bytes()
+    with pytest.raises(InvalidSetting, match="not an empty folder"):
+        quantize(str(folder_of("tiny", "custom_voice")), 8, written)
+    assert (written / "config.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("field", ["int2", 8, True])
+def test_bits_of_another_kind_are_refused(folder_of: FolderOf, tmp_path: Path, field: object) -> None:
+    folder = shutil.copytree(folder_of("tiny", "custom_voice"), tmp_path / "other")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"voicewright_quantization": field}))
+    with pytest.raises(CheckpointInvalid, match="voicewright_quantization is not of int8, int4"):
+        load_checkpoint(str(folder), CPU, torch.float32)
+
+
+def test_numbers_of_another_type_are_refused(kind: Quantization, written: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(written, tmp_path / "damaged")
+    tensors = load_file(folder / "model.safetensors")
+    tensors["talker.codec_head.values"] = tensors["talker.codec_head.values"].to(torch.int16)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(CheckpointUnsupported, match=r"of another type .* talker.codec_head.values \(I16\)"):
+        load_checkpoint(str(folder), CPU, torch.float32)
+    assert not diagnose(str(folder), EngineSettings(device="cpu")).servable
+
+
+def test_a_large_table_lies_in_the_file_and_says_the_same(
+    written: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(written, tmp_path / "bfloat16")
+    tensors = load_file(folder / "model.safetensors")
+    tables = [key for key in tensors if "_embedding" in key]
+    save_file(tensors | {key: tensors[key].bfloat16() for key in tables}, folder / "model.safetensors")
+    copied = load_checkpoint(str(folder), CPU, torch.float32)
+    monkeypatch.setattr(weights, "LYING", 0)
+    lying = load_checkpoint(str(folder), CPU, torch.float32)
+    assert copied.talker.model.text_embedding.weight.dtype is torch.float32
+    assert lying.talker.model.text_embedding.weight.dtype is torch.bfloat16
+    assert torch.equal(copied.talker.model.text_embedding.rows, lying.talker.model.text_embedding.rows)
+    first, second = said(engine_of(copied, slots=1), REQUEST), said(engine_of(lying, slots=1), REQUEST)
+    assert np.array_equal(first.codes, second.codes)
