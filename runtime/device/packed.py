@@ -44,7 +44,8 @@ def packed(weight: Tensor) -> PackedProduct | None:
 @cache
 def keeps_rows(N: int, K: int, dtype: torch.dtype) -> bool:
     """Whether rows have the same bits alone and among others, for matrices [N, K], by one thread and by all."""
-    if platform.machine().lower() not in ("x86_64", "amd64") or not torch.backends.mkldnn.is_available():
+    has_library = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if platform.machine().lower() not in ("x86_64", "amd64") or not has_library:
         return False
     random = torch.Generator().manual_seed(1)
     weight = torch.randn((N, K), generator=random).to(dtype)

@@ -43,7 +43,7 @@ def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
     """What is written of a product."""
     if isinstance(weights, Int8):
         return {f"{name}.{VALUES}": weights.values, f"{name}.{STEPS}": weights.steps}
-    low, high = weights.values.to(torch.uint8).unflatten(1, (-1, 2)).unbind(2)
+    low, high = weights.values.to(torch.uint8).reshape(len(weights.values), -1, 2).unbind(2)
     return {
         f"{name}.{VALUES}": low | high << 4,
         f"{name}.{STEPS}": weights.steps,
