@@ -42,8 +42,9 @@ def test_elevenlabs_own(client: Client, server: RunningServer) -> None:
     assert kept["pairs"][0] != kept["pairs"][1]
     assert kept["rules"] == [["Nguyen", "Lose"]]
     assert "<grapheme>Nguyen</grapheme>" in kept["lexicon"]
-    assert (kept["removed"], kept["page"], kept["next"]) == (0, [["A copy"], True], ["Our names"])
-    assert kept["left"] == ["Our names"]
+    # The newest come first; other tests of the same server may have kept some before.
+    assert (kept["removed"], kept["page"], kept["next"][:1]) == (0, [["A copy"], True], ["Our names"])
+    assert kept["left"][:1] == ["Our names"]
     assert kept["refused"][0] == 400
     assert "phonemes are not spoken here" in kept["refused"][1]
 
