@@ -80,7 +80,8 @@ def test_livekit(client: Client) -> None:
     assert "".join(word for word, _, _ in words) == "The kettle is on. The boat comes back in the evening. "
     edges = [time for _, start, end in words for time in (start, end)]
     assert edges == sorted(edges)
-    assert abs(edges[-1] - heard["first"]["samples"] / 24_000) < 0.01
+    # Its frames are of 10 ms, and the last one is filled up.
+    assert abs(edges[-1] - heard["first"]["samples"] / 24_000) < 0.0101
     assert set(heard["voices"]) >= SPEAKERS
 
 
