@@ -254,13 +254,13 @@ def _runtime(arguments: argparse.Namespace) -> int:
 
 
 def _cluster(arguments: argparse.Namespace) -> int:
-    from runtime.cluster.command import cluster, with_replicas
+    from runtime.cluster.command import cluster
 
     eager = True if arguments.eager else None
     settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads, eager=eager)
     server = override(settings.server, host=arguments.host, port=arguments.port)
     return cluster(
-        with_replicas(replace(settings, server=server), arguments.replicas),
+        replace(settings, server=server, cluster=override(settings.cluster, replicas=arguments.replicas)),
         pools=arguments.pool,
         models=arguments.model or (),
         address=arguments.address,

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from runtime.errors import InvalidSetting
-from runtime.settings import Settings, override
+from runtime.settings import Settings
 
 NAME = "voicewright"  # of the Serve application
 _READY_S = 600.0  # for the first replica, whose checkpoint may be large
@@ -29,7 +29,6 @@ def cluster(
     address: str | None,
     restart: bool,
     gpus: float,
-    spread: bool = False,
 ) -> int:
     """Start the cluster and stay until told to end; with the ``address`` of a running one, change that and return.
 
@@ -51,23 +50,20 @@ def cluster(
     from runtime.cluster.haproxy import end_left, find_haproxy
 
     find_haproxy(settings.cluster.haproxy)
-    told: dict[str, str] = {
+    told = {name: value for name, value in os.environ.items() if name.startswith("VOICEWRIGHT_")} | {
         "VOICEWRIGHT_HOST": settings.server.host,
         "VOICEWRIGHT_RUNTIME_PORT": str(settings.server.port),
         "VOICEWRIGHT_DEVICE": settings.engine.device,
         "VOICEWRIGHT_MAX_SLOTS": str(settings.engine.max_slots),
     }
-    told |= {name: value for name, value in os.environ.items() if name.startswith("VOICEWRIGHT_")} | told
-    of_each = {"gpus": gpus}
     arguments = Arguments(
         pools={
-            name: Pool.model_validate({"models": of_pool, "replicas": count, **of_each})
+            name: Pool.model_validate({"models": of_pool, "replicas": count, "gpus": gpus})
             for name, count, of_pool in (
                 map(pool_of, pools) if pools else [("speech", settings.cluster.replicas, models)]
             )
         },
         environment=told,
-        spread=spread,
         generation=int(time.time()) if restart else 0,
     )
     ray.init(
@@ -128,17 +124,6 @@ def pool_of(words: str) -> tuple[str, int, list[str]]:
         why = "write NAME=REPLICAS:MODEL, with commas between several models"
         raise InvalidSetting(name="--pool", value=repr(words), why=why)
     return name, int(count), models.split(",")
-
-
-def with_replicas(settings: Settings, replicas: int | None) -> Settings:
-    """The settings with so many replicas.
-
-    Raises:
-        InvalidSetting: there cannot be so many.
-    """
-    from dataclasses import replace
-
-    return replace(settings, cluster=override(settings.cluster, replicas=replicas))
 
 
 def _url(settings: Settings) -> str:

@@ -161,27 +161,23 @@ def add_routes(app: FastAPI, host: Host) -> None:
         found = await changed(request, pronunciation_dictionary_id, edit)
         return _entry(dictionaries_of(host, request), found)
 
-    @router.post(ONE + "/set-rules")
-    @documented(
+    changes_rules = documented(
         body=Rules,
         example={"rules": [_RULE]},
         answer=ElevenLabsChangedRules,
         refusals=DICTIONARIES,
         refused_as=ElevenLabsError,
     )
+
+    @router.post(ONE + "/set-rules")
+    @changes_rules
     async def set_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Other rules in the place of all; a version of its own, as below."""
         words = merged((), [rule.kept() for rule in (await body_of(request, Rules)).rules])
         return _version(await changed(request, pronunciation_dictionary_id, DictionaryEdit(words=lambda _: words)))
 
     @router.post(ONE + "/add-rules")
-    @documented(
-        body=Rules,
-        example={"rules": [_RULE]},
-        answer=ElevenLabsChangedRules,
-        refusals=DICTIONARIES,
-        refused_as=ElevenLabsError,
-    )
+    @changes_rules
     async def add_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """More rules; one of the same string takes the place of the one that was there."""
         words = [rule.kept() for rule in (await body_of(request, Rules)).rules]
