@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,14 @@ def empty(app: App) -> Iterator[None]:
 def words(app: App) -> dict[str, str]:
     kept = httpx.get(f"{app.url}{ROUTE}", trust_env=False).json()["words"]
     return {entry["word"]: entry["said"] for entry in kept}
+
+
+def await_words(app: App, awaited: dict[str, str]) -> None:
+    """Until the server has them: "Kept." can still be that of the change before."""
+    deadline = time.monotonic() + 10.0
+    while words(app) != awaited and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert words(app) == awaited
 
 
 def write(page: Page, word: str, said: str) -> None:
@@ -79,7 +88,7 @@ def test_a_word_is_said_otherwise_and_the_take_knows_both(app: App, studio: Page
     write(studio, "Qwen", "Kwen")
     studio.screenshot(path=SCREENSHOTS / "pronunciation.png")
     studio.keyboard.press("Escape")
-    assert words(app) == {"Nguyen": "Win", "Qwen": "Kwen"}
+    await_words(app, {"Nguyen": "Win", "Qwen": "Kwen"})
     expect(said).to_have_text("2 words are said otherwise")
 
     take = kept_take(studio, "Ask Nguyen.")
@@ -116,7 +125,7 @@ def test_the_sheet_begins_with_the_marked_word_and_removing_can_be_undone(app: A
     expect(rows).to_have_count(0)
     studio.click("#vw-pronunciation-undo")
     expect(studio.locator("#vw-pronunciation-told")).to_have_text("Kept.")
-    assert words(app) == {"GUI": "gooey"}
+    await_words(app, {"GUI": "gooey"})
 
 
 def test_a_list_is_brought_as_a_file_and_saved_as_one(app: App, studio: Page) -> None:
@@ -127,7 +136,7 @@ def test_a_list_is_brought_as_a_file_and_saved_as_one(app: App, studio: Page) ->
     studio.set_input_files("#vw-pronunciation-file", file)
     expect(studio.locator("#vw-pronunciation-list li")).to_have_count(2)
     expect(studio.locator("#vw-pronunciation-told")).to_have_text("2 words were brought in.")
-    assert words(app) == {"Qwen": "Kwen", "GIF": "jif"}
+    await_words(app, {"Qwen": "Kwen", "GIF": "jif"})
     with studio.expect_download() as download:
         studio.click("#vw-pronunciation-save")
     assert Path(download.value.path()).read_bytes() == b"word,said as\r\nQwen,Kwen\r\nGIF,jif\r\n"
@@ -147,7 +156,7 @@ def test_a_word_that_stands_there_twice_keeps_no_other_from_being_kept(app: App,
     expect(error).to_have_text("“GIF” stands there twice; the first holds.")
     write(studio, "Worcester", "Wooster")
     expect(studio.locator("#vw-pronunciation-list [aria-invalid=true]")).to_have_count(1)
-    assert words(app) == {"GIF": "jif", "Worcester": "Wooster"}
+    await_words(app, {"GIF": "jif", "Worcester": "Wooster"})
 
 
 def test_what_two_windows_write_is_kept_of_both(app: App, studio: Page) -> None:
@@ -162,7 +171,7 @@ def test_what_two_windows_write_is_kept_of_both(app: App, studio: Page) -> None:
     told = studio.locator("#vw-pronunciation-told")
     expect(told).to_have_text("Kept, with what another window has changed.")
     expect(studio.locator("#vw-pronunciation-list li")).to_have_count(3)
-    assert words(app) == {"Alpha": "Al", "Beta": "Be", "Gamma": "Gam"}
+    await_words(app, {"Alpha": "Al", "Beta": "Be", "Gamma": "Gam"})
 
 
 def test_a_line_is_to_be_made_again_where_its_words_are_said_otherwise_by_now(app: App, studio: Page) -> None:

@@ -72,7 +72,7 @@ async def main(uri: str) -> None:
     pieces = [SynthesizeChunk(text=f"{word} ").event() for word in TEXT.split(" ")]
     in_pieces = [SynthesizeStart(voice=clara).event(), *pieces, Synthesize(text=TEXT, voice=clara).event()]
     whole = asked(uri, Synthesize(text="Good morning.", voice=clara).event())
-    by_language = asked(uri, Synthesize(text="Hello.", voice=SynthesizeVoice(language="en")).event())
+    by_language = asked(uri, Synthesize(text="Good evening, everybody.", voice=SynthesizeVoice(language="en")).event())
     together = await asyncio.gather(whole, by_language)
     tell(
         described=await described(uri),
