@@ -12,11 +12,14 @@ import logging
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
+
+from platformdirs import user_data_dir
 
 from runtime.settings import Settings
 
@@ -73,6 +76,7 @@ class Mirror:
     _base: dict[str, tuple[str, str]] = field(default_factory=dict)  # by name: versions there and here, as last equal
     _has_keys: bool = False  # a file of keys was there at the start: nobody comes in without one
     _closed: bool = False
+    _looking: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def open(cls, url: str, look_s: float) -> Self:
@@ -85,7 +89,10 @@ class Mirror:
 
         files, root = fsspec.core.url_to_fs(url)
         files.makedirs(f"{root}/{VOICES}", exist_ok=True)
-        mirror = cls(files, root, Path(tempfile.mkdtemp(prefix="voicewright-store-")), look_s)
+        # Not among temporary files: what a cleaner takes for old there would be deleted from the store.
+        mirrors = Path(user_data_dir("voicewright")) / "mirrors"
+        mirrors.mkdir(parents=True, exist_ok=True)
+        mirror = cls(files, root, Path(tempfile.mkdtemp(prefix="store-", dir=mirrors)), look_s)
         (mirror.local / VOICES).mkdir()
         mirror.look()
         mirror._has_keys = (mirror.local / KEYS).exists()
@@ -108,10 +115,14 @@ class Mirror:
 
     async def close(self) -> None:
         """Carry what is left, and delete the folder."""
-        self._closed = True
+        await asyncio.get_running_loop().run_in_executor(None, self._end)
+
+    def _end(self) -> None:
         with suppress(Exception):
-            await asyncio.get_running_loop().run_in_executor(None, self.look)
-        shutil.rmtree(self.local, ignore_errors=True)
+            self.look()
+        with self._looking:  # a look that saw the folder go would delete all of it from the store
+            self._closed = True
+            shutil.rmtree(self.local, ignore_errors=True)
 
     def look(self) -> None:
         """Bring both sides in step.
@@ -119,31 +130,35 @@ class Mirror:
         Raises:
             OSError: the store cannot be reached. What was done of it stays, and the rest is for the next look.
         """
+        with self._looking:
+            if not self._closed:
+                self._look()
+
+    def _look(self) -> None:
         there, here = self._there(), self._here()
         for name in sorted(there.keys() | here.keys() | self._base.keys()):
             was_there, was_here = self._base.get(name, (None, None))
             is_there, is_here = there.get(name), here.get(name)
+            now: tuple[str, str] | None = None
             if name != KEYS and is_here != was_here:  # keys come from the store only
                 if is_here is None:
                     self._remove(name)
                 else:
-                    self._carry(name)
+                    now = self._carry(name), is_here
             elif is_there != was_there:
                 if is_there is None:
                     (self.local / name).unlink(missing_ok=True)
+                elif (fetched := self._fetch(name)) is not None:
+                    now = is_there, fetched
                 else:
-                    self._fetch(name)
+                    continue
             else:
                 continue
-            self._remember(name)
-
-    def _remember(self, name: str) -> None:
-        path = self.local / name
-        there = self._version_there(name)
-        if there is None or not path.exists():
-            self._base.pop(name, None)
-        else:
-            self._base[name] = (there, _version(path))
+            # What either side became meanwhile is not known, so that the next look finds it.
+            if now is None:
+                self._base.pop(name, None)
+            else:
+                self._base[name] = now
 
     def _there(self) -> dict[str, str]:
         """Versions of what the store has, by name under its root."""
@@ -171,25 +186,35 @@ class Mirror:
                     found[name] = _version(path)
         return found
 
-    def _carry(self, name: str) -> None:
-        """Up, whole: a name that is not looked at, then its own. (A store of objects writes whole in any case.)"""
+    def _carry(self, name: str) -> str:
+        """Up, whole: a name that is not looked at, then its own. (A store of objects writes whole in any case.)
+
+        Returns its version there; "" where another replica has changed it meanwhile.
+        """
         data = (self.local / name).read_bytes()
         target = f"{self.root}/{name}"
         self.files.makedirs(target.rpartition("/")[0], exist_ok=True)
         part = f"{target}.{os.getpid()}{_PART}"
         self.files.pipe_file(part, data)
         self.files.mv(part, target)
+        version = self._version_there(name)
+        with suppress(FileNotFoundError):
+            if version is not None and self.files.cat_file(target) == data:
+                return version
+        return ""
 
-    def _fetch(self, name: str) -> None:
-        """Down, whole."""
+    def _fetch(self, name: str) -> str | None:
+        """Down, whole. Returns its version here; None where it was deleted there meanwhile, and nothing was done."""
         path = self.local / name
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}{_PART}")
         try:
             part.write_bytes(self.files.cat_file(f"{self.root}/{name}"))
-        except FileNotFoundError:  # deleted since
-            return
+        except FileNotFoundError:
+            return None
+        version = _version(part)  # which its name does not change
         part.replace(path)
+        return version
 
     def _remove(self, name: str) -> None:
         with suppress(FileNotFoundError):

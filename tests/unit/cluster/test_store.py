@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -77,6 +81,84 @@ def test_of_two_changes_at_once_one_stays_everywhere(two: tuple[Mirror, Mirror],
             mirror.look()
     kept = {(mirror.local / name).read_bytes() for mirror in two} | {(tmp_path / "store" / name).read_bytes()}
     assert kept == {b"there, longer"}
+
+
+class Meddling:
+    """A file system during whose calls something else happens, once."""
+
+    def __init__(self, files: Any, call: str, deed: Callable[[], object]) -> None:
+        self._files, self._call, self._deed = files, call, deed
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._files, name)
+        if name != self._call:
+            return real
+
+        def call(*arguments: Any, **words: Any) -> Any:
+            self._call = ""
+            result = real(*arguments, **words)
+            self._deed()
+            return result
+
+        return call
+
+
+def test_what_another_carries_while_one_carries_is_fetched(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
+    here, _ = two
+    name = f"{VOICES}/a.voice"
+    (here.local / name).write_bytes(b"here")
+    here.files = Meddling(here.files, "mv", lambda: (tmp_path / "store" / name).write_bytes(b"another's"))
+    here.look()
+    here.look()
+    assert (here.local / name).read_bytes() == b"another's"
+
+
+def test_what_changes_in_the_store_while_it_is_fetched_is_fetched_again(
+    two: tuple[Mirror, Mirror], tmp_path: Path
+) -> None:
+    here, _ = two
+    name = f"{VOICES}/a.voice"
+    (tmp_path / "store" / name).write_bytes(b"first")
+    here.files = Meddling(here.files, "cat_file", lambda: (tmp_path / "store" / name).write_bytes(b"second"))
+    here.look()
+    here.look()
+    assert (here.local / name).read_bytes() == b"second"
+
+
+def test_what_changes_here_while_it_is_carried_is_carried_again(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
+    here, _ = two
+    name = f"{VOICES}/a.voice"
+    (here.local / name).write_bytes(b"first")
+    here.files = Meddling(here.files, "mv", lambda: (here.local / name).write_bytes(b"second"))
+    here.look()
+    here.look()
+    assert (tmp_path / "store" / name).read_bytes() == b"second"
+
+
+def test_a_look_that_is_slower_than_the_end_deletes_nothing(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
+    here, _ = two
+    name = f"{VOICES}/a.voice"
+    (here.local / name).write_bytes(b"sound")
+    here.look()
+    asked, answered = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        asked.set()
+        assert answered.wait(60)
+
+    here.files = Meddling(here.files, "find", slow)
+    looking = threading.Thread(target=here.look)
+    looking.start()
+    assert asked.wait(60)
+    ending = threading.Thread(target=lambda: asyncio.run(here.close()))
+    ending.start()
+    ending.join(0.5)  # long enough to delete the folder, if it waits for nobody
+    answered.set()
+    for thread in (looking, ending):
+        thread.join(60)
+        assert not thread.is_alive()
+    assert (tmp_path / "store" / name).read_bytes() == b"sound"
+    assert not here.local.exists()
 
 
 def test_objects_in_memory_serve_as_well_as_files() -> None:
