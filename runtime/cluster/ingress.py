@@ -98,7 +98,9 @@ class Ingress:
         self._assign()
         answers, places = await asyncio.gather(asyncio.gather(*map(self._ask, self.ready)), self._haproxy.places())
         self.rooms = {name: room for name, room in answers if room is not None}
-        await self._haproxy.tell(self._commands(places))
+        commands, told = self._commands(places)
+        await self._haproxy.tell(commands)
+        self._told = told  # not before: what it did not hear is told again
         await self._tell_voices()
         self._version = version
 
@@ -127,8 +129,8 @@ class Ingress:
                 return
             self._places[name] = place
 
-    def _commands(self, places: list[Place]) -> list[str]:
-        """What HAProxy must be told so that its servers are the replicas."""
+    def _commands(self, places: list[Place]) -> tuple[list[str], dict[str, tuple[object, ...]]]:
+        """What HAProxy must be told so that its servers are the replicas, and what it knows of each then."""
         connections: dict[str, dict[str, int]] = defaultdict(dict)
         names = {server: name for name, server in self._places.items()}
         for place in places:
@@ -155,8 +157,7 @@ class Ingress:
         strange = {f"{place.backend}/{place.server}" for place in places if place.is_up} - wanted.keys()
         for server in strange - self._told.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]
-        self._told = wanted
-        return commands
+        return commands, wanted
 
     async def _tell_voices(self) -> None:
         """Which mode a voice's name asks for."""

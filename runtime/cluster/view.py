@@ -135,6 +135,8 @@ class ClusterView:
         return [page if page is not None and page.status_code == httpx.codes.OK else None for page in pages]
 
     async def _if_allowed(self, request: Request, answer: Response) -> Response:
-        """The answer, where a replica would let the caller in."""
-        pages = await self._pages(request, self._known.ready[:1], "/v1/models")
-        return pages if isinstance(pages, Response) else answer
+        """The answer, where a replica lets the caller in; where none says so, nobody is let in."""
+        pages = await self._pages(request, self._known.ready, "/v1/models")
+        if isinstance(pages, Response):
+            return pages
+        return answer if any(page is not None for page in pages) else error_response(NoReplica(retry_after_s=1.0))

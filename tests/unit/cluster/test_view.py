@@ -1,0 +1,41 @@
+"""What is answered for the cluster, and to which callers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import httpx
+import pytest
+
+from runtime.cluster.balance import Replica, ReplicaState, Room
+from runtime.cluster.view import ClusterView
+from runtime.settings import Settings
+
+
+class Known:
+    """Of one replica, which nothing answers for."""
+
+    def __init__(self, state: ReplicaState) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:  # and closed: a connection to it is refused
+            port = int(probe.getsockname()[1])
+        replica = Replica(name="secret-name", host="127.0.0.1", port=port, pool="speech", modes=("base",), state=state)
+        self.replicas = {replica.name: replica}
+        self.rooms: dict[str, Room] = {}
+        self.ready = [replica] if state is ReplicaState.READY else []
+
+
+@pytest.mark.parametrize("state", list(ReplicaState))
+def test_where_no_replica_says_who_may_come_in_no_caller_may(state: ReplicaState) -> None:
+    async def run() -> None:
+        async with httpx.AsyncClient(trust_env=False) as http:
+            view = ClusterView(Known(state), http, Settings())
+            port = await view.start()
+            try:
+                answer = await http.get(f"http://127.0.0.1:{port}/cluster", headers={"x-api-key": "guess"})
+            finally:
+                await view.stop()
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_replica")
+        assert "secret-name" not in answer.text
+
+    asyncio.run(run())
