@@ -107,7 +107,8 @@ class SharedTickets(Tickets):
             end = float(words.partition("~")[0])
         except ValueError:
             return False
-        good = [hmac.compare_digest(signature, self._signature(words, key)) for key in self._keys.digests()]
+        offered = signature.encode(errors="surrogateescape")  # what is not ASCII is compared as bytes only
+        good = [hmac.compare_digest(offered, self._signature(words, key).encode()) for key in self._keys.digests()]
         if (
             not any(good)
             or not self._clock() < end <= self._clock() + 2 * self.ticket_s

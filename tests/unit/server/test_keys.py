@@ -38,6 +38,7 @@ def test_a_ticket_of_one_replica_opens_one_socket_at_another_until_it_is_void() 
     assert not there.redeem(ticket)
     end, _, rest = late.partition("~")
     assert not there.redeem(f"{float(end) + 30:.3f}~{rest}"), "its end is signed"
-    assert not there.redeem("nonsense")
+    for word in ("nonsense", f"{end}~é", f"{end}~\udcff", "1~", "~~", "nan~x"):
+        assert not there.redeem(word)
     now = 1060.0
     assert not there.redeem(late)
