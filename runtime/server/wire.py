@@ -93,6 +93,17 @@ def check_frames(asked: int | None, most: int, *, param: str = "max_frames") -> 
         raise InvalidConfig(where=param, why=f"it must be at most {most}", param=param)
 
 
+def number_in(text: str, where: str, low: int, high: int) -> int:
+    """A whole number that an address names under ``where``.
+
+    Raises:
+        InvalidConfig: it is none from ``low`` to ``high``.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and low <= int(text) <= high):
+        raise InvalidConfig(where=where, why=f"it must be a number from {low} to {high}", param=where)
+    return int(text)
+
+
 def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
     """Check fields against a model.
 

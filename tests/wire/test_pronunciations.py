@@ -175,7 +175,13 @@ def test_forms_and_pages_that_are_none_are_refused(server: RunningServer) -> Non
         refused(http.post(add, data={"name": "x"}, files={"other": b""}), 400, "invalid_config", "file")
         long = {"name": "x", "description": "x" * 501}
         refused(http.post(add, data=long, files=file), 400, "invalid_config", "description")
-        for query in ({"page_size": "0"}, {"sort": "size"}, {"sort_direction": "up"}, {"include_archived": "maybe"}):
+        for query in (
+            {"page_size": "0"},
+            {"page_size": "00019999"},
+            {"sort": "size"},
+            {"sort_direction": "up"},
+            {"include_archived": "maybe"},
+        ):
             refused(http.get(ELEVEN, params=query), 400, "invalid_config", *query)
         refused(http.get(CARTESIA, params={"limit": "many"}), 400, "invalid_config", "limit")
         refused(http.patch(f"{OURS}/{'0' * 32}", json={}), 400, "invalid_config")

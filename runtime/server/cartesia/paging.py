@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime.errors import InvalidConfig
-from runtime.server.wire import Reply
+from runtime.server.wire import Reply, number_in
 
 _MOST = 100  # in a page, as there
 
@@ -22,9 +21,7 @@ def page_size(limit: str) -> int:
     Raises:
         InvalidConfig: it is no number from 1 to 100.
     """
-    if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:4]) <= _MOST:
-        raise InvalidConfig(where="limit", why=f"it must be a number from 1 to {_MOST}", param="limit")
-    return int(limit)
+    return number_in(limit, "limit", 1, _MOST)
 
 
 def page(listed: list[dict[str, Any]], size: int, starting_after: str, ending_before: str) -> Reply:

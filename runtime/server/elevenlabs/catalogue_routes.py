@@ -20,7 +20,7 @@ from runtime.server.engine_host import Host
 from runtime.server.languages import code_of
 from runtime.server.openapi.operations import documented
 from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
-from runtime.server.wire import Reply
+from runtime.server.wire import Reply, number_in
 from runtime.settings import Limits
 from runtime.shared.port.error_responses import tell_errors
 
@@ -57,9 +57,8 @@ def add_routes(app: FastAPI, host: Host) -> None:
     )
     async def search(request: Request, page_size: str = "10", search: str = "", next_page_token: str = "") -> Reply:
         """A page of the voices whose name or description holds ``search``."""
-        if not page_size.isascii() or not page_size.isdecimal() or not 1 <= int(page_size[:4]) <= _MOST:
-            raise InvalidConfig(where="page_size", why=f"it must be a number from 1 to {_MOST}", param="page_size")
-        wanted, words, size = request.query_params.getlist("voice_ids"), search.casefold(), int(page_size)
+        size = number_in(page_size, "page_size", 1, _MOST)
+        wanted, words = request.query_params.getlist("voice_ids"), search.casefold()
         listed = [
             voice
             for voice in known_voices(host, request.headers)

@@ -34,7 +34,7 @@ from runtime.server.http_speech import read_fields
 from runtime.server.multipart import read_multipart
 from runtime.server.openapi.operations import DICTIONARIES, FORM, documented
 from runtime.server.pronunciations.routes import CREATING, aside, dictionaries_of
-from runtime.server.wire import Checked, Reply, checked
+from runtime.server.wire import Checked, Reply, checked, number_in
 
 PATH = "/v1/pronunciation-dictionaries"
 ONE = "/{pronunciation_dictionary_id}"
@@ -120,8 +120,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         include_archived: str = "false",
     ) -> Reply:
         """A page of the dictionaries."""
-        if not page_size.isascii() or not page_size.isdecimal() or not 1 <= int(page_size[:4]) <= _MOST:
-            raise InvalidConfig(where="page_size", why=f"it must be a number from 1 to {_MOST}", param="page_size")
+        size = number_in(page_size, "page_size", 1, _MOST)
         for where, word, known in (
             ("sort", sort, (_BY_TIME, _BY_NAME)),
             ("sort_direction", sort_direction.lower(), (_UP, _DOWN)),
@@ -131,35 +130,42 @@ def add_routes(app: FastAPI, host: Host) -> None:
                 raise InvalidConfig(where=where, why=f"it must be {' or '.join(known)}", param=where)
         kept = dictionaries_of(host, request)
         has_all = include_archived.lower() == "true"
-        listed = [one for one in await aside(host, kept.all) if has_all or one.archived_at is None]
-        listed.sort(key=lambda one: one.name.casefold() if sort == _BY_NAME else one.created_at)
-        if sort_direction.lower() == _DOWN:
-            listed.reverse()
-        ids, size = [one.id for one in listed], int(page_size)
-        start = ids.index(cursor) + 1 if cursor in ids else 0
-        page, has_more = listed[start : start + size], start + size < len(listed)
-        return {
-            "pronunciation_dictionaries": [_entry(kept, one) for one in page],
-            "next_cursor": page[-1].id if has_more else None,
-            "has_more": has_more,
-        }
+
+        def page() -> Reply:
+            listed = [one for one in kept.all() if has_all or one.archived_at is None]
+            listed.sort(key=lambda one: one.name.casefold() if sort == _BY_NAME else one.created_at)
+            if sort_direction.lower() == _DOWN:
+                listed.reverse()
+            ids = [one.id for one in listed]
+            start = ids.index(cursor) + 1 if cursor in ids else 0
+            found, has_more = listed[start : start + size], start + size < len(listed)
+            return {
+                "pronunciation_dictionaries": [_entry(kept, one) for one in found],
+                "next_cursor": found[-1].id if has_more else None,
+                "has_more": has_more,
+            }
+
+        return await aside(host, page)
 
     @router.api_route(ONE, methods=GET)
     @documented(answer=ElevenLabsWholeDictionary, refusals=_FOUND, refused_as=ElevenLabsError)
     async def dictionary(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """One of them, with the rules of its latest version."""
         kept = dictionaries_of(host, request)
-        found = await aside(host, kept.get, pronunciation_dictionary_id)
-        return {**_entry(kept, found), "rules": [rule_of(word) for word in found.latest.words]}
+
+        def entry() -> Reply:
+            found = kept.get(pronunciation_dictionary_id)
+            return {**_entry(kept, found), "rules": [rule_of(word) for word in found.latest.words]}
+
+        return await aside(host, entry)
 
     @router.patch(ONE)
     @documented(body=ChangedDictionary, answer=ElevenLabsDictionary, refusals=DICTIONARIES, refused_as=ElevenLabsError)
     async def change(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Another name, or archived; the version stays."""
         body = await body_of(request, ChangedDictionary)
-        edit = DictionaryEdit(name=body.name, is_archived=body.archived)
-        found = await changed(request, pronunciation_dictionary_id, edit)
-        return _entry(dictionaries_of(host, request), found)
+        edit, kept = DictionaryEdit(name=body.name, is_archived=body.archived), dictionaries_of(host, request)
+        return await aside(host, lambda: _entry(kept, kept.change(pronunciation_dictionary_id, edit)))
 
     changes_rules = documented(
         body=Rules,
@@ -222,6 +228,7 @@ def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
 
 
 def _entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
+    """A dictionary without its rules. On a worker: whose it is, the disk says."""
     return {
         "id": dictionary.id,
         "latest_version_id": dictionary.latest.id,

@@ -43,24 +43,23 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def dictionaries(request: Request) -> Reply:
         """Every dictionary, without its words."""
         kept = dictionaries_of(host, request)
-        return {"object": "list", "data": [entry(kept, one) for one in await aside(host, kept.all)]}
+        data = await aside(host, lambda: [entry(kept, one) for one in kept.all()])
+        return {"object": "list", "data": data}
 
     @app.post(PATH)
-    @documented(
-        body=NewDictionary, example=EXAMPLE, answer=KeptDictionary, refusals=DICTIONARIES - {DictionaryNotFound}
-    )
+    @documented(body=NewDictionary, example=EXAMPLE, answer=KeptDictionary, refusals=CREATING)
     async def create(request: Request) -> Reply:
         """Keep a dictionary."""
         body = checked(NewDictionary, await read_fields(request, host))
         kept, words = dictionaries_of(host, request), words_of(body.pronunciations)
-        return whole(kept, await aside(host, lambda: kept.add(body.name, words, description=body.description)))
+        return await aside(host, lambda: whole(kept, kept.add(body.name, words, description=body.description)))
 
     @app.api_route(ONE, methods=GET)
     @documented(answer=KeptDictionary, refusals=frozenset({DictionaryNotFound}))
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
         """One of them."""
         kept = dictionaries_of(host, request)
-        return whole(kept, await aside(host, kept.get, dictionary_id))
+        return await aside(host, lambda: whole(kept, kept.get(dictionary_id)))
 
     @app.patch(ONE)
     @documented(body=ChangedDictionary, answer=KeptDictionary, refusals=DICTIONARIES)
@@ -72,7 +71,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             name=body.name, description=body.description, words=None if words is None else lambda _: words
         )
         kept = dictionaries_of(host, request)
-        return whole(kept, await aside(host, kept.change, dictionary_id, edit))
+        return await aside(host, lambda: whole(kept, kept.change(dictionary_id, edit)))
 
     @app.delete(ONE)
     @documented(answer=DeletedDictionary, refusals=DICTIONARIES)
@@ -98,7 +97,7 @@ def words_of(entries: Iterable[Pronunciation]) -> tuple[Word, ...]:
 
 
 def entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
-    """A dictionary without its words."""
+    """A dictionary without its words. On a worker: whose it is, the disk says."""
     return {
         "id": dictionary.id,
         "object": "audio.pronunciation_dictionary",
