@@ -1,4 +1,4 @@
-"""Who speaks in each mode, for the engine in this process and for one behind a socket."""
+"""The speaker of each mode, for the engine in this process and for one behind a socket."""
 
 from __future__ import annotations
 

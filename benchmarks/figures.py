@@ -129,7 +129,7 @@ def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
 
 
 def audio_rate(traces: Sequence[Trace]) -> float:
-    """Seconds of audio that came a second, whoever it was for."""
+    """Seconds of audio that came a second, to all clients together."""
     start, stop = window_ns(traces)
     arrived = sum(size for t in traces for at, size in t.chunks if start <= at <= stop)
     return arrived / BYTES_PER_S / ((stop - start) / 1e9)

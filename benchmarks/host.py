@@ -46,10 +46,10 @@ def _one(engine: Engine, count: int) -> dict[str, Any]:
     card = engine.cards[0]
     requests = (request_for(card, card.modes[0], TEXT, TURNS + 200, seed, is_live=False) for seed in range(count))
     tickets = [engine.submit(request, sink) for request in requests]
-    with without_networks(core):  # prompts are read all the same; nobody ends before everybody speaks
+    with without_networks(core):  # prompts are read all the same; none ends before all speak
         while core.prefilling or len(core.holders) < count:
             engine.tick()
-        core.table.dry_at[:] = time.monotonic() + 1e6  # nobody is in a hurry: chunks are as large as they get
+        core.table.dry_at[:] = time.monotonic() + 1e6  # no row is in a hurry: chunks are as large as they get
         for _ in range(20):
             engine.tick()
         spent = sorted(timed(engine.tick) for _ in range(TURNS))

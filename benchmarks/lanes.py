@@ -79,7 +79,7 @@ class Lane:
         return heard
 
     async def leaked(self) -> int:
-        """Slots that are still held, and requests that still wait, after everybody has gone."""
+        """Slots that are still held, and requests that still wait, after all clients have gone."""
         for _ in range(round(SETTLED_S / 0.05)):
             if not await self.endpoint.busy():
                 break

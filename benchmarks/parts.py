@@ -176,7 +176,7 @@ def synchronize() -> None:
 
 
 def free_bytes() -> int:
-    """Free memory of the card or NPU, whoever has taken the rest; 0 without one."""
+    """Free memory of the card or NPU, what others hold left out; 0 without one."""
     if not torch.accelerator.is_available():
         return 0
     return int(torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()[0])

@@ -1,8 +1,8 @@
 """Other implementations on the same checkpoint and card, one request at a time: a child process each.
 
 `python -m benchmarks.peers faster|official|ours --model FOLDER` prints one JSON row. Milliseconds a frame are the slope
-between a short and a long utterance of fixed lengths, so that prompts and start-up are in nobody's figure and
-everybody's Code2Wav is. The packages are found on PYTHONPATH; what of their needs the 12 Hz path never calls may be
+between a short and a long utterance of fixed lengths, so that prompts and start-up are in no figure and Code2Wav
+is in each. The packages are found on PYTHONPATH; what of their needs the 12 Hz path never calls may be
 missing.
 """
 

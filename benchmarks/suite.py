@@ -39,7 +39,7 @@ from runtime.settings import Settings
 SUITES = ("engine", "closed", "open", "live", "abuse", "start")
 UNCAPPED_S = 3600  # a closed loop asks how much can be made, not how much is listened to
 MOST_LIVE = 32  # clients that write while they are spoken to, of those that are asked for
-LINE = 4096  # places for those who wait, where the load is the point and not the refusal
+LINE = 4096  # places for requests that wait, where the load is the point and not the refusal
 
 
 def main() -> int:

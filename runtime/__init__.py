@@ -18,7 +18,7 @@ def _is_intel() -> bool:
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # On Intel's processors MKL, which multiplies for torch, has ways of its own for few rows, so that a row's last bits
-# depend on how many come with it: what somebody says would depend on who else speaks. Its strict mode has one way for
+# depend on how many come with it: what one request says would depend on the others. Its strict mode has one way for
 # all. Other processors do not have that mode: there runtime/model/products.py has to do.
 if _is_intel():
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")

@@ -102,7 +102,7 @@ def _check_output(option: str, path: Path | None) -> None:
 
 
 def _split(arguments: argparse.Namespace) -> Split:
-    """Whoever counts frames or windows compares them with the reference, which speaks every text in one go.
+    """A call that counts frames or windows is compared with the reference, which speaks every text in one go.
 
     Raises:
         InvalidSetting: windows would go over the parts of a text.

@@ -303,7 +303,7 @@ class ServerSettings:
 
     @property
     def needs_key(self) -> bool:
-        """Whether nobody comes in without a key."""
+        """Whether no request comes in without a key."""
         return bool(self.keys or self.api_keys_file)
 
 

@@ -12,7 +12,7 @@ from jinja2 import BaseLoader, Environment
 TEMPLATE = "frontend/index.html"
 DESCRIPTION = "Voices by description, by recording, by name: an interactive voice studio for Qwen3-TTS."
 _TAGS = re.compile(r"""<meta\s+(?:property="og:|name="twitter:)[^>]*>\s*""")
-# The address is the request's: nobody else knows under which name the studio is reached.
+# The address is the request's: nothing else tells under which name the studio is reached.
 _OURS = f"""<title>Voicewright</title>
 <meta name="description" content="{DESCRIPTION}" />
 <meta property="og:title" content="Voicewright" />

@@ -24,8 +24,8 @@ class Passage(Response):
     """Passes a request on and streams the answer back.
 
     The client is listened to all the time, so that a hang-up ends the request at the runtime, also before the answer
-    has begun. Who sends nothing of a body for ``body_s``, or takes nothing of an answer for ``send_s``, is not waited
-    for.
+    has begun. A client that sends nothing of a body for ``body_s``, or takes nothing of an answer for ``send_s``, is
+    not waited for.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Passage(Response):
                 raise SessionIdle(limit=self._body_s) from None
             piece = message.get("body", b"")
             size += len(piece)
-            if size > self._max_body_bytes:  # the runtime would say so, and nobody hear it who still sends
+            if size > self._max_body_bytes:  # the runtime would say so, and a client that still sends would not hear it
                 raise MessageTooLarge(what="The body", size=size, limit=self._max_body_bytes)
             if piece:
                 yield piece
@@ -101,7 +101,7 @@ class Passage(Response):
         except SpeechError as error:
             await error_response(error)(scope, receive, send)
             return
-        # Closed here in every case, so that a client who leaves is a cancel for the runtime.
+        # Closed here in every case, so that a client that leaves is a cancel for the runtime.
         async with aclosing(answer):
             try:
                 await self._return(answer, send)

@@ -1,7 +1,7 @@
 """Relays the runtime's API on the studio's own origin: ``/v1/*`` and Cartesia's routes, unchanged.
 
-Nothing is read, held back or changed but headers of one hop. What the runtime promises to who is connected to it holds
-here too: a hang-up is a hang-up for it, and who reads slowly is waited for no longer and with no larger buffers than
+Nothing is read, held back or changed but headers of one hop. What the runtime promises to its own clients holds here
+too: a hang-up is a hang-up for it, and a slow reader is waited for no longer and with no larger buffers than
 there. Thread: the event loop.
 """
 
@@ -57,7 +57,7 @@ ONE_HOP = {
 # What waits here is sound that a cancel cannot take back, and that the runtime believes to be heard.
 MAX_WAITING_FRAMES = 1
 RECEIVE_BYTES = 16_384  # of the kernel's, for what comes from the runtime
-# A runtime whose sound nobody reads cannot answer a close; after this the connection is cut.
+# A runtime whose sound is not read cannot answer a close; after this the connection is cut.
 CLOSE_S = 0.5
 GONE = (RuntimeError, WebSocketDisconnect)  # what a socket raises that the page has left
 
@@ -132,7 +132,7 @@ class Relay:
         """What the runtime hears of us; an empty one is what no client may say in our place.
 
         Raises:
-            SpeechError: nobody knows whose the request is, and it matters.
+            SpeechError: it is not known whose the request is, and that matters.
         """
         own = dict.fromkeys(allowance.HEADERS, "") | self.key
         if self.whose is not None:
@@ -141,7 +141,7 @@ class Relay:
         return own if allowed is None else own | allowed.headers()
 
     async def ask(self, connection: HTTPConnection, method: str, path: str, **content: Any) -> httpx.Response:
-        """One request of the studio's own, in the name of who asks us. ``content`` is httpx's.
+        """One request of the studio's own, in our caller's name. ``content`` is httpx's.
 
         Raises:
             RuntimeUnavailable: the runtime does not answer.
@@ -181,7 +181,7 @@ class Relay:
                 compression=None,
                 max_size=None,
                 max_queue=MAX_WAITING_FRAMES,
-                ping_timeout=None,  # the answer may stand behind sound that nobody reads; the kernel tells who is gone
+                ping_timeout=None,  # the answer may stand behind unread sound; the kernel tells which peer is gone
                 close_timeout=CLOSE_S,
                 proxy=None,
             )

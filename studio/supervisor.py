@@ -160,7 +160,7 @@ class ChildRuntime:
                 task.cancel()
 
     async def _watch(self, child: RuntimeProcess) -> None:
-        """Say when it is ready, then end it if it hangs; its death is seen by the one who waits for it."""
+        """Say when it is ready, then end it if it hangs; its death is seen by what waits for it."""
         if self.url != child.url:
             await child.until_ready(self._tell_loading)
             self._serve_with(child)

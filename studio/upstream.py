@@ -1,6 +1,6 @@
 """Opens connections to the runtime that end with the request they were opened for, however it ends.
 
-httpcore loses a connection whose request is given up while it is made: nobody closes it, and at the runtime it waits
+httpcore loses a connection whose request is given up while it is made: nothing closes it, and at the runtime it waits
 for its request until the header's deadline. So each is kept in a list of the request's own until that is over.
 """
 

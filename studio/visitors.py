@@ -1,4 +1,4 @@
-"""Identifies who asks: everybody as one, each visitor by an opaque cookie, or a member who has signed in.
+"""Identifies callers: all as one, each visitor by an opaque cookie, or a member who has signed in.
 
 The cookie holds a random number and nothing else. It works inside another site's frame, as on a Hugging Face Space,
 where it is kept apart for each site that frames us. What is kept names a hash of it, so that nobody who reads the
@@ -61,7 +61,7 @@ class Visitors:
         self.member_of = member_of
 
     def of(self, request: HTTPConnection) -> Visitor:
-        """Who sent a request."""
+        """The visitor that sent a request."""
         if not self.each:
             return Visitor("host", HOST)
         member = self.member_of(request) if self.member_of is not None else None

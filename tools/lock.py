@@ -28,7 +28,7 @@ PLATFORMS = (
 PYTHONS = ("3.11", "3.12")
 MACOS = {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
 
-# Pipecat has it for a resampler that nobody here asks for: a quarter of the download.
+# Pipecat has it for a resampler that nothing here asks for: a quarter of the download.
 WITHOUT = "numba ; sys_platform == 'none'"
 
 

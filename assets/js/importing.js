@@ -50,7 +50,7 @@ export class Importing {
    * A file as text; what is wrong with it is said.
    *
    * @param {File|undefined} file @param {number} [between] seconds that a script puts between its lines anyway
-   * @returns {Promise<Imported|null>} null: there is none, or nobody wants it
+   * @returns {Promise<Imported|null>} null: there is none, or it is not wanted
    */
   async read(file, between = 0) {
     if (!file) return null;

@@ -1,4 +1,4 @@
-/** The pronunciation dictionary of who visits: kept by the studio, applied to every text before it is spoken. Event: 'change'. */
+/** The visitor's pronunciation dictionary: kept by the studio, applied to every text before it is spoken. Event: 'change'. */
 
 import { api } from './api.js';
 import { errorOf } from './errors.js';

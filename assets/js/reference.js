@@ -37,7 +37,7 @@ export class Reference {
     this.blob = null;
   }
 
-  /** Of the whole; 0 where nobody here knows. */
+  /** Of the whole; 0 where it is not known. */
   get seconds() {
     return this.pcm ? this.pcm.length / SAMPLE_RATE : 0;
   }

@@ -13,7 +13,7 @@ export class Shortcuts {
     /** @type {HTMLButtonElement} */ (sheet.querySelector('button')).onclick = () => sheet.close();
   }
 
-  /** @param {KeyboardEvent} event of nobody else's @returns {boolean} whether it was one of these */
+  /** @param {KeyboardEvent} event that nothing else takes @returns {boolean} whether it was one of these */
   onKey({ key, timeStamp }) {
     const room = timeStamp - this.begun < PAUSE_MS ? ROOMS[key.toLowerCase()] : undefined;
     this.begun = key === 'g' ? timeStamp : -Infinity;

@@ -18,7 +18,7 @@
  * @property {string} [label]     what stands beside the waveform
  * @property {string|null} [parent]  id of the take that this one repeats or varies
  * @property {Blob|null} [reference]
- * @property {boolean} [isQuiet]   whoever asked says himself what goes wrong
+ * @property {boolean} [isQuiet]   the caller says itself what goes wrong
  * @property {boolean} [isSample]  played and forgotten: it is not kept in the history
  * @property {boolean} [keepsStopped]  what had come when it was stopped is kept; true unless said
  *
@@ -83,7 +83,7 @@ export class Take extends EventTarget {
     /** @type {Int16Array[]} */
     this.chunks = [];
     this.samples = 0;
-    /** That it will have, as far as its text tells; 0: nobody asked. */
+    /** That it will have, as far as its text tells; 0: it was not asked. */
     this.planned = 0;
     /** The most that were being made at once with it, itself among them. */
     this.company = 1;

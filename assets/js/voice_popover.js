@@ -17,7 +17,7 @@ export class VoicePopover {
     this.picker = null;
     this.element.addEventListener('toggle', (event) => {
       if (/** @type {ToggleEvent} */ (event).newState === 'open') this.picker?.focus();
-      // A button that was clicked by hand has let go of the focus: the browser has nobody to give it back to.
+      // A button that was clicked by hand has let go of the focus: the browser has nothing to give it back to.
       else if (document.activeElement === document.body || this.element.contains(document.activeElement)) this.opener?.focus();
     });
   }
@@ -36,7 +36,7 @@ export class VoicePopover {
     });
   }
 
-  /** The picker for whoever opens the sheet. @param {Acts} acts */
+  /** The picker for what opens the sheet. @param {Acts} acts */
   show(acts) {
     this.acts = acts;
     const describe = acts.describe ?? null;

@@ -1,4 +1,4 @@
-/** Sound that nobody asked the runtime for, such as a reference, as a take that the stage can play. */
+/** Sound that was not asked of the runtime, such as a reference, as a take that the stage can play. */
 
 import { api } from './api.js';
 import { decoded } from './reference.js';

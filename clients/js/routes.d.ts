@@ -102,8 +102,8 @@ export class SpeechRoutes {
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` is nobody
- * there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
+ * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` means
+ * that nothing answers there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
  */
 export type RouteOptions = {
     /**
@@ -124,8 +124,8 @@ export type RouteOptions = {
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` is nobody
- * there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
+ * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` means
+ * that nothing answers there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
  */
 export type Pronunciation = {
     word: string;
@@ -144,8 +144,8 @@ export type Pronunciation = {
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` is nobody
- * there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
+ * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` means
+ * that nothing answers there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
  */
 export type Fields = {
     [x: string]: any;

@@ -44,7 +44,7 @@ class Room:
 
     @property
     def free(self) -> float:
-        """Slots that nobody holds or waits for; below one, the smaller the longer the queue is."""
+        """Slots that no request holds or waits for; below one, the smaller the longer the queue is."""
         free = self.slots - self.active - self.waiting
         return float(free) if free > 0 else 1.0 / (2 - free)
 

@@ -1,7 +1,7 @@
 """Knows which replicas there are: they report here, ingresses read here. A deployment of one.
 
-It may be lost at any time. Whoever has nothing from it goes on with what was known, and every replica reports again
-within a second.
+It may be lost at any time. A reader that has nothing from it goes on with what was known, and every replica reports
+again within a second.
 """
 
 from __future__ import annotations

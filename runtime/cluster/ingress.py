@@ -65,7 +65,7 @@ class Ingress:
         """Asked by Serve.
 
         Raises:
-            RuntimeError: HAProxy has ended, or nobody keeps it in step any more.
+            RuntimeError: HAProxy has ended, or nothing keeps it in step any more.
         """
         if not self._haproxy.alive or self._task.done():
             raise RuntimeError("HAProxy has ended")

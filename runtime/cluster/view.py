@@ -114,7 +114,7 @@ class ClusterView:
     async def _pages(
         self, request: Request, replicas: list[Replica], path: str
     ) -> list[httpx.Response | None] | Response:
-        """What each replica answers to who asks us, None where it answers nothing; or a replica's refusal."""
+        """What each replica answers to our caller, None where it answers nothing; or a replica's refusal."""
         headers = {
             name: request.headers[name]
             for name in ("authorization", "x-api-key", "xi-api-key", "user-agent", "accept")
@@ -135,7 +135,7 @@ class ClusterView:
         return [page if page is not None and page.status_code == httpx.codes.OK else None for page in pages]
 
     async def _if_allowed(self, request: Request, answer: Response) -> Response:
-        """The answer, where a replica lets the caller in; where none says so, nobody is let in."""
+        """The answer, where a replica lets the caller in; where none says so, it is not let in."""
         pages = await self._pages(request, self._known.ready, "/v1/models")
         if isinstance(pages, Response):
             return pages

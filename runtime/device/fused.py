@@ -148,7 +148,7 @@ class Fused(Protocol):
 
         Shapes: qkv [n * P, ...]; slot, start [n] int64; result [n * P, heads * d].
 
-        Positions past the slot's last are written to the last, which nobody may attend to.
+        Positions past the slot's last are written to the last, which no query may attend to.
         """
 
     def sample(

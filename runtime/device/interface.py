@@ -125,4 +125,4 @@ class Device(Protocol):
         """Memory that can still be taken."""
 
     def total_bytes(self) -> int:
-        """Memory that there is, whoever holds it."""
+        """Memory that there is, free or not."""

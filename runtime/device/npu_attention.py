@@ -27,7 +27,7 @@ class NpuSlots:
     """``AttendSlots`` for rows whose lengths lie on the device: places and masks are reckoned once for all layers.
 
     Shapes: rows, starts [B] int64, starts is the first new position of each; like, a layer's keys, [S, kv_heads, T,
-    d], where BLOCK divides T. Positions past T are written to the last, which nobody may attend to.
+    d], where BLOCK divides T. Positions past T are written to the last, which no query may attend to.
     """
 
     def __init__(self, attend: Attend, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int) -> None:

@@ -18,7 +18,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def open_device(name: str, *, eager: bool = False) -> Device:
     """Open cpu, cuda, npu, mps, or the best there is (auto): a CUDA card, else an NPU, else the CPU.
 
-    Apple's GPU is opened where it is asked for by name only, for nobody has heard it yet.
+    Apple's GPU is opened where it is asked for by name only, for it has not been heard yet.
 
     An eager one holds no graphs.
 

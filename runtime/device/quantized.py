@@ -167,7 +167,7 @@ def _packed_by_fbgemm(rounded: Int8) -> Any:
     engines = torch.backends.quantized
     before, zeros = engines.engine, torch.zeros(len(rounded.steps), dtype=torch.int64)
     try:
-        engines.engine = "fbgemm"  # who packs is asked of this global; whoever multiplies is asked of the packed weight
+        engines.engine = "fbgemm"  # this global says which library packs; the packed weight says which one multiplies
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the type of tensor that goes into packing is to go some day
             whole = torch._make_per_channel_quantized_tensor(rounded.values, rounded.steps.double(), zeros, 0)

@@ -49,7 +49,7 @@ class SlotAttention:
     """New positions of every row, as many in each, written to its slot and attended from: where the device looks up
     which, so that graphs can hold it.
 
-    Shapes: rows, starts [B] int64; a row's new positions begin at its start and end below ``span``, or are nobody's.
+    Shapes: rows, starts [B] int64; a row's new positions begin at its start and end below ``span``, or are unused.
     """
 
     def __init__(

@@ -89,7 +89,7 @@ class Code2WavWorker:
             while (run := self.next_task()) is not None:
                 run()
         elif wanted and wanted[0].is_first:
-            time.sleep(0)  # somebody hears nothing yet: the thread takes the interpreter now, not at its next switch
+            time.sleep(0)  # a listener hears nothing yet: the thread takes the interpreter now, not at its next switch
 
     def next_task(self, takes: Takes = everything) -> Callable[[], None] | None:
         with self.lock:
@@ -119,7 +119,7 @@ class Code2WavWorker:
             pulse.step()
             try:
                 run()
-            except Exception:  # it reports its own failures; this one must not end everybody's sound
+            except Exception:  # it reports its own failures; this one must not end all other sound
                 log.exception("a Code2Wav task failed")
             pulse.rest()
             self._wake_engine()

@@ -33,7 +33,7 @@ class CompletionWaiter:
             thread.start()
 
     def expect(self, stream: Stream, event: Event) -> None:
-        """Wake the engine at an event. Without threads nobody is woken, and the engine waits by itself."""
+        """Wake the engine at an event. Without threads nothing is woken, and the engine waits by itself."""
         if (queue := self._queues.get(stream)) is not None:
             queue.put(event)
 

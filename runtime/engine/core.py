@@ -288,7 +288,7 @@ class EngineCore:
         log.info("request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
     def end_all(self, error: SpeechError) -> None:
-        """End everybody for a reason that is not the requests' own."""
+        """End all requests for a reason that is not their own."""
         for sequence in [*self.waiting.drain(), *self.holders.values()]:
             self.end(sequence, error)
 

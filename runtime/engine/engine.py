@@ -50,9 +50,9 @@ from runtime.settings import Settings
 log = logging.getLogger(__name__)
 
 SEED_BITS = 53  # drawn seeds survive a trip through a browser's numbers
-IDLE_S = 0.5  # how long the thread sleeps where nobody wakes it
+IDLE_S = 0.5  # how long the thread sleeps where nothing wakes it
 PAUSE_S = 0.02  # the same where requests wait for a listener's clock
-RETRY_AFTER_S = 2.0  # told to a request that finds every place taken, while nobody knows how long a slot is held
+RETRY_AFTER_S = 2.0  # told to a request that finds every place taken, while it is not known how long a slot is held
 
 Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, what happens now
 

@@ -17,7 +17,7 @@ from runtime.model.talker import Talker
 
 
 class InputTables(NamedTuple):
-    """What the inputs of a slot are looked up in; who holds this keeps the tables where they are.
+    """What the inputs of a slot are looked up in; a holder of this keeps the tables where they are.
 
     Shapes: codec [V, H], codes 0; text [text_vocab, H]; first [V, H'], codes 0 in the code predictor's width.
     """

@@ -280,7 +280,7 @@ class ModelRunner:
         """
         slot_cache, count = self.slot_cache, len(slots)
         with self.device.stream(Stream.FRAMES):
-            # A row that is full and not read yet writes behind its last position, where nobody reads.
+            # A row that is full and not read yet writes behind its last position, which is not read.
             reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
             plain = self._is_lean and slot_cache.is_plain(slots)
             (size, *_), graph = self._fitting(slots, Work.DECODE, count, reach, plain=plain)

@@ -158,7 +158,7 @@ class _Attend:
 
 
 def _fill(network: nn.Module, dtype: torch.dtype, quantization: Quantization | None) -> None:
-    """Give the products and norms of a network on the meta device weights; tables, which nobody reads, stay without."""
+    """Give the products and norms of a network on the meta device weights; tables, which are not read, stay without."""
     for module in network.modules():
         if isinstance(module, Linear | RMSNorm):
             for name, parameter in module.named_parameters(recurse=False):

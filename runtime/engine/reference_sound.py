@@ -54,7 +54,7 @@ class ReferenceSound:
             yield Capture(work, (size,), partial(_Step, self._device, run, size, self._groups))
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """What is captured, over rows and codes that are nobody's."""
+        """What is captured, over rows and codes that are no request's."""
         where = self._device.torch_device
         rows = torch.zeros((1, ROW), device=where, dtype=torch.int32)
         for _, size, run in self._works():

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 Slots = NDArray[np.int64]
 
 ENDLESS = 2**62  # frames that a text allows which is complete
-BACKLOG = 64  # frames a row may be ahead of its sound; Code2Wav is behind then, and more frames would help nobody
+BACKLOG = 64  # frames a row may be ahead of its sound; Code2Wav is behind then, more frames are heard no sooner
 GROWTH = 4  # a chunk is at most so many times as long as the last one
 DOUBT = 3.0  # a frame may come so much later than the last ones did
 SCARCE = 0.5  # share of busy slots from which a row that is far ahead yields
-AMPLE = 0.25  # share of a frame's sound within which frames are made where nobody gains when somebody yields
+AMPLE = 0.25  # share of a frame's sound within which frames are made where no row gains when another yields
 PATIENT_S = 0.16  # of unplayed sound beyond which a listener's next chunk may wait for company
 
 
@@ -57,7 +57,7 @@ class SequenceTable:
 
 @dataclass(slots=True)
 class Pace:
-    """What things took lately, in seconds; infinite as long as nobody knows."""
+    """What things took lately, in seconds; infinite as long as that is not known."""
 
     turn_s: float = np.inf  # a frame of all rows
     sound_s: float = np.inf  # Code2Wav, a frame of one row

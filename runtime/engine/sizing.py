@@ -10,7 +10,7 @@ from runtime.model.config import ModelConfig
 from runtime.settings import EngineSettings
 
 CPU_SLOTS = 8
-MOST_SLOTS = 64  # that are taken unasked; more rows at once help nobody's first sound
+MOST_SLOTS = 64  # that are taken unasked; more rows at once bring no request its first sound sooner
 RESERVE = 2 * 2**30  # bytes for graphs, prompts that are read, voices, and the largest call of Code2Wav
 GIB = 2**30
 

@@ -186,11 +186,11 @@ class PromptPrefix:
 class SlotCache:
     """Device state of every slot of one checkpoint, and what the host knows of it.
 
-    Behind the last slot and behind each slot's last position there is one more that nobody reads: rows that fill a
+    Behind the last slot and behind each slot's last position there is one more that is not read: rows that fill a
     batch up, and positions that fill a prefill chunk up, are written there.
 
     Args:
-        position_grain: that divides the positions of a slot in memory; those behind ``length`` nobody reads.
+        position_grain: that divides the positions of a slot in memory; those behind ``length`` are not read.
 
     Shapes: keys, values: one tensor a layer, [S + 1, kv_heads, T + 1 or more, d]; the rest [S + 1, ...].
     """
@@ -268,7 +268,7 @@ class SlotCache:
 
     @property
     def free(self) -> int:
-        """Slots that nobody holds."""
+        """Slots that no sequence holds."""
         return len(self.free_slots)
 
     def take(self, inputs: SlotInputs) -> int:

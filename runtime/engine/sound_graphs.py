@@ -62,7 +62,7 @@ def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
 
 
 class Bucket:
-    """One shape of work as a graph. Rows that nobody asked for are the spare slot's."""
+    """One shape of work as a graph. Rows that no request asked for are the spare slot's."""
 
     def __init__(
         self, network: SoundNetwork, device: Device, stream: Stream, frames: int, batch: int, groups: int, spare: int
@@ -152,7 +152,7 @@ class SoundGraphs:
             yield Capture(WORKS[stream], (frames, batch), make)
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """What is captured, over rows and codes that are nobody's."""
+        """What is captured, over rows and codes that are no request's."""
         where = self._device.torch_device
         for frames, batch in sorted({(frames, batch) for _, frames, batch in self._wanted()}):
             rows = torch.zeros((batch, ROW), device=where, dtype=torch.int32)

@@ -58,7 +58,7 @@ def reference_key(reference: Reference) -> str:
     """Equal for equal references. A minute of sound takes some milliseconds."""
     digest = hashlib.blake2b(np.ascontiguousarray(reference.samples), digest_size=16)  # type: ignore[arg-type]
     digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
-    if (prompt := reference.prompt) is not None:  # a prompt that is not of these samples is nobody else's voice
+    if (prompt := reference.prompt) is not None:  # a prompt that is not of these samples is another voice's
         digest.update(prompt.fingerprint.encode() + prompt.x_vector.tobytes())
         digest.update(b"" if prompt.codes is None else prompt.codes.tobytes())
     return digest.hexdigest()
@@ -146,13 +146,13 @@ class VoiceCache:
         return voice
 
     def _put_by(self) -> None:
-        """Take in what was read for requests that did not wait for it; what failed for them fails nobody else."""
+        """Take in what was read for requests that did not wait for it; what failed for them fails no other."""
         for key, future in [(key, future) for key, future in self.reading.items() if future.done()]:
             with contextlib.suppress(Exception):
                 self.keep(key, future)
 
     def prepare(self, reference: Reference, key: str, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Make a prompt for somebody else to keep. Thread: any; ``done`` is called on the reading one."""
+        """Make a prompt for the caller to keep. Thread: any; ``done`` is called on the reading one."""
 
         def read() -> None:
             try:

@@ -172,7 +172,7 @@ class WaitingQueue:
         self._hold_s = held_s if known is None else known + WEIGHT * (held_s - known)
 
     def wait_s(self, place: int) -> float | None:
-        """Seconds until the place comes up, if slots are held as long as they were lately; None: nobody knows yet."""
+        """Seconds until the place comes up, if slots are held as long as they were lately; None: not known yet."""
         return None if self._hold_s is None else (place + 1) * self._hold_s / self._slots
 
     def _put(self, sequence: Sequence, state: SequenceState) -> None:

@@ -32,7 +32,7 @@ def check_headers(
         rounded: tensors of a checkpoint with weights of fewer bits, whose types are wanted as well.
 
     Returns:
-        Keys that nobody wants: an encoder that the mode does not use, what training left behind.
+        Keys that are not wanted: an encoder that the mode does not use, what training left behind.
 
     Raises:
         CheckpointInvalid: keys are missing or misshaped; the sentence names some and counts the rest.

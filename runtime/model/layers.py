@@ -1,6 +1,6 @@
 """Defines the decoder layer that talker and code predictor share, in the order of its data flow.
 
-The layers hold no cache: whoever runs them hands in ``attend``, which stores the new keys and values where it likes
+The layers hold no cache: the caller hands in ``attend``, which stores the new keys and values where it likes
 and returns the attention over what it holds, and ``ops``, by which products and norms are done together or one
 after the other. Numerics follow the reference to the cast (docs/model.md 2.1): RMSNorm in float32, cast, then weight;
 RoPE tables in float32, cast, then used.

@@ -93,7 +93,7 @@ class DictionaryFolder:
     def add(
         self, name: str, words: Iterable[Word], *, description: str = "", check: Callable[[], None] = lambda: None
     ) -> PronunciationDictionary:
-        """Keep a new one, unless ``check`` raises, which is called while nobody else writes.
+        """Keep a new one, unless ``check`` raises, which is called while no other process writes.
 
         Raises:
             InvalidConfig: its name cannot be one.
@@ -104,7 +104,7 @@ class DictionaryFolder:
             return self._put(dictionary)
 
     def change(self, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
-        """Change one, from what it is now; two who add words at once have both.
+        """Change one, from what it is now; of two that add words at once both are kept.
 
         Raises:
             DictionaryNotFound: there is none of that id.

@@ -194,7 +194,7 @@ class Host:
             loop.call_soon_threadsafe(settle, engine, None)
 
     async def watch(self) -> Exit:
-        """Return once the engine can serve nobody any more, and why. After `load`."""
+        """Return once the engine can serve no request any more, and why. After `load`."""
         assert self._watchdog is not None, "the engine is there"
         return await self._watchdog.watch()
 

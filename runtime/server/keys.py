@@ -31,7 +31,7 @@ class KeyRing:
     """
 
     def __init__(self, settings: ServerSettings, clock: Clock = time.monotonic) -> None:
-        self.is_needed = settings.needs_key  # nobody comes in without one
+        self.is_needed = settings.needs_key  # no request comes in without one
         self._own = [digest(key) for key in settings.keys]
         self._file = Path(settings.api_keys_file) if settings.api_keys_file else None
         self._clock = clock

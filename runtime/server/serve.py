@@ -39,7 +39,7 @@ def serve(settings: Settings) -> int:
         SetUpError: the port, a checkpoint or the device cannot be used.
     """
     logs.set_up(settings.server)
-    # Whoever wakes the engine's thread waits for the interpreter until another thread gives it up. At the 5 ms that
+    # A thread that wakes the engine's waits for the interpreter until another thread gives it up. At the 5 ms that
     # are usual that is longer than a frame.
     sys.setswitchinterval(SWITCH_S)
     status = asyncio.run(_run_alone(settings))

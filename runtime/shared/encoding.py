@@ -167,7 +167,7 @@ class _Wav:
 
 
 class _Coded:
-    """A codec and its container. Who lets go of it before `finish` needs to say nothing."""
+    """A codec and its container. It may be dropped before `finish`, without a word."""
 
     def __init__(self, form: Format, codec: str, rate: int, whole: bool, tags: Mapping[str, str]) -> None:
         self._rate = rate
@@ -178,7 +178,7 @@ class _Coded:
         options = {"flush_packets": "1", **form.container_options, **({} if whole else form.live_options)}
         self._container = av.container.open(self._out, "w", format=form.container, options=options)
         self._container.metadata.update(tags)
-        # A file that nobody waits for is smaller in frames of the codec's own length.
+        # A file that no client waits for is smaller in frames of the codec's own length.
         frame = {} if whole or form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
         stream = self._container.add_stream(codec, rate=rate, options={**form.codec_options, **frame}, layout="mono")
         self._stream = cast(av.audio.stream.AudioStream, stream)
@@ -202,7 +202,7 @@ class _Coded:
         return self._taken()
 
     def finish(self) -> bytes:
-        if not self._made:  # a codec that was never fed writes a file that nobody reads
+        if not self._made:  # a codec that was never fed writes a file that is not read
             self.add(bytes(_BYTES_PER_SAMPLE))
         self._container.mux(self._stream.encode(None))
         self._container.close()

@@ -89,7 +89,7 @@ def limit_process(**limits: int) -> None:
 
 
 def most_files(*, at_most: bool = False) -> int | None:
-    """Files and sockets that this process may have open, or may let itself have; None where nobody counts them."""
+    """Files and sockets that this process may have open, or may let itself have; None: as many as it likes."""
     if _resource is None:
         return None
     files: int = _resource.getrlimit(_resource.RLIMIT_NOFILE)[at_most]

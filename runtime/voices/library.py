@@ -227,7 +227,7 @@ class Library:
     # --- the listing
 
     def _current(self) -> VoiceListing:
-        """The listing, made anew if the folder has changed and nobody is at that already."""
+        """The listing, made anew if the folder has changed and no thread is at that already."""
         if self._listing.stamp != self._folder_time() and self._lock.acquire(blocking=False):
             try:
                 self._refresh(most=A_LOOK)

@@ -145,7 +145,7 @@ class OwnerLibraries:
         return OwnerLibrary(library, self._common, self._most, self._most_pronunciations)
 
     def libraries(self) -> tuple[Library, ...]:
-        """The common one, and those of the owners who were here last."""
+        """The common one, and those of the owners that were asked for last."""
         return (self._common, *self._owned.values())
 
     def close(self) -> None:

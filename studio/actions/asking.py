@@ -15,13 +15,13 @@ from starlette.types import ASGIApp
 
 from studio.relay import same_origin
 
-# What tells who asks. The origin is judged here, and the routes hear no more of it.
+# What identifies a caller. The origin is judged here, and the routes hear no more of it.
 PASSED_ON = ("authorization", "cookie", "x-api-key", "x-forwarded-proto")
 BASE = "http://localhost"
 
 
 class ActionRefused(Exception):
-    """One sentence for who asked, and its stable code."""
+    """One sentence for the caller, and its stable code."""
 
     def __init__(self, message: str, code: str, param: str | None = None) -> None:
         super().__init__(message)

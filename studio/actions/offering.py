@@ -35,7 +35,7 @@ def described(action: Action) -> dict[str, str]:
 
 
 def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: object = None) -> Action:
-    """Give ``call`` the name, the words and the arguments of an action, with ``caller`` for who asks at their end.
+    """Give ``call`` the name, the words and the arguments of an action, with ``caller`` for the caller at their end.
 
     Both doors read them from the signature; annotations are resolved here, where their names are known.
     """

@@ -24,7 +24,7 @@ class Aligner(Protocol):
         """Every word of the text in its order, or None where it cannot say, as of a language that it does not know.
 
         Words may be cut as the aligner likes; marks and capitals do not count. ``language`` is a code such as ``en``;
-        None: nobody knows.
+        None: it is not known.
 
         Shapes: samples [N] float32, mono, peak around 1, at ``rate`` Hz.
         """

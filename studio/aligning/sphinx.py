@@ -14,7 +14,7 @@ from studio.aligning.plugin import Placed
 
 RATE = 16_000  # Hz, of the model
 FRAMES = 100  # a second
-ENGLISH = 0.8  # part of the words that the dictionary knows where nobody says that a text is English
+ENGLISH = 0.8  # part of the words that the dictionary knows where it is not said that a text is English
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 # What a letter most often is; enough to find a word in its place that the dictionary does not have.

@@ -22,7 +22,7 @@ from runtime.shared.system import be_polite
 from studio.aligning.fitting import MisfitError, fitted
 from studio.aligning.plugin import Aligner, installed
 
-POLITENESS = 10  # who listens to live speech comes first
+POLITENESS = 10  # live speech comes first
 
 Question = tuple[dict[str, Any], NDArray[np.float32]]
 

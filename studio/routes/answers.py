@@ -23,7 +23,7 @@ from studio.relay import same_origin
 BODY_BYTES = 2 * 2**20  # of a JSON body
 FIELD_BYTES = 2**20  # of one text field of a form
 IDLE_S = 60.0  # until the next piece of a body must have come
-# Of who asked, and never to be guessed at by a shared cache, another site or a browser.
+# Of the caller, and never to be guessed at by a shared cache, another site or a browser.
 PRIVATE = {
     "cache-control": "private, no-cache",
     "cross-origin-resource-policy": "same-origin",
@@ -72,7 +72,7 @@ def answering(handler: Handler) -> Handler:
 
 
 def said(value: object, status: int = 200) -> JSONResponse:
-    """JSON that belongs to who asked."""
+    """JSON that belongs to the caller."""
     return JSONResponse(value, status_code=status, headers={**PRIVATE, "cache-control": "no-store"})
 
 

@@ -1,4 +1,4 @@
-"""Serves `studio/me`: who asks, what the studio can do for them, and their preferences."""
+"""Serves `studio/me`: who the visitor is, what the studio can do for them, and their preferences."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _clips(takes: Takes, owner: str, wanted: ExportFields, most_s: float) -> lis
 
 
 def _archive(wanted: ExportFields, name: str, programme: Samples, parts: list[ProgrammePart]) -> Export:
-    file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  closed by who sends it
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  closed by its reader
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # sound does not compress
         if wanted.shape == "all":
             archive.writestr(file_name(name, wanted.format), _encoded(wanted.format, programme, parts, name))
@@ -135,7 +135,7 @@ def _encoded(format_: str, samples: Samples, parts: list[ProgrammePart], title: 
 
 
 def _whole(data: bytes, media_type: str, name: str) -> Export:
-    file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  closed by who sends it
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  closed by its reader
     file.write(data)
     file.seek(0)
     return Export(file, len(data), media_type, name)

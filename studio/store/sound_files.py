@@ -1,7 +1,7 @@
 """Keeps a take's sound on disk as FLAC with its record in the metadata, written whole or not at all.
 
 So a take can be found again without the database. References lie beside it under their checksum, each once.
-Thread: any; whoever writes holds the lock of the folder.
+Thread: any; a writer holds the lock of the folder.
 """
 
 from __future__ import annotations

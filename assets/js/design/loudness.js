@@ -8,7 +8,7 @@
 const FAILED_BELOW = 20;
 
 /**
- * @param {(number|null)[]} levels  integrated loudness in LUFS; null where nobody has measured it
+ * @param {(number|null)[]} levels  integrated loudness in LUFS; null where it was not measured
  * @returns {{level: number|null, gains: number[]}}  the common level, and what each is turned down by, dB
  */
 export function matched(levels) {

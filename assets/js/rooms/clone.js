@@ -319,7 +319,7 @@ export class CloneRoom {
   /**
    * Work with this reference from here on, also when the page is opened again.
    *
-   * @param {Reference|null} reference @param {boolean} [isNew] nobody has chosen anything of it
+   * @param {Reference|null} reference @param {boolean} [isNew] nothing of it was chosen yet
    * @returns {boolean} whether something that is said in it was left out
    */
   take(reference, isNew = false) {

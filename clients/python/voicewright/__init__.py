@@ -7,7 +7,7 @@
             async for chunk in speech:
                 play(chunk.pcm)
 
-**Memory is bounded.** Each utterance holds at most ``MAX_WAITING`` chunks that nobody has read. Then nothing more is
+**Memory is bounded.** Each utterance holds at most ``MAX_WAITING`` chunks that were not read. Then nothing more is
 read from the socket, for any utterance on it, until one is taken; the runtime pauses the rows, and drops a client that
 takes nothing for half a minute. So read every utterance that you start, or cancel it, as the end of its block does.
 

@@ -154,7 +154,7 @@ async def connect(
 
     Raises:
         SpeechRefused: the runtime takes no session now, or not with this key.
-        ConnectionLost: nobody answers there; SpeechTimeout: nobody did in time.
+        ConnectionLost: nothing answers there; SpeechTimeout: nothing did in time.
     """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     try:

@@ -53,7 +53,7 @@ class SpeechRefused(VoicewrightError):
 
 
 class ConnectionLost(VoicewrightError, ConnectionError):
-    """Nobody answers, or the connection broke while something was in flight. Connect again."""
+    """Nothing answers, or the connection broke while something was in flight. Connect again."""
 
     code = "runtime_unavailable"
     retryable = True

@@ -56,11 +56,11 @@ class Speech:
         self._send = send
         self._on_queue = on_queue
         self._timeout = timeout
-        self._patience: asyncio.Timeout | None = None  # of who waits for sound
+        self._patience: asyncio.Timeout | None = None  # of a reader that waits for sound
         self._beginning = asyncio.Lock()
         self._has_begun = False
         self._ended = asyncio.Event()
-        self._sound: asyncio.Queue[Chunk | None] = asyncio.Queue(MAX_WAITING)  # None only wakes who waits
+        self._sound: asyncio.Queue[Chunk | None] = asyncio.Queue(MAX_WAITING)  # None only wakes a reader that waits
         self._samples = 0
         self._finished = not live
         self._silenced = False
@@ -117,7 +117,7 @@ class Speech:
         return b"".join([chunk.pcm async for chunk in self])
 
     async def played(self, ms: float, buffered_ms: float | None = None) -> None:
-        """Report what the listener has heard in all; who has much left yields to others."""
+        """Report what the listener has heard in all; an utterance that has much left yields to others."""
         more = {} if buffered_ms is None else {"buffered_ms": buffered_ms}
         await self._send("playback", context_id=self.context_id, played_ms=ms, **more)
 
@@ -172,7 +172,7 @@ class Speech:
         if self.end is None:
             self.end = end
             self._ended.set()
-            with suppress(asyncio.QueueFull):  # then nobody waits
+            with suppress(asyncio.QueueFull):  # then no reader waits
                 self._sound.put_nowait(None)
 
     async def _begun(self) -> Self:

@@ -104,7 +104,7 @@ def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
 
 @triton.jit
 def _weights_to_cache(weight, column, N: tl.constexpr, K: tl.constexpr, BN: tl.constexpr):
-    """Ask for the weights of some columns, which lie side by side, line by line; nobody waits."""
+    """Ask for the weights of some columns, which lie side by side, line by line, without waiting."""
     BLOCK: tl.constexpr = 512
     last = (N * K - 1) // LINE
     for line in range(column * K // LINE, (column + BN) * K // LINE, BLOCK):
@@ -271,7 +271,7 @@ def convolve(
     Shapes: x [B, T, C]; rows [B, 3] int32 (slot, turn, frames); residual as the result; results [B, T, N], or
     [B, T, N / 2] after SWIGLU. ``then`` and ``plain``: which of the two results are made. ``norm``: the squares of x
     and an epsilon; x is divided by its root mean square (the norm's weight lies in ``packed``). ``squares``: a norm
-    comes next. They are taken by whoever makes x, because Triton 3.6 overwrites what a product in flight still reads
+    comes next. They are taken where x is made, because Triton 3.6 overwrites what a product in flight still reads
     where the loop around it reads that as well.
     """
     B, T, C = x.shape

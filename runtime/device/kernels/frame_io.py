@@ -22,7 +22,7 @@ def begin(
     """Input and position of each row's next frame.
 
     The codebooks' rows of its last frame, summed in float32 and cast, then the row of its text id. A row that ended
-    may still hold the end, which no codebook has: it gets some row, and nobody hears its frame.
+    may still hold the end, which no codebook has: it gets some row, and its frame is not heard.
 
     Shapes: rows [B] int64, the slot of each; frames [Q, V, H]; text [text_vocab, H] in the same dtype; addresses [2, S]
     int64, each slot's own tables in the place of frames[0] and text; results [B, H] and [B] int64.

@@ -45,7 +45,7 @@ class Tiles(NamedTuple):
 
 @triton.jit
 def _call_rows(w, n, K: tl.constexpr, BN: tl.constexpr):
-    """Call the rows n to n + BN of a matrix into the cache, line by line; nobody waits."""
+    """Call the rows n to n + BN of a matrix into the cache, line by line, without waiting."""
     STEP: tl.constexpr = 256
     lines = tl.arange(0, STEP)
     for first in range(0, BN * K // LINE, STEP):

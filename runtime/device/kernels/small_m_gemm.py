@@ -166,7 +166,7 @@ def _small_m_gemm_kernel(
         gdc_launch_dependents()
     rows = _room(dtype, STEPS if AT_ONCE else 1, LIVE, PARTS, EACH)
     if NORM:
-        # As in the norm's own kernel: who has which numbers decides the order of their sum.
+        # As in the norm's own kernel: which thread has which numbers decides the order of their sum.
         gl.static_assert(STEPS == 1)
         along: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [1, PARTS], [1, 0])
         m, k = gl.arange(0, LIVE, gl.SliceLayout(1, along)), gl.arange(0, K, gl.SliceLayout(0, along))

@@ -40,7 +40,7 @@ class Outcome(StrEnum):
 
     SAME = "same"
     DIFFERENT = "different"
-    INTERRUPTED = "interrupted"  # somebody wanted to be served
+    INTERRUPTED = "interrupted"  # a request wanted to be served
 
 
 class Canary:
@@ -52,7 +52,7 @@ class Canary:
         self._first: dict[tuple[str, Sequence[str]], str] = {}
 
     async def sing(self) -> Outcome:
-        """Let every loaded checkpoint speak, as long as nobody else wants to."""
+        """Let every loaded checkpoint speak, as long as no request wants to."""
         for card in self._engine.cards:
             if not card.loaded:
                 continue

@@ -21,7 +21,7 @@ class KnownVoice:
     language: str  # its code
     created_at: float  # seconds since the epoch
     is_speaker: bool = False
-    is_owner: bool = False  # who asks may change it
+    is_owner: bool = False  # the caller may change it
 
 
 def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:
