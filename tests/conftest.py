@@ -68,6 +68,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--half", type=int, choices=(0, 1), help="run every other file only: those of this half")
+    parser.addoption("--page-latency", type=float, default=0, help="ms that a page's HTTP answers take longer")
+    parser.addoption("--page-pause", type=float, default=0, help="ms before every deed of a test of the page")
+    parser.addoption("--page-processor", type=float, default=1, help="how many times slower a page's scripts run")
 
 
 @pytest.hookimpl(tryfirst=True)

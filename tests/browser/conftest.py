@@ -20,6 +20,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Viewp
 
 from benchmarks.page import find_chromium
 from tests.browser.script_steps import DIALOGUE, enter_script, new_script, paste
+from tests.browser.slowness import Slowness
 from tests.conftest import NO_CHROMIUM
 from tests.support.app import ROOT, App, running_app
 from tests.support.signals import SAMPLE_RATE, voice
@@ -62,7 +63,12 @@ def microphone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def browser(playwright: Playwright, chromium: str, microphone: Path) -> Iterator[Browser]:
+def slowness(request: pytest.FixtureRequest) -> Slowness:
+    return Slowness.of(request.config)
+
+
+@pytest.fixture(scope="package")
+def browser(playwright: Playwright, chromium: str, microphone: Path, slowness: Slowness) -> Iterator[Browser]:
     arguments = [
         "--no-sandbox",
         "--autoplay-policy=no-user-gesture-required",
@@ -72,7 +78,7 @@ def browser(playwright: Playwright, chromium: str, microphone: Path) -> Iterator
         # A name that is not localhost: the page's origin is as insecure there as on a neighbour's machine.
         f"--host-resolver-rules=MAP {INSECURE_HOST} 127.0.0.1",
     ]
-    launched = playwright.chromium.launch(executable_path=chromium, args=arguments)
+    launched = playwright.chromium.launch(executable_path=chromium, args=arguments, slow_mo=slowness.pause_ms)
     yield launched
     launched.close()
 
@@ -168,7 +174,7 @@ def emptied(window: BrowserContext, url: str) -> BrowserContext:
 
 
 @pytest.fixture
-def open_studio(browser: Browser, app: App, first_window: BrowserContext) -> Iterator[OpenStudio]:
+def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowness: Slowness) -> Iterator[OpenStudio]:
     """Open the page in a window of its own; a script error in any of them fails the test."""
     contexts: list[BrowserContext] = []
     pages: list[Page] = []
@@ -191,6 +197,7 @@ def open_studio(browser: Browser, app: App, first_window: BrowserContext) -> Ite
             page.emulate_media(color_scheme=options.get("color_scheme"))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.set_default_timeout(READY_MS)
+        slowness.slow_down(page)
         if script is not None:
             page.add_init_script(script)
         page.goto(url, wait_until="domcontentloaded")

@@ -90,7 +90,7 @@ def test_a_cancel_silences_at_once_and_is_acknowledged(blank: Page, server: Runn
     told = script(blank, body, url=server.socket, text="This goes on for longer than anybody wants to listen.")
     assert [kind for _, kind, *_ in told] == ["audio", "cancelled"]
     assert told[-1][-1] == 40
-    server.wait_until_idle(5)
+    server.wait_until_idle()
 
 
 def test_a_finished_text_takes_no_more(blank: Page, server: RunningServer) -> None:

@@ -20,6 +20,8 @@ from runtime.server.speech_engine import Progress
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
 
 START_S = 240.0
+IDLE_S = 30.0
+TASKS_END_S = 60.0
 FRAMES = "voicewright_frames_total "
 FREED_FRAMES = 16  # that may still be made of what nobody hears: the news of it passes two threads and a socket
 
@@ -68,17 +70,27 @@ class RunningServer:
         assert self.loop is not None
         return {name for task in asyncio.all_tasks(self.loop) if (name := task.get_name()).startswith("speech-")}
 
-    def wait_until_idle(self, seconds: float) -> float:
-        """Return how long it took until no slot was taken: processor time, which other processes do not lengthen.
+    def wait_until_idle(self) -> None:
+        """Wait until no slot is taken. How soon that has to be, ``frames_until_idle`` says.
 
         Raises:
-            AssertionError: it took longer than ``seconds``.
+            AssertionError: one is still taken after ``IDLE_S`` of processor time, which no other process lengthens.
         """
         start = time.process_time()
         while (load := self.load())["active"] or load["waiting"]:
-            assert time.process_time() - start < seconds, load
+            assert time.process_time() - start < IDLE_S, load
             time.sleep(0.002)
-        return time.process_time() - start
+
+    def wait_for_no_tasks(self) -> None:
+        """Wait until no socket and no speech reply is served.
+
+        Raises:
+            AssertionError: one still is after ``TASKS_END_S``.
+        """
+        end = time.monotonic() + TASKS_END_S
+        while (left := self.tasks()) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert left == set()
 
     def frames_made(self) -> int:
         """How many frames' sound the engine has made."""
@@ -87,7 +99,7 @@ class RunningServer:
     def frames_until_idle(self) -> int:
         """Return how many frames are still made until no slot is taken: a clock that a busy machine does not change."""
         before = self.frames_made()
-        self.wait_until_idle(30)
+        self.wait_until_idle()
         return self.frames_made() - before
 
 

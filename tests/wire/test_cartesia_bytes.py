@@ -18,7 +18,7 @@ import soundfile
 from tests.support.errors import BY_CODE
 from tests.support.runtime_server import FREED_FRAMES, RunningServer
 from tests.support.speech_client import spoken
-from tests.wire.test_openai import no_tasks_within, raw, wait_for_sound
+from tests.wire.test_openai import raw, wait_for_sound
 
 PATH = "/tts/bytes"
 NATIVE = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
@@ -131,7 +131,7 @@ def test_a_hang_up_frees_the_slot(server: RunningServer) -> None:
     wait_for_sound(server, connection)
     connection.close()
     assert server.frames_until_idle() <= FREED_FRAMES
-    no_tasks_within(server, 1)
+    server.wait_for_no_tasks()
 
 
 def test_the_curl_of_the_page_works(server: RunningServer) -> None:

@@ -137,7 +137,7 @@ def test_cancel_silences_one_utterance_and_leaves_the_others(server: RunningServ
             assert end.played_ms == 40
 
     asyncio.run(cancel())
-    server.wait_until_idle(5)
+    server.wait_until_idle()
 
 
 def test_a_block_that_is_left_early_cancels(server: RunningServer) -> None:
@@ -146,7 +146,7 @@ def test_a_block_that_is_left_early_cancels(server: RunningServer) -> None:
             async with client.speak("Without end.", **LONG) as speech:
                 await first_chunk(speech)
             assert isinstance(await speech.ended(), Cancelled)
-            await asyncio.to_thread(server.wait_until_idle, 5)
+            await asyncio.to_thread(server.wait_until_idle)
 
     asyncio.run(leave())
 
@@ -303,7 +303,7 @@ def test_the_synchronous_twin_cancels_what_is_left_early_and_raises_what_is_refu
         with pytest.raises(SpeechRefused) as refused:
             client.speak("Hello.", voice="nobody", **VOICE).read()
         assert refused.value.code == "unknown_voice"
-    server.wait_until_idle(5)
+    server.wait_until_idle()
     assert "voicewright-client" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -322,7 +322,7 @@ def test_an_utterance_begins_where_it_is_first_used(server: RunningServer) -> No
             return b"".join([chunk.pcm async for chunk in client.speak("Good morning.", **VOICE)])
 
     assert same_sound(asyncio.run(lazily()), asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
-    server.wait_until_idle(5)
+    server.wait_until_idle()
 
 
 def test_voices_are_listed_kept_and_deleted(server: RunningServer) -> None:
@@ -422,7 +422,7 @@ def hear(talk: Callable[[ServerConnection], Awaitable[None]]) -> tuple[bytes, Vo
                 return sound, error
         raise AssertionError("it did not fail")
 
-    return asyncio.run(asyncio.wait_for(heard(), 10))
+    return asyncio.run(asyncio.wait_for(heard(), 60))
 
 
 def test_a_lost_connection_ends_what_was_in_flight_after_what_was_heard() -> None:
@@ -491,7 +491,7 @@ def test_what_is_said_of_an_utterance_beside_its_sound_is_handed_on() -> None:
             error = refused.value
             assert (error.facts, error.retry_after_s, error.partial_audio) == ({"slots": 2}, 1.5, True)
 
-    asyncio.run(asyncio.wait_for(heard(), 10))
+    asyncio.run(asyncio.wait_for(heard(), 60))
 
 
 def test_a_session_that_is_refused_says_why() -> None:
@@ -548,14 +548,15 @@ def test_a_connection_that_is_gone_starts_nothing() -> None:
 
     async def late() -> None:
         async with sick(leaves) as url, connect(url) as client:
-            await asyncio.sleep(0.1)
+            with pytest.raises(ConnectionLost):
+                await client.speak("The first, which may be there before the client knows.").read()
             speech = client.speak("Hello.")
             with pytest.raises(ConnectionLost):
                 await speech
             with pytest.raises(ConnectionLost):
                 await speech.read()
 
-    asyncio.run(asyncio.wait_for(late(), 10))
+    asyncio.run(asyncio.wait_for(late(), 60))
 
 
 def test_a_runtime_that_does_not_introduce_itself_in_time_is_given_up() -> None:
@@ -569,31 +570,32 @@ def test_a_runtime_that_does_not_introduce_itself_in_time_is_given_up() -> None:
                     pass
             assert (late.value.code, late.value.retryable) == ("timeout", True)
 
-    asyncio.run(asyncio.wait_for(opened(), 10))
+    asyncio.run(asyncio.wait_for(opened(), 60))
 
 
 def test_an_utterance_that_is_silent_for_too_long_is_cancelled_and_news_of_the_queue_is_no_silence() -> None:
-    told: list[str] = []
-
-    async def queues(socket: ServerConnection) -> None:
-        await until_done(socket)
-        for position in (3, 2, 1, 0):
-            await asyncio.sleep(0.2)
-            await socket.send(json.dumps({"type": "queue", "context_id": "u1", "position": position, "eta_ms": None}))
-        async for message in socket:
-            told.append(json.loads(message)["type"])
-
     async def heard() -> Queued | None:
+        cancelled = asyncio.Event()
+
+        async def queues(socket: ServerConnection) -> None:
+            await until_done(socket)
+            for position in (3, 2, 1, 0):
+                await asyncio.sleep(0.4)
+                place = {"context_id": "u1", "position": position, "eta_ms": None}
+                await socket.send(json.dumps({"type": "queue", **place}))
+            async for message in socket:
+                if json.loads(message)["type"] == "context.cancel":
+                    cancelled.set()
+
         async with sick(queues) as url, connect(url) as client:
-            speech = client.speak("Hello.", timeout=0.5)
+            speech = client.speak("Hello.", timeout=1.2)  # shorter than all four together, longer than any
             with pytest.raises(SpeechTimeout):
                 await speech.read()
-            await asyncio.sleep(0.1)
+            await cancelled.wait()
             assert [chunk async for chunk in speech] == []
             return speech.queued
 
-    assert asyncio.run(asyncio.wait_for(heard(), 10)) == Queued(0)
-    assert "context.cancel" in told
+    assert asyncio.run(asyncio.wait_for(heard(), 60)) == Queued(0)
 
 
 def test_pronunciation_dictionaries_are_kept_spoken_with_and_deleted(server: RunningServer) -> None:

@@ -24,7 +24,7 @@ from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.speech_client import WAIT_S, same_sound, spoken
 from tests.wire.test_cartesia import speaker
-from tests.wire.test_openai import no_tasks_within, raw, wait_for_sound
+from tests.wire.test_openai import raw, wait_for_sound
 
 ONE, MANY = "stream-input", "multi-stream-input"
 SHORT = {"seed": 11, "max_frames": 12}  # fields of ours, which theirs may stand beside
@@ -246,7 +246,7 @@ def test_what_was_flushed_is_heard_before_the_text_is_complete_and_a_second_clos
             for _ in range(2):
                 await send(connection, context_id="long", close_context=True)
             await until_final(connection, "long")
-            server.wait_until_idle(2)
+            server.wait_until_idle()
             await send(connection, "Good morning.", context_id="next", **SHORT)
             await send(connection, context_id="next", close_context=True)
             assert list(await until_final(connection, "next")) == ["next"]
@@ -414,7 +414,7 @@ def test_a_hang_up_over_http_frees_the_slot(server: RunningServer) -> None:
     wait_for_sound(server, connection)
     connection.close()
     assert server.frames_until_idle() <= FREED_FRAMES
-    no_tasks_within(server, 1)
+    server.wait_for_no_tasks()
 
 
 def test_the_curl_of_the_page_works(server: RunningServer) -> None:

@@ -200,27 +200,30 @@ def test_the_client_is_heard_while_it_is_spoken_to(server: RunningServer) -> Non
             connection.transport.abort()
 
     asyncio.run(talk())
-    server.wait_until_idle(2)
+    server.wait_until_idle()
 
 
 def test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order(
     serving: Serving, folder_of: FolderOf
 ) -> None:
-    with serving(folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3, idle_s=1)) as server:
+    async def ending(server: RunningServer, *messages: str) -> tuple[list[str], int | None]:
+        texts = []
+        async with connect(server.socket) as connection:
+            for message in messages:
+                await connection.send(message)
+            async for reply in connection:  # ends without an exception: the close is in order
+                texts.append(json.loads(reply)["message"])
+            return texts, connection.close_code
 
-        async def ending(*messages: str) -> tuple[list[str], int | None]:
-            texts = []
-            async with connect(server.socket) as connection:
-                for message in messages:
-                    await connection.send(message)
-                async for reply in connection:  # ends without an exception: the close is in order
-                    texts.append(json.loads(reply)["message"])
-                return texts, connection.close_code
-
-        assert asyncio.run(ending()) == (["Timeout waiting for session.config"], 1000)
-        assert asyncio.run(ending('{"type":"session.config"}')) == (["Idle timeout: no message received"], 1000)
-        assert asyncio.run(ending('{"type":"input.done"}')) == (["Expected session.config, got: input.done"], 1000)
-        assert asyncio.run(ending("nonsense")) == (["Invalid JSON message"], 1000)
+    with serving(folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3)) as server:
+        assert asyncio.run(ending(server)) == (["Timeout waiting for session.config"], 1000)
+    with serving(folder_of("brief", "custom_voice"), limits=Limits(idle_s=1)) as server:
+        for message, told in (
+            ('{"type":"session.config"}', "Idle timeout: no message received"),
+            ('{"type":"input.done"}', "Expected session.config, got: input.done"),
+            ("nonsense", "Invalid JSON message"),
+        ):
+            assert asyncio.run(ending(server, message)) == ([told], 1000)
 
 
 def test_silence_is_no_sound(server: RunningServer) -> None:
@@ -308,7 +311,7 @@ def test_a_live_text_of_nothing_and_one_that_is_too_long(server: RunningServer) 
     errors = [message for message in said if message["type"] == "error"]
     assert [error["code"] for error in errors] == ["text_too_long"]
     assert said[-2]["error"] is True
-    server.wait_until_idle(2)
+    server.wait_until_idle()
 
 
 def test_commitment_cuts_at_strong_ends_and_needs_a_language(server: RunningServer) -> None:
@@ -335,4 +338,4 @@ def test_a_hang_up_in_a_live_text_frees_its_slot(server: RunningServer) -> None:
             connection.transport.abort()
 
     asyncio.run(hang_up())
-    server.wait_until_idle(5)
+    server.wait_until_idle()

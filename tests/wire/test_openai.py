@@ -81,13 +81,6 @@ def wait_for_sound(server: RunningServer, connection: sockets.socket) -> None:
     assert b" 200 OK" in connection.recv(4096)
 
 
-def no_tasks_within(server: RunningServer, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while server.tasks() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert server.tasks() == set()
-
-
 def open_files() -> dict[str, str]:
     """Each open file of this process and what it is."""
     found = {}
@@ -183,7 +176,7 @@ def test_the_first_byte_goes_out_with_the_first_chunk(either: RunningServer, ext
         pieces = reply.iter_raw()
         assert len(next(pieces)) > 100
         assert either.load()["active"] == 1  # it goes on speaking
-    either.wait_until_idle(2)
+    either.wait_until_idle()
 
 
 @pytest.mark.parametrize(
@@ -264,7 +257,7 @@ def test_a_queue_that_is_full_says_when_to_come_again(serving: Serving, folder_o
             assert (reply.status_code, reply.json()["error"]["code"]) == (429, "overloaded")
             assert int(reply.headers["retry-after"]) >= 1
             assert reply.json()["error"]["retryable"]
-        server.wait_until_idle(2)
+        server.wait_until_idle()
         assert post(server).status_code == 200
 
 
@@ -319,8 +312,8 @@ def test_the_encoder_of_who_hangs_up_ends_its_threads_without_the_collector(
     def hang_up() -> None:
         with raw(server, {**LONG, **extra}) as connection:
             wait_for_sound(server, connection)
-        server.wait_until_idle(2)
-        no_tasks_within(server, 2)
+        server.wait_until_idle()
+        server.wait_for_no_tasks()
 
     for _ in range(8):  # the pool of encoders has all its threads
         hang_up()
@@ -343,18 +336,18 @@ def test_who_hangs_up_in_the_queue_leaves_it(serving: Serving, folder_of: Folder
         with raw(server, LONG) as speaking:
             wait_for_sound(server, speaking)
             waiting = [raw(server, {**LONG, **extra}) for extra in ({}, {"stream": False}, {"stream_format": "sse"})]
-            end = time.monotonic() + 5
+            end = time.monotonic() + 60
             while server.load()["waiting"] < 3 and time.monotonic() < end:
                 time.sleep(0.01)
             assert server.load()["waiting"] == 3
             for connection in waiting:
                 connection.close()
-            late = time.monotonic() + 10
+            late = time.monotonic() + 60
             while server.load()["waiting"] and time.monotonic() < late:
                 time.sleep(0.005)
             assert not server.load()["waiting"]
-        server.wait_until_idle(2)
-        no_tasks_within(server, 2)
+        server.wait_until_idle()
+        server.wait_for_no_tasks()
 
 
 def test_100_hang_ups_leave_nothing_behind(either: RunningServer, ref_audio: str) -> None:
@@ -379,8 +372,8 @@ def test_100_hang_ups_leave_nothing_behind(either: RunningServer, ref_audio: str
         caller.start()
     for caller in callers:
         caller.join(120)
-    assert either.wait_until_idle(5) < 5
-    no_tasks_within(either, 5)
+    either.wait_until_idle()
+    either.wait_for_no_tasks()
     assert threading.active_count() <= threads + 2  # a second worker each
     end = time.monotonic() + 10  # sockets close a turn of the loop after their tasks have ended
     while len(open_files()) > len(files) + 2 and time.monotonic() < end:
@@ -398,8 +391,8 @@ def test_a_client_that_reads_nothing_is_dropped(serving: Serving, folder_of: Fol
             end = time.monotonic() + 60
             while not server.tasks() and time.monotonic() < end:
                 time.sleep(0.01)
-            no_tasks_within(server, 60)
-            server.wait_until_idle(2)
+            server.wait_for_no_tasks()
+            server.wait_until_idle()
         assert post(server).status_code == 200
 
 
@@ -430,7 +423,7 @@ def test_a_slow_reader_pauses_its_row_and_goes_on(
             heard = 0
             while heard < held + 48_000:
                 heard += len(connection.recv(65_536))
-        server.wait_until_idle(2)
+        server.wait_until_idle()
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(serving: Serving, folder_of: FolderOf) -> None:

@@ -76,7 +76,7 @@ def test_every_dialect_is_counted_by_its_name_and_logged(
 def test_a_hang_up_is_a_cancelled_request(running: RunningServer) -> None:
     with raw(running, LONG) as connection:
         wait_for_sound(running, connection)
-    running.wait_until_idle(2)
+    running.wait_until_idle()
     end = time.monotonic() + 60
     while not (found := counts(running)) and time.monotonic() < end:
         time.sleep(0.01)

@@ -57,6 +57,7 @@ def process(folder_of: FolderOf) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def test_the_routes_answer(server: RunningServer) -> None:
+    server.wait_until_idle()  # what the tests before it hung up on
     for method in ("GET", "HEAD"):
         assert httpx.request(method, f"{server.http}/health").status_code == 200
         assert httpx.request(method, f"{server.http}/ready").status_code == 200

@@ -213,4 +213,4 @@ def test_a_client_that_answers_no_ping_is_gone_after_two(folder_of: FolderOf, se
         while 'voicewright_sessions{dialect="voicewright"} 0.0' not in server.metrics():
             assert time.monotonic() - began < PATIENCE_S
             time.sleep(0.02)
-        server.wait_until_idle(10)
+        server.wait_until_idle()

@@ -157,7 +157,7 @@ def test_contexts_out_of_order_and_too_many(serving: Serving, folder_of: FolderO
                 assert (error["code"], error["context_id"]) == ("too_many_contexts", "c")
 
         asyncio.run(scenario())
-        server.wait_until_idle(2)
+        server.wait_until_idle()
 
 
 def test_requests_that_this_checkpoint_cannot_serve(folder_of: FolderOf, tmp_path: Path) -> None:

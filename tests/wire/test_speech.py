@@ -64,13 +64,14 @@ def test_the_sound_is_the_engines(server: RunningServer, folder_of: FolderOf) ->
 
 
 def test_contexts_share_a_socket_with_labelled_frames(server: RunningServer) -> None:
-    alone = {name: asyncio.run(spoken(server.socket, f"This is {name}.", **VOICE)).pcm for name in "ab"}
+    voice = {**VOICE, "max_frames": 80}  # the second one's text comes long before the first one's end
+    alone = {name: asyncio.run(spoken(server.socket, f"This is {name}.", **voice)).pcm for name in "ab"}
 
     async def both() -> tuple[dict[str, bytes], list[str]]:
         pcm: dict[str, bytes] = defaultdict(bytes)
         order: list[str] = []
         channels: dict[int, str] = {}
-        async with talk(server.socket, frames="labelled", **VOICE) as session:
+        async with talk(server.socket, frames="labelled", **voice) as session:
             for name in "ab":
                 await session.say(f"This is {name}.", context_id=name)
             ends = 0
@@ -146,7 +147,7 @@ def test_cancel_silences_at_once_and_frees_the_slot(either: RunningServer) -> No
             following = await session.hear()
             assert isinstance(following, dict)  # not a byte more
             assert following == {"type": "pong", "t": 1}
-            either.wait_until_idle(30)
+            either.wait_until_idle()
             assert either.frames_made() - made <= FREED_FRAMES
             await session.send("session.config", **VOICE)
             await session.say("And once more.")
@@ -171,7 +172,9 @@ def test_a_hang_up_frees_its_slot_within_a_frame_or_two(either: RunningServer) -
 def test_more_than_the_slots_wait_their_turn_and_are_told(server: RunningServer) -> None:
     async def speak(index: int) -> tuple[list[int], str]:
         places: list[int] = []
-        async with talk(server.socket, task_type="custom_voice", seed=index, max_frames=30) as session:
+        async with talk(server.socket, task_type="custom_voice", seed=index, max_frames=80) as session:
+            async with asyncio.timeout(60):
+                await everybody.wait()
             await session.say("Wait for it.")
             while True:
                 message = await session.hear()
@@ -182,7 +185,11 @@ def test_more_than_the_slots_wait_their_turn_and_are_told(server: RunningServer)
                         return places, message["type"]
 
     async def crowd() -> list[tuple[list[int], str]]:
+        nonlocal everybody
+        everybody = asyncio.Barrier(8)
         return await asyncio.gather(*(speak(index) for index in range(8)))
+
+    everybody: asyncio.Barrier
 
     results = asyncio.run(crowd())
     assert {kind for _, kind in results} == {"audio.done"}
@@ -317,22 +324,17 @@ def test_compression_is_not_negotiated(either: RunningServer) -> None:
 
 
 def test_nobody_configures_and_nobody_speaks(serving: Serving, folder_of: FolderOf) -> None:
-    limits = Limits(config_s=0.3, idle_s=3.0)
-    with serving(folder_of("brief", "custom_voice"), limits=limits) as server:
+    async def wait(server: RunningServer, **config: Any) -> float:
+        start = time.monotonic()
+        async with talk(server.socket, **config) as session:
+            assert await session.closed() == (1008, "idle_timeout")
+            return time.monotonic() - start
 
-        async def wait(**config: Any) -> tuple[float, tuple[int, str]]:
-            start = time.monotonic()
-            async with talk(server.socket, **config) as session:
-                end = await session.closed()
-                return time.monotonic() - start, end
-
-        async def both() -> list[tuple[float, tuple[int, str]]]:
-            return list(await asyncio.gather(wait(), wait(**VOICE)))
-
-        (unconfigured_s, unconfigured), (idle_s, idle) = asyncio.run(both())
-        assert unconfigured == idle == (1008, "idle_timeout")
-        assert 0.2 < unconfigured_s < idle_s
-        assert idle_s > 2.9
+    # A limit that is not the test's is so long that no machine is too slow for it.
+    for limits, config in ((Limits(config_s=0.3), {}), (Limits(idle_s=1), VOICE)):
+        with serving(folder_of("brief", "custom_voice"), limits=limits) as server:
+            waited_s = asyncio.run(wait(server, **config))
+            assert waited_s > 0.9 * min(limits.config_s, limits.idle_s)
 
 
 MESSAGES = st.one_of(
@@ -374,7 +376,7 @@ def test_any_sequence_of_messages_is_answered_by_codes(either: RunningServer, me
             assert session.connection.close_code in {1003, 1007}
 
     asyncio.run(speak())
-    either.wait_until_idle(5)
+    either.wait_until_idle()
 
 
 def test_a_sentence_is_heard_before_anything_follows_it(server: RunningServer) -> None:

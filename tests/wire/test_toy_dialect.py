@@ -89,7 +89,7 @@ def test_a_stop_frees_the_slot_and_a_second_text_may_follow(server: RunningServe
             return (await heard(connection))[1]
 
     assert "done" in asyncio.run(scene())
-    server.wait_until_idle(30)
+    server.wait_until_idle()
 
 
 @pytest.mark.parametrize(

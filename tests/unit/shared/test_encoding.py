@@ -201,7 +201,7 @@ def test_an_encoder_that_is_dropped_ends_its_threads_without_the_collector(
         end = time.monotonic() + 10  # a joined thread may stay listed for a moment
         while native_threads() > before and time.monotonic() < end:
             time.sleep(0.001)
-        assert native_threads() == before < most
+        assert native_threads() <= before < most
     finally:
         gc.enable()
 

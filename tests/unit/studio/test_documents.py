@@ -143,4 +143,4 @@ def test_a_reader_that_takes_too_long_is_ended() -> None:
             await Documents(wall_s=0.01).read(epub())
         return time.monotonic() - begun
 
-    assert asyncio.run(run()) < 10
+    assert asyncio.run(run()) < 60

