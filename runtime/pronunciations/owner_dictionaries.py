@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from runtime.errors import DictionaryNotFound, DictionaryNotYours, TooManyDictionaries
 from runtime.pronunciations.dictionary import PronunciationDictionary, Version, Word
 from runtime.pronunciations.folder import DictionaryEdit, DictionaryFolder
+from runtime.shared.owning import check_owned, check_room
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class OwnerDictionaries:
         Raises:
             DictionaryNotYours: it is one of the common ones.
         """
-        self._check_owned(dictionary_id)
+        check_owned(dictionary_id, self.own, self.common, DictionaryNotYours)
         return self.own.change(dictionary_id, edit)
 
     def delete(self, dictionary_id: str) -> None:
@@ -73,13 +74,9 @@ class OwnerDictionaries:
         Raises:
             DictionaryNotYours: it is one of the common ones.
         """
-        self._check_owned(dictionary_id)
+        check_owned(dictionary_id, self.own, self.common, DictionaryNotYours)
         self.own.delete(dictionary_id)
 
-    def _check_owned(self, dictionary_id: str) -> None:
-        if self.common is not None and not self.owns(dictionary_id) and self.common.find(dictionary_id) is not None:
-            raise DictionaryNotYours
-
     def _check_room(self) -> None:
-        if self.most and len(self.own.all()) >= self.most:
-            raise TooManyDictionaries(limit=self.most)
+        if self.most:  # to count them is to read them
+            check_room(len(self.own.all()), self.most, TooManyDictionaries)

@@ -15,6 +15,7 @@ from runtime.pronunciations.folder import DictionaryFolder
 from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
 from runtime.request import Reference
 from runtime.shared.names import name_key
+from runtime.shared.owning import check_owned, check_room
 from runtime.voices.library import Library
 from runtime.voices.listing import Problem
 from runtime.voices.voice import Edit, Voice, VoiceCard
@@ -98,7 +99,7 @@ class OwnerLibrary:
         Raises:
             VoiceNotYours: it is one of the common voices.
         """
-        self._check_owned(voice_id)
+        check_owned(voice_id, self.own, self.common, VoiceNotYours)
         return self.own.change(voice_id, edit)
 
     def delete(self, voice_id: str) -> None:
@@ -107,19 +108,14 @@ class OwnerLibrary:
         Raises:
             VoiceNotYours: it is one of the common voices.
         """
-        self._check_owned(voice_id)
+        check_owned(voice_id, self.own, self.common, VoiceNotYours)
         self.own.delete(voice_id)
 
     def _holder(self, voice_id: str) -> Library:
         return self.own if self.common is None or self.owns(voice_id) else self.common
 
-    def _check_owned(self, voice_id: str) -> None:
-        if self.common is not None and self.common.find(voice_id) is not None and not self.owns(voice_id):
-            raise VoiceNotYours
-
     def _check_room(self) -> None:
-        if self.most and len(self.own.cards()) >= self.most:
-            raise TooManyVoices(limit=self.most)
+        check_room(len(self.own.cards()), self.most, TooManyVoices)
 
 
 class OwnerLibraries:

@@ -1,0 +1,39 @@
+"""Says what an owner may change of what it sees, and how much of its own it may keep."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from runtime.errors import SpeechError
+
+
+class Finds(Protocol):
+    """A place where things are kept by an id."""
+
+    def find(self, _id: str, /) -> object | None: ...
+
+
+def check_owned(thing_id: str, own: Finds, common: Finds | None, not_yours: type[SpeechError]) -> None:
+    """Let a change of what is not there pass, since to find that out is the change's own.
+
+    Args:
+        common: what every owner sees and none may change; None: the own things are the common ones.
+
+    Raises:
+        not_yours: it is one of the common ones.
+    """
+    if common is not None and own.find(thing_id) is None and common.find(thing_id) is not None:
+        raise not_yours
+
+
+def check_room(count: int, most: int, too_many: type[SpeechError]) -> None:
+    """
+    Args:
+        count: of its own things.
+        most: that it may keep; 0: any number.
+
+    Raises:
+        too_many: there is no room for one more.
+    """
+    if most and count >= most:
+        raise too_many(limit=most)
