@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from benchmarks.figures import nearest_rank, rounded
 from benchmarks.parts import Parts, timed
-from runtime.settings import Settings, override
+from runtime.knobs import override
+from runtime.settings import Settings
 
 Row = dict[str, Any]
 WARM_UP, COUNTED = 5, 30

@@ -14,8 +14,9 @@ from typing import Any
 from benchmarks.cast import request_for
 from benchmarks.parts import timed, without_networks
 from runtime.engine.engine import Engine
+from runtime.knobs import override
 from runtime.request import AudioChunk, SpeechEvent
-from runtime.settings import Settings, override
+from runtime.settings import Settings
 
 TURNS = 400
 POSITIONS = 1024  # that the prompt and its frames need

@@ -7,21 +7,39 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def runtimes() -> dict[int, int]:
-    """Runtime processes of clusters on this machine: process ids by the port that each listens on."""
-    found: dict[int, int] = {}
+def runtimes(command: int) -> dict[int, int]:
+    """Runtime processes of the cluster that this process runs: process ids by the port that each listens on.
+
+    ``command`` is the process id of ``voicewright cluster``; Ray's processes, and so the runtimes, descend from it.
+    Other clusters and studios of this machine have runtime processes too, which are none of it.
+    """
+    parents: dict[int, int] = {}
+    started: list[int] = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            words = (path / "cmdline").read_bytes().decode().split("\0")
-            if "runtime.shared.child" in words:
-                for port in _listening(path):
-                    found[port] = int(path.name)
-    return found
+            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            if "runtime.shared.child" in (path / "cmdline").read_bytes().decode().split("\0"):
+                started.append(int(path.name))
+    return {
+        port: process
+        for process in started
+        if _descends(process, command, parents)
+        for port in _listening(Path("/proc", str(process)))
+    }
+
+
+def _descends(process: int, ancestor: int, parents: dict[int, int]) -> bool:
+    while process in parents and process != ancestor:
+        process = parents[process]
+    return process == ancestor
 
 
 def _listening(process: Path) -> list[int]:
-    sockets = {os.readlink(item) for item in (process / "fd").iterdir() if os.path.islink(item)}
-    rows = (process / "net/tcp").read_text().splitlines()[1:]
+    try:
+        sockets = {os.readlink(item) for item in (process / "fd").iterdir() if os.path.islink(item)}
+        rows = (process / "net/tcp").read_text().splitlines()[1:]
+    except OSError:  # it has just ended
+        return []
     return [
         int(row.split()[1].rpartition(":")[2], 16)
         for row in rows

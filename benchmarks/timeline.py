@@ -21,8 +21,9 @@ from runtime.engine.code2wav_streams import Code2WavStreams
 from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
 from runtime.engine.model_runner import LaunchedFrame, ModelRunner
+from runtime.knobs import override
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest
-from runtime.settings import Settings, override
+from runtime.settings import Settings
 
 TEXT = "The harbour was quiet."
 WARM_UPS, FRAMES = 10, 12

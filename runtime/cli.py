@@ -15,8 +15,9 @@ from typing import NoReturn
 
 from runtime.errors import Failed, InvalidSetting, SpeechError
 from runtime.exits import Exit
+from runtime.knobs import override
 from runtime.request import Mode, Split
-from runtime.settings import Settings, override
+from runtime.settings import Settings
 
 VERBOSE = "log what happens to stderr"
 QUANTIZE = "auto, off, int8 or int4: bits of the weights of talker and code predictor, on a CPU"
@@ -262,7 +263,6 @@ def _cluster(arguments: argparse.Namespace) -> int:
     return cluster(
         replace(settings, server=server, cluster=override(settings.cluster, replicas=arguments.replicas)),
         pools=arguments.pool,
-        models=arguments.model or (),
         address=arguments.address,
         restart=arguments.restart,
         gpus=arguments.gpus,

@@ -6,45 +6,22 @@ Precedence: default, then environment, then command line. Values are checked her
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from math import isfinite
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from dataclasses import dataclass, field
+from typing import Self
 
 from runtime.errors import InvalidSetting
+from runtime.knobs import group_as_env, group_from_env, knob
 from runtime.request import Mode
 from runtime.shipped import shipped
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Group = TypeVar("Group", bound="DataclassInstance")  # of knobs
 
 DEMO_CHECKPOINT = shipped("runtime", "assets/demo-voice")
 
 FORM_BYTES = 64 * 2**10  # around an uploaded file
 
+_MODEL = "VOICEWRIGHT_MODEL"  # checkpoints, with white space between them
+
 VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")  # vLLM-Omni's clients read the first, Open WebUI the second
-TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
-
-
-def knob(
-    default: Any,
-    env: str,
-    about: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    words: tuple[str, ...] = (),
-    pattern: tuple[str, str] | None = None,
-) -> Any:
-    """Declare a setting: its default, the environment variable behind it, its meaning, its range or its words.
-
-    ``pattern`` is what its text must match as a whole, and that in words.
-    """
-    rules = {"low": low, "high": high, "words": words, "pattern": pattern}
-    return field(default=default, metadata={"env": env, "about": about, **rules})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,7 +337,7 @@ class Settings:
             InvalidSetting: a variable does not parse or is out of its range.
         """
         env = os.environ if env is None else env
-        models = tuple(env.get("VOICEWRIGHT_MODEL", "").split()) or cls().models
+        models = tuple(env.get(_MODEL, "").split()) or cls().models
         return cls(
             models=models,
             limits=group_from_env(Limits, env),
@@ -370,63 +347,30 @@ class Settings:
             cluster=group_from_env(ClusterSettings, env),
         )
 
+    def as_env(self) -> dict[str, str]:
+        """Return the variables, all of them, from which `from_env` reads these settings whatever else is set.
 
-def override(group: Group, **values: Any) -> Group:
-    """Return the group with the given values that are not None, checked.
-
-    Raises:
-        InvalidSetting: a value is out of its range.
-    """
-    return _checked(replace(group, **{name: value for name, value in values.items() if value is not None}))
+        Raises:
+            InvalidSetting: a checkpoint's path has white space in it, which parts paths in VOICEWRIGHT_MODEL.
+        """
+        models = () if self.models == type(self)().models else self.models
+        for model in models:
+            if model.split() != [model]:
+                why = "white space parts it from the next one; move it where there is none"
+                raise InvalidSetting(name=_MODEL, value=repr(model), why=why)
+        found = {_MODEL: " ".join(models)}
+        for group in (self.limits, self.engine, self.server, self.cluster):
+            found |= group_as_env(group)
+        for mode, of_mode in self.modes.items():
+            found |= group_as_env(of_mode, _prefix(mode))
+        return found
 
 
 def _mode_from_env(mode: Mode, env: Mapping[str, str]) -> ModeSettings:
     """VOICEWRIGHT_X holds for every mode, VOICEWRIGHT_BASE_X for Base only."""
     both = group_from_env(ModeSettings, env, "VOICEWRIGHT_")
-    return group_from_env(ModeSettings, env, f"VOICEWRIGHT_{mode.upper()}_", both)
+    return group_from_env(ModeSettings, env, _prefix(mode), both)
 
 
-def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "", base: Group | None = None) -> Group:
-    """Read a group of knobs from the environment over ``base`` or the defaults.
-
-    Raises:
-        InvalidSetting: a variable does not parse or is out of its range.
-    """
-    values: dict[str, Any] = {}
-    for knob_ in fields(group):
-        name = prefix + knob_.metadata["env"]
-        text = env.get(name)
-        if text is None:
-            continue
-        kind: type = type(knob_.default)
-        try:
-            values[knob_.name] = _truth(text) if kind is bool else kind(text)
-        except ValueError:
-            why = f"it must be {'a yes or no' if kind is bool else f'a {kind.__name__}'}"
-            raise InvalidSetting(name=name, value=repr(text), why=why) from None
-    return _checked(replace(base or group(), **values))
-
-
-def _truth(text: str) -> bool:
-    word = text.strip().lower()
-    if word not in TRUE | FALSE:
-        raise ValueError
-    return word in TRUE
-
-
-def _checked(group: Group) -> Group:
-    for knob_ in fields(group):
-        value, low, high = getattr(group, knob_.name), knob_.metadata["low"], knob_.metadata["high"]
-        if isinstance(value, float) and not isfinite(value):
-            raise InvalidSetting(name=knob_.name, value=value, why="it must be a finite number")
-        words = knob_.metadata["words"]
-        if words and value not in words:
-            raise InvalidSetting(name=knob_.name, value=repr(value), why=f"it must be {' or '.join(words)}")
-        pattern = knob_.metadata["pattern"]
-        if pattern and not re.fullmatch(pattern[0], value):
-            raise InvalidSetting(name=knob_.name, value=repr(value), why=f"it must be {pattern[1]}")
-        if low is not None and value < low:
-            raise InvalidSetting(name=knob_.name, value=value, why=f"it must be at least {low}")
-        if high is not None and value > high:
-            raise InvalidSetting(name=knob_.name, value=value, why=f"it must be at most {high}")
-    return group
+def _prefix(mode: Mode) -> str:
+    return f"VOICEWRIGHT_{mode.upper()}_"

@@ -12,7 +12,7 @@ from typing import Self
 from platformdirs import user_data_dir
 
 from runtime.errors import InvalidSetting
-from runtime.settings import group_from_env, knob
+from runtime.knobs import group_from_env, knob
 from studio.transcribing.plugin import Choice
 
 TRANSCRIBER = "faster-whisper:small"  # used where it is installed; VOICEWRIGHT_TRANSCRIBER names another, or nothing

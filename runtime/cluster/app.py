@@ -22,6 +22,7 @@ from runtime.version import package_version
 
 _PREFIX = "VOICEWRIGHT_"
 _SCALE = {"replicas", "max_replicas"}
+_SCALES = {"VOICEWRIGHT_REPLICAS", "VOICEWRIGHT_SLOTS_TARGET"}  # settings that say how many there are, not what each is
 _MARGIN_S = 20.0  # beyond a drain, until Serve ends a replica by force
 
 
@@ -63,7 +64,8 @@ def build(arguments: Arguments) -> Any:
     own = {name: value for name, value in os.environ.items() if name.startswith(_PREFIX)}
     environment = {**own, **arguments.environment}
     settings = Settings.from_env(environment)
-    stamp = repr((package_version(), sorted(environment.items()), arguments.spread))
+    told = sorted((name, value) for name, value in environment.items() if name not in _SCALES)
+    stamp = repr((package_version(), told, arguments.spread))
     directory = serve.deployment(
         Directory, name="directory", max_ongoing_requests=1000, ray_actor_options={"num_cpus": 0}
     )

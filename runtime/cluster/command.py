@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,14 @@ def cluster(
     settings: Settings,
     *,
     pools: Sequence[str],
-    models: Sequence[str],
     address: str | None,
     restart: bool,
     gpus: float,
 ) -> int:
     """Start the cluster and stay until told to end; with the ``address`` of a running one, change that and return.
 
-    ``pools`` are NAME=REPLICAS:MODEL[,MODEL…]; without any there is one, of ``models``.
+    ``pools`` are NAME=REPLICAS:MODEL[,MODEL…]; without any there is one, of the checkpoints of the settings. Every
+    process has these settings, wherever they came from.
 
     Raises:
         InvalidSetting: ray is not installed, or a pool is not valid.
@@ -50,12 +51,8 @@ def cluster(
     from runtime.cluster.haproxy import end_left, find_haproxy
 
     find_haproxy(settings.cluster.haproxy)
-    told = {name: value for name, value in os.environ.items() if name.startswith("VOICEWRIGHT_")} | {
-        "VOICEWRIGHT_HOST": settings.server.host,
-        "VOICEWRIGHT_RUNTIME_PORT": str(settings.server.port),
-        "VOICEWRIGHT_DEVICE": settings.engine.device,
-        "VOICEWRIGHT_MAX_SLOTS": str(settings.engine.max_slots),
-    }
+    default = Settings()
+    models = () if settings.models == default.models else settings.models
     arguments = Arguments(
         pools={
             name: Pool.model_validate({"models": of_pool, "replicas": count, "gpus": gpus})
@@ -63,7 +60,7 @@ def cluster(
                 map(pool_of, pools) if pools else [("speech", settings.cluster.replicas, models)]
             )
         },
-        environment=told,
+        environment=replace(settings, models=default.models).as_env(),
         generation=int(time.time()) if restart else 0,
     )
     ray.init(

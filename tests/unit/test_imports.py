@@ -13,7 +13,7 @@ OURS = ("voicewright", "runtime", "studio", "presets", "benchmarks", "tests", "t
 ROOMS = ("runtime", "studio", "presets", "clients/python")
 
 VALUES = (
-    *("runtime.errors", "runtime.request", "runtime.settings", "runtime.shipped", "runtime.version"),
+    *("runtime.errors", "runtime.request", "runtime.knobs", "runtime.settings", "runtime.shipped", "runtime.version"),
     *("runtime.published", "runtime.exits"),
 )
 SHARED = (*VALUES, "runtime.shared")
@@ -22,7 +22,8 @@ SHARED = (*VALUES, "runtime.shared")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/errors.py": (),
     "runtime/request.py": ("runtime.errors",),
-    "runtime/settings.py": ("runtime.errors", "runtime.request", "runtime.shipped"),
+    "runtime/knobs.py": ("runtime.errors",),
+    "runtime/settings.py": ("runtime.errors", "runtime.request", "runtime.shipped", "runtime.knobs"),
     "runtime/shipped.py": (),
     "runtime/published.py": ("runtime.request",),
     "runtime/version.py": (),

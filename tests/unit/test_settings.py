@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from runtime.errors import InvalidSetting
+from runtime.knobs import override
 from runtime.request import Mode
-from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Limits, ServerSettings, Settings, override
+from runtime.settings import (
+    DEMO_CHECKPOINT,
+    ClusterSettings,
+    EngineSettings,
+    Limits,
+    ModeSettings,
+    ServerSettings,
+    Settings,
+)
+from tests.support.examples import examples
 
-GROUPS = (Limits, EngineSettings, ServerSettings)
+GROUPS = (Limits, EngineSettings, ServerSettings, ClusterSettings)
 KNOBS = [(group, knob) for group in GROUPS for knob in fields(group)]
 NUMBERS = [knob for _, knob in KNOBS if not isinstance(knob.default, str)]  # a word is checked where it is used
 
@@ -21,7 +33,8 @@ per_knob = pytest.mark.parametrize(("group", "knob"), KNOBS, ids=[knob.name for 
 
 
 def group_of(settings: Settings, group: type) -> Any:
-    return next(value for value in (settings.limits, settings.engine, settings.server) if isinstance(value, group))
+    groups = (settings.limits, settings.engine, settings.server, settings.cluster)
+    return next(value for value in groups if isinstance(value, group))
 
 
 def test_an_empty_environment_leaves_the_defaults() -> None:
@@ -130,3 +143,58 @@ def test_pairs_of_shapes_are_read_and_anything_else_is_refused() -> None:
     for text in ("32", "32x", "0x4", "8x4,", "8 x 4", "8x4;1x1", "1000x1"):
         with pytest.raises(InvalidSetting, match="it must be BATCHxFRAMES pairs"):
             Settings.from_env({"VOICEWRIGHT_SOUND_GRAPHS": text})
+
+
+def values_of(knob: Any) -> st.SearchStrategy[Any]:
+    """What a knob may be."""
+    low, high, words, pattern = (knob.metadata[rule] for rule in ("low", "high", "words", "pattern"))
+    if words:
+        return st.sampled_from(words)
+    if pattern:
+        return st.from_regex(pattern[0], fullmatch=True)
+    match knob.default:
+        case bool():
+            return st.booleans()
+        case int():
+            return st.integers(low, high)
+        case float():
+            return st.floats(low, high, allow_nan=False, allow_infinity=False)
+        case _:  # what a process's environment can hold
+            return st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+
+
+def groups_of(group: type) -> st.SearchStrategy[Any]:
+    return st.builds(group, **{knob.name: values_of(knob) for knob in fields(group)})
+
+
+PATHS = st.text(st.characters(exclude_categories=["Cs", "Z", "Cc"]), min_size=1).filter(lambda word: not word.isspace())
+ALL = st.builds(
+    Settings,
+    models=st.lists(PATHS, min_size=1).map(tuple) | st.just(Settings().models),
+    limits=groups_of(Limits),
+    engine=groups_of(EngineSettings),
+    modes=st.fixed_dictionaries({mode: groups_of(ModeSettings) for mode in Mode}),
+    server=groups_of(ServerSettings),
+    cluster=groups_of(ClusterSettings),
+)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(ALL, ALL)
+def test_settings_that_are_written_as_an_environment_are_read_from_it_whatever_was_set(
+    ours: Settings, others: Settings
+) -> None:
+    assert Settings.from_env(ours.as_env()) == ours
+    assert Settings.from_env({**others.as_env(), "VOICEWRIGHT_PREFILLS": "3", **ours.as_env()}) == ours
+
+
+def test_every_knob_and_the_checkpoints_are_written() -> None:
+    per_mode = [f"VOICEWRIGHT_{mode.upper()}_{knob.metadata['env']}" for mode in Mode for knob in fields(ModeSettings)]
+    assert sorted(Settings().as_env()) == sorted(
+        ["VOICEWRIGHT_MODEL", *per_mode, *(knob.metadata["env"] for _, knob in KNOBS)]
+    )
+
+
+def test_a_path_with_white_space_cannot_be_written() -> None:
+    with pytest.raises(InvalidSetting, match="white space"):
+        replace(Settings(), models=("/my checkpoints/a",)).as_env()

@@ -1,0 +1,104 @@
+"""Declares settings as fields of dataclasses, and reads them from environment variables and writes them back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import field, fields, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from runtime.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Group = TypeVar("Group", bound="DataclassInstance")  # of knobs
+
+TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
+
+
+def knob(
+    default: Any,
+    env: str,
+    about: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    words: tuple[str, ...] = (),
+    pattern: tuple[str, str] | None = None,
+) -> Any:
+    """Declare a setting: its default, the environment variable behind it, its meaning, its range or its words.
+
+    ``pattern`` is what its text must match as a whole, and that in words.
+    """
+    rules = {"low": low, "high": high, "words": words, "pattern": pattern}
+    return field(default=default, metadata={"env": env, "about": about, **rules})
+
+
+def override(group: Group, **values: Any) -> Group:
+    """Return the group with the given values that are not None, checked.
+
+    Raises:
+        InvalidSetting: a value is out of its range.
+    """
+    return _checked(replace(group, **{name: value for name, value in values.items() if value is not None}))
+
+
+def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "", base: Group | None = None) -> Group:
+    """Read a group of knobs from the environment over ``base`` or the defaults.
+
+    Raises:
+        InvalidSetting: a variable does not parse or is out of its range.
+    """
+    values: dict[str, Any] = {}
+    for knob_ in fields(group):
+        name = prefix + knob_.metadata["env"]
+        text = env.get(name)
+        if text is None:
+            continue
+        kind: type = type(knob_.default)
+        try:
+            values[knob_.name] = _truth(text) if kind is bool else kind(text)
+        except ValueError:
+            why = f"it must be {'a yes or no' if kind is bool else f'a {kind.__name__}'}"
+            raise InvalidSetting(name=name, value=repr(text), why=why) from None
+    return _checked(replace(base or group(), **values))
+
+
+def group_as_env(group: DataclassInstance, prefix: str = "") -> dict[str, str]:
+    """Return every knob of the group as the variable from which `group_from_env` reads that very value."""
+    return {
+        prefix + knob_.metadata["env"]: _word(getattr(group, knob_.name), type(knob_.default))
+        for knob_ in fields(group)
+    }
+
+
+def _word(value: Any, kind: type) -> str:
+    """A float has all its digits. A whole number in a float's place is written as the float that is read back."""
+    return str(int(value)) if kind is bool else str(kind(value))
+
+
+def _truth(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in TRUE | FALSE:
+        raise ValueError
+    return word in TRUE
+
+
+def _checked(group: Group) -> Group:
+    for knob_ in fields(group):
+        value, low, high = getattr(group, knob_.name), knob_.metadata["low"], knob_.metadata["high"]
+        if isinstance(value, float) and not isfinite(value):
+            raise InvalidSetting(name=knob_.name, value=value, why="it must be a finite number")
+        words = knob_.metadata["words"]
+        if words and value not in words:
+            raise InvalidSetting(name=knob_.name, value=repr(value), why=f"it must be {' or '.join(words)}")
+        pattern = knob_.metadata["pattern"]
+        if pattern and not re.fullmatch(pattern[0], value):
+            raise InvalidSetting(name=knob_.name, value=repr(value), why=f"it must be {pattern[1]}")
+        if low is not None and value < low:
+            raise InvalidSetting(name=knob_.name, value=value, why=f"it must be at least {low}")
+        if high is not None and value > high:
+            raise InvalidSetting(name=knob_.name, value=value, why=f"it must be at most {high}")
+    return group
