@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -32,9 +33,29 @@ _START_S = 600
 TEXTS = sentences()
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A cluster that answers, and the process id of its command."""
+
+    url: str
+    command: int
+
+    def replica_urls(self) -> list[str]:
+        """Where its runtime processes listen."""
+        return [f"http://127.0.0.1:{port}" for port in runtimes(self.command)]
+
+    def spent_s(self) -> float:
+        """Processor seconds that its runtime processes have spent, by Linux."""
+        spent = 0
+        for process in runtimes(self.command).values():
+            with open(f"/proc/{process}/stat", encoding="ascii") as file:
+                spent += sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+        return spent / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
-def running(port: int, replicas: int, arguments: list[str]) -> Iterator[str]:
-    """The cluster's command with so many replicas; its URL."""
+def running(port: int, replicas: int, arguments: list[str]) -> Iterator[Running]:
+    """The cluster's command with so many replicas."""
     environment = {**os.environ, "VOICEWRIGHT_VOICES": tempfile.mkdtemp(prefix="voicewright-bench-")}
     command = [sys.executable, "-m", "runtime.cli", "cluster", "--port", str(port), "--replicas", str(replicas)]
     process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, env=environment)
@@ -43,7 +64,7 @@ def running(port: int, replicas: int, arguments: list[str]) -> Iterator[str]:
         for line in process.stdout:
             if line.startswith(READY):
                 break
-        yield f"http://127.0.0.1:{port}"
+        yield Running(f"http://127.0.0.1:{port}", process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(_START_S)
@@ -59,26 +80,26 @@ async def first_pcm_ms(url: str, text: str) -> float:
     raise RuntimeError("no sound came")
 
 
-async def seconds_of_audio(url: str, listeners: int, each: int) -> dict[str, float]:
+async def seconds_of_audio(cluster: Running, listeners: int, each: int) -> dict[str, float]:
     """Seconds of sound a second that so many listeners hear together, ``each`` so many; and the runtimes' cores."""
     samples, texts = 0, TEXTS[:: len(TEXTS) // 97]
 
     async def listen(number: int) -> None:
         nonlocal samples
-        async with connect(url) as client:
+        async with connect(cluster.url) as client:
             for turn in range(each):
                 async with client.speak(texts[(number * each + turn) % len(texts)], seed=1) as speech:
                     async for chunk in speech:
                         samples += len(chunk.pcm) // 2
 
-    start, spent = time.perf_counter(), _spent_s()
+    start, spent = time.perf_counter(), cluster.spent_s()
     await asyncio.gather(*map(listen, range(listeners)))
     took = time.perf_counter() - start
     return {
         "audio_s_per_s": round(samples / 24_000 / took, 3),
         "seconds": round(took, 1),
         "frames_of_a_text": round(samples / 1920 / listeners / each, 1),
-        "cores": round((_spent_s() - spent) / took, 2),
+        "cores": round((cluster.spent_s() - spent) / took, 2),
     }
 
 
@@ -106,23 +127,9 @@ async def compare_http(ways: dict[str, str], rounds: int) -> dict[str, dict[str,
     return {way: _figures(values) for way, values in took.items()}
 
 
-def _spent_s() -> float:
-    """Processor seconds that the runtime processes of this machine's cluster have spent, by Linux."""
-    spent = 0
-    for process in runtimes().values():
-        with open(f"/proc/{process}/stat", encoding="ascii") as file:
-            spent += sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
-    return spent / os.sysconf("SC_CLK_TCK")
-
-
 def _figures(values: list[float]) -> dict[str, float]:
     cuts = statistics.quantiles(values, n=100)
     return {"p50": round(cuts[49], 3), "p95": round(cuts[94], 3), "n": len(values)}
-
-
-def replica_urls() -> list[str]:
-    """Where the runtime processes of this machine's cluster listen."""
-    return [f"http://127.0.0.1:{port}" for port in runtimes()]
 
 
 def main() -> None:
@@ -138,14 +145,14 @@ def main() -> None:
     found: dict[str, Any] = {"arguments": vars(told)}
     rates: dict[int, float] = {}
     for replicas in (1, told.replicas):
-        with running(told.port, replicas, arguments) as url:
+        with running(told.port, replicas, arguments) as cluster:
             if replicas == 1:
-                (direct,) = replica_urls()
-                ways = {"direct": direct, "haproxy": url}
+                (direct,) = cluster.replica_urls()
+                ways = {"direct": direct, "haproxy": cluster.url}
                 found["hop_ms"] = asyncio.run(compare_http(ways, told.rounds * 5))
                 found["first_pcm_ms"] = asyncio.run(compare(ways, told.rounds))
-                found["one_listener"] = asyncio.run(seconds_of_audio(url, 1, told.texts))
-            load = asyncio.run(seconds_of_audio(url, replicas * told.slots, told.texts))
+                found["one_listener"] = asyncio.run(seconds_of_audio(cluster, 1, told.texts))
+            load = asyncio.run(seconds_of_audio(cluster, replicas * told.slots, told.texts))
             found[f"replicas_{replicas}"] = load
             rates[replicas] = load["audio_s_per_s"]
     found["ratio"] = round(rates[told.replicas] / rates[1], 3)

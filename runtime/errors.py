@@ -15,7 +15,8 @@
     │  ├─ VoiceFileInvalid · ConsentRequired
     │  └─ DictionaryNotFound · DictionaryNotYours · TooManyDictionaries
     ├─ Busy                  try again later:
-    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · NoReplica · SpeechSpent
+    │  ├─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · NoReplica · ReplicaLost
+    │  └─ SpeechSpent
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
     │  └─ NonFiniteOutput · GenerationFailed · EngineDead · CheckpointUnusable · StorageFailed
@@ -341,6 +342,12 @@ class NoReplica(Busy):
     code = "no_replica"
     http_status = 503
     sentence = "No replica of the cluster can be reached; try again in {retry_after_s:g} s."
+
+
+class ReplicaLost(Busy):
+    code = "replica_lost"
+    http_status = 503
+    sentence = "The replica of the cluster that had this request ended without an answer; try again."
 
 
 class SpeechSpent(Busy):

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.errors import InvalidSetting, NoReplica, PortInUse, TooManyConnections
+from runtime.errors import Busy, InvalidSetting, NoReplica, PortInUse, ReplicaLost, TooManyConnections
 from runtime.request import Mode
 from runtime.settings import Settings
 from runtime.shared.port.error_responses import error_body
@@ -79,9 +79,10 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
     if (files := most_files(at_most=True)) is not None:
         most = max(100, min(most, (files - 50 * cluster.max_replicas) // 2))
     per_address = server.max_connections_per_address
-    busy, empty = (
+    busy, empty, lost = (
         _answer(TooManyConnections(limit=per_address, retry_after_s=2.0)),
         _answer(NoReplica(retry_after_s=1.0)),
+        _answer(ReplicaLost(retry_after_s=1.0)),
     )
     long_s = int(limits.session_s) + 60
     lines = [
@@ -100,7 +101,9 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    option abortonclose",
         "    option redispatch 1",
         "    retries 3",
-        "    retry-on conn-failure",
+        # What only asks, as a socket's handshake does, is asked of another replica where the first has ended without an
+        # answer. What makes something is not, lest a request that ends its replica end all of them.
+        "    retry-on conn-failure empty-response",
         "    timeout connect 2s",
         # A busy replica answers a check late; being marked down keeps new connections away and ends none. One whose
         # machine has gone is found out by its silence.
@@ -117,12 +120,15 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    timeout http-keep-alive 15s",
         "    timeout queue 1s",
         f"    http-error status 503 content-type application/json string {_quoted(empty)} hdr Retry-After 1",
+        f"    http-error status 502 content-type application/json string {_quoted(lost)} hdr Retry-After 1",
         "frontend public",
         f"    bind {host}:{server.port}",
         "    stick-table type ipv6 size 100k expire 60s store conn_cur",
         "    tcp-request connection track-sc0 src",
         f"    http-request return status 503 content-type application/json string {_quoted(busy)} hdr Retry-After 2"
         f" if {{ sc0_conn_cur gt {per_address} }} !{{ src 127.0.0.0/8 ::1 }}",
+        "    http-request disable-l7-retry unless METH_GET",
+        "    http-after-response set-status 503 if { status 502 }",
         *_routing(folder),
         f"    default_backend {ANY}",
         "backend cluster",
@@ -330,7 +336,7 @@ def _but_the_view(words: str) -> list[str]:
     return [line for line in words.splitlines() if not line.startswith("    server view ")]
 
 
-def _answer(error: NoReplica | TooManyConnections) -> str:
+def _answer(error: Busy) -> str:
     return json.dumps({"error": error_body(error)})
 
 

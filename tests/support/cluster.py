@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from benchmarks.replicas import runtimes
 from voicewright import Client, ConnectionLost, SpeechRefused, connect
 
 START_S = 240.0
@@ -35,6 +36,10 @@ class RunningCluster:
 
     def replicas(self) -> list[dict[str, Any]]:
         return list(httpx.get(f"{self.url}/cluster", timeout=10.0).json()["replicas"])
+
+    def runtimes(self) -> dict[int, int]:
+        """Its runtime processes: process ids by port."""
+        return runtimes(self.process.pid)
 
     def ready(self) -> list[str]:
         """Names of the replicas that take new requests and say how busy they are."""

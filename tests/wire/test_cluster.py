@@ -15,7 +15,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchmarks.replicas import runtimes
 from runtime.cluster.haproxy import find_haproxy
 from runtime.errors import InvalidSetting
 from tests.support.cluster import LONG, SHORT, Load, RunningCluster, hear, running_cluster
@@ -111,7 +110,7 @@ async def test_a_voice_that_one_keeps_another_speaks(cluster: RunningCluster) ->
         assert kept.status_code in {200, 201}, kept.text
         kept_at = time.monotonic()
         said: Counter[int] = Counter()
-        for port in runtimes():
+        for port in cluster.runtimes():
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as replica:
                 while True:
                     voices = (await replica.get("/v1/audio/voices")).json()
@@ -129,7 +128,7 @@ async def test_a_killed_replica_ends_its_own_streams_only_and_comes_back(cluster
     streams = [asyncio.create_task(hear(cluster.url, LONG)) for _ in range(4)]
     while sorted(replica["load"]["active"] for replica in cluster.replicas()) != [2, 2]:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
-    ports = runtimes()
+    ports = cluster.runtimes()
     os.kill(ports[min(ports)], signal.SIGKILL)
     killed = time.monotonic()
     again = await hear(cluster.url, SHORT)

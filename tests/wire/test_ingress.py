@@ -46,7 +46,11 @@ def answering(name: str) -> Iterator[int]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """HAProxy's checks read no answer to its end."""
+
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server.server_port
@@ -127,6 +131,54 @@ def test_where_there_is_no_replica_a_client_is_told_when_to_come_again(settings:
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.json()["error"]["code"] == "no_replica"
     assert answer.json()["error"]["retryable"]
+
+
+@contextmanager
+def ending() -> Iterator[int]:
+    """A replica that ends, as a killed one does, when it is asked anything but for its health."""
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                if connection.recv(65536).startswith(b"GET /health"):
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        try:
+            yield int(listener.getsockname()[1])
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_who_asks_a_replica_that_ends_is_answered_by_another_and_who_wants_speech_is_told(
+    settings: Settings, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        haproxy = HAProxy(settings, tmp_path, view_port=9)
+        await haproxy.start()
+        try:
+            with answering("a") as one, ending() as other:
+                for server, port in (("r1", one), ("r2", other)):
+                    replica = Replica(name=server, host="127.0.0.1", port=port, pool="a", modes=("base",))
+                    await put(haproxy, server, replica)
+                async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.server.port}") as client:
+                    asked = [await client.get("/v1/audio/speech/stream") for _ in range(6)]
+                    assert [answer.text for answer in asked] == ["a"] * 6
+                    await haproxy.tell([f"set server {ANY}/r1 state maint"])
+                    await put(haproxy, "r2", replace(replica, name="r2"))  # up, whatever became of it meanwhile
+                    told = await client.post("/v1/audio/speech", json={"input": "Hello."})
+            assert (told.status_code, told.headers["retry-after"]) == (503, "1")
+            assert told.json()["error"]["code"] == "replica_lost"
+            assert told.json()["error"]["retryable"]
+        finally:
+            await haproxy.stop(1.0)
+
+    asyncio.run(run())
 
 
 def test_what_is_told_of_a_server_is_what_has_changed() -> None:
