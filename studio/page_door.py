@@ -85,8 +85,9 @@ class PageDoor:
         try:
             if not (self._is_open(path) or self._files.fullmatch(path)):
                 raise UnknownRoute
+            scope = {**scope, "path": path}
             if path in PAGES:
-                scope = {**scope, "query_string": b""}
+                scope["query_string"] = b""
             if scope["method"] == "POST":
                 receive = await self._checked(path, scope, receive)
         except SpeechError as error:

@@ -120,7 +120,7 @@ def build(
     async def not_routed(request: Request) -> Response:
         return unrouted(app.router.routes[:last], request.scope)
 
-    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.add_middleware(VisitorCookies, visitors=keeping.visitors)
     must = settings.visits.sign_in == "required"
     app.add_middleware(VisitLimits, visitors=keeping.visitors, settings=settings.visits, must_sign_in=must)
@@ -192,7 +192,7 @@ def page(studio: ASGIApp) -> FastAPI:
         async with tools.session_manager.run():
             yield
 
-    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.router.routes.extend(routes)
     composed = blocks(studio)
     named = composed.get_api_info()["named_endpoints"]

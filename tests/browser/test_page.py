@@ -380,6 +380,8 @@ def test_the_port_answers_heads_and_keeps_its_closed_routes_closed(app: App) -> 
         assert client.get("/gradio_api/proxy=http://127.0.0.1/").status_code == 404
         assert client.get("/studio/js/../page.py").status_code == 404
         assert client.get("/studio/js/studio.js").headers["cache-control"] == "no-cache"
-        missing = client.get("/v1/nothing")
-        assert missing.status_code == 404
-        assert json.loads(missing.text)["error"]["code"] == "unknown_route"
+        for path in ("/v1/nothing", "/v1/audio/voices/", "/studio/takes/", "/docs/api/"):
+            missing = client.get(path)
+            assert missing.status_code == 404, path
+            assert json.loads(missing.text)["error"]["code"] == "unknown_route", path
+        assert client.get("/mcp/").status_code == client.get("/mcp").status_code

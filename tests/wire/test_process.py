@@ -90,6 +90,9 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
     ("method", "path", "status", "code"),
     [
         ("GET", "/v1/nothing", 404, "unknown_route"),
+        ("GET", "/v1/models/", 404, "unknown_route"),
+        ("GET", "/v1/audio/voices/", 404, "unknown_route"),
+        ("POST", "/v1/audio/speech/", 404, "unknown_route"),
         ("POST", "/docs", 405, "method_not_allowed"),
         ("GET", "/openapi.yaml", 404, "unknown_route"),
         ("POST", "/v1/nothing/at/all", 404, "unknown_route"),

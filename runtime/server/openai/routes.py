@@ -16,6 +16,7 @@ from runtime.errors import (
     Overloaded,
     SpeechError,
     UnknownModel,
+    UnknownRoute,
 )
 from runtime.request import ModelCard
 from runtime.server.descriptions import Model, model_entry
@@ -90,6 +91,8 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @documented(answer=Model | ModelAlias, refusals=UNREADY | {UnknownModel})
     async def model(name: str) -> Reply:
         """One loaded checkpoint, or a name of OpenAI's that means any."""
+        if not name:  # /v1/models/
+            raise UnknownRoute
         cards = host.engine.cards
         for card in cards:
             if card.name == name:
