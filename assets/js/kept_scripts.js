@@ -1,5 +1,6 @@
 /** The kept scripts among the Library's takes, an entry each: who speaks, how many lines, how long. Its takes are folded under it. Event: 'change'. */
 
+import { timeOfDay } from './days.js';
 import { all, need } from './elements.js';
 import { clock } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
@@ -80,11 +81,8 @@ export class KeptScripts extends EventTarget {
     find('.vw-script-entry-marks').append(...this.marks(script));
     need(entry, 'a', HTMLAnchorElement).href = `#/script/${id}`;
     find('.vw-take-text').textContent = name;
-    /** @type {Intl.DateTimeFormatOptions} */
-    const style = { dateStyle: 'medium', timeStyle: 'short' };
-    const date = new Intl.DateTimeFormat(studio.words.language, style).format(at * 1000);
     const length = seconds && clock(seconds * SAMPLE_RATE);
-    find('small').textContent = [t('library.script', { n: lines }), length, date].filter(Boolean).join(' · ');
+    find('small').textContent = [t('library.script', { n: lines }), length, timeOfDay(at * 1000, studio.words.language)].filter(Boolean).join(' · ');
     const [takes, remove] = all(entry, '[data-do]');
     takes.ariaLabel = takes.title = t('library.takes_of', { name });
     takes.onclick = () => this.guard(this.unfold(entry, script, !this.open.has(id)));

@@ -1,5 +1,6 @@
 /** One kept take in the history: what it says, what it was made with, and what can be done with it. */
 
+import { timeOfDay } from './days.js';
 import { all, need } from './elements.js';
 import { errorOf } from './errors.js';
 import { kept } from './keep.js';
@@ -40,10 +41,11 @@ const MARKUP = `
 const FORMATS = ['wav', 'mp3', 'flac', 'opus'];
 
 export class TakeRow {
-  /** @param {TakeRecord} record @param {import('./studio.js').Studio} studio */
-  constructor(record, studio) {
+  /** @param {TakeRecord} record @param {import('./studio.js').Studio} studio @param {{isUnderDay?: boolean}} [where]  isUnderDay: its day stands above it */
+  constructor(record, studio, { isUnderDay = false } = {}) {
     this.record = record;
     this.studio = studio;
+    this.isUnderDay = isUnderDay;
     this.open = false;
     this.element = document.createElement('li');
     this.element.className = 'vw-take';
@@ -136,6 +138,7 @@ export class TakeRow {
   }
 
   get date() {
+    if (this.isUnderDay) return timeOfDay(this.record.created_at * 1000, this.studio.words.language);
     /** @type {Intl.DateTimeFormatOptions} */
     const style = { dateStyle: 'medium', timeStyle: 'short' };
     return new Intl.DateTimeFormat(this.studio.words.language, style).format(this.record.created_at * 1000);
@@ -225,9 +228,11 @@ export class TakeRow {
 
   async remove() {
     const { studio, record, element } = this;
-    const next = element.nextElementSibling ?? element.previousElementSibling;
+    const all = [...(element.closest('#vw-takes-list') ?? element).querySelectorAll('.vw-take-open, .vw-script-entry-open')].filter((open) => open.checkVisibility());
+    const at = all.indexOf(this.find('.vw-take-open'));
+    const next = all[at + 1] ?? all[at - 1];
     await studio.history.remove(record.id);
-    if (next) need(next, '.vw-take-open').focus();
+    if (next instanceof HTMLElement) next.focus();
     studio.toast(studio.t('library.deleted', { name: this.name }), {
       action: studio.t('shell.undo'),
       onAction: () => studio.history.restore(record.id).catch((error) => studio.toast(error.message)),

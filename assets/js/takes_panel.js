@@ -1,6 +1,7 @@
-/** The history of takes, and of scripts among them, by when they were worked on: searched, filtered, page by page. Half of the library room. */
+/** The history of takes, and of scripts among them, by the days on which they were worked on: searched, filtered, page by page. Half of the library room. */
 
-import { need } from './elements.js';
+import { dayOf, nameOfDay } from './days.js';
+import { need, write } from './elements.js';
 import { errorOf } from './errors.js';
 import { TakeRow } from './take_row.js';
 
@@ -23,6 +24,8 @@ export class TakesPanel {
     this.fault = null;
     /** @type {Map<string, TakeRow>} by the take's id */
     this.rows = new Map();
+    /** The heads of the days, by their day. @type {Map<number, HTMLElement>} */
+    this.heads = new Map();
     this.search.oninput = () => {
       clearTimeout(this.typing);
       this.typing = setTimeout(() => this.refresh(), TYPING_MS);
@@ -74,18 +77,19 @@ export class TakesPanel {
   paint() {
     const { list, next } = this.studio.history;
     const rows = list.map((record) => {
-      const row = this.rows.get(record.id) ?? new TakeRow(record, this.studio);
+      const row = this.rows.get(record.id) ?? new TakeRow(record, this.studio, { isUnderDay: true });
       row.update(record);
       return row;
     });
     this.rows = new Map(rows.map((row) => [row.record.id, row]));
     const entries = [...rows.map(({ record, element }) => ({ at: record.created_at, element })), ...this.scriptsSince(next ? list.at(-1) : null)];
     entries.sort((one, other) => other.at - one.at);
+    const elements = this.underDays(entries);
     // Elements that stay are left where they are: to move one would take the focus away.
-    entries.forEach(({ element }, index) => {
+    elements.forEach((element, index) => {
       if (this.list.children[index] !== element) this.list.insertBefore(element, this.list.children[index] ?? null);
     });
-    while (this.list.children.length > entries.length) this.list.lastElementChild?.remove();
+    while (this.list.children.length > elements.length) this.list.lastElementChild?.remove();
     const { search, room, favourite } = this.wanted;
     const { fault } = this;
     this.empty.hidden = entries.length > 0 && !fault;
@@ -95,8 +99,27 @@ export class TakesPanel {
     this.more.hidden = !next;
   }
 
+  /** Entries, newest first, with a head before each day. @param {{at: number, element: HTMLElement}[]} entries */
+  underDays(entries) {
+    const now = Date.now();
+    const days = Map.groupBy(entries, ({ at }) => dayOf(at * 1000));
+    this.heads = new Map([...days.keys()].map((day) => [day, this.heads.get(day) ?? headOfDay()]));
+    return [...days].flatMap(([day, ofDay]) => {
+      const head = /** @type {HTMLElement} */ (this.heads.get(day));
+      write(need(head, 'h3'), nameOfDay(day, now, this.studio.words.language));
+      return [head, ...ofDay.map(({ element }) => element)];
+    });
+  }
+
   /** Scripts that were worked on since a take; those before it come with the takes of their time. @param {{created_at: number}|null|undefined} take null: all */
   scriptsSince(take) {
     return this.scripts.entries.filter(({ at }) => !take || at >= take.created_at);
   }
+}
+
+function headOfDay() {
+  const head = document.createElement('li');
+  head.className = 'vw-takes-day';
+  head.append(document.createElement('h3'));
+  return head;
 }
