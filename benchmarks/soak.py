@@ -2,7 +2,7 @@
 
 Every stream that is heard to its end is compared, byte for byte, with what the same request said when it was alone.
 `python -m benchmarks.soak --minutes 15`; JSON on stdout with --json, a table otherwise; exit status 1 if a promise
-was broken.
+was broken. With --pause the clients rest between their requests: a long run beside other work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import statistics
 import struct
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +49,8 @@ NONSENSE = (
     '{"type":"session.config","seed":-1}',
     "\u0000",
 )
-SAMPLE_S = 5.0
+SAMPLE_S, SAMPLES = 5.0, 720  # how often figures are taken at most, and how many the picture has at most
+MINUTE_S = 60.0  # of the TTFA of one point of the picture
 STALL_S = 60.0  # without a message from the server: a hang
 UNLOADED = 12  # replies by which the unloaded TTFA is known
 
@@ -88,7 +89,8 @@ class Report:
     files: list[int] = field(default_factory=list)
     sampled_min: list[float] = field(default_factory=list)  # when the figures of the process were taken
     slots_in_use: list[int] = field(default_factory=list)
-    ttfa_p99_ms: list[float | None] = field(default_factory=list)  # of those since the sample before
+    ttfa_p99_ms: list[float | None] = field(default_factory=list)  # of the minute before the sample
+    loop_lag_ms: dict[str, float] = field(default_factory=dict)  # bounds that the runtime's own histogram gives
     leaked_slots: int = -1
 
     def summary(self) -> dict[str, Any]:
@@ -116,6 +118,7 @@ class Report:
             else None,
             "threads_min_max": [min(self.threads), max(self.threads)] if self.threads else [],
             "files_end": self.files[-1] if self.files else None,
+            "loop_lag_ms_below": self.loop_lag_ms,
         }
 
     @property
@@ -147,7 +150,9 @@ class Report:
 class Soak:
     """One run against one runtime process."""
 
-    def __init__(self, runtime: BenchRuntime, wishes: list[Wish], report: Report, seed: int) -> None:
+    def __init__(
+        self, runtime: BenchRuntime, wishes: list[Wish], report: Report, seed: int, pause_s: float = 0.0
+    ) -> None:
         self.url = runtime.stream
         self.http = runtime.url
         self.pid = runtime.pid
@@ -155,6 +160,7 @@ class Soak:
         self.report = report
         self.solo: dict[str, str] = {}
         self.random = random.Random(seed)
+        self.pause_s = pause_s
         self.until = 0.0
 
     async def prepare(self) -> None:
@@ -182,11 +188,14 @@ class Soak:
                     break
                 await asyncio.sleep(0.05)
             self.report.leaked_slots = load.get("active", -1) + load.get("waiting", 0)
+            self.report.loop_lag_ms = lag_bounds((await client.get(f"{self.http}/metrics")).text)
 
     async def _client(self, kind: str, number: int) -> None:
         mind = random.Random(f"{kind}{number}")
         act: Callable[[Wish, random.Random], Awaitable[None]] = getattr(self, f"_{kind}_one")
         while time.monotonic() < self.until:
+            if self.pause_s:
+                await asyncio.sleep(mind.expovariate(1 / self.pause_s))
             wish = mind.choice(self.wishes)
             try:
                 async with asyncio.timeout(STALL_S):
@@ -338,17 +347,22 @@ class Soak:
             self.report.different.append(f"{dialect}: {wish.key}")
 
     async def _watch(self) -> None:
-        begun, told, report = time.monotonic(), 0, self.report
+        begun, report = time.monotonic(), self.report
+        every_s = max(SAMPLE_S, 60 * report.minutes / SAMPLES)
+        minute: deque[tuple[float, int]] = deque()  # when samples were taken, and how many had been heard by then
         async with httpx.AsyncClient(base_url=self.http, trust_env=False) as client:
             while True:
                 active = (await client.get("/ready")).json().get("active", 0)
                 self._sample()
-                since = sorted(report.ttfa_ms[told:])
-                told = len(report.ttfa_ms)
-                report.sampled_min.append((time.monotonic() - begun) / 60)
+                now = time.monotonic()
+                minute.append((now, len(report.ttfa_ms)))
+                while now - minute[0][0] > MINUTE_S:
+                    minute.popleft()
+                since = sorted(report.ttfa_ms[minute[0][1] :])
+                report.sampled_min.append((now - begun) / 60)
                 report.slots_in_use.append(active)
                 report.ttfa_p99_ms.append(since[int(0.99 * (len(since) - 1))] if since else None)
-                await asyncio.sleep(SAMPLE_S)
+                await asyncio.sleep(every_s)
 
     def _sample(self) -> None:
         """What the kernel knows of the runtime process."""
@@ -394,6 +408,21 @@ def _digest(sound: bytes) -> str:
     return hashlib.blake2b(sound, digest_size=16).hexdigest()
 
 
+def lag_bounds(page: str) -> dict[str, float]:
+    """How late the event loop was, ms, of the histogram in a page of metrics: what 99.9 % and all were below."""
+    name = 'voicewright_loop_lag_seconds_bucket{le="'
+    counts = {
+        float(bound): float(count)
+        for bound, count in (line[len(name) :].split('"} ') for line in page.splitlines() if line.startswith(name))
+    }
+    most = max(counts.values(), default=0.0)
+    return {
+        share: 1000 * min(bound for bound, count in counts.items() if count >= part * most)
+        for share, part in (("99.9 %", 0.999), ("all", 1.0))
+        if counts
+    }
+
+
 def _quantiles(values: list[float]) -> list[float] | None:
     if not values:
         return None
@@ -434,8 +463,10 @@ async def soak(arguments: argparse.Namespace) -> Report:
     async with runtime_process(options, environment) as runtime:
         async with httpx.AsyncClient(trust_env=False) as client:
             card = (await client.get(f"{runtime.url}/v1/models")).json()["data"][0]
-        report = Report(minutes=arguments.minutes, slots=arguments.slots, clients=2 * arguments.slots)
-        run = Soak(runtime, wishes_of(card, arguments.wishes, arguments.seed), report, arguments.seed)
+        clients = arguments.clients or 2 * arguments.slots
+        report = Report(minutes=arguments.minutes, slots=arguments.slots, clients=clients)
+        wishes = wishes_of(card, arguments.wishes, arguments.seed)
+        run = Soak(runtime, wishes, report, arguments.seed, arguments.pause)
         await run.prepare()
         await run.run(arguments.minutes, [KINDS[number % len(KINDS)] for number in range(report.clients)])
         return report
@@ -445,7 +476,15 @@ def main() -> int:
     """Run, print, and say by the exit status whether every promise was kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=15.0)
-    parser.add_argument("--slots", type=int, default=6, help="clients are twice as many")
+    parser.add_argument("--slots", type=int, default=6)
+    parser.add_argument("--clients", type=int, help="twice as many as slots if not given")
+    parser.add_argument(
+        "--pause",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="that a client rests between its requests, at a mean",
+    )
     parser.add_argument(
         "--waiting", type=int, default=0, help="places in the line; with none the rest is refused at once"
     )
