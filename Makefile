@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 CLIENTS := .venv-clients
 AUTOBAHN := .venv-autobahn
 FUZZ := .venv-fuzz
+AUDIT := .venv-audit
 JS := tools/js
 
 # Which torch: the locked one from your package index, or your own choice (README, "Your card's torch").
@@ -16,7 +17,7 @@ TORCH_INDEX ?=
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run test test-all check format bench soak proof autobahn fuzz cluster tour oracle golden lock clean
+.PHONY: run test test-all check format bench soak proof autobahn fuzz audit cluster tour oracle golden lock clean
 
 run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
@@ -73,10 +74,17 @@ proof: $(VENV)/.ready-dev
 autobahn: $(VENV)/.ready-dev $(AUTOBAHN)/.ready
 	$(BIN)/python -m tests.autobahn $(AUTOBAHN) $(ARGS)
 
-# Coverage-guided fuzzing of one target of tests/fuzz/targets.py: make fuzz TARGET="voice file" ARGS="--runs 1000000"
-TARGET ?= native
+# Fuzzing by coverage of every target of tests/fuzz/targets.py, together a million executions, and the figure of P1; hours.
+# TARGET="voice file": one of them; RUNS=20000: so many together.
+TARGET ?=
+RUNS ?= 1000000
 fuzz: $(VENV)/.ready-dev $(FUZZ)/.ready
-	PYTHONPATH=$(FUZZ)/lib OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.fuzz "$(TARGET)" $(FUZZ)/corpus $(ARGS)
+	PYTHONPATH=$(FUZZ)/lib OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.fuzz $(FUZZ)/corpus --runs $(RUNS) \
+		$(if $(TARGET),--target "$(TARGET)") $(ARGS)
+
+# Whether anything that is locked has a known hole. The service that knows is on the network.
+audit: $(AUDIT)/.ready
+	$(BIN)/python tools/audit.py $(AUDIT)/bin/pip-audit
 
 # The pictures of the README, as the page looks now.
 tour: $(VENV)/.ready-dev
@@ -94,7 +102,7 @@ lock: $(VENV)/.ready-dev
 	$(BIN)/python tools/lock.py
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(AUTOBAHN) $(FUZZ) $(JS)/node_modules build dist artifacts .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(CLIENTS) $(AUTOBAHN) $(FUZZ) $(AUDIT) $(JS)/node_modules build dist artifacts .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Voicewright needs Python 3.11 or 3.12; set PYTHON=/path/to/it."; exit 1; }
@@ -144,4 +152,9 @@ $(AUTOBAHN)/.ready: requirements-autobahn.lock tests/autobahn/convert.py | $(VEN
 # Beside our own packages, and not among them: it is asked for by hand only.
 $(FUZZ)/.ready: | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --target $(FUZZ)/lib atheris==3.0.0
+	@touch $@
+
+$(AUDIT)/.ready: requirements-audit.lock | $(VENV)/bin/python
+	$(BIN)/python -m venv --clear $(AUDIT)
+	$(AUDIT)/bin/pip install --quiet --no-deps -r requirements-audit.lock
 	@touch $@

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.fuzz.__main__ import shares
 from tests.fuzz.targets import TARGETS
 from tests.support.documents import letter
 
@@ -32,3 +33,12 @@ def test_seeds_and_what_is_left_of_them_are_taken_or_refused(name: str) -> None:
             target.run(seed[:start] + bytes([dice.randrange(256)]) + seed[start + 1 :])
     for found in FOUND.get(name, ()):
         target.run(found)
+
+
+@pytest.mark.parametrize("runs", [20_001, 1_000_000])
+def test_executions_are_dealt_out_to_every_target_and_to_the_last_one(runs: int) -> None:
+    dealt = shares(runs, list(TARGETS))
+    assert sum(dealt.values()) == runs
+    assert set(dealt) == set(TARGETS)
+    assert dealt["wav"] > dealt["document"]
+    assert all(dealt.values())
