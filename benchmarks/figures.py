@@ -40,6 +40,7 @@ class Trace:
     end_ns: int = 0
     chunks: list[tuple[int, int]] = field(default_factory=list)
     silences: list[tuple[int, int]] = field(default_factory=list)  # of its text: from, to, in ns
+    sentences: list[tuple[int, int]] = field(default_factory=list)  # as they were written: from, to, in ns
     outcome: Outcome = Outcome.FAILED
     code: str = ""  # of the error
     stop: str = ""  # why its frames ended
@@ -76,28 +77,37 @@ class SimulatedPlayer:
 
     ``underruns``: chunks that came after the player had run dry (it waits, and plays on from there), but for those
     that a silence of the text itself has kept waiting.
+    ``unwritten``: of these, those before which a sentence was still being written when the player ran dry: a voice
+    that speaks whole sentences only has nothing to say then.
     ``deficit_s``: the buffer that would have been needed for none of them.
     """
 
     underruns: int
     deficit_s: float
+    unwritten: int = 0
 
 
-def playback(chunks: Sequence[tuple[int, int]], silences: Sequence[tuple[int, int]] = ()) -> SimulatedPlayer:
-    """Play what arrived. Shapes: chunks of (arrival in ns, bytes), in order; silences of (from, to) in ns."""
+def playback(
+    chunks: Sequence[tuple[int, int]],
+    silences: Sequence[tuple[int, int]] = (),
+    sentences: Sequence[tuple[int, int]] = (),
+) -> SimulatedPlayer:
+    """Play what arrived. Shapes: chunks of (arrival in ns, bytes), in order; the text's times of (from, to) in ns."""
     if not chunks:
         return SimulatedPlayer(0, 0.0)
     began = chunks[0][0] / 1e9
     dry = began  # when the player has nothing left
-    heard, underruns, deficit = 0.0, 0, 0.0
+    heard, underruns, unwritten, deficit = 0.0, 0, 0, 0.0
     for arrival_ns, size in chunks:
         arrival, length = arrival_ns / 1e9, size / BYTES_PER_S
         of_its_text = any(start / 1e9 <= arrival and dry <= end / 1e9 for start, end in silences)
-        underruns += arrival > dry and not of_its_text
+        is_late = arrival > dry and not of_its_text
+        underruns += is_late
+        unwritten += is_late and any(start / 1e9 <= dry <= end / 1e9 for start, end in sentences)
         deficit = max(deficit, arrival - began - heard)
         dry = max(dry, arrival) + length
         heard += length
-    return SimulatedPlayer(underruns, deficit)
+    return SimulatedPlayer(underruns, deficit, unwritten)
 
 
 def nearest_rank(values: Iterable[float], share: float) -> float | None:
@@ -149,7 +159,7 @@ def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
     traces = [trace for run in runs for trace in run]
     counted = [t for t in traces if t.is_counted]
     good = [t for t in counted if t.outcome is Outcome.DONE and t.is_good]
-    plays = [playback(t.chunks, t.silences) for t in good]
+    plays = [playback(t.chunks, t.silences, t.sentences) for t in good]
     firsts = [t.first_pcm_ms for t in good if t.first_pcm_ms is not None]
     late = [(t.sent_ns - t.due_ns) / 1e6 for t in counted if t.due_ns]
     row: dict[str, Any] = {
@@ -168,6 +178,8 @@ def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
     }
     if late:
         row["sent_late_p95_ms"] = rounded(nearest_rank(late, 0.95), 2)
+    if any(t.sentences for t in good):
+        row["of_unwritten_sentences"] = sum(play.unwritten for play in plays)
     if errors := sorted({t.code for t in traces if t.code}):
         row["errors"] = " ".join(errors)
     return row

@@ -114,6 +114,7 @@ class EngineSpeaker:
             await _silence(wait_s, trace)
             if piece:
                 self._engine.append(ticket, piece)
+                _note(piece, trace)
         trace.text_ns = time.perf_counter_ns()
         self._engine.finish_text(ticket)
 
@@ -242,6 +243,7 @@ async def _write(connection: ClientConnection, call: Call, trace: Trace) -> None
         trace.sent_ns = trace.sent_ns or time.perf_counter_ns()
         if piece:
             await connection.send(json.dumps({"type": "input.text", "text": piece}))
+            _note(piece, trace)
     trace.text_ns = time.perf_counter_ns()
     await connection.send('{"type":"input.done"}')
 
@@ -252,6 +254,12 @@ async def _silence(wait_s: float, trace: Trace) -> None:
         await asyncio.sleep(wait_s)
     if wait_s >= SILENCE_S:
         trace.silences.append((began, time.perf_counter_ns()))
+
+
+def _note(piece: str, trace: Trace) -> None:
+    """When the sentence behind a silence was written, where this piece is its last."""
+    if trace.silences and piece.rstrip().endswith("."):
+        trace.sentences.append((trace.silences[-1][1], time.perf_counter_ns()))
 
 
 async def _cancel(connection: ClientConnection, after_s: float | None) -> None:
