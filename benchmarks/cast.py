@@ -97,6 +97,7 @@ def request_for(
     seed: int,
     *,
     is_live: bool,
+    language: str = "english",
     reference: Reference | None = None,
 ) -> SpeechRequest:
     """What the engine in this process is asked; Base clones the kept voice unless another reference is given."""
@@ -106,7 +107,7 @@ def request_for(
         text=text,
         mode=mode,
         voice=card.speakers[0] if mode is Mode.CUSTOM_VOICE and card.speakers else None,
-        language="english" if "english" in card.languages else "auto",
+        language=language if language in card.languages else "auto",
         instruct=DESIGN if mode is Mode.VOICE_DESIGN else None,
         reference=reference,
         layout=Layout.STREAMING if is_live and Layout.STREAMING in card.layouts else None,
@@ -118,12 +119,19 @@ def request_for(
 
 
 def config_for(
-    card: dict[str, Any], mode: Mode, frames: int, seed: int, *, is_live: bool, upload: dict[str, Any] | None = None
+    card: dict[str, Any],
+    mode: Mode,
+    frames: int,
+    seed: int,
+    *,
+    is_live: bool,
+    language: str = "english",
+    upload: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The same as a session.config; ``card`` as /v1/models lists it, ``upload`` as `new_upload` makes it."""
     config: dict[str, Any] = {"task_type": mode, "max_frames": frames, "seed": seed}
-    if "english" in card["languages"]:
-        config["language"] = "english"
+    if language in card["languages"]:
+        config["language"] = language
     if mode is Mode.CUSTOM_VOICE and card["speakers"]:
         config["voice"] = card["speakers"][0]
     elif mode is Mode.VOICE_DESIGN:

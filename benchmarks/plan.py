@@ -7,10 +7,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from functools import partial
 from itertools import count, takewhile
 from typing import Any, Self
 
 from benchmarks.prompts import frames_of, sentences
+from benchmarks.wordings import Wording
 from runtime.request import Mode
 
 
@@ -58,6 +60,7 @@ class Call:
     at_s: float = 0.0
     manner: Manner = Manner.WHOLE
     cut_s: float = 0.0
+    language: str = "english"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +103,14 @@ def closed_loop(
     rounds: Rounds = ROUNDS,
     voices: NewVoices | None = None,
     start: int = 0,
+    wording: Wording | None = None,
 ) -> Plan:
-    """So many clients at once; the number of the first call, from which its text and its voice follow, is ``start``."""
+    """So many clients at once; the number of the first call, from which its text and its voice follow, is ``start``.
+
+    ``wording``: language and length of every text; None: the table's.
+    """
     warm_up = rounds.warm_up * clients
-    of = _halting_call if manner is Manner.HALTING else _call
+    of = _halting_call if manner is Manner.HALTING else partial(_call, wording=wording)
     calls = (
         replace(of(start + number), manner=manner, is_counted=number >= warm_up)
         for number in range(warm_up + rounds.counted * clients)
@@ -161,8 +168,10 @@ def uniform(seed: int, number: int, what: str) -> float:
     return int.from_bytes(digest[:7], "big") / 2**56
 
 
-def _call(number: int) -> Call:
+def _call(number: int, wording: Wording | None = None) -> Call:
     """The table's next text; past its end with another ending, since no text may come twice in a run."""
+    if wording is not None:
+        return Call(number, wording.text(number), wording.frames, language=wording.language)
     texts = sentences()
     again, place = divmod(number, len(texts))
     text = texts[place] if not again else f"{texts[place][:-1]}, {again + 1} times."

@@ -76,7 +76,16 @@ class EngineSpeaker:
         is_live = call.manner in PACE_S
         first = next(writing(call))[1] if is_live else call.text
         reference = self._references.get(call.number)
-        request = request_for(card, mode, first, call.frames, call.number, is_live=is_live, reference=reference)
+        request = request_for(
+            card,
+            mode,
+            first,
+            call.frames,
+            call.number,
+            is_live=is_live,
+            language=call.language,
+            reference=reference,
+        )
         request = replace(request, acknowledged=call.manner is Manner.SLOW)
         trace.sent_ns = time.perf_counter_ns()
         trace.text_ns = 0 if is_live else trace.sent_ns
@@ -193,7 +202,9 @@ class SocketSpeaker:
     async def _say(self, connection: ClientConnection, call: Call, mode: Mode, trace: Trace) -> None:
         is_live = call.manner in PACE_S
         upload = self._uploads.get(call.number)
-        config = config_for(self._card, mode, call.frames, call.number, is_live=is_live, upload=upload)
+        config = config_for(
+            self._card, mode, call.frames, call.number, is_live=is_live, language=call.language, upload=upload
+        )
         begin = json.dumps({"type": "session.config", **config})
         text = json.dumps({"type": "input.text", "text": call.text})
         if is_live:

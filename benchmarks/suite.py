@@ -31,6 +31,7 @@ from benchmarks.peers import in_a_child
 from benchmarks.plan import ROUNDS, NewVoices, Rounds
 from benchmarks.report import Tables, machine, markdown, setup, tables_of
 from benchmarks.sockets import runtime_process
+from benchmarks.wordings import Wording
 from runtime.engine.registry import Registry
 from runtime.errors import SetUpError
 from runtime.request import Mode
@@ -114,7 +115,9 @@ async def _closed(arguments: argparse.Namespace, base: Environment, arms: list[A
             kinds = [NewVoices(seconds, only) for only in (True, False) for seconds in arguments.reference_seconds]
             rows = await suites.new_voices(lanes, kinds, arguments.clients, arguments.calls, _rounds(arguments))
             return {"closed loop, a new voice with every request": rows}
-        rows = await suites.closed_loop(lanes, modes, arguments.clients, arguments.calls, _rounds(arguments))
+        rows = await suites.closed_loop(
+            lanes, modes, arguments.clients, arguments.calls, _rounds(arguments), arguments.wordings
+        )
         return {"closed loop": rows}
 
 
@@ -190,6 +193,10 @@ def _numbers(kind: type) -> Callable[[str], tuple[Any, ...]]:
     return lambda text: tuple(kind(word) for word in text.split(","))
 
 
+def _wordings(text: str) -> tuple[Wording, ...]:
+    return tuple(Wording(word) for word in text.split(","))
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
 
@@ -223,6 +230,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=("kept", "new"),
         default="kept",
         help="new: closed loops of Base, each call its own voice",
+    )
+    loads.add_argument(
+        "--wordings",
+        type=_wordings,
+        default=(),
+        help=f"of a closed loop's texts, a point each: {', '.join(Wording)}; without any, a table of English sentences",
     )
     loads.add_argument("--reference-seconds", type=_numbers(float), default=(3.0, 10.0), help="of new references")
     loads.add_argument("--rates", type=_numbers(float), default=(1, 4, 10, 20, 40, 60))

@@ -14,6 +14,7 @@ from benchmarks import plan as plans
 from benchmarks.figures import nearest_rank, rounded, summary
 from benchmarks.lanes import Lane
 from benchmarks.plan import Manner, NewVoices, Plan, Rounds
+from benchmarks.wordings import Wording
 from runtime.request import Mode
 from runtime.settings import Limits
 
@@ -26,14 +27,24 @@ SEED_OF_ABUSE = 0
 
 
 async def closed_loop(
-    lanes: Sequence[Lane], modes: Sequence[Mode], clients: Sequence[int], calls: int, rounds: Rounds
+    lanes: Sequence[Lane],
+    modes: Sequence[Mode],
+    clients: Sequence[int],
+    calls: int,
+    rounds: Rounds,
+    wordings: Sequence[Wording] = (),
 ) -> list[Row]:
-    """So many clients that call again as soon as a reply has ended; at least ``calls`` that count at every point."""
+    """So many clients that call again as soon as a reply has ended; at least ``calls`` that count at every point.
+
+    ``wordings``: languages and lengths of text, a point each; without any, the table's texts.
+    """
     rows = []
     for mode in modes:
-        for count in clients:
-            plan = plans.closed_loop(mode, count, rounds=rounds.with_calls(calls, count))
-            rows += await _measured(lanes, [plan], {"mode": str(mode), "clients": count})
+        for wording in wordings or (None,):
+            for count in clients:
+                plan = plans.closed_loop(mode, count, rounds=rounds.with_calls(calls, count), wording=wording)
+                about: Row = {"mode": str(mode), **({"text": str(wording)} if wording else {}), "clients": count}
+                rows += await _measured(lanes, [plan], about)
     return rows
 
 

@@ -8,8 +8,9 @@ from itertools import islice, pairwise
 
 import pytest
 
-from benchmarks.plan import ROUNDS, SILENCE_S, Manner, Plan, abuse, arrivals, closed_loop, open_loop, writing
+from benchmarks.plan import ROUNDS, SILENCE_S, Manner, Plan, Rounds, abuse, arrivals, closed_loop, open_loop, writing
 from benchmarks.prompts import FRAMES_PER_S, frames_of, sentences
+from benchmarks.wordings import Wording
 from runtime.request import Mode
 
 MODE = Mode.CUSTOM_VOICE
@@ -52,6 +53,20 @@ def test_a_closed_loop_warms_up_first() -> None:
 def test_no_text_comes_twice_in_a_long_run() -> None:
     texts = [call.text for call in closed_loop(MODE, 400).calls]
     assert len(set(texts)) == len(texts) == 2400
+
+
+@pytest.mark.parametrize("wording", Wording)
+def test_a_wording_has_a_language_a_length_and_no_text_twice(wording: Wording) -> None:
+    calls = closed_loop(MODE, 8, rounds=Rounds(2, 100), wording=wording).calls
+    assert len({call.text for call in calls}) == len(calls) == 816
+    assert {(call.language, call.frames) for call in calls} == {(wording.language, wording.frames)}
+    lengths = [len(call.text) for call in calls]
+    short, is_english = wording.frames == 20, wording.language == "english"
+    assert all((length < 90 if is_english else length < 30) == short for length in lengths), (
+        min(lengths),
+        max(lengths),
+    )
+    assert all(call.text.isascii() == is_english for call in calls)
 
 
 def test_an_open_loop_counts_after_its_warm_up() -> None:
