@@ -347,7 +347,7 @@ class NoReplica(Busy):
 class ReplicaLost(Busy):
     code = "replica_lost"
     http_status = 503
-    sentence = "The replica of the cluster that had this request ended without an answer; try again."
+    sentence = "The replica of the cluster that had this request ended without an answer; try again in {retry_after_s:g} s."
 
 
 class SpeechSpent(Busy):
