@@ -16,6 +16,12 @@ export class TakeHistory extends EventTarget {
   /** What is listed: search, room, favourite; loose: not what a script is made of. */
   /** @type {{search?: string, room?: string, favourite?: string, loose?: string}} */
   wanted = {};
+  /** Counts the times that the list was asked for anew: what was asked for before the last one is not shown. */
+  turn = 0;
+  /** Counts the changes of kept takes: a page that was asked for before one may not know it. */
+  edits = 0;
+  /** The changes under way: each is sent when the one before it was answered, so that the last one asked for is kept and shown. @type {Promise<unknown>} */
+  changes = Promise.resolve();
 
   /** @param {import('./speech.js').Speech} speech @param {(key: string, values?: Object<string, any>) => string} t */
   constructor(speech, t) {
@@ -27,15 +33,22 @@ export class TakeHistory extends EventTarget {
   /** List anew. @param {{search?: string, room?: string, favourite?: string, loose?: string}} [wanted] */
   async refresh(wanted = this.wanted) {
     this.wanted = wanted;
-    const { takes, next } = await this.page(null);
-    if (wanted !== this.wanted) return; // asked for something else meanwhile
-    this.show(takes, next);
+    const turn = (this.turn += 1);
+    let edits, first;
+    do {
+      edits = this.edits;
+      first = await this.page(null);
+      if (turn !== this.turn) return; // asked for something else meanwhile
+    } while (edits !== this.edits);
+    this.show(first.takes, first.next);
   }
 
   async more() {
-    if (!this.next) return;
-    const { takes, next } = await this.page(this.next);
-    this.show([...this.list, ...takes], next);
+    const { next, turn } = this;
+    if (!next) return;
+    const page = await this.page(next);
+    if (turn !== this.turn || next !== this.next) return; // listed anew meanwhile, or this page is there already
+    this.show([...this.list, ...page.takes], page.next);
   }
 
   /** @param {string|null} cursor */
@@ -54,7 +67,10 @@ export class TakeHistory extends EventTarget {
 
   /** @param {string} id @param {Changes} fields @returns {Promise<TakeRecord>} */
   async change(id, fields) {
-    const record = await api.patch(`studio/takes/${id}`, fields);
+    const change = this.changes.then(() => api.patch(`studio/takes/${id}`, fields));
+    this.changes = change.catch(() => {});
+    const record = await change;
+    this.edits += 1;
     this.show(this.list.map((take) => (take.id === id ? record : take)));
     return record;
   }
@@ -67,6 +83,7 @@ export class TakeHistory extends EventTarget {
   /** @param {string} id */
   async remove(id) {
     await api.delete(`studio/takes/${id}`);
+    this.edits += 1;
     this.show(this.list.filter((take) => take.id !== id));
   }
 
@@ -108,6 +125,7 @@ export class TakeHistory extends EventTarget {
   /** A take was kept just now: it comes first, where it belongs to what is listed. @param {TakeRecord} record */
   add(record) {
     const { search, room, favourite, loose } = this.wanted;
+    this.edits += 1;
     if (loose && record.room === 'script') return;
     if (search || favourite || (room && room !== record.room)) return;
     this.show([record, ...this.list]);
