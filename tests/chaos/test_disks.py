@@ -1,0 +1,161 @@
+"""app.py on a disk that is full or read-only, and two of it on one: a clear sentence each, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+
+from runtime.voices.library import Library
+from studio.store.owners import HOST
+from tests.support.app import ROOT, START_S, App, running_app
+from tests.support.keeping import keep, pcm_of, post, visitor
+from tests.support.small_disk import small_disk
+from tests.support.speech_client import spoken
+from tests.support.voices import a_voice
+from tests.unit.studio.test_durability import add, opened
+from tests.unit.studio.test_durability import ids as ids_of
+from tests.unit.studio.test_takes import refused
+from tests.wire.test_voices import VOICES, upload
+
+SOUND = pcm_of(0.5)
+KIB = 2048
+TITLE = {"name": "Play"}
+
+
+@contextmanager
+def studio(data: Path, log: IO[str] | None = None) -> Iterator[tuple[App, httpx.Client]]:
+    """The product over a folder, and somebody at its page."""
+    told = {"VOICEWRIGHT_DATA": str(data), "VOICEWRIGHT_VISITORS": "one"}
+    with running_app([], log=log, instant=True, **told) as app, visitor(app.url) as client:
+        yield app, client
+
+
+def say(app: App) -> None:
+    """Speech goes on."""
+    url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
+    take = asyncio.run(asyncio.wait_for(spoken(url, "Still here.", max_frames=4), 60))
+    assert take.pcm
+    assert take.end["type"] == "audio.done"
+
+
+def ids(client: httpx.Client) -> set[str]:
+    return {take["id"] for take in client.get("/studio/takes", params={"limit": 100}).json()["takes"]}
+
+
+def sound(client: httpx.Client, take: dict[str, Any]) -> bytes:
+    return client.get(f"/studio/takes/{take['id']}/audio", params={"format": "pcm"}).raise_for_status().content
+
+
+def one_sentence(sentence: str, why: str, folder: Path) -> None:
+    assert why in sentence
+    assert len(sentence.splitlines()) == 1
+    assert str(folder) not in sentence
+
+
+def test_a_full_disk_is_said_speech_goes_on_and_what_was_kept_is_there_after_a_restart(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", KIB) as disk:
+        with studio(disk.folder) as (app, client):
+            before = [keep(client, SOUND, reference=b"RIFF....WAVE") for _ in range(3)]
+            script = client.put("/studio/scripts/s", json=TITLE).raise_for_status().json()
+            voice = upload(client, "Grandmother").raise_for_status().json()["id"]
+            disk.fill()
+            for _ in range(3):
+                one_sentence(refused(post(client, SOUND), 507, "storage_failed"), "the disk is full", disk.folder)
+            one_sentence(refused(upload(client, "Wilma"), 507, "storage_failed"), "the disk is full", disk.folder)
+            long = {"name": "Long", "notes": "x" * 200_000}
+            one_sentence(
+                refused(client.put("/studio/scripts/l", json=long), 507, "storage_failed"), "is full", disk.folder
+            )
+            assert ids(client) == {take["id"] for take in before}
+            assert all(sound(client, take) == SOUND for take in before)
+            say(app)
+        # It starts as well, and says nothing of what it cannot keep until it is asked to keep it.
+        with studio(disk.folder) as (app, client):
+            assert ids(client) == {take["id"] for take in before}
+            assert client.get("/studio/scripts/s").json() == script
+            assert voice in {each["id"] for each in client.get(VOICES).json()["data"]}
+            one_sentence(refused(post(client, SOUND), 507, "storage_failed"), "the disk is full", disk.folder)
+            say(app)
+            disk.make_room()
+            after = keep(client, SOUND)
+            upload(client, "Wilma").raise_for_status()
+            assert ids(client) == {take["id"] for take in [*before, after]}
+            assert sound(client, after) == SOUND
+
+
+def test_a_read_only_disk_is_said_and_left_as_it_is(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", KIB) as disk:
+        with opened(disk.folder) as store:
+            take = add(store, owner=HOST)
+        library = Library(disk.folder / "voices")
+        library.open()
+        voice = library.add(a_voice("Grandmother")).id
+        library.close()
+        files = {path: path.read_bytes() for path in disk.folder.rglob("*") if path.is_file()}
+        disk.allow_writing(False)
+        with (tmp_path / "log").open("w") as log, studio(disk.folder, log) as (app, client):
+            one_sentence(client.get("/studio/me").json()["temporary_note"], "cannot be written", disk.folder)
+            spare = keep(client, SOUND)  # for as long as it runs
+            assert sound(client, spare) == SOUND
+            one_sentence(refused(upload(client, "Wilma"), 507, "storage_failed"), "cannot be written", disk.folder)
+            assert voice in {each["id"] for each in client.get(VOICES).json()["data"]}
+            say(app)
+        said = Path(log.name).read_text()
+        assert "Traceback" not in said
+        assert len([line for line in said.splitlines() if str(disk.folder) in line]) == 1, said
+        disk.allow_writing(True)
+        assert {path: path.read_bytes() for path in files} == files
+        with opened(disk.folder) as store:
+            assert ids_of(store, HOST) == [take]
+            assert store.takes.pcm(HOST, take)[1] == SOUND
+
+
+def refused_at(port: str, data: Path) -> str:
+    """What a studio says that is told to take a port where another is."""
+    command = [sys.executable, "app.py", "--port", port]
+    told = os.environ | {"VOICEWRIGHT_DATA": str(data)}
+    ended = subprocess.run(command, cwd=ROOT, env=told, capture_output=True, text=True, timeout=START_S, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    return ended.stderr.rstrip("\n")
+
+
+def test_two_studios_on_one_folder_keep_each_others_takes_and_on_one_port_there_is_one(tmp_path: Path) -> None:
+    """One more is started while the first is writing, and both write then."""
+    with studio(tmp_path / "data") as (app, first):
+        one_sentence(refused_at(app.port, tmp_path / "data"), f"Port {app.port}", tmp_path)
+        kept: dict[str, list[dict[str, Any]]] = {"first": [], "second": []}
+        enough = threading.Event()
+
+        def write(name: str, client: httpx.Client) -> None:
+            while not enough.is_set() and len(kept[name]) < 40:
+                kept[name].append(keep(client, SOUND, text=f"{name} {len(kept[name])}"))
+
+        early = threading.Thread(target=write, args=("first", first))
+        early.start()
+        try:
+            with studio(tmp_path / "data") as (_, second):
+                late = threading.Thread(target=write, args=("second", second))
+                late.start()
+                while len(kept["second"]) < 10 and late.is_alive():
+                    late.join(0.05)
+                enough.set()
+                early.join(60)
+                late.join(60)
+                everything = {take["id"] for takes in kept.values() for take in takes}
+                assert len(kept["first"]) >= 1
+                assert len(kept["second"]) >= 10
+                assert ids(first) == ids(second) == everything
+                assert all(sound(first, take) == SOUND for take in kept["second"])
+        finally:
+            enough.set()
+            early.join(60)
+        assert ids(first) == everything, "the second has ended, and took nothing with it"

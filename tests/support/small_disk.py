@@ -1,0 +1,58 @@
+"""A disk of its own that is small, and can be made read-only: tmpfs, where this process may mount one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+FILLER = "filler"
+
+
+@dataclass(frozen=True, slots=True)
+class SmallDisk:
+    """A mounted folder."""
+
+    folder: Path
+
+    def fill(self) -> None:
+        """Leave not a byte."""
+        with (self.folder / FILLER).open("ab", buffering=0) as file:
+            for size in (1 << 16, 1 << 12, 1):
+                try:
+                    while True:
+                        file.write(bytes(size))
+                except OSError:
+                    pass
+
+    def make_room(self) -> None:
+        (self.folder / FILLER).unlink()
+
+    def allow_writing(self, is_allowed: bool) -> None:
+        """While no file on it is open for writing."""
+        _mount("-o", f"remount,{'rw' if is_allowed else 'ro'}", str(self.folder))
+
+
+@contextmanager
+def small_disk(folder: Path, kib: int) -> Iterator[SmallDisk]:
+    """Mount a disk of that size; skips the test where that is not allowed."""
+    folder.mkdir()
+    try:
+        _mount("-t", "tmpfs", "-o", f"size={kib}k,mode=700", "tmpfs", str(folder))
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no disk can be mounted here: {error}")
+    try:
+        yield SmallDisk(folder)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _mount(*arguments: str) -> None:
+    if os.geteuid() != 0:
+        raise PermissionError("mounting is for root")
+    subprocess.run(["mount", *arguments], check=True, capture_output=True)
