@@ -1,0 +1,126 @@
+"""A TCP proxy that delays, loses, throttles, falls silent and resets: what `netem` does, where no kernel has it.
+
+Loss is what a program sees of it above TCP: everything behind a lost segment comes late, by the time that sending it
+again takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from math import inf
+
+SEGMENT = 1448  # bytes of a TCP segment over Ethernet
+AGAIN_S = 0.2  # what a sender waits for an acknowledgement beyond a round trip, at least (RFC 6298, as Linux has it)
+UNDERWAY = 64  # segments that may be on the link: a window of 90 KiB
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One way of a connection; the other is the same."""
+
+    delay_s: float = 0.0
+    loss: float = 0.0  # share of the segments that are lost once
+    bytes_s: float = inf
+    segment: int = SEGMENT  # bytes that are taken from the sender at a time
+    cut_after: int | None = None  # bytes to the server, after which both ends are reset
+
+
+@dataclass(slots=True)
+class BadNetwork:
+    """A running proxy. ``lost`` counts segments that had to be sent again, ``cut`` connections that broke off."""
+
+    url: str  # of the WebSocket behind it
+    link: Link
+    lost: int = 0
+    cut: int = 0
+    _dice: random.Random = field(default_factory=lambda: random.Random(1))
+    _passes: asyncio.Event = field(default_factory=asyncio.Event)
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    def fall_silent(self) -> None:
+        """Pass nothing on any more, and close nothing: the cable is out."""
+        self._passes.clear()
+
+    def reset(self) -> None:
+        """End every connection by RST, at both ends, wherever it is in a frame."""
+        for writer in self._writers:
+            reset(writer)
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cut_after: int | None) -> None:
+        """One way of one connection, until an end of it ends."""
+        underway: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(UNDERWAY)
+        delivering = asyncio.create_task(self._deliver(underway, writer))
+        due, loop = 0.0, asyncio.get_running_loop()
+        with suppress(ConnectionError):
+            while data := await reader.read(self.link.segment):
+                if cut_after is not None and len(data) >= cut_after:
+                    writer.write(data[:cut_after])
+                    self.cut += 1
+                    self.reset()
+                    break
+                cut_after = None if cut_after is None else cut_after - len(data)
+                due = max(due, loop.time() + self.link.delay_s)
+                if self._dice.random() < self.link.loss:
+                    self.lost += 1
+                    due += 2 * self.link.delay_s + AGAIN_S
+                await underway.put((due, data))
+        await underway.put((due, b""))
+        await delivering
+
+    async def _deliver(self, underway: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due, data = await underway.get()
+            await asyncio.sleep(max(0.0, due - loop.time(), len(data) / self.link.bytes_s))
+            await self._passes.wait()
+            with suppress(ConnectionError):
+                if not data:
+                    writer.close()
+                    return
+                writer.write(data)
+                await writer.drain()
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Send RST and no FIN."""
+    kernel = writer.get_extra_info("socket")
+    with suppress(OSError):
+        kernel.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+@asynccontextmanager
+async def bad_network(port: int, link: Link) -> AsyncIterator[BadNetwork]:
+    """Put the link before the port of a server on this machine, and reset what is still connected at the end."""
+    network = BadNetwork("", link)
+    network._passes.set()
+    carrying: set[asyncio.Task[None]] = set()
+
+    async def accept(client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        kernel = socket.socket()
+        kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * SEGMENT)  # nothing waits where it costs no time
+        kernel.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(kernel, ("127.0.0.1", port))
+        server, to_server = await asyncio.open_connection(sock=kernel, limit=SEGMENT)
+        network._writers |= {to_client, to_server}
+        for way in (network.carry(client, to_server, link.cut_after), network.carry(server, to_client, None)):
+            task = asyncio.create_task(way)
+            carrying.add(task)
+            task.add_done_callback(carrying.discard)
+
+    listening = await asyncio.start_server(accept, "127.0.0.1", 0, limit=SEGMENT)
+    network.url = f"ws://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1/audio/speech/stream"
+    try:
+        yield network
+    finally:
+        listening.close()
+        network.reset()
+        for task in list(carrying):
+            task.cancel()
+        await asyncio.gather(*carrying, return_exceptions=True)

@@ -1,0 +1,129 @@
+"""Speech over a network that delays and loses, breaks off in the middle of a frame, or falls silent."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidMessage
+
+from runtime.settings import ServerSettings
+from tests.conftest import FolderOf
+from tests.support.bad_network import Link, bad_network
+from tests.support.runtime_server import RunningServer
+from tests.support.speech_client import same_sound, spoken, talk
+from tests.wire.conftest import Serving
+
+VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
+LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
+FAR = Link(delay_s=0.2, loss=0.01)
+SECONDS = 60.0
+
+
+def test_delay_and_loss_change_no_byte_and_cost_round_trips_only(either: RunningServer) -> None:
+    async def far() -> None:
+        plain = await spoken(either.socket, "The bread is warm.", **VOICE)
+        async with bad_network(either.port, FAR) as network:
+            began = time.monotonic()
+            takes = await asyncio.gather(*(spoken(network.url, "The bread is warm.", **VOICE) for _ in range(8)))
+            assert time.monotonic() - began > 4 * FAR.delay_s, "the network was not between them"
+        assert network.lost
+        assert all(same_sound(take.pcm, plain.pcm) for take in takes)
+        assert {take.end["type"] for take in takes} == {"audio.done"}
+
+    asyncio.run(asyncio.wait_for(far(), SECONDS))
+    either.wait_until_idle(10)
+
+
+@pytest.mark.thorough
+def test_a_cancel_over_a_slow_network_is_answered_and_nothing_follows(server: RunningServer) -> None:
+    async def cancel() -> None:
+        async with bad_network(server.port, FAR) as network, talk(network.url, **LONG) as session:
+            await session.say("Speak for a long time.")
+            while not isinstance(await session.hear(), bytes):
+                pass
+            await session.send("context.cancel")
+            await session.until("context.cancelled")
+            await session.send("ping", t=5)
+            assert await session.hear() == {"type": "pong", "t": 5}
+
+    asyncio.run(asyncio.wait_for(cancel(), SECONDS))
+    server.wait_until_idle(10)
+
+
+def test_who_takes_a_byte_at_a_time_hears_every_one(server: RunningServer) -> None:
+    async def slow() -> None:
+        plain = await spoken(server.socket, "Slowly.", **VOICE | {"max_frames": 3})
+        async with bad_network(server.port, Link(segment=1)) as network:
+            take = await spoken(network.url, "Slowly.", **VOICE | {"max_frames": 3})
+        assert same_sound(take.pcm, plain.pcm)
+        assert take.end["type"] == "audio.done"
+
+    asyncio.run(asyncio.wait_for(slow(), SECONDS))
+
+
+def test_resets_in_the_middle_of_a_frame_free_every_slot_and_change_no_neighbour(either: RunningServer) -> None:
+    """What a client sends is over 900 bytes, a third of it the handshake: nearly every cut is inside of a message."""
+    dice = random.Random(1)
+
+    async def broken(cut_after: int) -> int:
+        async with bad_network(either.port, Link(segment=97, cut_after=cut_after)) as network:
+            with suppress(ConnectionClosed, ConnectionError, InvalidMessage, EOFError):
+                async with talk(network.url, **LONG, instructions="x" * 200) as session:
+                    await session.say("Speak for a long time.")
+                    await session.send("input.text", text="And after that?" * 20)
+                    await session.closed()
+            return network.cut
+
+    async def resets() -> None:
+        plain = await spoken(either.socket, "Who is there?", **VOICE)
+        cuts = [broken(dice.randrange(1, 900)) for _ in range(40)]
+        neighbours = [spoken(either.socket, "Who is there?", **VOICE) for _ in range(3)]
+        heard, ends = await asyncio.gather(asyncio.gather(*neighbours), asyncio.gather(*cuts))
+        assert ends == [1] * len(cuts)
+        assert all(same_sound(take.pcm, plain.pcm) for take in heard)
+
+    asyncio.run(asyncio.wait_for(resets(), SECONDS))
+    either.wait_until_idle(10)
+    end = time.monotonic() + 10
+    while either.tasks() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert either.tasks() == set()
+
+
+@pytest.mark.thorough
+def test_a_network_that_falls_silent_is_noticed_within_two_pings_and_a_slow_one_is_not(
+    folder_of: FolderOf, serving: Serving
+) -> None:
+    """Both speak when the cable comes out of one; the other answers every ping, 0.4 s late."""
+    ping_s = 2.0
+
+    async def silence(server: RunningServer) -> None:
+        async with (
+            bad_network(server.port, Link(delay_s=0.2)) as slow,
+            bad_network(server.port, Link()) as silent,
+            talk(slow.url) as patient,
+            talk(silent.url, **LONG) as cut_off,
+        ):
+            await cut_off.say("Speak for a long time.")
+            while not isinstance(await cut_off.hear(), bytes):
+                pass
+            silent.fall_silent()
+            began = time.monotonic()
+            while 'voicewright_sessions{dialect="voicewright"} 1.0' not in await asyncio.to_thread(server.metrics):
+                assert time.monotonic() - began < SECONDS
+            noticed_s = time.monotonic() - began
+            await asyncio.to_thread(server.wait_until_idle, 10)
+            # A ping is due within one interval, and its pong within another; the rest is for a busy machine.
+            assert noticed_s < 2 * ping_s + 2
+            await asyncio.sleep(max(0.0, 2.5 * ping_s - noticed_s))
+            await patient.send("ping", t=1)
+            assert await patient.until("pong") == {"type": "pong", "t": 1}
+            silent.reset()  # nobody waits for the answer to a close
+
+    with serving(folder_of("brief", "custom_voice"), server=ServerSettings(ping_s=ping_s, send_s=60)) as server:
+        asyncio.run(asyncio.wait_for(silence(server), SECONDS))
