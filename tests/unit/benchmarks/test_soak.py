@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from benchmarks.soak import lag_bounds
+from benchmarks.soak_report import lag_bounds
 from runtime.server.metrics import ServerMetrics
 
 NAME = "voicewright_loop_lag_seconds_bucket"

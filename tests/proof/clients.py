@@ -1,0 +1,242 @@
+"""Clients on a bad day against a real runtime process, counted: hang-ups, cancels, deaf ears, SIGTERM, bombs."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import socket
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import numpy as np
+import soundfile
+
+from benchmarks.sockets import BenchRuntime
+from tests.proof.crowd import Held, at_rest, held
+from tests.support.speech_client import Talk, talk
+from tests.wire.test_peers import HANDSHAKE, frame
+
+LONG = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
+SHORT = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
+FRAMES = "voicewright_frames_total "
+DEAF, NEIGHBOURS = 20, 20
+BOMB_S = 1800  # of silence: 70 KB of FLAC, 173 MB of samples
+TOGETHER = 8
+
+
+def quantile(values: list[float], part: float) -> float:
+    return sorted(values)[int(part * (len(values) - 1))]
+
+
+async def frames_made(client: httpx.AsyncClient) -> int:
+    page = (await client.get("/metrics")).text
+    return round(next(float(line.split()[1]) for line in page.splitlines() if line.startswith(FRAMES)))
+
+
+async def sounding(session: Talk) -> None:
+    while not isinstance(await session.hear(), bytes):
+        pass
+
+
+@dataclass(slots=True)
+class LeaversReport:
+    """Of those who leave in the middle of a reply."""
+
+    freed_ms: list[float] = field(default_factory=list)  # from the hang-up until no slot was taken
+    wasted: list[int] = field(default_factory=list)  # frames made in that time
+    cancelled_ms: list[float] = field(default_factory=list)  # from the cancel to its answer
+    after: int = 0  # pieces of sound behind an answer
+    held: tuple[Held, Held] | None = None  # before the first and after the last
+
+    @property
+    def figure(self) -> str:
+        assert self.held is not None
+        before, after = self.held
+        return (
+            f"{len(self.freed_ms)} hang-ups in mid-reply: slot free after {quantile(self.freed_ms, 0.5):.0f} ms (p50), "
+            f"{quantile(self.freed_ms, 0.99):.0f} (p99), at most {max(self.wasted)} frames made meanwhile; "
+            f"{len(self.cancelled_ms)} cancels answered in {quantile(self.cancelled_ms, 0.5):.0f} ms (p50), "
+            f"{quantile(self.cancelled_ms, 0.99):.0f} (p99), {self.after} sounds after it; "
+            f"threads {after.threads - before.threads:+d}, files {after.files - before.files:+d}"
+        )
+
+
+async def leavers(runtime: BenchRuntime, count: int) -> LeaversReport:
+    """One after the other: each hears the first sound, then hangs up; as many cancel instead."""
+    report = LeaversReport()
+    async with httpx.AsyncClient(base_url=runtime.url, trust_env=False) as client:
+        for _ in range(3):  # whatever is made at first, is
+            await _hang_up(runtime, client, LeaversReport())
+            await _cancel(runtime, LeaversReport())
+        before = await at_rest(runtime)
+        for _ in range(count):
+            await _hang_up(runtime, client, report)
+            await _cancel(runtime, report)
+        report.held = before, await at_rest(runtime)
+    return report
+
+
+async def _hang_up(runtime: BenchRuntime, client: httpx.AsyncClient, report: LeaversReport) -> None:
+    async with talk(runtime.stream, **LONG) as session:
+        await session.say("Speak for a long time.")
+        await sounding(session)
+        made = await frames_made(client)
+        session.connection.transport.abort()
+        began = time.perf_counter()
+        while (await client.get("/ready")).json()["active"]:
+            pass
+        report.freed_ms.append(1000 * (time.perf_counter() - began))
+        report.wasted.append(await frames_made(client) - made)
+
+
+async def _cancel(runtime: BenchRuntime, report: LeaversReport) -> None:
+    async with talk(runtime.stream, **LONG) as session:
+        await session.say("Speak for a long time.")
+        await sounding(session)
+        began = time.perf_counter()
+        await session.send("context.cancel")
+        await session.until("context.cancelled")
+        report.cancelled_ms.append(1000 * (time.perf_counter() - began))
+        await session.send("ping", t=1)
+        report.after += isinstance(await session.hear(), bytes)
+
+
+async def deaf_ears(runtime: BenchRuntime, send_s: float) -> str:
+    """Twenty who read nothing, on a runtime of as many slots and some: what they cost, and whom."""
+
+    async def first_ms() -> float:
+        async with talk(runtime.stream, **SHORT) as session:
+            began = time.perf_counter()
+            await session.say("The bread is warm.")
+            await sounding(session)
+            return 1000 * (time.perf_counter() - began)
+
+    alone = [await first_ms() for _ in range(NEIGHBOURS)]
+    before = await held(runtime)
+    crowd = await asyncio.gather(*(_deaf(runtime) for _ in range(DEAF)))
+    began = time.perf_counter()
+    beside = [await first_ms() for _ in range(NEIGHBOURS)]
+    most = before.resident_kib
+    while (now := await held(runtime)).busy:
+        most = max(most, now.resident_kib)
+        await asyncio.sleep(0.1)
+    gone_s = time.perf_counter() - began
+    for each in crowd:
+        each.close()
+    return (
+        f"{DEAF} who read nothing, {send_s:.0f} s allowed: all gone after {gone_s:.1f} s, at most "
+        f"{(most - before.resident_kib) / 1024:.0f} MiB more meanwhile; a neighbour's first sound "
+        f"{statistics.median(beside):.0f} ms beside them, {statistics.median(alone):.0f} without"
+    )
+
+
+async def _deaf(runtime: BenchRuntime) -> socket.socket:
+    """A connection whose reply fills every buffer there is; it has asked and reads no more."""
+    kernel = socket.socket()
+    kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    kernel.setblocking(False)
+    host, _, port = runtime.url.rpartition("//")[2].partition(":")
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(kernel, (host, int(port)))
+    await loop.sock_sendall(kernel, HANDSHAKE)
+    said = b""
+    while b"session.created" not in said:
+        said += await loop.sock_recv(kernel, 4096)
+    text = frame(type="input.text", text="Speak for a long time.")
+    await loop.sock_sendall(kernel, frame(type="session.config", **LONG) + text + frame(type="input.done"))
+    while b"audio.start" not in said:
+        said += await loop.sock_recv(kernel, 1)
+    return kernel
+
+
+async def drain(runtime: BenchRuntime, streams: int) -> str:
+    """SIGTERM in the middle of so many replies."""
+    ready, told = asyncio.Semaphore(0), asyncio.Event()
+
+    async def reply() -> bool:
+        async with talk(runtime.stream, **(SHORT | {"max_frames": 60})) as session:
+            await session.say("Let me finish.")
+            await sounding(session)
+            ready.release()
+            await told.wait()
+            return (await session.take()).end["type"] == "audio.done"
+
+    replies = [asyncio.create_task(reply()) for _ in range(streams)]
+    for _ in replies:
+        await ready.acquire()
+    os.kill(runtime.pid, signal.SIGTERM)
+    began = time.perf_counter()
+    told.set()
+    finished = sum(await asyncio.gather(*replies))
+    while _is_running(runtime.pid):  # noqa: ASYNC110 - another process
+        await asyncio.sleep(0.01)
+    return (
+        f"SIGTERM under {streams} replies: {finished} finished, the process ended after "
+        f"{time.perf_counter() - began:.1f} s"
+    )
+
+
+async def bombs(runtime: BenchRuntime, count: int) -> str:
+    """So many recordings that unpack to half an hour, some at once; every other hides its length."""
+    file = io.BytesIO()
+    soundfile.write(file, np.zeros(BOMB_S * 24_000, np.int16), 24_000, format="FLAC", subtype="PCM_16")
+    honest = file.getvalue()
+    silent = bytearray(honest)
+    silent[21] &= 0xF0  # STREAMINFO: 36 bits of total samples, 0 is unknown
+    silent[22:26] = bytes(4)
+    left, statuses, peaks = list(range(count)), [], [0, 0]
+    async with httpx.AsyncClient(base_url=runtime.url, trust_env=False, timeout=120) as client:
+        before = (await held(runtime)).resident_kib
+
+        async def work() -> None:
+            while left:
+                number = left.pop()
+                sound = honest if number % 2 else bytes(silent)
+                files = {"audio_sample": ("a.flac", sound, "audio/flac")}
+                form = {"name": f"Bomb {number}", "consent": "A test's own."}
+                statuses.append((await client.post("/v1/audio/voices", data=form, files=files)).status_code)
+
+        async def watch() -> None:
+            while True:
+                own, children = _resident_kib(runtime.pid)
+                peaks[:] = max(peaks[0], own), max(peaks[1], children)
+                await asyncio.sleep(0.01)
+
+        watching, began = asyncio.create_task(watch()), time.perf_counter()
+        await asyncio.gather(*(work() for _ in range(TOGETHER)))
+        seconds = time.perf_counter() - began
+        watching.cancel()
+    refused, more = sum(400 <= status < 500 for status in statuses), max(0, peaks[0] - before) / 1024
+    return (
+        f"{count} recordings of {len(honest) // 1000} kB that unpack to {BOMB_S * 48_000 // 10**6} MB, {TOGETHER} at "
+        f"once: {refused} refused in {seconds:.0f} s; the process grew by {more:.0f} MiB at "
+        f"most, its decoders had {peaks[1] / 1024:.0f} MiB together at most"
+    )
+
+
+def _resident_kib(pid: int) -> tuple[int, int]:
+    """Of a process, and of its children."""
+    children = [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+    return _pages(pid), sum(_pages(child) for child in children)
+
+
+def _is_running(pid: int) -> bool:
+    """Whether it has not ended; one whose end nobody has asked for yet has no command line."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except FileNotFoundError:
+        return False
+
+
+def _pages(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+    except (OSError, IndexError):
+        return 0
