@@ -1,0 +1,116 @@
+"""Requests of every kind with one marked word in them: for whoever asks where the words of a client turn up.
+
+HTTP by an OpenAPI document, sockets by the messages that clients send in each dialect.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+WORD = "zebrafinch"  # nobody else says it
+SPEAKER = "clara"
+METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
+_PLACE = re.compile(r"{(\w+)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked:
+    """One request over HTTP."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    json: Any = None
+    data: Mapping[str, str] | None = None
+    files: Mapping[str, tuple[str, bytes, str]] | None = None
+    content: bytes | None = None
+
+
+def one_by_one(value: Any, word: str = f"Say {WORD}.") -> Iterator[Any]:
+    """The value again and again, each time with another of its strings replaced; then with all of them, and more."""
+    for path in list(_strings(value)):
+        yield _with(value, path, word)
+    everything = value
+    for path in list(_strings(value)):
+        everything = _with(everything, path, word)
+    yield {**everything, WORD: word} if isinstance(everything, dict) else everything
+
+
+def _strings(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, str):
+        yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in items:
+        yield from _strings(inner, (*path, name))
+
+
+def _with(value: Any, path: tuple[Any, ...], word: str) -> Any:
+    if not path:
+        return word
+    name, *rest = path
+    changed = dict(value) if isinstance(value, dict) else list(value)
+    changed[name] = _with(value[name], tuple(rest), word)
+    return changed
+
+
+def of_document(document: Mapping[str, Any]) -> Iterator[Marked]:
+    """For every operation: its example with a word in each place, forms, nonsense, and words in the address."""
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if method not in METHODS:
+                continue
+            places = _PLACE.findall(path)
+            named = [path]
+            if places:
+                named = [_PLACE.sub(quote(place), path) for place in (WORD, SPEAKER, f"../{WORD}")]
+            queries = {each["name"]: WORD for each in operation.get("parameters", ()) if each["in"] == "query"}
+            for address in named:
+                yield Marked(method=method, path=address, params={**queries, WORD: WORD})
+                yield Marked(method=method, path=address, content=f"{{{WORD}".encode())
+                for name in queries:
+                    yield Marked(method=method, path=address, params={name: WORD})
+                for media, content in operation.get("requestBody", {}).get("content", {}).items():
+                    for body in bodies(media, content, document):
+                        yield Marked(method=method, path=address, **body)
+
+
+def bodies(media: str, content: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What an operation takes, by the document's own example, or else by the names of its fields."""
+    if media == "application/json":
+        example = content.get("example") or dict.fromkeys(_fields(content["schema"], document), "x")
+        yield {"json": example}
+        for changed in one_by_one(example):
+            yield {"json": changed}
+            if isinstance(changed, dict) and "voice" in changed and isinstance(changed["voice"], str):
+                yield {"json": {**changed, "voice": SPEAKER}}
+    elif media == "multipart/form-data":
+        names = [*_fields(content["schema"], document), WORD]
+        sound = {"audio_sample": (f"{WORD}.wav", WORD.encode(), "audio/wav")}
+        yield {"data": dict.fromkeys(names, WORD), "files": sound}
+        yield {"data": dict.fromkeys(names, WORD)}
+    else:
+        yield {"content": WORD.encode(), "headers": {"content-type": media}}
+
+
+def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
+    if reference := schema.get("$ref"):
+        return _fields(document["components"]["schemas"][reference.rpartition("/")[2]], document)
+    return [
+        *schema.get("properties", {}),
+        *(name for one in schema.get("allOf", ()) for name in _fields(one, document)),
+    ]
+
+
+def of_messages(messages: list[dict[str, Any]]) -> Iterator[list[str]]:
+    """A dialect's whole conversation, each time with the word in another place; then nonsense behind it."""
+    yield [json.dumps(message) for message in messages]
+    for number, message in enumerate(messages):
+        for changed in one_by_one(message):
+            said = [*messages[:number], changed, *messages[number + 1 :]]
+            yield [json.dumps(each) for each in said] + [WORD]
