@@ -5,6 +5,8 @@
  * Words: assets/i18n/<language>/server.json, where `server.phrase.*` in English is what the server says, place by place.
  */
 
+import { span } from './time_words.js';
+
 const ERROR = 'server.error.';
 const PHRASE = 'server.phrase.';
 const MEGABYTE = 2 ** 20;
@@ -90,11 +92,19 @@ function valuesOf(facts) {
   for (const [name, fact] of Object.entries(facts)) {
     if (typeof fact === 'string') values[name] = inPageWords(fact);
     else if (name === 'seconds') values[name] = fact.toFixed(fact < 10 ? 2 : 1);
-    else if (name === 'retry_after_s') values[name] = Math.ceil(fact);
+    else if (name === 'retry_after_s') values.retry_after = time(fact);
     else values[name] = typeof fact === 'number' && words ? fact.toLocaleString(words.language) : fact;
   }
-  if (Number(facts.limit) >= 0) values.limit_mb = Number((facts.limit / MEGABYTE).toFixed(1));
+  if (Number(facts.limit) >= 0) {
+    values.limit_mb = Number((facts.limit / MEGABYTE).toFixed(1));
+    values.limit_time = time(facts.limit); // where the limit is one of time
+  }
   return values;
+}
+
+/** A time as people say it. @param {number} seconds */
+function time(seconds) {
+  return span(seconds, (key, values) => words?.t(key, values) ?? key);
 }
 
 /** A phrase with places as a pattern. @param {string} template */

@@ -34,6 +34,7 @@ import { offerSigningIn } from './sign_in.js';
 import { Status } from './status.js';
 import { Take } from './take.js';
 import { TextFacts } from './text_facts.js';
+import { span } from './time_words.js';
 import { Toasts } from './toast.js';
 import { Variation } from './variation.js';
 import { VoiceCatalogue } from './voice_catalogue.js';
@@ -502,7 +503,7 @@ export class Studio {
     if (!take.queue) return (take.start?.notes ?? []).map(inPageWords).join(' ');
     const { position: n, etaMs } = take.queue;
     const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;
-    return this.t(key, { n, s: Math.ceil((etaMs ?? 0) / 1000) });
+    return this.t(key, { n, time: span((etaMs ?? 0) / 1000, this.t) });
   }
 
   // --- keys

@@ -51,6 +51,7 @@ def test_lengths_of_time_are_said_in_words(node: Node, seconds: float, en: str, 
         # Why exactly is known in English only: then the code is said.
         ("/x: config.json holds no number for hidden_size. [checkpoint_invalid]", "模型文件已损坏或彼此不匹配"),
         ("/x: it cannot be served: a thing. [checkpoint_unsupported]", "运行时不支持这种模型"),
+        ("The Hub (h.test) cannot be reached: no connection could be made. Go on. [hub_unreachable]", "连不上 Hub。"),
         ("Something new. [code_of_tomorrow]", "Something new."),
     ],
 )
@@ -71,3 +72,21 @@ def test_why_checkpoints_were_not_loaded_is_said_in_the_language_of_the_page(
     }
     assert said["en"] == NOT_LOADED + sentence
     assert zh in said["zh"], json.dumps(said, ensure_ascii=False)
+
+
+SENTENCE = """async ({ language, english, chosen, error }) => {
+  const { sayWith, sentenceOf } = await import('/js/server_words.js');
+  const fill = (sentence, values) => sentence.replace(/\\{(\\w+)\\}/g, (place, name) => values[name] ?? place);
+  const t = (key, values = {}) => fill(chosen[key] ?? english[key] ?? key, values);
+  sayWith({ language, english, chosen, t });
+  return sentenceOf(error);
+}"""
+
+
+def test_a_long_wait_is_not_said_in_bare_seconds(node: Node) -> None:
+    error = {"code": "speech_spent", "message": "-", "facts": {"limit": 600.0, "retry_after_s": 5250.4}}
+    for language, spent, wait in (("en", "Your 10 min of speech", "in 1 h 28 min"), ("zh", "10 分钟", "1 小时 28 分钟")):
+        given = {"language": language, "english": words("en"), "chosen": words(language), "error": error}
+        said = node.evaluate(SENTENCE, given)
+        assert spent in said
+        assert wait in said

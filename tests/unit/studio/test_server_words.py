@@ -51,7 +51,8 @@ def test_every_error_that_a_client_can_meet_is_worded_by_its_code() -> None:
 @pytest.mark.parametrize("code", sorted(BY_CODE))
 def test_the_words_of_an_error_need_no_fact_that_it_does_not_have(code: str) -> None:
     facts = {place.partition(":")[0].strip("{}") for place in PLACE.findall(BY_CODE[code].sentence)}
-    told = facts | ({"limit_mb"} if "limit" in facts else set())
+    told = facts | ({"limit_mb", "limit_time"} if "limit" in facts else set())
+    told |= {"retry_after"} if "retry_after_s" in facts else set()
     for language in languages():
         for key in (f"server.error.{code}", f"server.error.{code}.plain"):
             assert {place.strip("{}") for place in PLACE.findall(words(language).get(key, ""))} <= told, key
@@ -79,6 +80,19 @@ def test_the_words_for_faults_of_a_field_are_known_to_the_page() -> None:
 @pytest.mark.parametrize("code", ["checkpoint_missing", "checkpoint_too_large", "device_memory"])
 def test_why_a_checkpoint_is_not_loaded_is_known_to_the_page_of_its_host(code: str) -> None:
     assert PLACE.sub("{}", BY_CODE[code].sentence) in SHAPES
+
+
+# What keeps checkpoints from being loaded or fetched; ports are bound before there is a page.
+OF_CHECKPOINTS = {code for code, kind in BY_CODE.items() if issubclass(kind, SetUpError)} - {"port_in_use"}
+
+
+@pytest.mark.parametrize("code", sorted(OF_CHECKPOINTS))
+def test_every_page_can_say_by_the_code_alone_why_checkpoints_do_not_serve(code: str) -> None:
+    if PLACE.sub("{}", BY_CODE[code].sentence) in SHAPES and "{why}" not in BY_CODE[code].sentence:
+        return  # it says the whole sentence
+    for language in languages():
+        plain = words(language).get(f"server.error.{code}.plain", words(language).get(f"server.error.{code}", "{}"))
+        assert "{" not in plain, language
 
 
 def test_what_the_status_line_and_notes_say_is_known_to_the_page() -> None:
