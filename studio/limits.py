@@ -34,6 +34,7 @@ OPEN = (
     "/studio/i18n/",
     "/studio/js/",
     "/studio/css/",
+    "/studio/fonts/",
     "/studio/sign",
 )
 CLOSED = (*API, "/voices", "/v2/voices", "/studio/", "/gradio_api/", "/mcp")

@@ -32,8 +32,8 @@ _RANGE = re.compile(r"bytes=(\d{0,12})-(\d{0,12})")
 HEADERS = {
     **PRIVATE,
     "cache-control": "private, no-store",
-    "content-security-policy": "default-src 'none'; media-src 'self'; style-src 'self'; img-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; media-src 'self'; style-src 'self'; "
+    "font-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "referrer-policy": "no-referrer",
     "x-frame-options": "DENY",
     "x-robots-tag": "noindex, nofollow, noarchive",
