@@ -1,7 +1,7 @@
 /** Sentences that come and go at the edge of the page, each with at most one thing to do about it. */
 
 const STAY_MS = 8000;
-// They lie over what is worked with: on a phone a third one would hide it.
+// On a phone they take the room's height: a third one would take too much.
 const NARROW = matchMedia('(max-width: 40rem)');
 const MOST = { narrow: 2, wide: 4 };
 

@@ -15,6 +15,7 @@ import { heightOf, LEVEL } from './levels.js';
 const LEAST = 14; // pixels a second: less could not be pointed at
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // seconds between two marks
 const APART = 64; // pixels, at least
+const MARK = 36; // pixels that the time at a mark takes
 const QUIET = 0.3; // of the clip's height: what is quieter than that altogether is drawn small
 
 /**
@@ -184,7 +185,7 @@ export class Timeline {
     const seconds = this.samples / SAMPLE_RATE;
     const scale = this.inner.clientWidth / Math.max(seconds, 0.001);
     const step = STEPS.find((one) => one * scale >= APART) ?? STEPS[STEPS.length - 1];
-    const count = Math.ceil(seconds / step);
+    const count = seconds > 0 ? 1 + Math.floor(Math.max(0, this.inner.clientWidth - MARK) / (step * scale)) : 0; // none is cut off at the end
     while (this.marks.children.length > count) this.marks.lastElementChild?.remove();
     while (this.marks.children.length < count) this.marks.append(document.createElement('span'));
     [...this.marks.children].forEach((mark, at) => {
