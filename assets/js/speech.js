@@ -67,12 +67,15 @@ export class Speech {
         take.start = { model, voice, notes };
         take.model = this.modelOf(model);
         take.queue = null;
-        take.tell('state');
+        take.tellSoon();
       },
       onAudio: (pcm) => {
         take.arrivals.push({ at: performance.now(), samples: pcm.length });
         take.append(pcm);
-        if (take.state === 'queued') take.enter('streaming', 'state');
+        if (take.state === 'queued') {
+          take.state = 'streaming';
+          take.tellSoon();
+        }
         take.tell('progress');
       },
       onDone: (done) => {

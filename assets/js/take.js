@@ -56,9 +56,12 @@
 
 import { fileName } from './file_name.js';
 import { SAMPLE_RATE } from './outputs.js';
+import { seldom } from './seldom.js';
 import { isTooShort } from './speech_rate.js';
 import { untagged } from './tags.js';
 import { wavBlob } from './wav.js';
+
+const SOON_MS = 16;
 
 export class Take extends EventTarget {
   /** @param {Asked} asked */
@@ -109,6 +112,8 @@ export class Take extends EventTarget {
     this.changing = null;
     this.unkept = false; // the studio has no place for it
     this.askedAt = performance.now();
+    /** Tell of a state a moment later: what follows it draws the page, and the first sound must not wait for that. */
+    this.tellSoon = seldom(() => this.tell('state'), SOON_MS);
     /** What this page measured, ms after `clicked` (performance.now()). @type {Timing} */
     this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   }

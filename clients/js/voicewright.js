@@ -283,10 +283,12 @@ export class SpeechSocket extends EventTarget {
       utterance.finish();
     }
     const spoken = text === null ? config : { text_filter: 'none', ...config };
-    this.whenOpen().then(
-      () => this.utterances.has(utterance.id) && utterance.begin(spoken),
-      (error) => this.fail(utterance, error),
-    );
+    if (this.state === 'open') utterance.begin(spoken); // now, and not after all that the caller does yet
+    else
+      this.whenOpen().then(
+        () => this.utterances.has(utterance.id) && utterance.begin(spoken),
+        (error) => this.fail(utterance, error),
+      );
     return utterance;
   }
 
