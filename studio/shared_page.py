@@ -16,7 +16,6 @@ _PAGE = """<!doctype html>
 <meta name="referrer" content="no-referrer" />
 <meta name="color-scheme" content="light dark" />
 <title>{title}</title>
-<link rel="preload" href="../studio/fonts/source-serif-4-latin-wght-normal.woff2" as="font" type="font/woff2" crossorigin />
 <link rel="stylesheet" href="../studio/css/shared.css" />
 </head>
 <body>

@@ -23,7 +23,7 @@ export function nameOfDay(day, now, language) {
 
 /** The time of day. @param {number} at ms since 1970 @param {string} language */
 export function timeOfDay(at, language) {
-  return new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(at);
+  return new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(at).replaceAll(' ', '\u00a0'); // in one line
 }
 
 /** @param {string} words @param {string} language */

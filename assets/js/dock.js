@@ -45,7 +45,7 @@ export class Dock {
     const hadFocus = document.activeElement === gone;
     shown.hidden = false;
     gone.hidden = true;
-    if (hadFocus) shown.focus();
+    if (hadFocus) shown.focus({ preventScroll: true }); // who looks at something else goes on looking at it
   }
 
   /** Volume and speed as they were left in this browser. */

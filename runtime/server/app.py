@@ -78,7 +78,7 @@ class Ticket(TypedDict):
 def create_app(host: Host) -> FastAPI:
     """Return the ASGI application around a host."""
     # FastAPI's own document knows nothing of bodies that are read by hand; its page comes from other people's servers.
-    # A path with a slash too many is none of ours: a redirection would name this port to whoever came through another's.
+    # A path with a slash too many is none of ours: a redirection would name this port to who came through another's.
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None, redirect_slashes=False)
     server = host.settings.server
     keys = KeyRing(server)

@@ -446,3 +446,11 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(open_studio: OpenStu
     act(page, "A", "keep")
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     page.screenshot(path=SCREENSHOTS / f"design-phone-{scheme}.png", full_page=True)
+
+
+def test_new_takes_stay_in_sight_on_a_phone_when_the_first_has_been_heard(open_studio: OpenStudio) -> None:
+    page = open_studio(viewport={"width": 360, "height": 780})
+    enter_design(page, TEXT)
+    make_three(page)
+    expect(page.locator("#vw-stop")).to_be_disabled(timeout=MADE_MS)  # its button turns, and has the focus again
+    expect(newest(page).get_by_role("heading")).to_be_in_viewport(ratio=1)

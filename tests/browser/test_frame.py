@@ -213,6 +213,26 @@ def test_the_sheet_of_voices_leaves_the_dock_in_sight(open_studio: OpenStudio, w
         page.keyboard.press("Escape")
 
 
+def test_what_is_told_on_a_phone_has_a_row_of_its_own(open_studio: OpenStudio) -> None:
+    page = open_studio(viewport={"width": 360, "height": 780})
+    enter(page, "design")
+    page.fill("#vw-text", "Good evening. The last ferry leaves at nine.")
+    make_three(page)
+    page.keyboard.press("Escape")
+    act(page, "B", "keep")
+    expect(page.locator("#vw-design-name")).to_be_focused()
+    page.keyboard.press("Enter")
+    toast = page.locator(".vw-toast")
+    expect(toast).to_have_count(1)
+    boxes = [page.locator(place).bounding_box() for place in (".vw-rooms", ".vw-toast", "#vw-stage")]
+    (room, told, dock) = [box for box in boxes if box is not None]
+    assert room["y"] + room["height"] <= told["y"]
+    assert told["y"] + told["height"] <= dock["y"]
+    assert page.evaluate(COVERED, "design") == []
+    toast.get_by_role("button").click()
+    expect(toast).to_have_count(0)
+
+
 def test_the_docks_buttons_stand_in_one_row_on_a_phone(open_studio: OpenStudio) -> None:
     page = open_studio()
     kept_take(page, "Hi.")

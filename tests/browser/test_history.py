@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -42,6 +43,10 @@ def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     enter(studio, "library")
     expect(studio.locator("#vw-takes-list .vw-take").first).to_be_visible()
     assert shown(studio)[:2] == ["The otter dives.", "The heron waits."]
+    day, otter = studio.locator("#vw-takes-list > li").nth(0), studio.locator("#vw-takes-list > li").nth(1)
+    expect(day).to_have_text(re.compile("Today|Yesterday"))  # midnight may lie between
+    expect(otter).to_contain_text("The otter dives.")
+    expect(otter.locator("small").first).to_have_text(re.compile(r"· \d{1,2}:\d\d\s[AP]M$"))
     studio.reload(wait_until="domcontentloaded")
     expect(studio.locator("#vw-room-library")).to_be_visible()
     row = history_row(studio, "The heron waits.")

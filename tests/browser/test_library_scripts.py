@@ -86,3 +86,17 @@ def test_a_script_is_deleted_with_a_way_back(script: Page, app: App) -> None:
     enter(script, "script")
     expect(script.locator("#vw-script-name")).to_have_value("At the river")
     await_saved(script)
+
+
+def test_a_take_that_is_deleted_beside_a_script_hands_the_focus_to_it(script: Page, app: App) -> None:
+    await_saved(script)
+    kept = stored_script(script, app)
+    enter(script, "speakers")
+    newer = kept_take(script, "A take that goes.")
+    enter(script, "library")
+    row = listed(script, newer)
+    row.locator(".vw-take-open").click()
+    row.locator("[data-do=remove]").click()
+    expect(row).to_have_count(0)
+    expect(entry_of(script, kept).get_by_role("link")).to_be_focused()
+    expect(script.locator(".vw-toast").last.get_by_role("button", name="Undo")).to_be_visible()
