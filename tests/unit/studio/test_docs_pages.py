@@ -23,6 +23,12 @@ def test_the_first_page_is_the_api(client: TestClient) -> None:
     assert '<a href="api" aria-current=page>' in page.text
 
 
+def test_no_column_has_an_empty_head(client: TestClient) -> None:
+    page = client.get("/docs/architecture").text
+    assert "<table>" in page
+    assert "<th></th>" not in page
+
+
 def test_every_link_between_pages_leads_to_a_heading_that_is_there(client: TestClient) -> None:
     pages = {path.stem: client.get(f"/docs/{path.stem}") for path in DOCS.glob("*.md")}
     assert {name for name, page in pages.items() if page.status_code == 404} == {"log"}
