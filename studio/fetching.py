@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,7 +17,8 @@ from typing import Any
 from studio.runtime_process import ChildProcess, spawn
 
 FETCH = ("runtime.cli", "fetch")  # module and its arguments
-PLAN_S = 60.0  # for a child to measure this machine and ask the Hub
+PLAN_S = 300.0  # for a child to measure this machine and ask the Hub; to import torch takes a busy one a minute
+REST_S = 30.0  # after a child that failed, before another is started
 FRESH_S = 600.0  # for what it has said to be asked again
 
 
@@ -51,7 +53,7 @@ class Plan:
     def __init__(self, command: Sequence[str] = FETCH) -> None:
         self._command = tuple(command)
         self._asking: asyncio.Task[None] | None = None
-        self._asked_at = 0.0
+        self._asked_at = -math.inf
         self.told: dict[str, Any] | None = None
 
     @property
@@ -60,12 +62,13 @@ class Plan:
 
     def ask(self, device: Sequence[str]) -> None:
         """Have it asked, unless it was lately. ``device`` are the arguments that name device and dtype."""
-        if not self.is_asking and (self.told is None or time.monotonic() - self._asked_at > FRESH_S):
+        rest = REST_S if self.told is None else FRESH_S
+        if not self.is_asking and time.monotonic() - self._asked_at > rest:
             self._asking = asyncio.create_task(self._ask(device))
 
     def forget(self) -> None:
         """What is here has changed."""
-        self._asked_at = -FRESH_S
+        self._asked_at = -math.inf
 
     async def aclose(self) -> None:
         if self._asking is not None:

@@ -23,9 +23,15 @@ export class Voices extends EventTarget {
   list = [];
   /** Whether the runtime has said what there is. */
   isListed = false;
+  /** How often they were asked for, and which of these answers is shown: one that was asked for before it comes too late. */
+  asked = 0;
+  shown = 0;
 
   async refresh() {
+    const turn = (this.asked += 1);
     const { data } = await api.get('v1/audio/voices');
+    if (turn < this.shown) return;
+    this.shown = turn;
     this.list = data;
     this.isListed = true;
     this.dispatchEvent(new Event('change'));

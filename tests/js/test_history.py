@@ -13,7 +13,7 @@ HISTORY = """async () => {
   globalThis.document = { baseURI: 'http://studio/' };
   globalThis.fetch = (url, { method = 'GET' } = {}) => new Promise((answer) => {
     asked.push(`${method} ${url.pathname}${url.search}`);
-    waiting.push((body) => answer(new Response(JSON.stringify(body), { headers: { 'content-type': 'application/json' } })));
+    waiting.push((body) => answer(new Response(JSON.stringify(body))));
   });
   const turn = () => new Promise((resume) => setTimeout(resume));
   const answer = async (index, body) => (await turn(), waiting[index](body), await turn());
@@ -22,7 +22,8 @@ HISTORY = """async () => {
     const { TakeHistory } = await import('/js/history.js');
     const history = new TakeHistory({}, (key) => key);
     await (STEPS)({ history, answer, page, turn });
-    return { asked, ids: history.list.map(({ id }) => id), notes: history.list.map(({ notes }) => notes ?? ''), next: history.next };
+    const notes = history.list.map((take) => take.notes ?? '');
+    return { asked, notes, ids: history.list.map(({ id }) => id), next: history.next };
   } finally {
     [globalThis.document, globalThis.fetch] = before;
   }

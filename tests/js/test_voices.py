@@ -90,3 +90,31 @@ def test_who_spoke_last_is_first_and_who_is_gone_is_left_out(node: Node) -> None
     assert found["lately"] == ["base:v2", "custom_voice:angus"]
     assert found["draft"] == {"recent": ["base:v2", "custom_voice:angus", "base:gone"], "kind": "mine"}
     assert listed(node, [], [], recent="nonsense", kind="nobody's")["draft"] == {"recent": [], "kind": "all"}
+
+
+LISTED = """async () => {
+  const before = [globalThis.document, globalThis.fetch];
+  const waiting = [];
+  globalThis.document = { baseURI: 'http://studio/' };
+  globalThis.fetch = () => new Promise((answer) => {
+    waiting.push((names) => answer(new Response(JSON.stringify({ data: names.map((name) => ({ id: name, name })) }))));
+  });
+  try {
+    const { Voices } = await import('/js/voices.js');
+    const voices = new Voices();
+    const seen = [];
+    voices.addEventListener('change', () => seen.push(voices.list.map(({ name }) => name)));
+    const asked = [voices.refresh(), voices.refresh()];
+    waiting[1](['Marta', 'Zoë']);
+    await asked[1];
+    waiting[0](['Marta']);
+    await asked[0];
+    return seen;
+  } finally {
+    [globalThis.document, globalThis.fetch] = before;
+  }
+}"""
+
+
+def test_voices_that_were_listed_before_the_last_change_are_not_shown_after_it(node: Node) -> None:
+    assert node.evaluate(LISTED) == [["Marta", "Zoë"]]

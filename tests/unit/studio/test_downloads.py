@@ -85,6 +85,29 @@ def hub(folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         yield running
 
 
+def test_a_plan_that_fails_is_not_asked_for_again_at_once() -> None:
+    """The page asks every second: if each had a child import torch, this machine would do nothing else."""
+
+    async def run() -> None:
+        plan = Plan(("json.tool", "--no-such-argument"))
+        plan.ask(())
+        assert plan.is_asking
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                if not plan.is_asking:
+                    break
+                await asyncio.sleep(0.02)
+        plan.ask(())
+        assert not plan.is_asking
+        assert plan.told is None
+        plan.forget()
+        plan.ask(())
+        assert plan.is_asking, "what is here has changed"
+        await plan.aclose()
+
+    asyncio.run(run())
+
+
 def test_a_download_pauses_outlives_the_studio_goes_on_and_takes_over(hub: Hub, tmp_path: Path) -> None:
     async def run() -> None:
         hub.rate = 300_000
