@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -41,6 +42,7 @@ def quantize(reference: str, kind: Quantization, out: Path) -> int:
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidSetting(name="--out", value=repr(str(out)), why="it is there already, and not an empty folder")
+    out = out.resolve()  # so that the folder has a name, and is not what only points to it
     folder = resolve(reference)
     found = inspect_folder(folder)
     found.require()
@@ -54,9 +56,9 @@ def quantize(reference: str, kind: Quantization, out: Path) -> int:
         if out.exists():
             out.rmdir()
         unfinished.rename(out)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # the latter also where its writer finds the disk full
         shutil.rmtree(unfinished, ignore_errors=True)
-        raise StorageFailed(what=str(out), why=error.strerror or str(error)) from None
+        raise StorageFailed(what=str(out), why=getattr(error, "strerror", None) or str(error)) from None
     return sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from runtime.device.quantized import Quantization
 from runtime.engine.check import check
 from runtime.engine.doctor import diagnose
 from runtime.engine.engine import Engine
-from runtime.errors import CheckpointInvalid, CheckpointUnsupported, InvalidSetting
+from runtime.errors import CheckpointInvalid, CheckpointUnsupported, InvalidSetting, StorageFailed
 from runtime.model import weights
 from runtime.model.checkpoint import load_checkpoint
 from runtime.model.inspection import inspect_folder
@@ -132,3 +133,31 @@ def test_a_large_table_lies_in_the_file_and_says_the_same(
     assert torch.equal(copied.talker.model.text_embedding.rows, lying.talker.model.text_embedding.rows)
     first, second = said(engine_of(copied, slots=1), REQUEST), said(engine_of(lying, slots=1), REQUEST)
     assert np.array_equal(first.codes, second.codes)
+
+
+def test_the_folder_that_one_stands_in_is_taken_if_it_is_empty(
+    folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    quantize(str(folder_of("tiny", "custom_voice")), 8, Path())
+    assert (here / "model.safetensors").is_file()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process has no limit of a file's size there")
+def test_a_disk_that_takes_no_more_is_said_and_nothing_is_left(folder_of: FolderOf, tmp_path: Path) -> None:
+    import resource  # Windows has none
+
+    origin, whole, out = folder_of("odd", "custom_voice"), tmp_path / "whole", tmp_path / "out"
+    quantize(str(origin), 8, whole)
+    allowed = max(path.stat().st_size for path in origin.glob("speech_tokenizer/*"))  # what is copied fits
+    assert (whole / "model.safetensors").stat().st_size > allowed, "what is rounded does not"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (allowed, before[1]))
+    try:
+        with pytest.raises(StorageFailed):
+            quantize(str(origin), 8, out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == [whole]
