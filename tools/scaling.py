@@ -158,7 +158,7 @@ class Cluster:
 def fitted(rate_of_one: float, rate_of_many: float, many: int) -> tuple[float, float]:
     """``frame_ms`` and ``row_ms`` of audio seconds a second that one listener and ``many`` got of one replica."""
     one, all_ = FRAME_S / rate_of_one * 1000, many * FRAME_S / rate_of_many * 1000
-    return one, (all_ - one) / (many - 1)
+    return one, (all_ - one) / (many - 1) if many > 1 else 0.0
 
 
 def main() -> None:

@@ -37,3 +37,4 @@ def test_listeners_that_come_at_random_are_served_at_their_rate() -> None:
 
 def test_the_two_figures_of_a_replica_follow_from_two_rates() -> None:
     assert fitted(FRAME_S / 0.020, 8 * FRAME_S / 0.027, 8) == pytest.approx((20.0, 1.0))
+    assert fitted(FRAME_S / 0.020, FRAME_S / 0.020, 1) == pytest.approx((20.0, 0.0)), "a replica of one slot"
