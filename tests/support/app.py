@@ -46,13 +46,15 @@ def _children(task: Path) -> list[str]:
 
 @contextmanager
 def running_app(
-    arguments: Sequence[str], *, log: IO[str] | None = None, instant: bool = False, **variables: str
+    arguments: Sequence[str], *, log: IO[str] | None = None, instant: bool = False, module: str = "", **variables: str
 ) -> Iterator[App]:
     """Start app.py, wait for its line, and end it as Ctrl-C does. ``variables`` are its environment's.
 
-    Its standard error goes to ``log``, or else to ours. ``instant``: its runtime's sound is there at once.
+    Its standard error goes to ``log``, or else to ours. ``instant``: its runtime's sound is there at once;
+    ``module`` is what is run in place of app.py.
     """
-    start = ["-m", "tests.support.instant_app"] if instant else ["app.py"]
+    module = module or ("tests.support.instant_app" if instant else "")
+    start = ["-m", module] if module else ["app.py"]
     command = [sys.executable, *start, "--port", "0", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "VOICEWRIGHT_THREADS": "1", **variables}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log, text=True) as process:

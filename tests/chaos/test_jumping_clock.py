@@ -1,0 +1,99 @@
+"""app.py and its runtime on a machine whose clock jumps by hours and a year, forth and back, under all of it.
+
+Both processes are told another date again and again, and nothing false of the clock that never jumps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.app import App, running_app
+from tests.support.checkpoints import BRIEF, write_checkpoint
+from tests.support.jumping_date import FILE, move
+from tests.support.keeping import keep, pcm_of, visitor
+from tests.support.speech_client import Take, same_sound, spoken
+
+DAY_S = 86_400.0
+JUMPS_S = (DAY_S / 4, -DAY_S / 4, 366 * DAY_S, -30 * DAY_S, 0.0)
+VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 40}
+SOUND = pcm_of(0.5)
+
+
+@contextmanager
+def jumping(file: Path) -> Iterator[None]:
+    """The date in the file is another one every tenth of a second, until the block ends."""
+    ended = threading.Event()
+
+    def jump() -> None:
+        for seconds in itertools.cycle(JUMPS_S):
+            move(file, seconds)
+            if ended.wait(0.1):
+                return
+
+    thread = threading.Thread(target=jump)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        move(file, 0.0)
+
+
+def heard(app: App) -> Take:
+    url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
+    return asyncio.run(asyncio.wait_for(spoken(url, "Good morning, the kettle is on.", **VOICE), 120))
+
+
+def test_dates_that_jump_end_no_stream_delete_nothing_and_hinder_no_restart(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "model", BRIEF, "custom_voice", seed=1)
+    clock = tmp_path / "clock"
+    move(clock, 0.0)
+    told = {FILE: str(clock), "VOICEWRIGHT_DATA": str(tmp_path / "data"), "VOICEWRIGHT_VISITORS": "one"}
+    with (
+        (tmp_path / "log").open("w") as log,
+        running_app(["--model", str(tmp_path / "model")], log=log, module="tests.support.jumping_date", **told) as app,
+        visitor(app.url) as client,
+    ):
+        assert b"tests.support.jumping_date" in Path(f"/proc/{app.runtime_pid}/cmdline").read_bytes()
+        whole = heard(app)
+        kept, binned = keep(client, SOUND), keep(client, SOUND)
+        client.delete(f"/studio/takes/{binned['id']}").raise_for_status()
+        move(clock, 366 * DAY_S)
+        late = keep(client, SOUND)
+        assert late["created_at"] - time.time() > 300 * DAY_S, "the studio's clock has not jumped"
+        with jumping(clock):
+            for _ in range(3):
+                assert same_sound(heard(app).pcm, whole.pcm)
+            os.kill(app.runtime_pid, signal.SIGKILL)
+            _await_ready(client)
+            assert same_sound(heard(app).pcm, whole.pcm)
+        client.post(f"/studio/takes/{binned['id']}/restore").raise_for_status()
+        assert {take["id"] for take in client.get("/studio/takes").json()["takes"]} == {
+            take["id"] for take in (kept, binned, late)
+        }
+    assert "Traceback" not in Path(log.name).read_text()
+
+
+def _await_ready(client: httpx.Client) -> None:
+    """Until the runtime that takes the killed one's place answers."""
+    end = time.monotonic() + 240
+    gone = False
+    while time.monotonic() < end:
+        is_ready = client.get("/ready").status_code == httpx.codes.OK
+        gone = gone or not is_ready
+        if gone and is_ready:
+            return
+        time.sleep(0.02)
+    raise AssertionError("the runtime did not come back")

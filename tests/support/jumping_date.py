@@ -1,0 +1,54 @@
+"""Runs app.py and its runtime under a date that a file moves, as the clock of a machine may be moved.
+
+`python -m tests.support.jumping_date` is the studio, and with `runtime` behind it the runtime. libfaketime would do the
+same for every program, but its 0.9.10 leaves no `time.sleep` of Python 3.11 working.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+FILE = "VOICEWRIGHT_TEST_DATE"  # the variable that names the file: seconds that the date is off by
+COMMAND = ("tests.support.jumping_date", "runtime")
+
+
+def move(file: Path, seconds: float) -> None:
+    """Set the clock, whole or not at all."""
+    aside = file.with_suffix(".new")
+    aside.write_text(str(seconds))
+    aside.replace(file)
+
+
+def follow(file: Path) -> None:
+    """Let this process ask the file whenever it asks for the date."""
+    date, date_ns = time.time, time.time_ns
+    vars(time)["time"] = lambda: date() + float(file.read_text())
+    vars(time)["time_ns"] = lambda: date_ns() + int(1e9 * float(file.read_text()))
+
+
+def main() -> int:
+    follow(Path(os.environ[FILE]))
+    if sys.argv[1:2] == ["runtime"]:
+        from runtime.cli import main as runtime
+
+        return runtime()
+    import studio.server
+    from studio.__main__ import main as app
+    from studio.supervisor import ChildRuntime
+
+    class JumpingRuntime(ChildRuntime):
+        """A child of another command; to the studio it is as its own."""
+
+        def __init__(self, args: Sequence[str], command: Sequence[str] = COMMAND, drain_s: float = 0.0) -> None:
+            super().__init__(args, command, drain_s)
+
+    vars(studio.server)["ChildRuntime"] = JumpingRuntime
+    return app()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
