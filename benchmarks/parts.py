@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -39,7 +39,8 @@ class Parts:
         self.start_s = time.perf_counter() - began
         self.device_bytes = free - free_bytes()
         self.core: EngineCore = self.engine.registry.cores[0]
-        self._prompt = self._a_prompt(settings)
+        self._settings = settings
+        self._prompt = replace(self.prompt(TEXT), constant=0, key="")
         self._kept: list[Callable[[], object]] = []
         for tensor in (*self.core.runner.slot_cache.keys, *self.core.runner.slot_cache.values):
             tensor.zero_()  # what was never written may hold anything, and not every anything multiplies as fast
@@ -137,13 +138,26 @@ class Parts:
         launched.result()
 
     @torch.inference_mode()
-    def _a_prompt(self, settings: Settings) -> Prompt:
+    def prompt(self, text: str) -> Prompt:
+        """What a request for a text begins with, in a voice that needs no recording."""
         checkpoint, mode = self.core.checkpoint, self.engine.cards[0].modes[0]
-        request = SpeechRequest(text=TEXT, mode=mode if mode is not Mode.BASE else Mode.VOICE_DESIGN)
-        admission, text_stream = admit(request, checkpoint, settings.limits, self.core.length)
+        request = SpeechRequest(text=text, mode=mode if mode is not Mode.BASE else Mode.VOICE_DESIGN)
+        admission, text_stream = admit(request, checkpoint, self._settings.limits, self.core.length)
         utterance = admission.plan(text_stream.text, checkpoint.text_tokenizer).prompt_inputs
-        prompt = build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
-        return replace(prompt, constant=0, key="")
+        return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
+
+    @torch.inference_mode()
+    def speak(self, prompts: Sequence[Prompt], frames: int) -> None:
+        """Have a request a prompt make its frames, all of them side by side; what ends goes on with the others."""
+        runner, settings = self.core.runner, fill_in(Sampling(), self.core.checkpoint.config.generation)
+        slots = [
+            runner.slot_cache.take(SlotInputs(settings, row, prompt.trailing)) for row, prompt in enumerate(prompts)
+        ]
+        for slot, prompt in zip(slots, prompts, strict=True):
+            self._read(slot, prompt)
+        for _ in range(frames - 1):
+            self.launch(np.array(slots))()
+        self.end(np.array(slots))
 
 
 @contextmanager

@@ -60,8 +60,12 @@ class Listener:
             self.ended.set()
 
 
-def ask(engine: Engine, serials: Sequence[int], frames: int) -> tuple[list[Listener], float]:
-    """Serve a request a serial number, all at once; returns the seconds that took."""
+def ask(engine: Engine, serials: Sequence[int], frames: int, said: str = "") -> tuple[list[Listener], float]:
+    """Serve a request a serial number, all at once; returns the seconds that took.
+
+    Args:
+        said: the text of each; empty: texts of several lengths.
+    """
     mode = engine.cards[0].modes[0]
     reference = None
     if mode is Mode.BASE:
@@ -70,7 +74,7 @@ def ask(engine: Engine, serials: Sequence[int], frames: int) -> tuple[list[Liste
     began, listeners = time.perf_counter(), []
     for serial in serials:
         listeners.append(Listener())
-        text = TEXT * (1 + serial % 3)
+        text = said or TEXT * (1 + serial % 3)
         request = SpeechRequest(text=text, mode=mode, seed=serial, max_frames=frames, reference=reference)
         engine.submit(request, listeners[-1])
     for listener in listeners:
