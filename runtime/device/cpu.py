@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -17,17 +18,32 @@ from runtime.device.interface import AttendSlots, Event, Graph, Stream
 Made = TypeVar("Made")
 DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # (q, keys, values, rows, lengths)
 
+CORES = torch.get_num_threads()  # before anything has set it
 SMALL = 100_000_000  # parameters below which a second thread costs more than it brings
 
 
-def threads_for(networks: Iterable[nn.Module]) -> int:
-    """CPU threads by the size of the largest network: one where its matrices are small, else torch's own choice.
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """How many CPU threads each of a checkpoint's two workers has: that of frames, prompts too, and that of sound."""
+
+    frames: int
+    sound: int
+
+
+def threads_for(networks: Iterable[nn.Module]) -> Threads:
+    """CPU threads by the size of the largest network: one each where its matrices are small, else the cores shared out.
 
     To wake a second thread takes about 0.1 ms for each of a frame's hundred products. The embedded voice has 9
     million parameters in its talker, the smallest published one several hundred.
     """
     largest = max((sum(part.numel() for part in network.parameters()) for network in networks), default=0)
-    return 1 if largest < SMALL else torch.get_num_threads()
+    return Threads(1, 1) if largest < SMALL else shared_out(CORES)
+
+
+def shared_out(cores: int) -> Threads:
+    """No core twice: a quarter of them, one at least, makes sound beside the frames, where there is more than one."""
+    sound = max(1, cores // 4)
+    return Threads(max(1, cores - sound), sound)
 
 
 def multiplies_bfloat16() -> bool:

@@ -72,7 +72,7 @@ class Engine:
         self.loader = CheckpointLoader(registry, device, settings, self._new_core)
         self.alive = True
         self._wake = threading.Event()
-        self.code2wav_worker = Code2WavWorker(self.loader.prepare_thread, self._wake.set)
+        self.code2wav_worker = Code2WavWorker(self.loader.prepare_sound_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
         self._open: dict[int, RegistryEntry] = {}  # by ticket, of requests that have not ended

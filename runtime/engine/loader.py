@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
 from runtime.device import Device
-from runtime.device.cpu import threads_for
+from runtime.device.cpu import Threads, threads_for
+from runtime.device.host_memory import give_back
 from runtime.device.open_device import choose_dtype, choose_sound_dtype
 from runtime.engine.core import EngineCore
 from runtime.engine.registry import Registry, RegistryEntry
@@ -52,6 +53,7 @@ class CheckpointLoader:
         checkpoint = load_checkpoint(
             entry.reference, device.torch_device, self.dtype, others, entry.quantization, sound_dtype
         )
+        give_back()  # what rounding and packing took besides
         self.add(entry, checkpoint, tell)
 
     def add(self, entry: RegistryEntry, checkpoint: Checkpoint, tell: Tell = lambda step: None) -> None:
@@ -95,6 +97,17 @@ class CheckpointLoader:
         """What every thread that computes does first: OpenMP's number of threads is each thread's own, and so may the
         device be.
         """
+        self._enter(self._threads(coming).frames)
+
+    def prepare_sound_thread(self) -> None:
+        """The same for a thread that runs Code2Wav."""
+        self._enter(self._threads(()).sound)
+
+    def _threads(self, coming: Sequence[Checkpoint]) -> Threads:
+        if self._settings.threads:
+            return Threads(self._settings.threads, self._settings.threads)
+        return threads_for([checkpoint.talker for checkpoint in (*self._registry.checkpoints, *coming)])
+
+    def _enter(self, threads: int) -> None:
         self._device.enter_thread()
-        networks = [checkpoint.talker for checkpoint in (*self._registry.checkpoints, *coming)]
-        torch.set_num_threads(self._settings.threads or threads_for(networks))
+        torch.set_num_threads(threads)

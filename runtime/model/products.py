@@ -90,11 +90,16 @@ class Linear(nn.Linear):
 
     def quantize(self, kind: Quantization, dtype: torch.dtype | None = None) -> None:
         """Round the weights, on a CPU, and let go of the published ones; ``dtype`` as for `take`."""
-        self.take(quantized(self.weight, kind), dtype)
+        self.take(quantized(self.weight.detach(), kind), dtype)  # or what was rounded would be kept for its gradient
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
         """Store the weight in ``dtype``, if that has fewer bits; otherwise it stays as it is."""
         if (product := narrowed(self.weight, dtype)) is not None:
+            self.take(product)
+
+    def pack(self) -> None:
+        """Store the weight in the library's own order, in its dtype, where rows keep their bits so."""
+        if self.product is None and (product := packed(self.weight.detach())) is not None:
             self.take(product)
 
     def take(self, product: Product, dtype: torch.dtype | None = None) -> None:
@@ -217,6 +222,22 @@ class TransposedConv(nn.ConvTranspose1d):
             self.product, self.weight = product, _let_go(self.weight)
         else:
             self.weight.data = self.weight.permute(2, 1, 0).contiguous().permute(2, 1, 0)
+
+
+def narrowed_names(network: nn.Module) -> list[str]:
+    """The modules whose weights `lay_out` stores in fewer bits, where the processor multiplies those."""
+    modules = network.named_modules()
+    return [
+        name
+        for name, module in modules
+        if isinstance(module, Linear | Conv | TransposedConv) and not (isinstance(module, Conv) and module.groups > 1)
+    ]
+
+
+def pack(module: nn.Module) -> None:
+    """Have a module that holds its published weights multiply by them in the library's own order, on a CPU."""
+    if isinstance(module, Linear) and module.weight.is_cpu:
+        module.pack()
 
 
 def lay_out(network: nn.Module, dtype: torch.dtype = torch.float32) -> None:

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from runtime.device.cpu import SMALL, CpuDevice, threads_for
+from runtime.device import cpu
+from runtime.device.cpu import SMALL, CpuDevice, Threads, shared_out, threads_for
 
 HEADS, KV_HEADS, WIDTH = 6, 2, 8
 
@@ -61,8 +62,13 @@ def test_rows_attend_to_their_own_slot_up_to_their_own_length() -> None:
 
 
 def test_small_networks_take_one_thread_and_large_ones_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    monkeypatch.setattr(cpu, "CORES", 7)
     with torch.device("meta"):
         small, large = nn.Linear(1000, SMALL // 1000 - 1, bias=False), nn.Linear(1000, SMALL // 1000, bias=False)
-    assert threads_for([]) == threads_for([small, small]) == 1
-    assert threads_for([small, large]) == 7
+    assert threads_for([]) == threads_for([small, small]) == Threads(1, 1)
+    assert threads_for([small, large]) == Threads(6, 1)
+
+
+@pytest.mark.parametrize(("cores", "frames", "sound"), [(1, 1, 1), (2, 1, 1), (4, 3, 1), (8, 6, 2), (16, 12, 4)])
+def test_no_core_has_frames_and_sound_where_there_are_two(cores: int, frames: int, sound: int) -> None:
+    assert shared_out(cores) == Threads(frames, sound)

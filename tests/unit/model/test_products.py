@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from runtime.device.quantized import Quantization
 from runtime.model.products import GRAIN, LONG, Conv, Linear, Table, TransposedConv, lay_out, linear, silu
 
 ROUNDING = {"rtol": 1e-4, "atol": 1e-4}
@@ -147,6 +150,29 @@ def test_a_linear_layer_takes_the_product() -> None:
     layer = filled(Linear(256, 640))
     rows = numbers(9, 256, seed=4)
     assert torch.equal(torch.cat([layer(row) for row in rows.split(1)]), layer(rows))
+
+
+def test_a_layer_of_bfloat16_in_the_library_s_order_is_exact_and_near_the_published_one() -> None:
+    published = filled(Linear(256, 640, bias=False)).bfloat16()
+    layer = filled(Linear(256, 640, bias=False)).bfloat16()
+    layer.pack()
+    if layer.product is None:
+        pytest.skip("this processor's products of bfloat16 do not keep a row's bits")
+    rows = numbers(9, 256, seed=4).bfloat16()
+    made, expected = layer(rows), published(rows).float()
+    assert (made.dtype, layer.weight.dtype, len(layer.weight)) == (torch.bfloat16, torch.bfloat16, 0)
+    assert (made.float() - expected).norm() < 0.01 * expected.norm()
+    for size in (1, 2, 5):
+        assert torch.equal(torch.cat([layer(part) for part in rows.split(size)]), made)
+
+
+@pytest.mark.parametrize("kind", list(Quantization))
+def test_what_was_rounded_is_let_go(kind: Quantization) -> None:
+    layer = Linear(64, 32, bias=False)  # trainable, as a layer is until its network is loaded whole
+    weight = weakref.ref(layer.weight)
+    layer.quantize(kind)
+    gc.collect()
+    assert weight() is None
 
 
 def narrow(conv: Conv | TransposedConv) -> nn.Module:
