@@ -14,6 +14,8 @@ LICENCE = "Apache-2.0"
 OWNER = "Qwen"
 
 SPEECH_TOKENIZER = 170_557_441  # numbers, float32 always; the same file in every repository
+SOUND_PRODUCTS = 105_812_640  # of them, in the products of Code2Wav
+TEXT_TABLE = 151_936 * 2048  # numbers of the text embedding of every size
 SMALL_FILES = 5 * 10**6  # bytes of configurations and vocabulary
 POSITION = 2 * 28 * 8 * 128  # numbers that the talker keeps of a position: keys and values
 TALKER_LAYERS = 28

@@ -118,7 +118,7 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
     """
     device = open_device(settings.device, eager=True)
     dtype, room = choose_dtype(settings.dtype, device), MemoryRoom.of(device, settings)
-    bits, probe = WeightBits(settings, device, dtype), Probe(device)
+    bits, probe = WeightBits(settings, device, dtype), Probe(device, settings.threads, settings.sound_dtype)
     found, name = inspect(reference), public_name(reference)
     stored = found.quantization
     chosen: Weights = dtype, stored or bits.known

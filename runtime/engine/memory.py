@@ -10,15 +10,19 @@ import torch
 from torch import nn
 
 from runtime.device import Device
+from runtime.device.cpu import CpuDevice
+from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.sizing import CPU_SLOTS, GIB, MOST_SLOTS, RESERVE, slot_bytes
 from runtime.errors import CheckpointTooLarge
 from runtime.model.checkpoint import DECODER, ENCODER, TALKER, are_same
 from runtime.model.code2wav import Code2Wav
 from runtime.model.inspection import Inspection
-from runtime.model.products import Linear
+from runtime.model.products import Linear, Table, narrowed_names
+from runtime.model.weights import lies
 from runtime.settings import EngineSettings
 
+FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}  # of safetensors
 PROCESS = 2**30  # bytes of a runtime process on a CPU beside its weights: torch, and what a frame computes
 
 
@@ -67,10 +71,7 @@ class MemoryNeed:
             dtype, quantizations: of talker and code predictor, the second for each of those found.
         """
         weights = sum(
-            _bytes_of(network, dtype.itemsize, quantization)
-            if prefix == TALKER
-            else _bytes_of(network, torch.float32.itemsize)
-            for prefix, network, quantization in _networks(found, quantizations)
+            _bytes_here(*loaded, settings, dtype, on_cpu=room.on_cpu) for loaded in _networks(found, quantizations)
         )
         slots = sum(_slot_bytes(inspection, settings, dtype) for inspection in found)
         return cls(weights + (PROCESS if room.on_cpu else RESERVE), slots)
@@ -97,8 +98,8 @@ class MemoryNeed:
 
 def _networks(
     found: Sequence[Inspection], quantizations: Sequence[Quantization | None]
-) -> Iterator[tuple[str, nn.Module, Quantization | None]]:
-    """Every network that would be loaded, with the prefix of its keys and what holds for its checkpoint."""
+) -> Iterator[tuple[Inspection, str, nn.Module, Quantization | None]]:
+    """Every network that would be loaded, with its checkpoint, the prefix of its keys and what holds for both."""
     sounds: list[Sequence[Path]] = []
     for inspection, quantization in zip(found, quantizations, strict=True):
         files = inspection.speech_files
@@ -106,7 +107,7 @@ def _networks(
         sounds.append(files)
         for prefix, network in inspection.networks.items():
             if not (is_shared and prefix in (DECODER, ENCODER)):
-                yield prefix, network, quantization
+                yield inspection, prefix, network, quantization
 
 
 def _bytes_of(network: nn.Module, element: int, quantization: Quantization | None = None) -> int:
@@ -120,6 +121,37 @@ def _bytes_of(network: nn.Module, element: int, quantization: Quantization | Non
                 fewer += quantized_bytes(outputs, inputs, quantization)
     return fewer + sum(
         tensor.numel() * (element if tensor.is_floating_point() else tensor.itemsize) for tensor in tensors.values()
+    )
+
+
+def _bytes_here(
+    inspection: Inspection,
+    prefix: str,
+    network: nn.Module,
+    quantization: Quantization | None,
+    settings: EngineSettings,
+    dtype: torch.dtype,
+    *,
+    on_cpu: bool,
+) -> int:
+    """The memory that a network of a checkpoint takes; on a CPU without tables that stay in their file."""
+    if prefix == TALKER:
+        return _bytes_of(network, dtype.itemsize, quantization) - on_cpu * _lying(inspection, network, dtype)
+    taken = _bytes_of(network, torch.float32.itemsize)
+    if prefix == DECODER and on_cpu:
+        sound = choose_sound_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
+        products = sum(network.get_parameter(f"{name}.weight").numel() for name in narrowed_names(network))
+        taken -= (torch.float32.itemsize - sound.itemsize) * products
+    return taken
+
+
+def _lying(inspection: Inspection, talker: nn.Module, dtype: torch.dtype) -> int:
+    """The bytes, of those that `_bytes_of` counts, of tables that stay in their file; one not read yet is bfloat16."""
+    return sum(
+        dtype.itemsize * module.weight.numel()
+        for name, module in talker.named_modules()
+        if isinstance(module, Table)
+        and lies(module.weight.to(FLOATS[inspection.types.get(f"{TALKER}{name}.weight", "BF16")]), dtype)
     )
 
 

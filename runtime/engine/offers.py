@@ -14,14 +14,23 @@ from torch import Tensor
 
 from runtime import published
 from runtime.device import Device, open_device
-from runtime.device.open_device import choose_dtype, choose_quantization
+from runtime.device.open_device import choose_dtype, choose_quantization, choose_sound_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.memory import PROCESS, memory_of
 from runtime.engine.probe import FrameShape, Probe, best
 from runtime.engine.sizing import RESERVE
 from runtime.engine.weight_bits import AUTO, LADDER, Pace, can_round, choose_pace
 from runtime.model.config import DecoderConfig
-from runtime.published import FRAME_S, POSITION, PUBLISHED, SOUND_OPERATIONS, SPEECH_TOKENIZER, Published
+from runtime.published import (
+    FRAME_S,
+    POSITION,
+    PUBLISHED,
+    SOUND_OPERATIONS,
+    SOUND_PRODUCTS,
+    SPEECH_TOKENIZER,
+    TEXT_TABLE,
+    Published,
+)
 from runtime.settings import EngineSettings
 
 WIDTH, ROWS = 1024, 3072  # of a matrix of the code predictor
@@ -88,10 +97,7 @@ def outlook(settings: EngineSettings) -> Outlook:
         settings.quantize,
         total if on_cpu else int(settings.memory_share * total),
         free,
-        tuple(
-            _offer(checkpoint, paces[checkpoint.size], dtype.itemsize, settings, on_cpu=on_cpu)
-            for checkpoint in PUBLISHED
-        ),
+        tuple(_offer(checkpoint, paces[checkpoint.size], device, dtype, settings) for checkpoint in PUBLISHED),
     )
 
 
@@ -110,9 +116,7 @@ def shape_of(checkpoint: Published) -> FrameShape:
 
 def _paces_here(device: Device, dtype: torch.dtype, settings: EngineSettings) -> dict[str, tuple[Pace, ...]]:
     """By size: the pace with each kind of weights."""
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
-    probe = Probe(device)
+    probe = Probe(device, settings.threads, settings.sound_dtype)
     shapes = {checkpoint.size: shape_of(checkpoint) for checkpoint in PUBLISHED}
     return {
         size: tuple(Pace(bits, probe.rtf(shape, (dtype, bits), FRAME_S)) for bits in LADDER)
@@ -133,30 +137,49 @@ def card_rtf(checkpoint: Published, speed: CardSpeed, element: int) -> float:
 
 
 def _offer(
-    checkpoint: Published, paces: tuple[Pace, ...], element: int, settings: EngineSettings, *, on_cpu: bool
+    checkpoint: Published, paces: tuple[Pace, ...], device: Device, dtype: torch.dtype, settings: EngineSettings
 ) -> Offer:
-    shared = 4 * SPEECH_TOKENIZER + (PROCESS if on_cpu else RESERVE)
-    slot = POSITION * settings.max_model_len * element
-    beside = slot + shared
+    on_cpu = device.torch_device.type == "cpu"
+    beside = PROCESS if on_cpu else RESERVE
+    slot = POSITION * settings.max_model_len * dtype.itemsize
+    shared = {
+        pace.quantization: beside + sound_bytes(device, settings, dtype, pace.quantization, on_cpu=on_cpu)
+        for pace in paces
+    }
     bits = tuple(
-        OfferedBits(_word(kind), weight_bytes(checkpoint, element, kind) + beside, rtf)
+        OfferedBits(_word(kind), weight_bytes(checkpoint, dtype, kind, on_cpu=on_cpu) + shared[kind] + slot, rtf)
         for kind, rtf in ((pace.quantization, pace.rtf) for pace in paces)
     )
     chosen = _word(choose_pace(iter(paces)).quantization) if settings.quantize == AUTO else settings.quantize
-    return Offer(checkpoint.id, shared, bits, chosen)
+    return Offer(checkpoint.id, min(shared.values()), bits, chosen)
 
 
 def _word(quantization: Quantization | None) -> str:
     return "off" if quantization is None else str(quantization)
 
 
-def weight_bytes(checkpoint: Published, element: int, quantization: Quantization | None) -> int:
-    """Bytes of model.safetensors on the device: the products of layers and heads in fewer bits, all else as it is."""
+def weight_bytes(checkpoint: Published, dtype: torch.dtype, quantization: Quantization | None, *, on_cpu: bool) -> int:
+    """Bytes of model.safetensors in the device's memory.
+
+    The products of layers and heads in fewer bits, all else in ``dtype``; on a CPU the text's table stays in its file.
+    """
+    numbers = checkpoint.parameters - (TEXT_TABLE if on_cpu else 0)
     if quantization is None:
-        return checkpoint.parameters * element
+        return numbers * dtype.itemsize
     products = shape_of(checkpoint).products
     fewer = products * quantized_bytes(ROWS, WIDTH, quantization) // (ROWS * WIDTH)
-    return (checkpoint.parameters - products) * element + fewer
+    return (numbers - products) * dtype.itemsize + fewer
+
+
+def sound_bytes(
+    device: Device, settings: EngineSettings, dtype: torch.dtype, quantization: Quantization | None, *, on_cpu: bool
+) -> int:
+    """Bytes of the speech tokenizer in the device's memory; on a CPU Code2Wav's products may have fewer bits."""
+    whole = torch.float32.itemsize * SPEECH_TOKENIZER
+    if not on_cpu:
+        return whole
+    sound = choose_sound_dtype(settings.sound_dtype, device, dtype, quantization)
+    return whole - (torch.float32.itemsize - sound.itemsize) * SOUND_PRODUCTS
 
 
 @torch.inference_mode()

@@ -1,24 +1,32 @@
 """Measures for a moment how long this processor takes for a frame of a checkpoint's shapes, before any of it is here.
 
-The layers are the engine's own, with weights of no meaning: a few of the talker's, as many as no cache holds, and the
-code predictor's, which are read again for each code. What a whole frame takes follows from their number.
+The layers are the engine's own, with weights of no meaning: a few of the talker's, as many as no cache holds, the code
+predictor's, which are read again for each code, with its draws, and one of Code2Wav's. What a whole frame takes follows
+from their number. The middle of some runs counts and not the fastest: who is at work beside them now, the page among
+them, will be when it speaks.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 
 import torch
 from torch import Tensor, nn
 
 from runtime.device import Device
+from runtime.device.cpu import CORES, Threads, shared_out
+from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization
+from runtime.engine.sampling import LevelSettings, gumbel_noise, pick
+from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
 from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.config import DecoderConfig, ModelConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, RMSNorm, join_heads
-from runtime.model.products import Linear
+from runtime.model.products import Conv, Linear, lay_out
 from runtime.model.weights import on_meta
 from runtime.published import SOUND_OPERATIONS
 
@@ -27,7 +35,8 @@ SEEN = 256  # positions that the talker attends over: twenty seconds of speech
 PASSES = 2  # of the code predictor in a measurement
 MEASURE_S = 0.15  # that one goes on for, beside a run to warm up
 WEIGHT = 0.01  # of every product; what comes of it stays finite, and is no denormal number
-SOUND_ROWS, SOUND_WIDTH = 640, 768  # of a product as Code2Wav's largest
+SOUND_ROWS, SOUND_WIDTH = 640, 192  # moments of a frame, and channels, in the third of Code2Wav's four blocks
+TOP_K = 50  # of a draw, as published checkpoints ask for
 
 Weights = tuple[torch.dtype, Quantization | None]  # of talker and code predictor
 
@@ -74,42 +83,65 @@ def layer_size(config: DecoderConfig) -> int:
 
 @dataclass(slots=True)
 class Probe:
-    """A processor. What it has measured it does not measure again."""
+    """A processor. What it has measured it does not measure again.
+
+    Args:
+        threads: of frames and of sound as the settings say; 0: as cores are shared out.
+        sound_dtype: what the settings say of Code2Wav's products.
+    """
 
     device: Device
+    threads: int = 0
+    sound_dtype: str = "auto"
     _known: dict[tuple[DecoderConfig, Weights, bool], float] = field(default_factory=dict)
-    _sound_s: float | None = None
+    _sound: dict[torch.dtype, float] = field(default_factory=dict)
 
     def rtf(self, shape: FrameShape, weights: Weights, frame_s: float) -> float:
-        """Seconds of computing for a second of speech. Frames and sound share the cores.
+        """Seconds of computing for a second of speech: one behind the other, for frames and sound share the memory's
+        pace, and somebody else the cores.
 
         Args:
             frame_s: seconds of speech in a frame.
         """
-        return round((self.frame_s(shape, weights) + self.sound_s()) / frame_s, 3)
+        return round((self.frame_s(shape, weights) + self.sound_s(weights)) / frame_s, 3)
 
     @torch.inference_mode()
     def frame_s(self, shape: FrameShape, weights: Weights) -> float:
         """Seconds that a frame of one request takes, without its sound."""
         passes = shape.predictor.num_code_groups - 1
-        layer = self._once(shape.talker, weights, is_talker=True)
-        return shape.talker.num_hidden_layers * layer + passes * self._once(shape.predictor, weights, is_talker=False)
+        layers = shape.talker.num_hidden_layers * self._once(shape.talker, weights, is_talker=True)
+        return layers + passes * self._once(shape.predictor, weights, is_talker=False)
 
     @torch.inference_mode()
-    def sound_s(self) -> float:
-        """Seconds that Code2Wav takes for a frame."""
-        if self._sound_s is None:
-            left = torch.full((SOUND_ROWS, SOUND_WIDTH), WEIGHT, device=self.device.torch_device)
-            right = torch.full((SOUND_WIDTH, SOUND_WIDTH), WEIGHT, device=self.device.torch_device)
-            taken = best(lambda: (left @ right).sum())
-            self._sound_s = SOUND_OPERATIONS * taken / (2 * SOUND_ROWS * SOUND_WIDTH * SOUND_WIDTH)
-        return self._sound_s
+    def sound_s(self, weights: Weights) -> float:
+        """Seconds that Code2Wav takes for a frame, beside talker and code predictor with such weights."""
+        dtype = choose_sound_dtype(self.sound_dtype, self.device, *weights)
+        if dtype not in self._sound:
+            with computing_with(self._threads.sound):
+                self._sound[dtype] = self._unit_s(dtype) * SOUND_OPERATIONS / unit_operations()
+        return self._sound[dtype]
+
+    @property
+    def _threads(self) -> Threads:
+        return Threads(self.threads, self.threads) if self.threads else shared_out(CORES)
+
+    def _unit_s(self, dtype: torch.dtype) -> float:
+        """Seconds of one of Code2Wav's residual units, for one frame."""
+        with on_meta():
+            unit = ResidualUnit(SOUND_WIDTH, dilation=1)
+        _fill(unit, torch.float32, None)
+        lay_out(unit, dtype)
+        unit.conv1.slot = 0
+        x = torch.full((1, SOUND_ROWS, SOUND_WIDTH), WEIGHT)
+        state = StreamState([torch.zeros(1, unit.conv1.left, SOUND_WIDTH)], [], [], torch.zeros(1, dtype=torch.int64))
+        return typical(lambda: unit(x, state).sum())
 
     def _once(self, config: DecoderConfig, weights: Weights, *, is_talker: bool) -> float:
         """Seconds of one layer of a talker, or of one pass of a code predictor."""
         key = config, weights, is_talker
         if key not in self._known:
-            self._known[key] = (self._layer_s if is_talker else self._pass_s)(config, *weights)
+            with computing_with(self._threads.frames):
+                self._known[key] = (self._layer_s if is_talker else self._pass_s)(config, *weights)
         return self._known[key]
 
     def _layer_s(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> float:
@@ -120,7 +152,7 @@ class Probe:
         _fill(stack, dtype, quantization)
         x = torch.full((1, 1, config.hidden_size), WEIGHT, dtype=dtype)
         attend, ops = _Attend(config, self.device, stack, dtype), Operations()
-        return best(lambda: stack.decode(x, attend, ops).sum()) / count
+        return typical(lambda: stack.decode(x, attend, ops).sum()) / count
 
     def _pass_s(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> float:
         with on_meta():
@@ -129,7 +161,11 @@ class Probe:
         cache = FrameCache(predictor, 1, self.device, dtype)
         x = torch.full((1, 2, config.hidden_size), WEIGHT, dtype=dtype)
 
+        zero, one = torch.zeros(1, dtype=torch.int64), torch.ones(1)
+        level = LevelSettings(one, (TOP_K * one).long(), one, one > 1, TOP_K, any_top_p=False)
+
         def draw(group: int, logits: Tensor, into: Tensor | None) -> None:
+            pick(logits.float(), level, gumbel_noise(zero, zero, 1, config.vocab_size)[:, 0])
             if into is not None:
                 into.copy_(x[:, 0])
 
@@ -137,7 +173,7 @@ class Probe:
             predictor.predict(x, cache, Operations(), draw)
             return cache.keys.sum()
 
-        return best(frame) / PASSES
+        return typical(frame) / PASSES
 
 
 class _Attend:
@@ -160,7 +196,7 @@ class _Attend:
 def _fill(network: nn.Module, dtype: torch.dtype, quantization: Quantization | None) -> None:
     """Give the products and norms of a network on the meta device weights; tables, which are not read, stay without."""
     for module in network.modules():
-        if isinstance(module, Linear | RMSNorm):
+        if isinstance(module, Linear | RMSNorm | Conv | SnakeBeta):
             for name, parameter in module.named_parameters(recurse=False):
                 filled = nn.Parameter(torch.full(parameter.shape, WEIGHT, dtype=dtype), requires_grad=False)
                 setattr(module, name, filled)
@@ -168,8 +204,34 @@ def _fill(network: nn.Module, dtype: torch.dtype, quantization: Quantization | N
             module.quantize(quantization)
 
 
+@contextmanager
+def computing_with(threads: int) -> Iterator[None]:
+    """Compute with so many CPU threads for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def unit_operations() -> int:
+    """Operations of a residual unit's two convolutions, of seven taps and of one."""
+    return 2 * SOUND_ROWS * SOUND_WIDTH * SOUND_WIDTH * (7 + 1)
+
+
+def typical(work: Callable[[], Tensor]) -> float:
+    """Seconds of the middle one of some runs."""
+    return statistics.median(_times(work))
+
+
 def best(work: Callable[[], Tensor]) -> float:
-    """Seconds of the fastest run, for others may be at work; ``item`` waits until a card has done it."""
+    """Seconds of the fastest run."""
+    return min(_times(work))
+
+
+def _times(work: Callable[[], Tensor]) -> list[float]:
+    """Seconds of some runs behind one to warm up; ``item`` waits until a card has done it."""
     work().item()
     times: list[float] = []
     ends = time.perf_counter() + MEASURE_S
@@ -177,4 +239,4 @@ def best(work: Callable[[], Tensor]) -> float:
         began = time.perf_counter()
         work().item()
         times.append(time.perf_counter() - began)
-    return min(times)
+    return times

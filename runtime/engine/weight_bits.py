@@ -64,10 +64,9 @@ class WeightBits:
         """
         self._device = device
         self._dtype = dtype
-        self._threads = settings.threads
         self._is_open = settings.quantize == AUTO
         self._said = None if self._is_open else choose_quantization(settings.quantize, device)
-        self._probe = Probe(device)
+        self._probe = Probe(device, settings.threads, settings.sound_dtype)
 
     @property
     def known(self) -> Quantization | None:
@@ -87,8 +86,6 @@ class WeightBits:
         shape = FrameShape.of(config)
         if not self._is_open or not can_round(self._device) or shape.reads < FEW:
             return self._said
-        if self._threads:
-            torch.set_num_threads(self._threads)
         pace = choose_pace(paces(self._probe, shape, self._dtype))
         bits = pace.quantization or str(self._dtype).removeprefix("torch.")
         log.info("%s: weights as %s, which makes about %.2f of real time here", name, bits, pace.rtf)

@@ -61,6 +61,7 @@ class Inspection:
     networks: dict[str, nn.Module] = field(default_factory=dict)  # by the prefix of their keys, without memory
     weights: WeightsSeen | None = None
     speech_weights: WeightsSeen | None = None
+    types: dict[str, str] = field(default_factory=dict)  # of the tensors of model.safetensors, as the format has it
     download: Download | None = None
     problems: list[SetUpError] = field(default_factory=list)
 
@@ -155,6 +156,8 @@ def _weights(
     if not files:
         return None
     headers = headers_of(files)
+    if not prefix:
+        found.types = {key: header.dtype for key, header in headers.items()}
     where = found.folder / (files[0] if len(files) == 1 else prefix)
     rounded = {} if prefix or found.quantization is None else {TALKER: found.quantization}
     shapes, fewer = wanted_tensors(networks, rounded)

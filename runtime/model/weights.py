@@ -118,11 +118,16 @@ def _lie(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor]
     """Let a large table's rows lie in the file, if all their numbers are numbers of ``dtype``: few are ever read."""
     (key,) = places
     rows = tensor(key)
-    if rows.nbytes < LYING or torch.promote_types(rows.dtype, dtype) is not dtype:
+    if not lies(rows, dtype):
         return False
     table.weight = nn.Parameter(rows, requires_grad=False)
     table.dtype = None if rows.dtype is dtype else dtype
     return True
+
+
+def lies(rows: Tensor, dtype: torch.dtype) -> bool:
+    """Whether a table of the files is read where it lies, on a CPU. Shapes: rows [V, H], also of the meta device."""
+    return rows.nbytes >= LYING and torch.promote_types(rows.dtype, dtype) is dtype
 
 
 def _as_published(network: nn.Module, prefix: str, rounds: bool) -> dict[str, Place]:

@@ -10,15 +10,20 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from runtime.cli import main
+from runtime.device.cpu import multiplies_bfloat16
 from runtime.device.quantized import quantized_bytes
 from runtime.engine import memory
 from runtime.engine.check import check
 from runtime.engine.doctor import Diagnosis, diagnose
 from runtime.engine.probe import FrameShape, Probe, Weights
 from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
-from runtime.published import SPEECH_TOKENIZER
+from runtime.model.checkpoint import DECODER, TALKER
+from runtime.model.inspection import inspect_folder
+from runtime.model.products import Table, narrowed_names
+from runtime.published import SOUND_PRODUCTS, SPEECH_TOKENIZER, TEXT_TABLE
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
 from tests.support.changed_checkpoint import Tensors, rewrite, rewrite_config, shard
@@ -73,7 +78,10 @@ def test_memory_is_what_the_check_before_a_change_says(folder: Path, monkeypatch
     engine = EngineSettings(device="cpu", max_slots=3)
     need = check(Settings(models=(str(folder),), engine=engine)).need
     assert need == row.once + 3 * row.slot
-    assert row.once - chosen["bfloat16"].once == pytest.approx((folder / WEIGHTS).stat().st_size / 2, rel=0.1)
+    code2wav = inspect_folder(folder).networks[DECODER]
+    narrowed = [code2wav.get_parameter(f"{name}.weight").nbytes for name in narrowed_names(code2wav)]
+    fewer = (folder / WEIGHTS).stat().st_size / 2 + (sum(narrowed) / 2 if multiplies_bfloat16() else 0)
+    assert row.once - chosen["bfloat16"].once == pytest.approx(fewer, rel=0.05)
     monkeypatch.setattr(memory, "memory_of", lambda device: (need, need))
     assert [row.slots for row in diagnosed(folder).memory.rows if row.is_chosen] == [3]
     monkeypatch.setattr(memory, "memory_of", lambda device: (need - 1, need))
@@ -101,8 +109,9 @@ def test_what_a_published_checkpoint_takes_is_known_from_its_configuration(
     told = diagnosed(tmp_path)
     assert codes(told) == ["checkpoint_missing"] * len(told.files.missing)
     weights = {row.dtype: row.once - memory.PROCESS for row in told.memory.rows}
-    assert weights["bfloat16"] == 2 * parameters + 4 * SPEECH_TOKENIZER
-    assert weights["float32"] == 4 * parameters + 4 * SPEECH_TOKENIZER
+    narrower = 2 * SOUND_PRODUCTS if multiplies_bfloat16() else 0
+    assert weights["bfloat16"] == 2 * (parameters - TEXT_TABLE) + 4 * SPEECH_TOKENIZER - narrower
+    assert weights["float32"] == 4 * (parameters - TEXT_TABLE) + 4 * SPEECH_TOKENIZER
     assert weights["int4"] < weights["int8"] < weights["float32"]
     rtfs = {row.dtype: row.rtf for row in told.memory.rows if row.rtf is not None}
     assert rtfs["int4"] < rtfs["int8"] < rtfs["bfloat16"] < rtfs["float32"]
@@ -209,3 +218,19 @@ def test_the_command_says_it_and_ends_by_it(
 def test_what_is_not_there_at_all_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", str(tmp_path / "nothing"), "--device", "cpu"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_table_that_stays_in_its_file_takes_no_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def float32() -> int:
+        (row,) = [row for row in diagnosed(folder).memory.rows if row.dtype == "float32"]
+        return row.once
+
+    table = load_file(folder / WEIGHTS)["talker.model.text_embedding.weight"]
+    before = float32()
+    monkeypatch.setattr("runtime.model.weights.LYING", table.nbytes)
+    lying = sum(
+        4 * module.weight.numel()
+        for module in inspect_folder(folder).networks[TALKER].modules()
+        if isinstance(module, Table) and module.weight.numel() * table.element_size() >= table.nbytes
+    )
+    assert before - float32() == lying >= 4 * table.numel()

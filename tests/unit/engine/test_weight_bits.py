@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.layout.published import PUBLISHED as SPECS
 from runtime.device import open_device
-from runtime.device.cpu import CpuDevice
+from runtime.device.cpu import CpuDevice, multiplies_bfloat16
 from runtime.device.quantized import Quantization
 from runtime.engine import weight_bits
 from runtime.engine.engine import Engine
@@ -18,16 +18,17 @@ from runtime.engine.memory import _bytes_of
 from runtime.engine.offers import shape_of, weight_bytes
 from runtime.engine.probe import FrameShape, Probe, Weights, layer_size
 from runtime.engine.weight_bits import Pace, choose_pace
+from runtime.model.code2wav import Code2Wav
 from runtime.model.config import DecoderConfig
 from runtime.model.config_files import read_model_config
 from runtime.model.layers import DecoderStack
-from runtime.model.products import Linear
+from runtime.model.products import Linear, narrowed_names
 from runtime.model.talker import Talker
 from runtime.model.weights import on_meta
-from runtime.published import PUBLISHED
+from runtime.published import PUBLISHED, SOUND_PRODUCTS
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
-from tests.unit.model.published import write_configs
+from tests.unit.model.published import speech_tokenizer_config, write_configs
 
 INT8, INT4 = Quantization.INT8, Quantization.INT4
 SMALL = DecoderConfig(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_code_groups=4, vocab_size=64)
@@ -74,7 +75,17 @@ def test_the_memory_of_an_offer_is_what_its_networks_take(tmp_path: Path, kind: 
     write_configs(tmp_path, "1.7B-CustomVoice")
     with on_meta():
         talker = Talker(read_model_config(tmp_path))
-    assert weight_bytes(offered, 4, kind) == pytest.approx(_bytes_of(talker, 4, kind), rel=0.03)
+    own = _bytes_of(talker, 4, kind)
+    assert weight_bytes(offered, torch.float32, kind, on_cpu=False) == pytest.approx(own, rel=0.03)
+    table = talker.model.text_embedding.weight.numel()
+    assert weight_bytes(offered, torch.float32, kind, on_cpu=True) == pytest.approx(own - 4 * table, rel=0.05)
+
+
+def test_what_is_multiplied_in_fewer_bits_of_published_sound_is_counted_where_it_is() -> None:
+    with on_meta():
+        code2wav = Code2Wav(speech_tokenizer_config().code2wav)
+    products = sum(code2wav.get_parameter(f"{name}.weight").numel() for name in narrowed_names(code2wav))
+    assert products == SOUND_PRODUCTS
 
 
 def test_the_numbers_that_a_frame_reads_are_those_of_its_products() -> None:
@@ -94,8 +105,21 @@ def test_a_frame_takes_as_long_as_its_layers_and_passes_and_is_measured_once(
     probe = Probe(open_device("cpu"))
     few = probe.frame_s(FrameShape(SMALL, SMALL), weights)
     assert 0 < few == probe.frame_s(FrameShape(SMALL, SMALL), weights)
-    monkeypatch.setattr(probe, "_sound_s", 0.02)
-    assert probe.rtf(FrameShape(SMALL, SMALL), weights, 0.08) == round((few + 0.02) / 0.08, 3)
+    sound = probe.sound_s(weights)
+    assert 0 < sound == probe.sound_s(weights)
+    assert probe.rtf(FrameShape(SMALL, SMALL), weights, 0.08) == round((few + sound) / 0.08, 3)
+
+
+def test_sound_is_measured_in_the_dtype_that_it_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.engine.probe.MEASURE_S", 0.0)
+    asked: list[torch.dtype] = []
+    monkeypatch.setattr(Probe, "_unit_s", lambda probe, dtype: asked.append(dtype) or float(len(asked)))
+    own, whole = Probe(open_device("cpu")), Probe(open_device("cpu"), sound_dtype="float32")
+    for probe in (own, whole):
+        for weights in ((torch.float32, None), (torch.float32, INT8), (torch.bfloat16, None)):
+            probe.sound_s(weights)
+    fewer = [torch.bfloat16] if multiplies_bfloat16() else []
+    assert asked == [torch.float32, *fewer, torch.float32]
 
 
 def test_a_large_checkpoint_is_loaded_with_what_was_chosen_and_its_card_says_so(
