@@ -90,11 +90,14 @@ export class Player extends EventTarget {
   async relax() {
     const torn = this.context;
     if (this.sounding || this.latency !== SHORTEST || !torn?.playbackStats?.underrunEvents) return;
+    const { gain, output, exact } = this;
     this.latency = USUAL;
     this.output = null; // what is begun meanwhile waits for the new one
-    this.arming = this.open();
+    this.arming = this.open().catch(() => {
+      Object.assign(this, { context: torn, gain, output, exact }); // no other is to be had: it goes on as it was
+    });
     await this.arming;
-    await torn.close();
+    if (this.context !== torn) await torn.close();
   }
 
   /** Keep the order of what is asked for while the output is still being opened. @param {(output: Output) => void} action */
@@ -140,7 +143,7 @@ export class Player extends EventTarget {
     this.dispatchEvent(new CustomEvent('counters', { detail: counters }));
     if (!finished) return;
     this.dispatchEvent(new CustomEvent('finished', { detail: counters }));
-    this.relax().catch(() => {}); // it goes on as it was
+    this.relax().catch(() => {}); // the context that is let go of is of no use any more, closed or not
   }
 
   /** On the context's clock, seconds; 0 before there is one. */

@@ -301,3 +301,40 @@ def test_a_device_that_runs_dry_has_a_longer_buffer_from_the_next_take_on(blank:
     assert [take["played"] for take in told["takes"]] == [2400] * 4
     first, _, _, last = (take["buffer"] for take in told["takes"])
     assert first < last
+
+
+# No second context is to be had, as where a browser has run out of them.
+NONE_LEFT = """
+async () => {
+  const stats = { get: () => ({ underrunEvents: 1 }), configurable: true };
+  Object.defineProperty(AudioContext.prototype, 'playbackStats', stats);
+  const { Player } = await import('/js/player.js');
+  const player = new Player();
+  await player.arm();
+  const { context } = player;
+  const before = globalThis.AudioContext;
+  let refused = 0;
+  globalThis.AudioContext = class { constructor() { refused += 1; throw new Error('no more contexts'); } };
+  try {
+    const played = [];
+    for (let i = 0; i < 2; i++) {
+      const take = player.begin();
+      player.push(take, new Int16Array(2400).fill(1000));
+      player.end(take);
+      const finished = new Promise((done) => player.addEventListener('finished', done, { once: true }));
+      await Promise.race([finished, new Promise((later) => setTimeout(later, 15000))]);
+      played.push(player.counters?.played ?? null);
+    }
+    await player.arm();
+    return { refused, played, same: player.context === context, state: context.state };
+  } finally {
+    globalThis.AudioContext = before;
+  }
+}
+"""
+
+
+def test_a_device_that_runs_dry_where_no_other_context_is_to_be_had_plays_on(blank: Page) -> None:
+    told = blank.evaluate(NONE_LEFT)
+    assert told.pop("refused") == 2, "it was tried once: at our rate, then at the device's"
+    assert told == {"played": [2400, 2400], "same": True, "state": "running"}

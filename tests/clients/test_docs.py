@@ -23,7 +23,7 @@ PYTHON_CLIENT = ROOT / "clients" / "python"
 PYTHON_PAGE = (PYTHON_CLIENT / "README.md").read_text("utf-8")
 JAVASCRIPT_PAGE = (node.CLIENT / "README.md").read_text("utf-8")
 API, MCP, README = ((ROOT / path).read_text("utf-8") for path in ("docs/api.md", "docs/mcp.md", "README.md"))
-EXAMPLE_S = 60
+EXAMPLE_S = 150
 
 # What each example prints, in the order of the page.
 PYTHON = [
