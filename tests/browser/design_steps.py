@@ -21,6 +21,7 @@ Pcm = NDArray[np.int16]
 
 LETTERS = "ABC"  # of the takes that are made at once
 MADE_MS = 150_000
+SAID_MS = 15_000
 HEADER_BYTES = 16  # of a labelled frame
 
 
@@ -120,6 +121,15 @@ def playing(page: Page) -> list[str]:
     return [letter for letter in LETTERS if card(page, letter).get_by_role("button", name=stop).count()]
 
 
+def expect_playing(page: Page, *letters: str) -> None:
+    """Wait until these takes of the newest set sound, and no others."""
+    for _ in range(SAID_MS // 50):
+        if playing(page) == list(letters):
+            return
+        page.wait_for_timeout(50)
+    assert playing(page) == list(letters)
+
+
 def enter_design(page: Page, text: str) -> None:
     enter(page, "design")
     page.fill("#vw-text", text)
@@ -127,14 +137,17 @@ def enter_design(page: Page, text: str) -> None:
 
 @contextmanager
 def newly_kept(page: Page, count: int) -> Iterator[None]:
-    """Wait at the end until so many more takes are kept than at the beginning."""
-    wanted = len(takes(page)) + count
+    """Wait at the end until so many takes are kept, and known as such to the page, that were not at the beginning."""
+    before = {take["id"] for take in takes(page)}
     yield
+    found = 0
     for _ in range(MADE_MS // 100):
-        if len(takes(page)) >= wanted:
+        new = {take["id"] for take in takes(page)} - before
+        found = sum(page.locator(f"#vw-takes-list [data-take='{id}']").count() for id in new)
+        if found >= count:
             return
         page.wait_for_timeout(100)
-    raise AssertionError(f"{wanted} takes should have been kept, {len(takes(page))} were")
+    raise AssertionError(f"{count} takes should have been kept, {found} were")
 
 
 def make_three(page: Page) -> None:

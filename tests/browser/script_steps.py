@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import soundfile
 from numpy.typing import NDArray
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.design_steps import origin
 from tests.support.app import App
 
 MADE_MS = 120_000  # a few sentences on a machine that does other things too
@@ -20,6 +23,7 @@ Pcm = NDArray[np.int16]
 
 RATE = 24000
 GAP_S = 0.4
+PAUSE = re.compile(r"\[pause[^\]]*\]")
 
 DIALOGUE = """CLARA: I walked home along the river tonight.
 
@@ -88,6 +92,26 @@ def await_made(page: Page, *numbers: int) -> None:
         expect(line(page, number)).to_have_attribute("data-state", "made", timeout=MADE_MS)
 
 
+def await_kept(page: Page, *numbers: int, beside: Collection[str] = ()) -> None:
+    """Wait until the studio's script names a take for all that is spoken in these lines, and none of those beside.
+
+    A line is made when its sound has come; that the studio keeps it, and the script names it, comes later.
+    """
+    listed = f"{origin(page)}/studio/scripts"
+    takes: list[list[str]] = []
+    for _ in range(MADE_MS // 100):
+        newest = page.request.get(listed).json()["scripts"][0]
+        lines = page.request.get(f"{listed}/{newest['id']}").json()["lines"]
+        wanted = [sum(map(bool, map(str.strip, PAUSE.split(each["text"])))) for each in lines]
+        takes = [[part["take"] for part in each.get("takes", [])] for each in lines]
+        if all(len(takes[at - 1]) == wanted[at - 1] and not {*takes[at - 1]} & {*beside} for at in numbers):
+            break
+        page.wait_for_timeout(100)
+    else:
+        raise AssertionError(f"lines {numbers} have the takes {takes}")
+    await_saved(page)
+
+
 def client(page: Page, app: App) -> httpx.Client:
     """As the page, with its cookies."""
     cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
@@ -140,7 +164,7 @@ def make_all(page: Page) -> None:
     page.click("#vw-speak")
     await_made(page, 1, 2, 3)
     page.keyboard.press("Escape")
-    await_saved(page)
+    await_kept(page, 1, 2, 3)
 
 
 def await_silence(page: Page) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import soundfile
 from playwright.sync_api import Download, FilePayload, Locator, Page, expect
@@ -97,6 +98,11 @@ def speaker(page: Page) -> str:
     return (picker(page).locator(".vw-picked").get_attribute("data-voice") or "").partition(":")[2]
 
 
+def expect_speaker(page: Page, name: str) -> None:
+    """Wait until that speaker, or the kept voice of that id, is chosen in the Speak room."""
+    expect(picker(page).locator(".vw-picked")).to_have_attribute("data-voice", re.compile(rf":{re.escape(name)}$"))
+
+
 def picker(page: Page) -> Locator:
     """The voice picker that stands beside the text."""
     return page.locator("#vw-speakers-picker")
@@ -122,6 +128,29 @@ def clone_from(page: Page, file: FilePayload, words: str | None) -> None:
     else:
         page.fill("#vw-clone-transcript", words)
     try_out(page)
+
+
+# Whether the browser keeps the Clone room's recording of that name; the database is that of assets/js/recordings.js.
+KEEPS = """
+async (name) => {
+  const asked = indexedDB.open('voicewright', 1);
+  asked.onupgradeneeded = () => asked.result.createObjectStore('recordings');
+  const of = (request) => new Promise((done, fail) => {
+    request.onsuccess = () => done(request.result);
+    request.onerror = () => fail(request.error);
+  });
+  const database = await of(asked);
+  const kept = await of(database.transaction('recordings').objectStore('recordings').get('clone'));
+  database.close();
+  return kept?.name === name;
+}
+"""
+
+
+def await_recording(page: Page, name: str) -> None:
+    """Wait until a reload would bring the recording of that name back."""
+    expect(page.locator("#vw-clone-name")).to_have_text(name)
+    page.wait_for_function(KEEPS, arg=name)
 
 
 def try_out(page: Page) -> None:

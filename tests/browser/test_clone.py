@@ -183,7 +183,7 @@ def test_what_is_trimmed_is_what_is_sent(studio: Page) -> None:
     assert "silence" not in advice(studio)
     studio.click("#vw-clone-use")
     studio.check("#vw-clone-xvector")
-    assert studio.is_disabled("#vw-clone-transcript")
+    expect(studio.locator("#vw-clone-transcript")).to_be_disabled()
     try_out(studio)
     studio.fill("#vw-text", SHORT)
     studio.click("#vw-speak")
@@ -234,7 +234,7 @@ def test_speech_is_written_down_and_trimmed_to(studio: Page) -> None:
     studio.fill("#vw-clone-transcript", said + " marmalade")
     studio.click("#vw-clone-transcribe")
     expect(studio.locator("#vw-clone-heard")).to_contain_text("Not heard: “marmalade”", timeout=120_000)
-    assert studio.input_value("#vw-clone-transcript") == said + " marmalade"
+    expect(studio.locator("#vw-clone-transcript")).to_have_value(said + " marmalade")
     try_out(studio)
     # What the recording says is not what the voice is to say.
     studio.fill("#vw-text", said.upper() + "!")
@@ -258,7 +258,7 @@ def test_where_no_recogniser_is_installed_the_host_reads_once_how_to_get_one_and
     studio.locator("#vw-speak:enabled").wait_for()
     enter(studio, "clone")
     to_words(studio, wav(3.0))
-    assert studio.is_hidden("#vw-clone-transcribe")
+    expect(studio.locator("#vw-clone-transcribe")).to_be_hidden()
     hint = studio.locator("#vw-clone-asr-how")
     assert hint.is_visible() == bool(how)
     if how:
@@ -317,7 +317,7 @@ def test_the_best_part_is_chosen_a_cough_is_left_out_and_both_have_a_way_back(st
     expect(studio.locator("#vw-clone-ways")).to_be_visible()
     studio.keyboard.press("Control+z")
     assert span(studio) == [start, end]
-    assert studio.input_value("#vw-clone-transcript") == SAID
+    expect(studio.locator("#vw-clone-transcript")).to_have_value(SAID)
 
 
 def test_a_long_recording_says_what_can_be_used_of_it_and_nothing_outlives_the_next(studio: Page) -> None:
@@ -338,8 +338,8 @@ def test_a_long_recording_says_what_can_be_used_of_it_and_nothing_outlives_the_n
     expect(studio.locator("#vw-clone-span")).to_contain_text("3.00")
     expect(cut).to_be_hidden()
     studio.click("#vw-clone-use")
-    assert not studio.is_checked("#vw-clone-xvector")
-    assert studio.is_enabled("#vw-clone-transcript")
+    expect(studio.locator("#vw-clone-xvector")).not_to_be_checked()
+    expect(studio.locator("#vw-clone-transcript")).to_be_enabled()
 
 
 def test_the_room_speaks_chinese(studio: Page) -> None:
@@ -348,7 +348,7 @@ def test_the_room_speaks_chinese(studio: Page) -> None:
     advice(studio)
     studio.select_option("#vw-language", "zh")
     expect(studio.locator("#vw-clone-use")).to_have_text("使用这 3.0 秒")
-    assert "录音" in studio.locator("#vw-clone-clinic .vw-care").first.inner_text()
+    expect(studio.locator("#vw-clone-clinic .vw-care").first).to_contain_text("录音")
     studio.select_option("#vw-language", "en")
     expect(studio.locator("#vw-clone-use")).to_have_text("Use these 3.0 s")
 

@@ -19,12 +19,18 @@ window.requestAnimationFrame = (then) => {
   window.frames_asked += 1;
   return ask(then);
 };
-window.countDock = () => {
+"""
+# What two seconds cost, or as many as they become on a busy machine: frames, writes, seconds, whether it still sounds.
+COST = """() => new Promise((done) => {
+  const begun = performance.now(), before = window.frames_asked;
   new MutationObserver(() => (window.dock_written += 1)).observe(document.querySelector('#vw-stage'), {
     subtree: true, childList: true, characterData: true, attributes: true,
   });
-};
-"""
+  setTimeout(() => {
+    const seconds = (performance.now() - begun) / 1000;
+    done([window.frames_asked - before, window.dock_written, seconds, !document.querySelector('#vw-stop').disabled]);
+  }, 2000);
+})"""
 TEXT = 12 * "The harbour was quiet. "
 
 
@@ -49,12 +55,9 @@ def test_a_page_that_rests_asks_for_no_frame_and_one_that_sounds_writes_seldom(o
     page.fill("#vw-text", TEXT)
     page.click("#vw-speak")
     await_sound(page)
-    page.evaluate("window.countDock()")
-    seconds = 2
-    asked = frames_in(page, 1000 * seconds)
-    written = int(page.evaluate("window.dock_written"))
-    assert page.locator("#vw-stop").is_enabled()  # it still sounds
-    assert asked <= 2 * seconds
-    assert 2 * seconds <= written <= 20 * seconds
+    asked, written, seconds, still_sounds = page.evaluate(COST)
+    assert still_sounds
+    assert asked <= 2 * seconds + 1
+    assert 2 * seconds - 1 <= written <= 20 * seconds
     page.click("#vw-stop")
     await_end(page)

@@ -13,7 +13,19 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import OpenStudio
 from tests.browser.design_steps import LETTERS, act, card, expect_state, make_three, menu, seeds
 from tests.browser.script_steps import enter_script, line, new_script, text_of
-from tests.browser.steps import await_end, await_sound, choose, enter, history_row, speaker, try_out, vary, wav
+from tests.browser.steps import (
+    KEEPS,
+    await_end,
+    await_recording,
+    await_sound,
+    choose,
+    enter,
+    expect_speaker,
+    history_row,
+    try_out,
+    vary,
+    wav,
+)
 from tests.browser.wire import sound_of
 from tests.support.app import App
 
@@ -25,6 +37,12 @@ LONG = "The boat came back in the evening, and nobody on the quay had expected i
 def reload(page: Page) -> None:
     page.reload(wait_until="domcontentloaded")
     expect(page.locator("#vw-status")).to_have_attribute("data-state", "ready", timeout=30_000)
+
+
+def await_draft(page: Page, words: str) -> None:
+    """Wait until a new tab would begin with these words, which are kept once hands rest."""
+    kept = "(words) => Object.values(localStorage).some((draft) => draft.includes(words))"
+    page.wait_for_function(kept, arg=words)
 
 
 # --- addresses
@@ -129,12 +147,12 @@ def test_speech_that_a_reload_cuts_off_is_offered_again_with_its_seed(studio: Pa
 
 def test_each_tab_keeps_its_own_words_and_a_new_one_has_the_last(app: App, studio: Page) -> None:
     studio.fill("#vw-text", "Mine, in the first tab.")
-    studio.wait_for_timeout(600)  # as long as hands rest before it is kept
+    await_draft(studio, "Mine, in the first tab.")
     other = studio.context.new_page()
     other.goto(app.url, wait_until="domcontentloaded")
     expect(other.locator("#vw-text")).to_have_value("Mine, in the first tab.")
     other.fill("#vw-text", "Yours, in the second.")
-    other.wait_for_timeout(600)
+    await_draft(other, "Yours, in the second.")
     reload(studio)
     expect(studio.locator("#vw-text")).to_have_value("Mine, in the first tab.")
     reload(other)
@@ -145,12 +163,12 @@ def test_each_tab_keeps_its_own_words_and_a_new_one_has_the_last(app: App, studi
 def test_a_recording_of_another_tab_is_not_taken_for_this_one_s(app: App, studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", {**wav(3.0), "name": "mine.wav"})
-    expect(studio.locator("#vw-clone-name")).to_have_text("mine.wav")
+    await_recording(studio, "mine.wav")
     other = studio.context.new_page()
     other.goto(f"{app.url}/#/clone", wait_until="domcontentloaded")
     expect(other.locator("#vw-clone-name")).to_have_text("mine.wav")
     other.set_input_files("#vw-clone-file", {**wav(4.0), "name": "yours.wav"})
-    expect(other.locator("#vw-clone-name")).to_have_text("yours.wav")
+    await_recording(other, "yours.wav")
     reload(other)
     expect(other.locator("#vw-clone-name")).to_have_text("yours.wav")
     other.close()
@@ -169,10 +187,10 @@ def test_a_reload_keeps_the_text_the_speaker_and_how_to_say_it(studio: Page) -> 
     vary(studio)
     studio.fill("#vw-seed", "42")
     reload(studio)
-    assert studio.input_value("#vw-text") == "Mine, and not to be lost."
-    assert studio.input_value("#vw-speakers-instruct") == "Slowly, please."
-    assert speaker(studio) == "clara"
-    assert studio.input_value("#vw-speakers-language") == "english"
+    expect(studio.locator("#vw-text")).to_have_value("Mine, and not to be lost.")
+    expect(studio.locator("#vw-speakers-instruct")).to_have_value("Slowly, please.")
+    expect_speaker(studio, "clara")
+    expect(studio.locator("#vw-speakers-language")).to_have_value("english")
     assert (studio.input_value("#vw-seed"), studio.is_checked("#vw-lock")) == ("42", True)
 
 
@@ -186,7 +204,7 @@ def test_a_reload_keeps_the_description_and_the_takes(studio: Page) -> None:
     studio.keyboard.press("Escape")
     before = seeds(studio)
     reload(studio)
-    assert studio.input_value("#vw-design-description") == "A man with a low voice."
+    expect(studio.locator("#vw-design-description")).to_have_value("A man with a low voice.")
     expect(studio.locator(".vw-design-set")).to_have_count(2)
     expect_state(studio, LETTERS, "done")
     assert seeds(studio) == before != first
@@ -206,17 +224,19 @@ def test_a_reload_keeps_the_recording_its_words_and_what_was_chosen_of_it(studio
     expect(studio.locator("#vw-clone-span")).to_contain_text("0.50 to 3.00 s")
     studio.click("#vw-clone-use")
     studio.fill("#vw-clone-transcript", "The words that are said in it.")
+    await_recording(studio, "voice.wav")
     reload(studio)
     expect(studio.locator("#vw-clone-transcript")).to_have_value("The words that are said in it.")
     expect(studio.locator("#vw-clone-span")).to_contain_text("0.50 to 3.00 s")
     expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
     try_out(studio)
-    assert not studio.is_checked("#vw-clone-consent"), "consent is given anew"
+    expect(studio.locator("#vw-clone-consent"), "consent is given anew").not_to_be_checked()
     studio.click("#vw-speak")
     await_sound(studio)
     studio.click("#vw-stop")
     studio.locator(".vw-step-change").first.click()
     studio.click("#vw-clone-drop")
+    studio.wait_for_function(f"async () => !(await ({KEEPS})('voice.wav'))")
     reload(studio)
     studio.evaluate("new Promise((rest) => setTimeout(rest, 300))")
     expect(studio.locator("#vw-clone-recording")).to_be_hidden()
@@ -232,9 +252,10 @@ def test_a_reload_keeps_a_recording_that_the_microphone_took(open_studio: OpenSt
     span = page.inner_text("#vw-clone-span")
     words = page.input_value("#vw-clone-transcript")
     assert words
+    await_recording(page, page.inner_text("#vw-clone-name"))
     reload(page)
     expect(page.locator("#vw-clone-span")).to_have_text(span)
-    assert page.input_value("#vw-clone-transcript") == words
+    expect(page.locator("#vw-clone-transcript")).to_have_value(words)
 
 
 def test_a_reload_opens_the_script_that_was_open(studio: Page) -> None:
@@ -250,7 +271,7 @@ def test_a_reload_opens_the_script_that_was_open(studio: Page) -> None:
     expect(text_of(studio, 1)).to_have_value("A first line.")
     reload(studio)
     expect(line(studio, 1)).to_be_visible()
-    assert studio.input_value("#vw-script-name") == "The older one"
+    expect(studio.locator("#vw-script-name")).to_have_value("The older one")
     expect(text_of(studio, 1)).to_have_value("A first line.")
 
 
@@ -275,7 +296,7 @@ def test_a_page_that_only_stands_there_overwrites_nothing(open_studio: OpenStudi
     reload(page)
     other.close(run_before_unload=True)
     reload(page)
-    assert page.input_value("#vw-text") == "Written in the first."
+    expect(page.locator("#vw-text")).to_have_value("Written in the first.")
 
 
 # --- Stop
@@ -340,7 +361,7 @@ def test_a_suggestion_for_the_manner_can_be_undone(studio: Page, undo: Undo) -> 
     chips.nth(1).click()
     assert studio.input_value("#vw-speakers-instruct") not in {"", "As my aunt would."}
     undo(studio)
-    assert studio.input_value("#vw-speakers-instruct") == "As my aunt would."
+    expect(studio.locator("#vw-speakers-instruct")).to_have_value("As my aunt would.")
     expect(studio.locator("#vw-toasts")).to_be_empty()
 
 
@@ -352,9 +373,9 @@ def test_a_suggestion_for_a_voice_can_be_undone(studio: Page, undo: Undo) -> Non
     studio.locator("#vw-design-chips button").first.click()
     assert studio.input_value("#vw-text")
     undo(studio)
-    assert studio.input_value("#vw-design-description") == "A voice like rust."
-    assert studio.input_value("#vw-text") == ""
-    assert studio.input_value("#vw-design-language") == "auto"
+    expect(studio.locator("#vw-design-description")).to_have_value("A voice like rust.")
+    expect(studio.locator("#vw-text")).to_have_value("")
+    expect(studio.locator("#vw-design-language")).to_have_value("auto")
 
 
 def test_who_writes_on_undoes_what_was_written(studio: Page) -> None:
@@ -365,7 +386,7 @@ def test_who_writes_on_undoes_what_was_written(studio: Page) -> None:
     studio.keyboard.press("End")
     studio.keyboard.type("x")
     studio.keyboard.press("Control+z")
-    assert studio.input_value("#vw-speakers-instruct") == chosen
+    expect(studio.locator("#vw-speakers-instruct")).to_have_value(chosen)
 
 
 # --- what a link says

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import OpenStudio
-from tests.browser.steps import choose, copy_code, enter, history_row, kept_take, prepare, save, seed, speaker
+from tests.browser.steps import choose, copy_code, enter, expect_speaker, history_row, kept_take, prepare, save, seed
 from tests.browser.wire import sound_of
 from tests.support.app import App
 
@@ -29,8 +29,9 @@ def pcm_of(app: App, take_id: str) -> NDArray[np.int16]:
     return np.frombuffer(sound_of(app, take_id), "<i2")
 
 
-def shown(page: Page) -> list[str]:
-    return page.locator("#vw-takes-list .vw-take-text").all_inner_texts()
+def shown(page: Page) -> Locator:
+    """The texts or names of the takes that are listed, newest first."""
+    return page.locator("#vw-takes-list .vw-take-text")
 
 
 def unfold(row: Locator) -> None:
@@ -41,8 +42,8 @@ def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     kept_take(studio, "The heron waits.")
     kept_take(studio, "The otter dives.")
     enter(studio, "library")
-    expect(studio.locator("#vw-takes-list .vw-take").first).to_be_visible()
-    assert shown(studio)[:2] == ["The otter dives.", "The heron waits."]
+    expect(shown(studio).nth(0)).to_have_text("The otter dives.")
+    expect(shown(studio).nth(1)).to_have_text("The heron waits.")
     day, otter = studio.locator("#vw-takes-list > li").nth(0), studio.locator("#vw-takes-list > li").nth(1)
     expect(day).to_have_text(re.compile("Today|Yesterday"))  # midnight may lie between
     expect(otter).to_contain_text("The otter dives.")
@@ -64,11 +65,12 @@ def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     studio.fill("#vw-takes-search", "no such words")
     expect(studio.locator("#vw-takes-empty")).to_contain_text("Nothing here fits")
     studio.fill("#vw-takes-search", "")
-    studio.click("#vw-takes-starred")
-    expect(studio.locator("#vw-takes-list .vw-take")).to_have_count(1)
-    assert shown(studio) == ["A heron"]
-    studio.click("#vw-takes-starred")
     otter = studio.locator("#vw-takes-list .vw-take", has_text="The otter dives.")
+    expect(otter).to_have_count(1)
+    studio.click("#vw-takes-starred")
+    expect(otter).to_have_count(0)
+    expect(shown(studio).filter(has_text="A heron")).to_have_count(1)
+    studio.click("#vw-takes-starred")
     expect(otter).to_have_count(1)
     studio.select_option("#vw-takes-room", "clone")
     expect(otter).to_have_count(0)
@@ -94,9 +96,10 @@ def test_a_take_is_made_again_with_the_same_bytes(app: App, studio: Page) -> Non
     unfold(row)
     row.locator("[data-do=reproduce]").click()
     expect(row.locator(".vw-take-outcome")).to_contain_text("Identical", timeout=60_000)
-    again = studio.locator("#vw-takes-list .vw-take").first.get_attribute("data-take")
+    newest = studio.locator("#vw-takes-list .vw-take").first
+    expect(newest).not_to_have_attribute("data-take", first)
+    again = newest.get_attribute("data-take")
     assert again is not None
-    assert again != first
     assert np.array_equal(pcm_of(app, again), pcm_of(app, first))
 
 
@@ -137,14 +140,15 @@ def test_settings_of_a_take_go_back_into_the_form(studio: Page) -> None:
     enter(studio, "library")
     row = history_row(studio, "Remember me.")
     unfold(row)
-    assert {"Clara", "Slowly.", str(spoken), "demo-voice, cpu, float32"} <= set(row.locator("dd").all_inner_texts())
+    for said in ("Clara", "Slowly.", str(spoken), "demo-voice, cpu, float32"):
+        expect(row.locator("dd").get_by_text(said, exact=True)).to_have_count(1)
     row.locator("[data-do=restore]").click()
     expect(studio.locator("#vw-room-speakers")).to_be_visible()
-    assert studio.input_value("#vw-text") == "Remember me."
-    assert speaker(studio) == "clara"
-    assert studio.input_value("#vw-speakers-instruct") == "Slowly."
-    assert seed(studio) == spoken
-    assert studio.is_checked("#vw-lock")
+    expect(studio.locator("#vw-text")).to_have_value("Remember me.")
+    expect_speaker(studio, "clara")
+    expect(studio.locator("#vw-speakers-instruct")).to_have_value("Slowly.")
+    expect(studio.locator("#vw-seed")).to_have_value(str(spoken))
+    expect(studio.locator("#vw-lock")).to_be_checked()
 
 
 def test_the_stage_offers_every_format_and_the_star(app: App, studio: Page) -> None:
@@ -214,7 +218,7 @@ def test_a_studio_without_a_store_says_so_and_still_speaks(studio: Page) -> None
     studio.fill("#vw-text", "Nobody keeps this.")
     studio.click("#vw-speak")
     studio.locator("#vw-download[href]").wait_for(state="attached", timeout=60_000)
-    assert studio.locator(".vw-toast").count() == 0
-    assert studio.is_hidden("#vw-star")
     enter(studio, "library")
     expect(studio.locator("#vw-takes-empty")).to_have_text("This studio keeps no takes.")
+    assert studio.locator(".vw-toast").count() == 0
+    expect(studio.locator("#vw-star")).to_be_hidden()

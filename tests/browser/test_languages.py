@@ -93,7 +93,7 @@ def chinese(app: App, open_studio: OpenStudio) -> Iterator[Page]:
     me = f"http://127.0.0.1:{app.port}/studio/me"
     httpx.patch(me, json={"language": "zh"}).raise_for_status()  # another test may have chosen a language
     page = open_studio(locale="zh-CN")
-    assert page.get_attribute("html", "lang") == "zh"
+    expect(page.locator("html")).to_have_attribute("lang", "zh")
     assert "zh" in languages()
     yield page
     httpx.patch(me, json={"language": "en"}).raise_for_status()

@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from runtime.voices.voice_file import read_voice, write_voice
 from tests.browser.conftest import SCREENSHOTS
-from tests.browser.steps import await_end, await_sound, enter, speaker, wav
+from tests.browser.steps import await_end, await_sound, enter, expect_speaker, wav
 from tests.support.app import App
 from tests.support.signals import voice
 from tests.support.voices import a_voice
@@ -50,8 +50,8 @@ def silence(page: Page) -> None:
     await_end(page)
 
 
-def names(page: Page) -> list[str]:
-    return page.locator("#vw-voices-list .vw-voice-name").all_inner_texts()
+def names(page: Page) -> Locator:
+    return page.locator("#vw-voices-list .vw-voice-name")
 
 
 def row(page: Page, voice: dict[str, Any]) -> Locator:
@@ -74,14 +74,14 @@ def test_voices_are_searched_and_changed(
     clara = keep("Carla", tags="warm", speaker_description="low and close", provenance=provenance)
     keep("Bert")
     found = opened(studio, clara)
-    assert names(studio) == ["Bert", "Carla"]
+    expect(names(studio)).to_have_text(["Bert", "Carla"])
     facts = found.locator(".vw-voice-facts").inner_text()
     for said in (CONSENT, "demo-voice", "design", "A few words that could be said here."):
         assert said in facts
     studio.screenshot(path=SCREENSHOTS / "library-voices.png", full_page=True)
     for words, left in [("WARM close", ["Carla"]), ("bert", ["Bert"]), ("nobody", []), ("", ["Bert", "Carla"])]:
         studio.fill("#vw-voices-search", words)
-        assert names(studio) == left
+        expect(names(studio)).to_have_text(left)
         expect(studio.locator("#vw-voices-empty")).to_be_visible(visible=not left)
     found.locator("[data-field=tags]").fill("radio, night，warm")
     found.locator("[data-field=description]").fill("bright")
@@ -160,7 +160,7 @@ def test_a_voice_is_heard_and_spoken_with(studio: Page, keep: Callable[..., dict
     silence(studio)
     found.locator("[data-do=speak]").click()
     expect(studio.locator("#vw-room-speakers")).to_be_visible()
-    assert speaker(studio) == clara["id"]
+    expect_speaker(studio, clara["id"])
     studio.click("#vw-speak")
     await_sound(studio)
     silence(studio)

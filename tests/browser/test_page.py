@@ -168,7 +168,7 @@ def test_a_killed_runtime_is_told_and_comes_back(app: App, studio: Page) -> None
     status = studio.locator("#vw-status")
     expect(status).to_have_attribute("data-state", "waiting")
     expect(status).to_contain_text("started again")
-    assert "runtime" in complaints(studio)["request"]
+    expect(studio.locator("#vw-stage [data-error-for=request]")).to_contain_text("runtime")
     expect(status).to_have_attribute("data-state", "ready", timeout=60_000)
     assert app.runtime_pid != killed
     assert app.process.poll() is None
@@ -230,8 +230,8 @@ def test_an_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio
     page = open_studio(url=f"http://{INSECURE_HOST}:{app.port}", script=SCHEDULED)
     assert page.evaluate("[isSecureContext, 'audioWorklet' in AudioContext.prototype]") == [False, False]
     page.click("#vw-tab-clone")
-    assert page.is_disabled("#vw-clone-record")
-    assert "https" in page.inner_text("#vw-clone-status")
+    expect(page.locator("#vw-clone-record")).to_be_disabled()
+    expect(page.locator("#vw-clone-status")).to_contain_text("https")
     page.click("#vw-tab-speakers")
     page.fill("#vw-text", SHORT)
     play_through(page, "#vw-speak")
@@ -272,17 +272,17 @@ def test_a_mode_that_nothing_serves_is_shown_with_the_reason(studio: Page) -> No
     studio.route("**/v1/models", _only("voice_design"))
     studio.reload(wait_until="domcontentloaded")
     studio.locator("#vw-speak:enabled").wait_for()
-    assert studio.get_attribute("#vw-tab-design", "aria-selected") == "true", "the first that can speak"
-    assert studio.get_attribute("#vw-tab-clone", "aria-disabled") == "true"
+    expect(studio.locator("#vw-tab-design"), "the first that can speak").to_have_attribute("aria-selected", "true")
+    expect(studio.locator("#vw-tab-clone")).to_have_attribute("aria-disabled", "true")
     studio.click("#vw-tab-clone", force=True)
-    assert studio.is_disabled("#vw-speak")
+    expect(studio.locator("#vw-speak")).to_be_disabled()
     reason = studio.locator("#vw-room-clone .vw-unserved")
     expect(reason).to_be_visible()
     expect(reason).to_contain_text("No loaded checkpoint serves Base")
     studio.keyboard.press("Control+Enter")
     assert reading(studio, "ttfa") == "–"
     studio.click("#vw-tab-design")
-    assert studio.is_enabled("#vw-speak")
+    expect(studio.locator("#vw-speak")).to_be_enabled()
 
 
 def test_random_weights_and_checkpoints_are_named(studio: Page) -> None:
@@ -290,7 +290,7 @@ def test_random_weights_and_checkpoints_are_named(studio: Page) -> None:
         listing = route.fetch().json()
         route.fulfill(json={**listing, "data": [{**card, "speaks": False} for card in listing["data"]]})
 
-    assert "demo-voice on cpu" in studio.inner_text("#vw-models")
+    expect(studio.locator("#vw-models")).to_contain_text("demo-voice on cpu")
     expect(studio.locator("#vw-status")).to_have_text("Built-in voice")
     studio.route("**/v1/models", mute)
     studio.reload(wait_until="domcontentloaded")
@@ -303,7 +303,7 @@ def test_the_sample_text_follows_the_language_until_it_is_the_users(studio: Page
     studio.select_option("#vw-speakers-language", "auto")
     studio.fill("#vw-text", "My own words.")
     studio.select_option("#vw-speakers-language", "english")
-    assert studio.input_value("#vw-text") == "My own words."
+    expect(studio.locator("#vw-text")).to_have_value("My own words.")
 
 
 @pytest.mark.parametrize("room", ["speakers", "design", "clone"])
@@ -344,11 +344,11 @@ def test_dark_is_dark(open_studio: OpenStudio) -> None:
 def test_tabs_are_reached_by_arrow_keys(studio: Page) -> None:
     studio.focus("#vw-tab-speakers")
     studio.keyboard.press("ArrowRight")
-    assert studio.is_visible("#vw-room-design")
+    expect(studio.locator("#vw-room-design")).to_be_visible()
     assert studio.evaluate("document.activeElement.id") == "vw-tab-design"
     studio.keyboard.press("ArrowLeft")
     studio.keyboard.press("ArrowLeft")
-    assert studio.is_visible("#vw-room-library")
+    expect(studio.locator("#vw-room-library")).to_be_visible()
 
 
 def test_the_page_asks_nobody_but_its_own_origin(app: App, studio: Page) -> None:

@@ -17,8 +17,8 @@ from tests.browser.script_steps import (
     GAP_S,
     RATE,
     Pcm,
+    await_kept,
     await_made,
-    await_saved,
     await_silence,
     await_stored,
     client,
@@ -62,7 +62,7 @@ def test_lines_stream_in_order_and_join_without_a_gap(script: Page, app: App) ->
     script.click("#vw-speak")
     await_made(script, 2, 3)
     await_silence(script)
-    await_saved(script)
+    await_kept(script, 1, 2, 3)
     asked = script.evaluate("sounded")
     assert [1, "coming"] in asked, "line 2 is made while line 1 sounds"
     order = [number for number, _ in asked]
@@ -97,7 +97,7 @@ def test_a_line_is_made_again_and_the_others_stay(script: Page, app: App) -> Non
     line(script, 2).locator(".vw-line-remake").click()
     await_made(script, 2)
     await_silence(script)
-    await_saved(script)
+    await_kept(script, 2, beside={part["take"] for part in before[1]["takes"]})
     after = stored_script(script, app)["lines"]
     assert [after[0], after[2]] == [before[0], before[2]]
     assert after[1]["seed"] != before[1]["seed"]
@@ -115,12 +115,12 @@ def test_a_locked_line_is_the_same_when_it_is_made_again(script: Page, app: App)
     line(script, 2).locator(".vw-line-seed").fill("7")
     line(script, 2).locator(".vw-line-seed").blur()
     expect(line(script, 2).locator(".vw-line-lock")).to_be_checked()
-    sounds = []
+    sounds: list[tuple[list[str], list[bytes]]] = []
     for _ in range(2):
         line(script, 2).locator(".vw-line-remake").click()
         await_made(script, 2)
         await_silence(script)
-        await_saved(script)
+        await_kept(script, 2, beside={take for takes, _ in sounds for take in takes})
         takes = [part["take"] for part in stored_script(script, app)["lines"][1]["takes"]]
         sounds.append((takes, [sound_of(script, app, take).tobytes() for take in takes]))
     assert sounds[0][0] != sounds[1][0], "it was made again"
@@ -138,7 +138,7 @@ def test_a_voice_may_be_described(script: Page, app: App) -> None:
     line(script, 2).locator(".vw-line-remake").click()
     await_made(script, 2)
     await_silence(script)
-    await_saved(script)
+    await_kept(script, 2)
     take = stored_script(script, app)["lines"][1]["takes"][0]["take"]
     with client(script, app) as http:
         record = http.get(f"/studio/takes/{take}").json()
@@ -151,7 +151,7 @@ def test_an_export_makes_what_is_missing_and_joins_it(script: Page, app: App) ->
     name, data = export(script, "joined", format="wav", loudness="")
     assert name == "At the river.wav"
     await_made(script, 1, 2, 3)
-    await_saved(script)
+    await_kept(script, 1, 2, 3)
     expected, lines = joined(script, app)
     assert np.array_equal(decoded(data), expected), "as it is: bit for bit"
 
@@ -207,7 +207,7 @@ def test_a_reload_brings_everything_back(script: Page, app: App) -> None:
     script.reload(wait_until="domcontentloaded")
     script.locator("#vw-speak:enabled").wait_for()
     enter_script(script)
-    assert script.input_value("#vw-script-name") == "At the river"
+    expect(script.locator("#vw-script-name")).to_have_value("At the river")
     assert texts(script) == [line.partition(": ")[2] for line in DIALOGUE.split("\n\n")]
     await_made(script, 1, 2, 3)
     asked: list[str] = []
@@ -241,12 +241,12 @@ def test_a_kept_voice_speaks_a_line_and_takes_a_style_where_a_checkpoint_can(scr
     expect(instruct).to_be_enabled()
     line(script, 4).locator(".vw-line-play").click()
     await_made(script, 4)
-    await_saved(script)
+    await_kept(script, 4)
     plain = record_of(script, app)
     instruct.fill("Slowly.")
     line(script, 4).locator(".vw-line-play").click()
     await_made(script, 4)
-    await_saved(script)
+    await_kept(script, 4, beside={plain["id"]})
     styled = record_of(script, app)
     with client(script, app) as http:
         http.delete(f"/v1/audio/voices/{plain['config']['voice']}")

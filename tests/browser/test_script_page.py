@@ -180,7 +180,7 @@ def test_a_bracket_that_is_no_pause_is_told_at_its_line(script: Page) -> None:
     expect(line(script, 2).locator(".vw-line-error")).to_contain_text("[pause 5 minutes] is no pause.")
     script.click("#vw-speak")
     expect(script.locator("#vw-stage [data-error-for=request]")).to_contain_text("Mend line 2 first")
-    assert script.is_disabled("#vw-stop"), "nothing was begun"
+    expect(script.locator("#vw-stop"), "nothing was begun").to_be_disabled()
 
 
 def test_subtitles_and_texts_are_opened(script: Page) -> None:

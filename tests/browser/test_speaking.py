@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 from numpy.typing import NDArray
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.steps import (
@@ -92,9 +92,14 @@ def served_frames(page: Page) -> list[bytes]:
     return [bytes(message) for message in page.evaluate("served()")]
 
 
-def tapped(page: Page) -> NDArray[np.float64]:
-    samples = np.array(page.evaluate("tap.samples()"))
-    return np.trim_zeros(samples)
+def tapped(page: Page, size: int) -> NDArray[np.float64]:
+    """What came to the loudspeaker, without the silence around it, once it is as long as that or nothing more comes."""
+    for _ in range(200):
+        samples = np.trim_zeros(np.array(page.evaluate("tap.samples()")))
+        if samples.size >= size:
+            break
+        page.wait_for_timeout(50)
+    return samples
 
 
 def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_studio: OpenStudio) -> None:
@@ -108,8 +113,8 @@ def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_stud
     assert reading(page, "reason") in {"no end came", "end of speech"}
     served = np.frombuffer(b"".join(frame[HEADER_BYTES:] for frame in served_frames(page)), "<i2")
     assert served.size == int(reading(page, "frames")) * 1920
-    page.wait_for_timeout(200)
-    assert np.array_equal(tapped(page), np.trim_zeros(served))
+    spoken = np.trim_zeros(served)
+    assert np.array_equal(tapped(page, spoken.size), spoken)
     file = save(page)
     assert file.suggested_filename.endswith(".wav")
     saved, rate = soundfile.read(file.path(), dtype="int16")
@@ -118,8 +123,7 @@ def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_stud
     # Again from memory: the same samples, and no second request.
     page.evaluate("tap.clear()")
     play_through(page, "#vw-play")
-    page.wait_for_timeout(200)
-    assert np.array_equal(tapped(page), np.trim_zeros(served))
+    assert np.array_equal(tapped(page, spoken.size), spoken)
     assert served_frames(page) == []
     # Another client's socket: the same codes, decoded in chunks of other sizes, so the last bit may differ.
     other = speak(app, SHORT, task_type="custom_voice", voice=voice, language="auto", seed=seed(page))
@@ -145,8 +149,8 @@ def test_stop_silences_at_once_and_frees_the_slot(app: App, open_studio: OpenStu
     # One render burst of the device's buffer may be on its way when the message comes, then 5 ms of ramp.
     assert page.evaluate("tap.lastLoud") - clicked < 0.1
     assert reading(page, "reason") == "stopped"
-    assert page.is_disabled("#vw-stop")
-    assert not page.is_disabled("#vw-play"), "what was heard can be heard again"
+    expect(page.locator("#vw-stop")).to_be_disabled()
+    expect(page.locator("#vw-play"), "what was heard can be heard again").to_be_enabled()
 
 
 def test_speaking_again_replaces_what_speaks(app: App, studio: Page) -> None:
@@ -187,7 +191,7 @@ def test_a_locked_seed_gives_the_same_take_and_an_open_one_another(app: App, stu
     assert other_seed != first_seed
     assert other.size != first.size or off_by(other, first) > 1000
     studio.fill("#vw-seed", str(first_seed))
-    assert studio.is_checked("#vw-lock"), "a seed that was typed is meant"
+    expect(studio.locator("#vw-lock"), "a seed that was typed is meant").to_be_checked()
     typed_seed, typed = take()
     assert typed_seed == first_seed
     assert off_by(typed, first) <= 1

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import line, text_of, texts, voice_of
-from tests.browser.steps import SHORT, choose, enter, prepare, speaker
+from tests.browser.steps import SHORT, choose, enter, expect_speaker, prepare
 from tests.browser.test_page import complaints
 
 pytestmark = pytest.mark.browser
@@ -44,7 +44,7 @@ def test_a_long_text_is_counted_and_becomes_a_script_with_one_click(studio: Page
     expect(count).to_contain_text("min")
     expect(count).to_contain_text("of 4,096 at most")  # said before it is refused
     studio.screenshot(path=SCREENSHOTS / "words-long.png")
-    assert speaker(studio) == "clara"
+    expect_speaker(studio, "clara")
     button.click()
     expect(studio.locator("#vw-room-script")).to_be_visible()
     expect(studio.locator("#vw-script-lines > li")).to_have_count(70)

@@ -17,8 +17,8 @@ from tests.browser.design_steps import act, card, enter_design, expect_state, ma
 from tests.browser.script_steps import (
     MADE_MS,
     RATE,
+    await_kept,
     await_made,
-    await_saved,
     client,
     decoded,
     enter_script,
@@ -103,7 +103,7 @@ def test_twelve_steps(start: Callable[[], App], open_studio: OpenStudio) -> None
     line(page, 1).locator(".vw-line-instruct").fill("Speak very slowly.")
     speak_line(page, 1)
     speak_line(page, 2)
-    await_saved(page)
+    await_kept(page, 1, 2)
     styled, preset = (take_of_line(page, app, number) for number in (1, 2))
     assert (styled["mode"], styled["config"]["instructions"]) == ("custom_voice", "Speak very slowly.")
     assert styled["config"]["voice"] == voices(app)["Ferrywoman"]["id"]
@@ -131,7 +131,7 @@ def test_twelve_steps(start: Callable[[], App], open_studio: OpenStudio) -> None
     name, data = export(page, "joined", format="flac", loudness="")
     assert name == "Ferry.flac"
     await_made(page, 1, 2, 3)
-    await_saved(page)
+    await_kept(page, 1, 2, 3)
     assert len(decoded(data)) > 3 * RATE
     kept = take_of_line(page, app, 1)
 

@@ -11,8 +11,8 @@ from tests.browser.script_steps import (
     GAP_S,
     MADE_MS,
     RATE,
+    await_kept,
     await_made,
-    await_saved,
     client,
     decoded,
     enter_script,
@@ -68,7 +68,7 @@ def test_a_voice_is_designed_kept_spoken_with_and_put_into_a_script_that_is_expo
     name, data = export(studio, "joined", format="flac", loudness="")
     assert name == "Ferry.flac"
     await_made(studio, 1, 2)
-    await_saved(studio)
+    await_kept(studio, 1, 2)
     first, second = stored_script(studio, app)["lines"][:2]
     with client(studio, app) as http:
         said = [http.get(f"/studio/takes/{part['take']}").json() for part in (*first["takes"], *second["takes"])]
