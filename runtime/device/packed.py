@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from runtime.device.cpu import CORES
+
 LEAST = 4  # rows that are multiplied at least: one row alone has a way of its own
 TRIED = (1, 2, 3, 5, 8, 33)  # rows that must have the bits that they have among more of them
 WHOLE = 70
@@ -52,7 +54,7 @@ def keeps_rows(N: int, K: int, dtype: torch.dtype) -> bool:
     rows = torch.randn((WHOLE, K), generator=random).to(dtype)
     product, threads = PackedProduct(weight), torch.get_num_threads()
     try:
-        for number in {1, threads}:
+        for number in {1, CORES}:
             torch.set_num_threads(number)
             whole = product(rows)
             if not all(torch.equal(product(rows[3 : 3 + count]), whole[3 : 3 + count]) for count in TRIED):

@@ -8,6 +8,7 @@ bfloat16. The kernels are torch's own; docs/performance.md says what else there 
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -164,13 +165,34 @@ def _in_pieces(rows: Tensor, product: Product) -> Tensor:
 
 
 def _packed_by_fbgemm(rounded: Int8) -> Any:
-    engines = torch.backends.quantized
-    before, zeros = engines.engine, torch.zeros(len(rounded.steps), dtype=torch.int64)
-    try:
-        engines.engine = "fbgemm"  # this global says which library packs; the packed weight says which one multiplies
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the type of tensor that goes into packing is to go some day
-            whole = torch._make_per_channel_quantized_tensor(rounded.values, rounded.steps.double(), zeros, 0)
+    zeros = torch.zeros(len(rounded.steps), dtype=torch.int64)
+    with _WARNED, warnings.catch_warnings():  # whose filters are all threads'
+        warnings.simplefilter("ignore", UserWarning)  # the type of tensor that goes into packing is to go some day
+        whole = torch._make_per_channel_quantized_tensor(rounded.values, rounded.steps.double(), zeros, 0)
+    with _BY_FBGEMM:
         return torch.ops.quantized.linear_prepack(whole, None)
-    finally:
-        engines.engine = before
+
+
+class _Engine:
+    """Names fbgemm as what packs, a global of torch's, as long as any thread is within."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._within = 0
+        self._before = ""
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._within:
+                # This global says which library packs; the packed weight says which one multiplies.
+                self._before, torch.backends.quantized.engine = torch.backends.quantized.engine, "fbgemm"
+            self._within += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._within -= 1
+            if not self._within:
+                torch.backends.quantized.engine = self._before
+
+
+_BY_FBGEMM, _WARNED = _Engine(), threading.Lock()

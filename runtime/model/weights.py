@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from runtime.device.cpu import CORES
 from runtime.device.quantized import Quantization, product_of
 from runtime.errors import CheckpointInvalid, CheckpointMissing
 from runtime.model.headers import Headers, TensorHeader, check_headers
@@ -93,25 +97,57 @@ def load_weights(
             for name, linear in linears(network) if prefix in kinds else ():
                 weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{MIDDLES}" in fewer)
                 linear.take(product_of(weights), dtype)
-            for owner, places in _by_owner(_as_published(network, prefix, prefix in kinds)).items():
-                module = network.get_submodule(owner)
-                if isinstance(module, Table) and device.type == "cpu" and _lie(module, places, tensor, dtype):
-                    continue
-                kind = (rounds or {}).get(prefix) if isinstance(module, Linear) else None
-                types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
-                if kind is not None:  # rounded from what was published, whatever the dtype of all else
-                    types["weight"] = torch.float32
-                made = _allocate(module, device, types)
-                for key, place in places.items():
-                    target = made[place.target.rpartition(".")[2]]
-                    (target if place.rows is None else target[place.rows]).copy_(tensor(key))
-                if kind is not None:
-                    assert isinstance(module, Linear)
-                    module.quantize(kind, dtype)
-                done(module)
+            with _side_by_side(device) as each:
+                work = partial(_fill, tensor, device, dtype, (rounds or {}).get(prefix), done)
+                owners = _by_owner(_as_published(network, prefix, prefix in kinds))
+                deque(each(work, map(network.get_submodule, owners), owners.values()), maxlen=0)
             network.requires_grad_(False)
             network.eval()
     return extra
+
+
+def _fill(
+    tensor: Callable[[str], Tensor],
+    device: torch.device,
+    dtype: torch.dtype,
+    kind: Quantization | None,
+    done: Finish,
+    module: nn.Module,
+    places: dict[str, Place],
+) -> None:
+    """Give one module its own tensors.
+
+    Args:
+        tensor: one of the files, by its key.
+        kind: how the weights of a product are rounded.
+        done: what is done with the module then.
+    """
+    if isinstance(module, Table) and device.type == "cpu" and _lie(module, places, tensor, dtype):
+        return
+    kind = kind if isinstance(module, Linear) else None
+    types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
+    if kind is not None:  # rounded from what was published, whatever the dtype of all else
+        types["weight"] = torch.float32
+    made = _allocate(module, device, types)
+    for key, place in places.items():
+        target = made[place.target.rpartition(".")[2]]
+        (target if place.rows is None else target[place.rows]).copy_(tensor(key))
+    if kind is not None:
+        assert isinstance(module, Linear)
+        module.quantize(kind, dtype)
+    done(module)
+
+
+@contextmanager
+def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]]]:
+    """`map` by as many threads as there are cores where a CPU rounds and lays out, each of which takes one module."""
+    if device.type != "cpu" or CORES == 1:
+        yield map
+        return
+    before = torch.get_num_threads()
+    with ThreadPoolExecutor(CORES, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield pool.map
+    torch.set_num_threads(before)  # which new threads begin with
 
 
 def _lie(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:

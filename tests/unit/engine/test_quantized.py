@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.check import check
@@ -60,9 +61,12 @@ def test_every_product_of_the_talker_has_fewer_bits_and_lets_go_of_the_others(
     assert all(linear.product is None for linear in products(rounded.speech_tokenizer.code2wav))
 
 
-def test_weights_are_rounded_one_after_the_other(folder_of: FolderOf, loaded: Loaded) -> None:
-    """When one is finished the next has no memory yet: no more than one stands there unrounded."""
-    filled: list[list[bool]] = []
+@pytest.mark.parametrize("cores", [1, 3])
+def test_no_more_weights_stand_unrounded_in_memory_than_there_are_cores(
+    folder_of: FolderOf, loaded: Loaded, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.model.weights.CORES", cores)
+    others: list[int] = []
     with on_meta():
         talker = type(loaded("tiny", "custom_voice").talker)(loaded("tiny", "custom_voice").config)
     linears = list(products(talker))
@@ -70,12 +74,28 @@ def test_weights_are_rounded_one_after_the_other(folder_of: FolderOf, loaded: Lo
     def finish(module: nn.Module) -> None:
         if isinstance(module, Linear):
             module.quantize(Quantization.INT8)
-            filled.append([not linear.weight.is_meta and linear.product is None for linear in linears])
+            others.append(sum(not linear.weight.is_meta and linear.product is None for linear in linears))
 
     paths = [folder_of("tiny", "custom_voice") / "model.safetensors"]
     load_weights(paths, {"talker.": talker}, torch.device("cpu"), {"talker.": torch.float32}, {"talker.": finish})
-    assert len(filled) == len(linears)
-    assert not any(any(step) for step in filled)
+    assert len(others) == len(linears)
+    assert max(others) < cores
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_the_same_whoever_rounds_them(
+    folder_of: FolderOf, kind: Quantization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, engine = str(folder_of("tiny", "custom_voice")), torch.backends.quantized.engine
+
+    def multiplied(cores: int) -> list[Tensor]:
+        monkeypatch.setattr("runtime.model.weights.CORES", cores)
+        talker = load_checkpoint(folder, torch.device("cpu"), torch.float32, quantization=kind).talker
+        return [linear(torch.ones(2, linear.in_features)) for linear in products(talker)]
+
+    for alone, beside in zip(multiplied(1), multiplied(3), strict=True):
+        assert torch.equal(alone, beside)
+    assert torch.backends.quantized.engine == engine
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -90,7 +110,8 @@ def test_what_is_loaded_is_what_the_setting_says(folder_of: FolderOf, kind: Quan
 
 def test_the_doctor_and_the_check_reckon_with_fewer_bits(folder_of: FolderOf, rounded: Checkpoint) -> None:
     folder = str(folder_of("tiny", "custom_voice"))
-    rows = {row.dtype: row for row in diagnose(folder, EngineSettings(device="cpu", max_slots=3)).memory.rows}
+    settings = EngineSettings(device="cpu", max_slots=3, sound_dtype="float32")
+    rows = {row.dtype: row for row in diagnose(folder, settings).memory.rows}
     saved = {
         kind: sum(
             4 * linear.out_features * linear.in_features
@@ -102,6 +123,6 @@ def test_the_doctor_and_the_check_reckon_with_fewer_bits(folder_of: FolderOf, ro
     for kind in KINDS:
         assert rows["float32"].once - rows[kind].once == saved[kind]
         assert rows[kind].slot == rows["float32"].slot
-        engine = EngineSettings(device="cpu", quantize=kind, max_slots=3)
+        engine = replace(settings, quantize=kind)
         assert [row.dtype for row in diagnose(folder, engine).memory.rows if row.is_chosen] == [kind]
         assert check(Settings(models=(folder,), engine=engine)).need == rows[kind].once + 3 * rows[kind].slot
