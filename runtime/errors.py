@@ -347,7 +347,9 @@ class NoReplica(Busy):
 class ReplicaLost(Busy):
     code = "replica_lost"
     http_status = 503
-    sentence = "The replica of the cluster that had this request ended without an answer; try again in {retry_after_s:g} s."
+    sentence = (
+        "The replica of the cluster that had this request ended without an answer; try again in {retry_after_s:g} s."
+    )
 
 
 class SpeechSpent(Busy):
