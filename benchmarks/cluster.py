@@ -1,8 +1,9 @@
 """Measures what a cluster costs and brings: ``python -m benchmarks.cluster --replicas 2 --model …``, JSON on stdout.
 
-Three ways to the same runtime process are compared in turns, so that none has the quieter minute: direct, through
-HAProxy as the cluster runs it, and through Ray Serve's own proxy. Then the cluster's audio seconds a second with one
-replica and with as many as were asked for, under as many listeners as there are slots.
+Ways to a runtime are compared in turns, so that none has the quieter minute: direct, through HAProxy as the cluster
+runs it, and, where it is asked for, through Ray Serve's own proxy to a runtime inside Serve's replica. Then the
+cluster's audio seconds a second with one replica and with as many as were asked for, under as many listeners as there
+are slots.
 """
 
 from __future__ import annotations
@@ -18,19 +19,37 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
+from benchmarks import serve_proxy
 from benchmarks.prompts import sentences
 from benchmarks.replicas import runtimes
-from voicewright import connect
+from voicewright import Cancelled, connect
 
 READY = "Voicewright cluster ready"
 _START_S = 600
+_PAUSE_S = 12.0
 TEXTS = sentences()
+
+
+@contextmanager
+def started(command: list[str], ready: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of Python's, from when it has said that it is ready until its end."""
+    environment = {**os.environ, "VOICEWRIGHT_VOICES": tempfile.mkdtemp(prefix="voicewright-bench-")}
+    process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith(ready):
+                break
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(_START_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +75,21 @@ class Running:
 @contextmanager
 def running(port: int, replicas: int, arguments: list[str]) -> Iterator[Running]:
     """The cluster's command with so many replicas."""
-    environment = {**os.environ, "VOICEWRIGHT_VOICES": tempfile.mkdtemp(prefix="voicewright-bench-")}
-    command = [sys.executable, "-m", "runtime.cli", "cluster", "--port", str(port), "--replicas", str(replicas)]
-    process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, env=environment)
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith(READY):
-                break
+    command = ["runtime.cli", "cluster", "--port", str(port), "--replicas", str(replicas), *arguments]
+    with started(command, READY) as process:
         yield Running(f"http://127.0.0.1:{port}", process.pid)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(_START_S)
+
+
+async def held_s(url: str) -> float:
+    """Seconds of sound that a cancel does not take back, for a listener that takes none of it: they are on the way."""
+    async with connect(url) as client, client.speak(" ".join(TEXTS[:12]), seed=1) as speech:
+        await anext(aiter(speech))
+        await asyncio.sleep(_PAUSE_S)
+        await speech.cancel()
+        end = await speech.ended()
+    if not isinstance(end, Cancelled):
+        raise RuntimeError("all of it was out of the runtime's hands before it was cancelled")
+    return round(end.sent_ms / 1000, 2)
 
 
 async def first_pcm_ms(url: str, text: str) -> float:
@@ -139,6 +161,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--texts", type=int, default=2, help="of each listener")
     parser.add_argument("--port", type=int, default=18310)
+    parser.add_argument("--serve", action="store_true", help="by Ray Serve's own proxy too, which no cluster uses")
     parser.add_argument("rest", nargs="*", help="behind --: for `voicewright cluster`, --model and --gpus for instance")
     told = parser.parse_args()
     arguments = ["--max-slots", str(told.slots), *told.rest]
@@ -149,8 +172,15 @@ def main() -> None:
             if replicas == 1:
                 (direct,) = cluster.replica_urls()
                 ways = {"direct": direct, "haproxy": cluster.url}
-                found["hop_ms"] = asyncio.run(compare_http(ways, told.rounds * 5))
-                found["first_pcm_ms"] = asyncio.run(compare(ways, told.rounds))
+                with ExitStack() as stack:
+                    if told.serve:
+                        port = told.port + 1
+                        serving = ["benchmarks.serve_proxy", "--port", str(port), "--slots", str(told.slots)]
+                        stack.enter_context(started(serving, serve_proxy.READY))
+                        ways["serve"] = f"http://127.0.0.1:{port}"
+                    found["hop_ms"] = asyncio.run(compare_http(ways, told.rounds * 5))
+                    found["first_pcm_ms"] = asyncio.run(compare(ways, told.rounds))
+                    found["not_taken_back_s"] = {way: asyncio.run(held_s(url)) for way, url in ways.items()}
                 found["one_listener"] = asyncio.run(seconds_of_audio(cluster, 1, told.texts))
             load = asyncio.run(seconds_of_audio(cluster, replicas * told.slots, told.texts))
             found[f"replicas_{replicas}"] = load
