@@ -9,20 +9,22 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
 from benchmarks.replicas import runtimes
 from voicewright import Client, ConnectionLost, SpeechRefused, connect
 
-START_S = 240.0
+PATIENCE_S = 120.0
 LONG = "It was a bright cold day in April, and the clocks were striking thirteen. " * 3
 SHORT = "The clocks were striking."
+
+Seen = TypeVar("Seen")
 
 
 @dataclass(slots=True)
@@ -33,9 +35,14 @@ class RunningCluster:
     address: str
     environment: dict[str, str]
     process: subprocess.Popen[str]
+    key: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"x-api-key": self.key} if self.key else {}
 
     def replicas(self) -> list[dict[str, Any]]:
-        return list(httpx.get(f"{self.url}/cluster", timeout=10.0).json()["replicas"])
+        return list(httpx.get(f"{self.url}/cluster", headers=self.headers, timeout=10.0).json()["replicas"])
 
     def runtimes(self) -> dict[int, int]:
         """Its runtime processes: process ids by port."""
@@ -48,7 +55,7 @@ class RunningCluster:
     async def until(self, count: int, *, without: str = "", seconds: float = 120.0) -> list[str]:
         """Wait for so many ready replicas, of which ``without`` is none; their names."""
         end = time.monotonic() + seconds
-        async with httpx.AsyncClient(timeout=10.0) as client:
+        async with httpx.AsyncClient(headers=self.headers, timeout=10.0) as client:
             while time.monotonic() < end:
                 with suppress(httpx.HTTPError):
                     told = (await client.get(f"{self.url}/cluster")).json().get("replicas", [])
@@ -57,6 +64,37 @@ class RunningCluster:
                         return names
                 await asyncio.sleep(0.1)
         raise AssertionError(f"after {seconds:g} s there are {self.replicas()}")
+
+    async def until_busy(self, *, active: int, waiting: int = 0) -> tuple[list[int], list[int]]:
+        """Wait until so many slots are taken and so many requests wait; how many of each at each replica."""
+
+        def seen(replicas: list[dict[str, Any]]) -> tuple[list[int], list[int]] | None:
+            if not all(one["load"] for one in replicas):
+                return None
+            busy, queued = (sorted(one["load"][name] for one in replicas) for name in ("active", "waiting"))
+            return (busy, queued) if (sum(busy), sum(queued)) == (active, waiting) else None
+
+        return await self._until(seen)
+
+    async def until_each_speaks(self) -> int:
+        """Wait until every replica has spoken, as seen from time to time; how many there are."""
+        spoke: set[str] = set()
+
+        def seen(replicas: list[dict[str, Any]]) -> int | None:
+            spoke.update(one["name"] for one in replicas if one["load"] and one["load"]["active"])
+            return len(replicas) if {one["name"] for one in replicas} <= spoke else None
+
+        return await self._until(seen)
+
+    async def _until(self, seen: Callable[[list[dict[str, Any]]], Seen | None]) -> Seen:
+        end = time.monotonic() + PATIENCE_S
+        async with httpx.AsyncClient(headers=self.headers, timeout=10.0) as client:
+            while time.monotonic() < end:
+                found = seen(told := (await client.get(f"{self.url}/cluster")).json()["replicas"])
+                if found is not None:
+                    return found
+                await asyncio.sleep(0.05)
+        raise AssertionError(f"after {PATIENCE_S:g} s there are {told}")
 
     async def change(self, *arguments: str) -> None:
         """Run the command that changes it."""
@@ -76,8 +114,8 @@ def command(url: str, *arguments: str) -> list[str]:
 
 
 @contextmanager
-def running_cluster(folder: Path, *arguments: str, **environment: str) -> Iterator[RunningCluster]:
-    """Start a cluster whose voices lie in the folder, and end it with the block."""
+def running_cluster(folder: Path, *arguments: str, key: str = "", **environment: str) -> Iterator[RunningCluster]:
+    """Start a cluster whose voices lie in the folder, and end it with the block. ``key`` is good there."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
@@ -96,7 +134,7 @@ def running_cluster(folder: Path, *arguments: str, **environment: str) -> Iterat
             if line.startswith("Voicewright cluster ready"):
                 break
         assert "(Ray at " in line, log.read_text()[-3000:]
-        yield RunningCluster(url, line.partition("(Ray at ")[2].strip(" )\n"), env, process)
+        yield RunningCluster(url, line.partition("(Ray at ")[2].strip(" )\n"), env, process, key)
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -104,6 +142,14 @@ def running_cluster(folder: Path, *arguments: str, **environment: str) -> Iterat
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+@asynccontextmanager
+async def holding(url: str) -> AsyncIterator[None]:
+    """Hold a slot: speech has begun whose sound is not taken, and which is longer than what buffers hold of it."""
+    async with connect(url) as client, client.speak(LONG * 4) as speech:
+        await anext(aiter(speech))
+        yield
 
 
 @dataclass(slots=True)
