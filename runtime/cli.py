@@ -116,11 +116,15 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
 
 def _add_runtime(parser: argparse.ArgumentParser) -> None:
     _add_runtime_arguments(parser)
-    parser.add_argument("--wyoming", metavar="URI", help="serve Home Assistant too, at tcp://HOST:PORT")
+    _add_wyoming_argument(parser)
     parser.add_argument(
         "--check", action="store_true", help="check the checkpoints and their memory, say so as JSON, and load nothing"
     )
     parser.set_defaults(run=_runtime)
+
+
+def _add_wyoming_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--wyoming", metavar="URI", help="serve Home Assistant too, at tcp://HOST:PORT")
 
 
 def _add_wyoming(parser: argparse.ArgumentParser) -> None:
@@ -131,6 +135,7 @@ def _add_wyoming(parser: argparse.ArgumentParser) -> None:
 
 def _add_cluster(parser: argparse.ArgumentParser) -> None:
     _add_runtime_arguments(parser)
+    _add_wyoming_argument(parser)
     parser.add_argument("--replicas", type=int, metavar="N", help="runtime processes, one a device")
     parser.add_argument(
         "--pool",
@@ -259,7 +264,7 @@ def _cluster(arguments: argparse.Namespace) -> int:
 
     eager = True if arguments.eager else None
     settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads, eager=eager)
-    server = override(settings.server, host=arguments.host, port=arguments.port)
+    server = override(settings.server, host=arguments.host, port=arguments.port, wyoming=arguments.wyoming)
     return cluster(
         replace(settings, server=server, cluster=override(settings.cluster, replicas=arguments.replicas)),
         pools=arguments.pool,

@@ -261,6 +261,12 @@ class ServerSettings:
     )
     data: str = knob("", "VOICEWRIGHT_DATA", "folder of all that is kept; empty: the user's data folder")
     voices: str = knob("", "VOICEWRIGHT_VOICES", "folder of the voice library; empty: voices in the data folder")
+    elsewhere_file: str = knob(
+        "",
+        "VOICEWRIGHT_ELSEWHERE_FILE",
+        "file of the checkpoints, as /v1/models lists them, that other runtimes behind the same port serve; a cluster "
+        "writes it; empty: none",
+    )
     owned_voices: int = knob(
         64, "VOICEWRIGHT_OWNED_VOICES", "voices that may be kept for one X-Voice-Owner; 0: any number", low=0
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Self
 
 MOST = 256  # the largest weight that HAProxy has
 
@@ -17,16 +18,33 @@ class ReplicaState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What a replica serves, in the words of /v1/models."""
+
+    id: str
+    created: int  # seconds since the epoch
+    modes: tuple[str, ...]
+    speakers: tuple[str, ...]
+    languages: tuple[str, ...]
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Self:
+        """An entry of /v1/models, of which it keeps what a replica has to know of another."""
+        lists = {name: tuple(entry[name]) for name in ("modes", "speakers", "languages")}
+        return cls(id=entry["id"], created=entry["created"], **lists)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """A runtime process that clients can be connected to, as its own supervisor tells it."""
 
     name: str
     host: str
     port: int
+    wyoming_port: int = 0  # of TCP, on the same host; 0: none
     pool: str
     modes: tuple[str, ...]
-    speakers: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
     state: ReplicaState = ReplicaState.READY
 
     @property

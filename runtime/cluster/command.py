@@ -15,7 +15,9 @@ from typing import Any
 import httpx
 
 from runtime.errors import InvalidSetting
+from runtime.server.wyoming.announcement import check_announced
 from runtime.settings import Settings
+from runtime.shared.port.tcp_uri import WYOMING, address_of
 
 NAME = "voicewright"  # of the Serve application
 _READY_S = 600.0  # for the first replica, whose checkpoint may be large
@@ -51,6 +53,10 @@ def cluster(
     from runtime.cluster.haproxy import end_left, find_haproxy
 
     find_haproxy(settings.cluster.haproxy)
+    if settings.server.wyoming:
+        address_of(settings.server.wyoming, setting=WYOMING)
+        if settings.server.wyoming_announced:
+            check_announced()
     default = Settings()
     models = () if settings.models == default.models else settings.models
     arguments = Arguments(

@@ -10,7 +10,7 @@ import asyncio
 import time
 from dataclasses import replace
 
-from runtime.cluster.balance import Replica, ReplicaState
+from runtime.cluster.balance import Checkpoint, Replica, ReplicaState
 
 REPORT_S = 1.0  # between two reports of a replica
 LOST_S = 5.0  # without a report, after which a replica is gone; HAProxy has noticed long before
@@ -27,8 +27,8 @@ class Directory:
         self._version = 0  # counts what ingresses must heed
         self._heeded: dict[str, tuple[int, float]] = {}  # by ingress: which version it has carried out, and when
 
-    async def report(self, replica: Replica) -> None:
-        """A replica is there, as it says."""
+    async def report(self, replica: Replica) -> list[Checkpoint]:
+        """A replica is there, as it says. What is served by any, each checkpoint once."""
         known = self._replicas.get(replica.name)
         if known is not None and known.state is ReplicaState.DRAINING:
             replica = replace(replica, state=ReplicaState.DRAINING)
@@ -36,6 +36,8 @@ class Directory:
             self._version += 1
         self._replicas[replica.name] = replica
         self._seen[replica.name] = time.monotonic()
+        served = (checkpoint for one in self._replicas.values() for checkpoint in one.checkpoints)
+        return sorted(set(served), key=lambda checkpoint: (checkpoint.id, checkpoint.modes))
 
     async def leave(self, name: str) -> None:
         """A replica is gone."""

@@ -24,10 +24,13 @@ from runtime.errors import Busy, InvalidSetting, NoReplica, PortInUse, ReplicaLo
 from runtime.request import Mode
 from runtime.settings import Settings
 from runtime.shared.port.error_responses import error_body
+from runtime.shared.port.tcp_uri import WYOMING as WYOMING_SETTING
+from runtime.shared.port.tcp_uri import address_of
 from runtime.shared.system import most_files
 
 ANY = "any"  # the backend of all replicas; each mode has one besides
-BACKENDS = (ANY, *(mode.value for mode in Mode))
+WYOMING = "wyoming"  # the backend of TCP
+BACKENDS = (ANY, *(mode.value for mode in Mode), WYOMING)
 VOICES = "voices.map"  # names of speakers to modes; file beside the configuration
 
 _PID = "haproxy.pid"
@@ -73,7 +76,6 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
     ``view_port`` answers, on this machine, what is asked of the cluster and not of a replica.
     """
     server, cluster, limits = settings.server, settings.cluster, settings.limits
-    host = "*" if server.host in {"0.0.0.0", "::", ""} else server.host  # noqa: S104  compared
     # A connection has two files, one each way; the admin socket and the checks have some.
     most = cluster.max_replicas * server.max_connections
     if (files := most_files(at_most=True)) is not None:
@@ -122,7 +124,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         f"    http-error status 503 content-type application/json string {_quoted(empty)} hdr Retry-After 1",
         f"    http-error status 502 content-type application/json string {_quoted(lost)} hdr Retry-After 1",
         "frontend public",
-        f"    bind {host}:{server.port}",
+        f"    bind {_bound(server.host)}:{server.port}",
         "    stick-table type ipv6 size 100k expire 60s store conn_cur",
         "    tcp-request connection track-sc0 src",
         f"    http-request return status 503 content-type application/json string {_quoted(busy)} hdr Retry-After 2"
@@ -135,16 +137,57 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         f"    server view 127.0.0.1:{view_port}",
     ]
     for backend in BACKENDS:
-        lines += [
-            f"backend {backend}",
-            "    balance leastconn",
-            "    option httpchk GET /health",
-            "    http-check expect status 200",
-            "    default-server check inter 1s fastinter 100ms downinter 200ms fall 2 rise 1"
-            " observe layer4 error-limit 1 on-error mark-down",
-            f"    server-template r 1-{cluster.max_replicas} 127.0.0.1:9 disabled",
-        ]
+        if backend != WYOMING:
+            lines += _backend(backend, cluster.max_replicas)
+    if server.wyoming:
+        lines += _wyoming(settings, long_s)
     return "\n".join(lines) + "\n"
+
+
+def _backend(name: str, places: int) -> list[str]:
+    return [
+        f"backend {name}",
+        "    balance leastconn",
+        "    option httpchk GET /health",
+        "    http-check expect status 200",
+        "    default-server check inter 1s fastinter 100ms downinter 200ms fall 2 rise 1"
+        " observe layer4 error-limit 1 on-error mark-down",
+        f"    server-template r 1-{places} 127.0.0.1:9 disabled",
+    ]
+
+
+def _wyoming(settings: Settings, long_s: int) -> list[str]:
+    """The port for Home Assistant: TCP, whose connections have nothing to be routed by. Checks go to HTTP's port."""
+    server = settings.server
+    name, port = address_of(server.wyoming, setting=WYOMING_SETTING)
+    return [
+        "defaults",
+        "    mode tcp",
+        "    option redispatch 1",
+        "    retries 3",
+        "    timeout connect 2s",
+        "    timeout check 5s",
+        "    option srvtcpka",
+        "    srvtcpka-idle 5s",
+        "    srvtcpka-intvl 2s",
+        "    srvtcpka-cnt 3",
+        f"    timeout client {long_s}s",
+        f"    timeout server {long_s}s",
+        "    timeout queue 1s",
+        "frontend public-wyoming",
+        f"    bind {_bound(name)}:{port}",
+        "    stick-table type ipv6 size 100k expire 60s store conn_cur",
+        "    tcp-request connection track-sc0 src",
+        f"    tcp-request connection reject if {{ sc0_conn_cur gt {server.max_connections_per_address} }}"
+        " !{ src 127.0.0.0/8 ::1 }",
+        f"    default_backend {WYOMING}",
+        *_backend(WYOMING, settings.cluster.max_replicas),
+    ]
+
+
+def _bound(host: str) -> str:
+    """An address as HAProxy binds it."""
+    return "*" if host in {"0.0.0.0", "::", ""} else host  # noqa: S104  compared
 
 
 def _routing(folder: Path) -> list[str]:
@@ -184,7 +227,8 @@ def _routing(folder: Path) -> list[str]:
         f"    http-request set-var(txn.mode) var(txn.voice),map_str({folder}/{VOICES},base)"
         f" if {is_mixed} {unknown} {{ var(txn.voice) -m found }} {{ var(txn.voice) -m reg . }}",
     ]
-    lines.append("    use_backend cluster if { path /health /ready /metrics /v1/models /cluster }")
+    lines.append("    use_backend cluster if { path /health /ready /metrics /cluster }")
+    lines.append("    use_backend cluster if METH_GET { path_beg /v1/models } or METH_GET { path_end /audio/models }")
     lines += [
         f"    use_backend {mode.value} if {is_mixed} some_{mode.value} {{ var(txn.mode) -m str {mode.value} }}"
         for mode in Mode

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
@@ -13,11 +14,14 @@ from typing import Any
 import httpx
 
 from runtime.cluster.balance import Replica, ReplicaState, Room, weights
-from runtime.cluster.haproxy import ANY, BACKENDS, VOICES, HAProxy, Place
+from runtime.cluster.haproxy import ANY, BACKENDS, VOICES, WYOMING, HAProxy, Place
 from runtime.cluster.view import ClusterView
 from runtime.request import Mode
+from runtime.server.wyoming.announcement import announced
 from runtime.settings import Settings
 from runtime.shared.names import new_id
+from runtime.shared.port.tcp_uri import WYOMING as WYOMING_SETTING
+from runtime.shared.port.tcp_uri import address_of
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +59,20 @@ class Ingress:
         self._haproxy = HAProxy(settings, Path(folder), view_port)
         await self._haproxy.start()
         self._task = asyncio.create_task(self._keep_up(), name="ingress")
+        self._announcing: asyncio.Task[None] | None = None
+        if settings.server.wyoming and settings.server.wyoming_announced:
+            self._announcing = asyncio.create_task(self._announce(), name="wyoming-announcement")
+
+    @property
+    def ports(self) -> dict[str, str]:
+        """Addresses that are open beside that of HTTP, by dialect."""
+        return {"wyoming": self._settings.server.wyoming} if self._settings.server.wyoming else {}
+
+    async def _announce(self) -> None:
+        """Tell the local network of Wyoming's port."""
+        name, port = address_of(self._settings.server.wyoming, setting=WYOMING_SETTING)
+        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        await announced(str(found[0][4][0]), port)
 
     @property
     def ready(self) -> list[Replica]:
@@ -74,6 +92,9 @@ class Ingress:
         if not hasattr(self, "_task"):
             return
         # What is drained by its replica goes on until its end; new replicas are heeded meanwhile.
+        if self._announcing is not None:
+            self._announcing.cancel()
+            await asyncio.gather(self._announcing, return_exceptions=True)
         await self._haproxy.stop(self._settings.server.drain_s)
         self._task.cancel()
         await self._view.stop()
@@ -138,19 +159,19 @@ class Ingress:
                 connections[place.backend][names[place.server]] = place.connections
         commands: list[str] = []
         wanted: dict[str, tuple[object, ...]] = {}
+        checked: dict[str, int] = {}  # which other port says whether a server is well
         for backend in BACKENDS:
-            of_mode = {
-                name: room
-                for name, room in self.rooms.items()
-                if backend == ANY or backend in self.replicas[name].modes
-            }
-            heavy = weights(of_mode, connections[backend])
+            serving = self._serving(backend)
+            rooms = {name: room for name, room in self.rooms.items() if name in serving}
+            heavy = weights(rooms, connections[backend])
             for name, server in self._places.items():
-                replica = self.replicas[name]
-                if backend == ANY or backend in replica.modes:
-                    wanted[f"{backend}/{server}"] = (replica.host, replica.port, replica.state, heavy.get(name, 1))
+                if (replica := serving.get(name)) is not None:
+                    port = replica.wyoming_port if backend == WYOMING else replica.port
+                    wanted[f"{backend}/{server}"] = (replica.host, port, replica.state, heavy.get(name, 1))
+                    if backend == WYOMING:
+                        checked[f"{backend}/{server}"] = replica.port
         for server, now in wanted.items():
-            commands += changes(server, self._told.get(server), now)
+            commands += changes(server, self._told.get(server), now, check_port=checked.get(server))
         for server in self._told.keys() - wanted.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]
         # What an ingress before us put there, where we go on with its HAProxy.
@@ -159,13 +180,27 @@ class Ingress:
             commands += [f"set server {server} state maint", f"disable health {server}"]
         return commands, wanted
 
+    def _serving(self, backend: str) -> dict[str, Replica]:
+        """The replicas of a backend. Wyoming's clients choose from the voices that the first replica tells of, which
+        should be those that people give names to: where CustomVoice is served, it is they who serve Wyoming.
+        """
+        if backend == ANY:
+            return self.replicas
+        if backend != WYOMING:
+            return {name: replica for name, replica in self.replicas.items() if backend in replica.modes}
+        is_open = bool(self._settings.server.wyoming)
+        of_tcp = {name: replica for name, replica in self.replicas.items() if is_open and replica.wyoming_port}
+        speakers = {name: replica for name, replica in of_tcp.items() if Mode.CUSTOM_VOICE in replica.modes}
+        return speakers or of_tcp
+
     async def _tell_voices(self) -> None:
         """Which mode a voice's name asks for."""
         voices = {
             name.lower(): Mode.CUSTOM_VOICE.value
             for replica in self.replicas.values()
-            if Mode.CUSTOM_VOICE in replica.modes
-            for name in replica.speakers
+            for checkpoint in replica.checkpoints
+            if Mode.CUSTOM_VOICE in checkpoint.modes
+            for name in checkpoint.speakers
             if not any(character.isspace() or character in ";\\" for character in name)
         }
         if voices != self._voices:
@@ -180,12 +215,19 @@ class Ingress:
         return self._haproxy.folder
 
 
-def changes(server: str, before: tuple[object, ...] | None, now: tuple[object, ...]) -> list[str]:
-    """The commands after which HAProxy knows a server as (host, port, state, weight); ``before`` is what it knows."""
+def changes(
+    server: str, before: tuple[object, ...] | None, now: tuple[object, ...], *, check_port: int | None = None
+) -> list[str]:
+    """The commands after which HAProxy knows a server as (host, port, state, weight); ``before`` is what it knows.
+
+    Its health is asked for at ``check_port``, where that is not its own.
+    """
     host, port, state, weight = now
     commands = []
     if before is None or before[:2] != now[:2]:
         commands += [f"set server {server} addr {host} port {port}"]
+        if check_port is not None:
+            commands += [f"set server {server} check-port {check_port}"]
     if before is None or before[:3] != now[:3]:
         if state is ReplicaState.DRAINING:
             commands += [f"set server {server} state drain"]

@@ -8,20 +8,24 @@ runtime ends by itself so does the actor, and Serve starts another.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from runtime.cluster.balance import Replica
+from runtime.cluster.balance import Checkpoint, Replica
 from runtime.cluster.directory import REPORT_S
 from runtime.cluster.store import Store, store_of
 from runtime.server.keys import keys_of
@@ -34,6 +38,7 @@ ROOT = str(Path(__file__).resolve().parents[2])  # where the packages lie
 READY = "Voicewright runtime ready at "
 _ASK_S = 10.0  # for the runtime to answer
 _BEGIN_S = 1.0  # for clients that came just before a drain to begin what they came for
+_CLOSE_S = 5.0  # for what a runtime that has ended has kept to reach the store
 _LOOK_S = 0.05  # between looks whether it lives
 
 
@@ -63,23 +68,28 @@ class RuntimeReplica:
         self._name = f"{pool}-{new_id()}"
         self._last_words = ""
         self._store: Store = store_of(self._settings)
+        self._folder = Path(tempfile.mkdtemp(prefix="voicewright-replica-"))
         if host == "node":
             from ray.util import get_node_ip_address
 
             host = get_node_ip_address()
-        self._process = self._start(models, {**environment, **self._store.environment}, host)
+        told = {"VOICEWRIGHT_ELSEWHERE_FILE": str(self._elsewhere)}
+        if self._settings.server.wyoming:  # the port that it names is the ingress's, which announces it too
+            told |= {"VOICEWRIGHT_WYOMING": f"tcp://{host}:0", "VOICEWRIGHT_WYOMING_ANNOUNCED": "no"}
+        self._process = self._start(models, {**environment, **self._store.environment, **told}, host)
         url = await asyncio.get_running_loop().run_in_executor(None, self._until_ready)
         self._http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=_ASK_S, headers=self._key)
-        cards = (await self._http.get("/v1/models")).json()["data"]
+        served = tuple(Checkpoint.of(entry) for entry in (await self._http.get("/v1/models")).json()["data"])
+        ports = (await self._http.get("/ready")).json()["ports"]
         address = httpx.URL(url)
         self._replica = Replica(
             name=self._name,
             host=address.host,
             port=address.port or 0,
+            wyoming_port=httpx.URL(ports["wyoming"]).port or 0 if "wyoming" in ports else 0,
             pool=pool,
-            modes=tuple(sorted({mode for card in cards for mode in card["modes"]})),
-            speakers=tuple(sorted({name for card in cards for name in card["speakers"]})),
-            models=tuple(sorted({card["id"] for card in cards})),
+            modes=tuple(sorted({mode for checkpoint in served for mode in checkpoint.modes})),
+            checkpoints=served,
         )
         self._is_ending = False
         self._tasks = [
@@ -87,6 +97,11 @@ class RuntimeReplica:
             asyncio.create_task(self._report(), name="report"),
             asyncio.create_task(self._store.run(), name="store"),
         ]
+
+    @property
+    def _elsewhere(self) -> Path:
+        """The file from which the runtime knows what other replicas serve."""
+        return self._folder / "elsewhere.json"
 
     @property
     def _key(self) -> dict[str, str]:
@@ -154,13 +169,30 @@ class RuntimeReplica:
         log.error("the runtime of %s ended with status %s", self._name, self._process.returncode)
         with suppress(Exception):
             await asyncio.wait_for(self._directory.leave.remote(self._name), 1.0)
+        with suppress(Exception):
+            await asyncio.wait_for(self._store.close(), _CLOSE_S)
+        self._clear()
         os._exit(1)
 
     async def _report(self) -> None:
+        known = None
         while not self._is_ending:
             with suppress(Exception):  # the directory is being started again
-                await self._directory.report.remote(self._replica)
+                served = await self._directory.report.remote(self._replica)
+                if served != known:
+                    self._tell_elsewhere(served)
+                    known = served
             await asyncio.sleep(REPORT_S)
+
+    def _tell_elsewhere(self, served: Sequence[Checkpoint]) -> None:
+        """Write down what is served by others, whole."""
+        part = self._elsewhere.with_suffix(".part")
+        others = [asdict(checkpoint) for checkpoint in served if checkpoint not in self._replica.checkpoints]
+        part.write_text(json.dumps(others), encoding="utf-8")
+        part.replace(self._elsewhere)
+
+    def _clear(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     async def check_health(self) -> None:
         """Asked by Serve.
@@ -189,6 +221,7 @@ class RuntimeReplica:
         while self._process.poll() is None:  # noqa: ASYNC110  a process, which only a look tells of
             await asyncio.sleep(_LOOK_S)
         await self._store.close()
+        self._clear()
         with suppress(Exception):
             await asyncio.wait_for(self._directory.leave.remote(self._name), 1.0)
         for task in self._tasks:

@@ -36,6 +36,9 @@ class Known(Protocol):
     @property
     def ready(self) -> list[Replica]: ...
 
+    @property
+    def ports(self) -> Mapping[str, str]: ...
+
 
 class ClusterView:
     """A small server behind HAProxy, on a port of this machine only. Thread: the event loop."""
@@ -49,6 +52,9 @@ class ClusterView:
                 Route("/ready", self._ready, methods=_GET),
                 Route("/metrics", self._metrics, methods=_GET),
                 Route("/v1/models", self._models, methods=_GET),
+                Route("/v1/models/{name:path}", self._model, methods=_GET),
+                Route("/v1/audio/models", self._models, methods=_GET),
+                Route("/v1/open-webui/audio/models", self._models, methods=_GET),
                 Route("/cluster", self._cluster, methods=_GET),
             ]
         )
@@ -77,15 +83,21 @@ class ClusterView:
         if not rooms:
             return error_response(NoReplica(retry_after_s=1.0), status="loading")
         sums = {name: sum(getattr(room, name) for room in rooms) for name in ("slots", "active", "waiting")}
-        return JSONResponse({"status": "ready", **sums, "short_of_text": 0, "ports": {}, "replicas": len(rooms)})
+        return JSONResponse(
+            {"status": "ready", **sums, "short_of_text": 0, "ports": dict(self._known.ports), "replicas": len(rooms)}
+        )
 
     async def _cluster(self, request: Request) -> Response:
         """Each replica: where it is, what it serves and how busy it is. Asked of the replicas' keepers only."""
         rooms = {name: asdict(room) for name, room in self._known.rooms.items()}
         replicas = [
             {
-                **{"name": replica.name, "pool": replica.pool, "state": replica.state.value},
-                **{"modes": list(replica.modes), "models": list(replica.models), "load": rooms.get(replica.name)},
+                "name": replica.name,
+                "pool": replica.pool,
+                "state": replica.state.value,
+                "modes": list(replica.modes),
+                "models": sorted({checkpoint.id for checkpoint in replica.checkpoints}),
+                "load": rooms.get(replica.name),
             }
             for replica in self._known.replicas.values()
         ]
@@ -101,38 +113,50 @@ class ClusterView:
         return Response(summed(named), media_type=CONTENT_TYPE)
 
     async def _models(self, request: Request) -> Response:
-        """The checkpoints of all replicas, each once."""
-        pages = await self._pages(request, self._known.ready, "/v1/models")
+        """The checkpoints of all replicas, each once; Open WebUI's clients read them under two names."""
+        pages = await self._pages(request, self._known.ready, request.url.path)
         if isinstance(pages, Response):
             return pages
         told = [page.json() for page in pages if page is not None]
         if told and isinstance(told[0], list):  # ElevenLabs' clients are answered a list
             return JSONResponse(list({model["model_id"]: model for page in told for model in page}.values()))
-        models = {model["id"]: model for page in told for model in page["data"]}
-        return JSONResponse({"object": "list", "data": list(models.values())})
+        names = [name for name in told[0] if name != "object"] if told else ["data"]
+        models = {name: {model["id"]: model for page in told for model in page[name]} for name in names}
+        return JSONResponse({"object": "list", **{name: list(found.values()) for name, found in models.items()}})
+
+    async def _model(self, request: Request) -> Response:
+        """One of them, from a replica that has it; where none has, a replica's own answer."""
+        answers = await self._answers(request, self._known.ready, request.url.path)
+        if not answers:
+            return error_response(NoReplica(retry_after_s=1.0))
+        answers.sort(key=lambda answer: answer.status_code != httpx.codes.OK)
+        return _passed(answers[0])
 
     async def _pages(
         self, request: Request, replicas: list[Replica], path: str
     ) -> list[httpx.Response | None] | Response:
         """What each replica answers to our caller, None where it answers nothing; or a replica's refusal."""
+        pages = await asyncio.gather(*(self._ask(request, replica, path) for replica in replicas))
+        for page in pages:
+            if page is not None and page.status_code in {401, 403, 429}:
+                return _passed(page)
+        return [page if page is not None and page.status_code == httpx.codes.OK else None for page in pages]
+
+    async def _answers(self, request: Request, replicas: list[Replica], path: str) -> list[httpx.Response]:
+        """The answers of all that answer."""
+        pages = await asyncio.gather(*(self._ask(request, replica, path) for replica in replicas))
+        return [page for page in pages if page is not None]
+
+    async def _ask(self, request: Request, replica: Replica, path: str) -> httpx.Response | None:
         headers = {
             name: request.headers[name]
             for name in ("authorization", "x-api-key", "xi-api-key", "user-agent", "accept")
             if name in request.headers
         }
-
-        async def ask(replica: Replica) -> httpx.Response | None:
-            try:
-                asked = httpx.Request("GET", f"{replica.url}{path}", headers=headers)
-                return await self._http.send(asked)
-            except httpx.HTTPError:
-                return None
-
-        pages = await asyncio.gather(*map(ask, replicas))
-        for page in pages:
-            if page is not None and page.status_code in {401, 403, 429}:
-                return Response(page.content, page.status_code, media_type=page.headers.get("content-type"))
-        return [page if page is not None and page.status_code == httpx.codes.OK else None for page in pages]
+        try:
+            return await self._http.send(httpx.Request("GET", f"{replica.url}{path}", headers=headers))
+        except httpx.HTTPError:
+            return None
 
     async def _if_allowed(self, request: Request, answer: Response) -> Response:
         """The answer, where a replica lets the caller in; where none says so, it is not let in."""
@@ -140,3 +164,8 @@ class ClusterView:
         if isinstance(pages, Response):
             return pages
         return answer if any(page is not None for page in pages) else error_response(NoReplica(retry_after_s=1.0))
+
+
+def _passed(answer: httpx.Response) -> Response:
+    """A replica's answer as ours."""
+    return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))

@@ -22,6 +22,7 @@ from runtime.server.metrics import ServerMetrics
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.spending import ALLOWED, AccountedEngine, Spending
 from runtime.server.voices.prompt_keeper import PromptKeeper
+from runtime.server.voices.speakers import Speaker, Speakers
 from runtime.server.voices.uploads import fetcher_for
 from runtime.settings import Settings
 from runtime.voices.library import Library, library_folder
@@ -66,6 +67,7 @@ class Host:
         self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")
         self.fetcher = fetcher_for(settings.server.reference_addresses)
         self.metrics = ServerMetrics()
+        self._speakers = Speakers(server.elsewhere_file)
         self.spending = Spending()
         self.progress = LoadingStep(of=len(settings.models))
         self._prompts: PromptKeeper | None = None
@@ -123,6 +125,10 @@ class Host:
             raise Loading
         allowance = ALLOWED.get()
         return self._engine if allowance is None else AccountedEngine(self._engine, allowance, self.spending)
+
+    def speakers(self) -> dict[str, Speaker]:
+        """Speakers by name: of what is loaded, none while it loads, and of what else is served behind the same port."""
+        return self._speakers.beside(self.engine.cards if self.problem is None else ())
 
     def owner_library(self, headers: Mapping[str, str]) -> OwnerLibrary:
         """The voices and pronunciations that a request with these headers sees."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hmac
-import os
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
-from pathlib import Path
 
+from runtime.server.watched_file import WatchedFile
 from runtime.settings import ServerSettings
 
-LOOK_S = 0.5  # between two looks whether the file of the keys has changed
 MAX_REMEMBERED = 4096  # tickets
 
 Clock = Callable[[], float]
@@ -33,28 +31,15 @@ class KeyRing:
     def __init__(self, settings: ServerSettings, clock: Clock = time.monotonic) -> None:
         self.is_needed = settings.needs_key  # no request comes in without one
         self._own = [digest(key) for key in settings.keys]
-        self._file = Path(settings.api_keys_file) if settings.api_keys_file else None
-        self._clock = clock
-        self._looked = float("-inf")
-        self._version: tuple[int, int, int] | None = None
-        self._filed: list[bytes] = []
+        self._filed = WatchedFile(settings.api_keys_file, _digests, [], clock)
 
     def digests(self) -> list[bytes]:
         """Of every key that is good now."""
-        if self._file is not None and self._clock() - self._looked >= LOOK_S:
-            self._looked = self._clock()
-            self._read(self._file)
-        return [*self._own, *self._filed]
+        return [*self._own, *self._filed.value()]
 
-    def _read(self, file: Path) -> None:
-        try:
-            state = os.stat(file)
-            version = (state.st_size, state.st_mtime_ns, state.st_ino)
-            if version != self._version:
-                self._filed = [digest(key) for key in keys_of(file.read_text(encoding="utf-8"))]
-                self._version = version
-        except (OSError, ValueError):
-            self._filed, self._version = [], None
+
+def _digests(text: str) -> list[bytes]:
+    return [digest(key) for key in keys_of(text)]
 
 
 def keys_of(text: str) -> list[str]:

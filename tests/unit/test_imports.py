@@ -41,8 +41,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("runtime.voices", "runtime.pronunciations", "runtime.markdown"),
         *("runtime.engine.engine", "runtime.server"),
     ),
-    # Around runtime processes, which it knows by their public side only; keys are read there as a runtime reads them.
-    "runtime/cluster/": (*SHARED, "runtime.server.keys", "runtime.cluster"),
+    # Around runtime processes, which it knows by their public side only; it reads keys and announces a port as they do.
+    "runtime/cluster/": (*SHARED, "runtime.server.keys", "runtime.server.wyoming.announcement", "runtime.cluster"),
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_sound"),
     "runtime/doctor.py": (*VALUES, "runtime.engine.doctor"),
     "runtime/quantize.py": (*VALUES, "runtime.device.quantized", "runtime.model.quantize"),

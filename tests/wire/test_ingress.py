@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from runtime.cluster.balance import Replica, ReplicaState
-from runtime.cluster.haproxy import ANY, HAProxy, end_left, find_haproxy
+from runtime.cluster.haproxy import ANY, WYOMING, HAProxy, end_left, find_haproxy
 from runtime.cluster.ingress import changes
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import ServerSettings, Settings
@@ -175,6 +175,57 @@ def test_who_asks_a_replica_that_ends_is_answered_by_another_and_who_wants_speec
             assert (told.status_code, told.headers["retry-after"]) == (503, "1")
             assert told.json()["error"]["code"] == "replica_lost"
             assert told.json()["error"]["retryable"]
+        finally:
+            await haproxy.stop(1.0)
+
+    asyncio.run(run())
+
+
+def test_home_assistant_s_port_leads_to_a_replica_whose_health_is_asked_for_at_its_other_port(
+    settings: Settings, tmp_path: Path
+) -> None:
+    port = free_port()
+    settings = replace(settings, server=replace(settings.server, wyoming=f"tcp://127.0.0.1:{port}"))
+
+    async def run() -> None:
+        came: list[bytes] = []
+
+        async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            came.append(await reader.readline())
+            writer.write(b"heard\n")
+            writer.close()
+
+        async def said() -> bytes:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                writer.write(b"describe\n")
+                return await reader.read()
+            except ConnectionError:
+                return b""
+            finally:
+                writer.close()
+
+        async def is_up() -> bool:
+            (place,) = [one for one in await haproxy.places() if (one.backend, one.server) == (WYOMING, "r1")]
+            return place.is_up
+
+        haproxy = HAProxy(settings, tmp_path, view_port=9)
+        await haproxy.start()
+        try:
+            assert await said() == b"", "there is no replica"
+            wyoming = await asyncio.start_server(say, "127.0.0.1", 0)
+            with answering("a") as health:
+                at = wyoming.sockets[0].getsockname()[1]
+                new = ("127.0.0.1", at, ReplicaState.READY, 256)
+                await haproxy.tell(changes(f"{WYOMING}/r1", None, new, check_port=health))
+                assert await said() == b"heard\n"
+                await asyncio.sleep(1.5)  # for a check or two
+                assert await is_up()
+            assert came == [b"describe\n"], "no check comes here"
+            while await is_up():  # noqa: ASYNC110  HAProxy, which only a look tells of
+                await asyncio.sleep(0.05)
+            assert await said() == b"", "it is not well by its other port"
+            wyoming.close()
         finally:
             await haproxy.stop(1.0)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runtime.errors import VoiceNotFound
-from runtime.request import Mode
 from runtime.server.engine_host import Host
 from runtime.server.languages import code_of
 
@@ -25,22 +24,19 @@ class KnownVoice:
 
 
 def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:
-    """The speakers of what is loaded, none while it loads, then the stored voices that the request sees."""
+    """The speakers, then the stored voices that the request sees."""
     library = host.owner_library(headers)
-    cards = host.engine.cards if host.problem is None else ()
-    speakers = {
-        name: KnownVoice(
-            id=name,
-            name=name,
-            description=f"A speaker of {card.name}.",
-            language=code_of(card.languages[0] if card.languages else "") or "en",
-            created_at=card.created,
+    speakers = [
+        KnownVoice(
+            id=speaker.name,
+            name=speaker.name,
+            description=f"A speaker of {speaker.model}.",
+            language=code_of(speaker.language) or "en",
+            created_at=speaker.created,
             is_speaker=True,
         )
-        for card in cards
-        if Mode.CUSTOM_VOICE in card.modes
-        for name in card.speakers
-    }
+        for speaker in host.speakers().values()
+    ]
     stored = [
         KnownVoice(
             id=card.id,
@@ -52,7 +48,7 @@ def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:
         )
         for card in library.cards()
     ]
-    return [*speakers.values(), *stored]
+    return [*speakers, *stored]
 
 
 def known_voice(host: Host, headers: Mapping[str, str], id_or_name: str) -> KnownVoice:

@@ -64,9 +64,7 @@ def voices_router(host: Host) -> APIRouter:
         return await asyncio.get_running_loop().run_in_executor(host.decoders, work, *given)
 
     def speakers() -> list[str]:
-        """Of what is loaded; none while it loads."""
-        models = host.engine.cards if host.problem is None else ()
-        return [name for model in models for name in model.speakers]
+        return list(host.speakers())
 
     def known(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
         library = host.owner_library(request.headers)

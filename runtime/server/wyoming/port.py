@@ -6,11 +6,10 @@ import asyncio
 import json
 import logging
 from contextlib import suppress
-from urllib.parse import urlsplit
 
 from starlette.websockets import WebSocketDisconnect
 
-from runtime.errors import InvalidSetting, RateLimited, SpeechError
+from runtime.errors import RateLimited, SpeechError
 from runtime.server.access import Rate
 from runtime.server.engine_host import Host
 from runtime.server.websocket_routes import new_id, shared, speak
@@ -20,11 +19,12 @@ from runtime.server.wyoming.event_socket import EventSocket
 from runtime.server.wyoming.session import WyomingSession
 from runtime.shared.port.caps import ConnectionCaps
 from runtime.shared.port.listening import WAITING, bind
+from runtime.shared.port.tcp_uri import WYOMING as SETTING
+from runtime.shared.port.tcp_uri import address_of
 
 log = logging.getLogger(__name__)
 
 DIALECT = "wyoming"
-_SETTING = "VOICEWRIGHT_WYOMING"  # or --uri of `voicewright wyoming`
 
 
 class WyomingPort:
@@ -41,12 +41,12 @@ class WyomingPort:
         """
         if host.settings.server.wyoming_announced:
             check_announced()
-        name, port = _address(uri)
+        name, port = address_of(uri, setting=SETTING)
         self._host = host
         self._limit = host.settings.limits.max_message_bytes
         self._caps = ConnectionCaps(host.settings.server)
         self._rate = Rate(host.settings.server.requests_per_minute)
-        self._listener = bind(host.settings.server, name, port, option=_SETTING, is_shared=True)
+        self._listener = bind(host.settings.server, name, port, option=SETTING, is_shared=True)
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self._announcing: asyncio.Task[None] | None = None
@@ -112,15 +112,3 @@ class WyomingPort:
             raise RateLimited(retry_after_s=round(wait_s, 3))
         if self._host.problem is not None:
             raise self._host.problem
-
-
-def _address(uri: str) -> tuple[str, int]:
-    """The host and port of ``tcp://HOST:PORT``."""
-    try:
-        parts = urlsplit(uri)
-        name, port = parts.hostname, parts.port
-    except ValueError:
-        name = port = None
-    if name is None or port is None or parts.scheme != "tcp" or parts.path or parts.query:
-        raise InvalidSetting(name=_SETTING, value=repr(uri), why="it must be tcp://HOST:PORT")
-    return name, port

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from runtime.cluster import directory as directories
-from runtime.cluster.balance import Replica, ReplicaState
+from runtime.cluster.balance import Checkpoint, Replica, ReplicaState
 from runtime.cluster.directory import Directory
 
 REPLICA = Replica(name="a", host="127.0.0.1", port=80, pool="speech", modes=("base",))
@@ -54,5 +54,21 @@ def test_a_drain_of_whom_nobody_knows_or_to_whom_nobody_sends_waits_for_nothing(
         await asyncio.wait_for(directory.drain("nobody"), directories.HEEDED_S - 1)
         await directory.report(REPLICA)
         await asyncio.wait_for(directory.drain("a"), directories.HEEDED_S - 1)
+
+    asyncio.run(run())
+
+
+def test_who_reports_is_told_what_is_served_by_any() -> None:
+    speakers, clones = (
+        Checkpoint(id=name, created=1, modes=(mode,), speakers=(), languages=())
+        for name, mode in (("a", "custom_voice"), ("b", "base"))
+    )
+
+    async def run() -> None:
+        directory = Directory()
+        assert await directory.report(replace(REPLICA, checkpoints=(speakers,))) == [speakers]
+        assert await directory.report(replace(REPLICA, name="b", checkpoints=(clones, speakers))) == [speakers, clones]
+        await directory.leave("b")
+        assert await directory.report(replace(REPLICA, checkpoints=(speakers,))) == [speakers]
 
     asyncio.run(run())

@@ -1,0 +1,48 @@
+"""Holds what a file says, read anew whenever the file changes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+LOOK_S = 0.5  # between two looks whether the file has changed
+
+Value = TypeVar("Value")
+
+
+class WatchedFile(Generic[Value]):
+    """One file. Thread: the event loop, which it keeps for one look at a time."""
+
+    def __init__(
+        self, path: str, read: Callable[[str], Value], absent: Value, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``read`` makes the value of the file's text; ``absent`` is it where the file cannot be read, or ``read``
+        raises ValueError. An empty ``path`` is no file.
+        """
+        self._path = Path(path) if path else None
+        self._read = read
+        self._absent = absent
+        self._clock = clock
+        self._looked = float("-inf")
+        self._version: tuple[int, int, int] | None = None
+        self._value = absent
+
+    def value(self) -> Value:
+        """What it says now, or said half a second ago at most."""
+        if self._path is not None and self._clock() - self._looked >= LOOK_S:
+            self._looked = self._clock()
+            self._look(self._path)
+        return self._value
+
+    def _look(self, path: Path) -> None:
+        try:
+            state = os.stat(path)
+            version = (state.st_size, state.st_mtime_ns, state.st_ino)
+            if version != self._version:
+                self._value = self._read(path.read_text(encoding="utf-8"))
+                self._version = version
+        except (OSError, ValueError):
+            self._value, self._version = self._absent, None

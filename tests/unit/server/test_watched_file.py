@@ -1,0 +1,38 @@
+"""A file's value follows the file, at most one look late, and is the absent one where there is nothing to read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runtime.server.watched_file import LOOK_S, WatchedFile
+
+
+def test_it_is_read_anew_when_it_changes_and_at_no_other_time(tmp_path: Path) -> None:
+    path, now, reads = tmp_path / "number", 0.0, 0
+
+    def read(text: str) -> int:
+        nonlocal reads
+        reads += 1
+        return int(text)
+
+    watched = WatchedFile(str(path), read, -1, lambda: now)
+    assert watched.value() == -1, "it is not there yet"
+    path.write_text("7")
+    assert watched.value() == -1, "no look is due"
+    now += LOOK_S
+    assert [watched.value(), watched.value(), reads] == [7, 7, 1]
+    now += LOOK_S
+    assert (watched.value(), reads) == (7, 1), "it has not changed"
+    path.write_text("not a number")
+    now += LOOK_S
+    assert watched.value() == -1
+    path.write_text("12")
+    now += LOOK_S
+    assert watched.value() == 12
+    path.unlink()
+    now += LOOK_S
+    assert watched.value() == -1
+
+
+def test_no_path_is_no_file() -> None:
+    assert WatchedFile("", int, 3).value() == 3
