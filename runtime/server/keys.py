@@ -31,7 +31,7 @@ class KeyRing:
     def __init__(self, settings: ServerSettings, clock: Clock = time.monotonic) -> None:
         self.is_needed = settings.needs_key  # no request comes in without one
         self._own = [digest(key) for key in settings.keys]
-        self._filed = WatchedFile(settings.api_keys_file, _digests, [], clock)
+        self._filed: WatchedFile[list[bytes]] = WatchedFile(settings.api_keys_file, _digests, [], clock)
 
     def digests(self) -> list[bytes]:
         """Of every key that is good now."""
