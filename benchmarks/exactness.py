@@ -26,7 +26,7 @@ from benchmarks.parts import Parts
 from benchmarks.prompts import sentences
 from benchmarks.report import tables_of
 from runtime.engine import frame
-from runtime.engine.sampling import LevelSettings
+from runtime.engine.sampling import LevelSettings, pick
 
 ROWS = 8  # texts that are spoken side by side
 KINDS = ("bfloat16", "int8", "int4")
@@ -43,15 +43,14 @@ class Draws:
 
     def recording(self, led_by: Draws | None = None) -> Pick:
         """`pick`, which also writes down its scores, and takes the codes of others where it is led by them."""
-        real = frame.pick
 
-        def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
-            codes = real(scores, level, noise) if led_by is None else led_by.codes[len(self.codes)]
+        def drawing(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
+            codes = pick(scores, level, noise) if led_by is None else led_by.codes[len(self.codes)]
             self.probabilities.append(scores.double().log_softmax(dim=-1))
             self.codes.append(codes)
             return codes
 
-        return pick
+        return drawing
 
 
 def drawn(model: str, weights: str, positions: int, led_by: Draws | None = None) -> Draws:

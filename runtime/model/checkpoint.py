@@ -25,7 +25,7 @@ from runtime.model.speaker_encoder import SpeakerEncoder
 from runtime.model.speech_encoder import SpeechEncoder
 from runtime.model.talker import Talker
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.model.weights import load_weights, on_meta
+from runtime.model.weights import Finish, load_weights, on_meta
 from runtime.request import SAMPLE_RATE
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ def load_checkpoint(
     rounded = {} if stored is None else {TALKER: stored}
     rounds = {} if stored is not None or quantization is None else {TALKER: quantization}
     # bfloat16 in the published order takes twice the time; a small network's float32 gains nothing.
-    finish = {TALKER: pack} if device.type == "cpu" and dtype is torch.bfloat16 else {}
+    finish: dict[str, Finish] = {TALKER: pack} if device.type == "cpu" and dtype is torch.bfloat16 else {}
     unread = load_weights(weight_files(folder), networks, device, dtypes, finish, rounded, rounds)
     speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
     if speech_tokenizer is None:

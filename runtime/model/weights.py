@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def load_weights(
     networks: dict[str, nn.Module],
     device: torch.device,
     dtypes: dict[str, torch.dtype],
-    finish: dict[str, Finish] | None = None,
+    finish: Mapping[str, Finish] | None = None,
     rounded: dict[str, Quantization] | None = None,
     rounds: dict[str, Quantization] | None = None,
 ) -> list[str]:
