@@ -294,7 +294,7 @@ def test_random_weights_and_checkpoints_are_named(studio: Page) -> None:
     expect(studio.locator("#vw-status")).to_have_text("Built-in voice")
     studio.route("**/v1/models", mute)
     studio.reload(wait_until="domcontentloaded")
-    expect(studio.locator("#vw-status")).to_have_text("Random weights: sound, not speech")
+    expect(studio.locator("#vw-status")).to_have_text("Random weights: sound, not speech", timeout=60_000)
 
 
 def test_the_sample_text_follows_the_language_until_it_is_the_users(studio: Page) -> None:
