@@ -50,7 +50,7 @@ async def leavers_figure(runtime: BenchRuntime, count: int) -> str:
 
 def passed_figure(what: str, *arguments: str) -> str:
     """How many tests have passed; all that there are, or it ends badly."""
-    said = _run("-m", "pytest", "-q", *arguments)
+    said = _run("-m", "pytest", *arguments)
     (passed,) = re.findall(r"(\d+) passed", said)
     return f"{passed} {what}, 0 failures"
 
@@ -121,39 +121,40 @@ def _filled(figure: str, row: re.Match[str]) -> str:
     return row[1] + figure + row[2]
 
 
+def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
+    """How each figure is taken, by promise or row of the card. The folder is empty; checkpoints are written there."""
+    model, cloner = folder / "model", folder / "cloner"
+    write_checkpoint(model, BRIEF, "custom_voice", seed=1)
+    write_checkpoint(cloner, BRIEF, "base", seed=1)
+    profile = "quick" if short else "proof"
+    pings = {"VOICEWRIGHT_PING_S": f"{PING_S:.0f}"}
+    deaf = {"VOICEWRIGHT_SEND_S": f"{SEND_S:.0f}", "VOICEWRIGHT_SEND_BUFFER_BYTES": "4096"}
+    return {
+        "E7": partial(crash_figure, model),
+        "E11": partial(crowd_figure, model, 200 if short else 10_000),
+        "E12": partial(overload_figure, model, 6.0 if short else 300.0),
+        "D1": partial(kills_figure, folder, 10 if short else 500),
+        **{number: partial(fuzz_figure, paths, profile) for number, paths in FUZZED.items()},
+        "Pairs": partial(passed_figure, "pairs of state and message answered", *PAIRS),
+        "Leaving": partial(process_figure, model, 4, partial(leavers_figure, count=20 if short else 1000)),
+        "Deaf": partial(process_figure, model, 24, partial(deaf_ears, send_s=SEND_S), **deaf),
+        "Isolation": partial(passed_figure, "tests of E1, E2 and E3", *ISOLATION),
+        "Runaway": partial(runaway_figure, 24 if short else 1000),
+        "Bombs": partial(process_figure, cloner, 4, partial(bombs, count=20 if short else 100)),
+        "Recovery": partial(recovery, folder / "kept", 100 if short else 1000),
+        "Far away": partial(process_figure, model, 24, partial(far_away, ping_s=PING_S), **pings),
+        "Drain": partial(process_figure, model, 20, partial(drain, streams=20)),
+    }
+
+
 def main() -> None:
     """Take each figure, say it, and write it down at once, so that what was taken stays if a later one fails."""
     parser = argparse.ArgumentParser(prog="make proof", description=__doc__)
     parser.add_argument("--short", action="store_true", help="a fiftieth of everything")
     parser.add_argument("--only", nargs="*", metavar="ROW", help="E11, P1, Drain, …")
     arguments = parser.parse_args()
-    short = arguments.short
-    profile = "quick" if short else "proof"
     with tempfile.TemporaryDirectory(prefix="proof-") as name:
-        folder = Path(name)
-        model = folder / "model"
-        write_checkpoint(model, BRIEF, "custom_voice", seed=1)
-        cloner = folder / "cloner"
-        write_checkpoint(cloner, BRIEF, "base", seed=1)
-        pings = {"VOICEWRIGHT_PING_S": f"{PING_S:.0f}"}
-        deaf = {"VOICEWRIGHT_SEND_S": f"{SEND_S:.0f}", "VOICEWRIGHT_SEND_BUFFER_BYTES": "4096"}
-        forms: dict[str, Callable[[], str]] = {
-            "E7": partial(crash_figure, model),
-            "E11": partial(crowd_figure, model, 200 if short else 10_000),
-            "E12": partial(overload_figure, model, 6.0 if short else 300.0),
-            "D1": partial(kills_figure, folder, 10 if short else 500),
-            **{number: partial(fuzz_figure, paths, profile) for number, paths in FUZZED.items()},
-            "Pairs": partial(passed_figure, "pairs of state and message answered", *PAIRS),
-            "Leaving": partial(process_figure, model, 4, partial(leavers_figure, count=20 if short else 1000)),
-            "Deaf": partial(process_figure, model, 24, partial(deaf_ears, send_s=SEND_S), **deaf),
-            "Isolation": partial(passed_figure, "tests of E1, E2 and E3", *ISOLATION),
-            "Runaway": partial(runaway_figure, 24 if short else 1000),
-            "Bombs": partial(process_figure, cloner, 4, partial(bombs, count=100)),
-            "Recovery": partial(recovery, folder / "kept", 100 if short else 1000),
-            "Far away": partial(process_figure, model, 24, partial(far_away, ping_s=PING_S), **pings),
-            "Drain": partial(process_figure, model, 20, partial(drain, streams=20)),
-        }
-        for number, form in forms.items():
+        for number, form in forms(Path(name), short=arguments.short).items():
             if arguments.only is None or number in arguments.only:
                 figure = form()
                 print(f"{number}: {figure}", flush=True)

@@ -27,6 +27,7 @@ async def far_away(runtime: BenchRuntime, ping_s: float) -> str:
     async with bad_network(port, FAR) as network:
         far = await asyncio.gather(*(_heard(network.url) for _ in range(TIMES)))
     same = sum(pcm == near[0][1] for _, pcm in far)
+    assert same == TIMES, f"{same} of {TIMES} replies were whole"
     near_ms, far_ms = (statistics.median(ms for ms, _ in heard) for heard in (near, far))
     noticed_s = [await _noticed_s(runtime, port) for _ in range(3)]
     return (

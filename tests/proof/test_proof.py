@@ -10,11 +10,14 @@ import pytest
 
 from benchmarks.sockets import runtime_process
 from tests.conftest import FolderOf
-from tests.proof.__main__ import with_figures
+from tests.fuzz.__main__ import FIGURE as FUZZED
+from tests.proof.__main__ import forms, with_figures
+from tests.proof.clients import bombs, drain, leavers
 from tests.proof.crash import STREAMS, crash
 from tests.proof.crowd import TOGETHER, crowd, overload
 from tests.support.app import running_app
 from tests.support.reliability_table import PAGE, promises
+from tests.support.runtime_server import FREED_FRAMES
 
 THREADS = 2  # decoders and encoders, which come with their first work and stay
 
@@ -70,3 +73,27 @@ def test_a_figure_is_written_into_its_row_and_nowhere_else(number: str) -> None:
     }
     assert [row.tests for row in before] == [row.tests for row in after]
     assert len(page.splitlines()) == len(written.splitlines())
+
+
+def test_who_leaves_what_unpacks_and_sigterm_are_counted_as_they_are(folder_of: FolderOf) -> None:
+    async def run() -> None:
+        model = str(folder_of("brief", "base"))
+        async with runtime_process(["--model", model, "--max-slots", "4"], {"VOICEWRIGHT_THREADS": "1"}) as runtime:
+            assert (await bombs(runtime, 4)).startswith("4 recordings of ")
+        model = str(folder_of("brief", "custom_voice"))
+        async with runtime_process(["--model", model, "--max-slots", "4"], {"VOICEWRIGHT_THREADS": "1"}) as runtime:
+            report = await leavers(runtime, 5)
+            assert (len(report.freed_ms), len(report.cancelled_ms), report.after) == (5, 5, 0)
+            assert max(report.wasted) <= FREED_FRAMES
+            assert "3 finished" in await drain(runtime, 3)
+
+    asyncio.run(asyncio.wait_for(run(), 300))
+
+
+def test_every_figure_has_its_row_and_the_card_has_no_other(tmp_path: Path) -> None:
+    page = Path(PAGE).read_text(encoding="utf-8")
+    taken = [*forms(tmp_path, short=True), FUZZED, "Soak"]
+    written = with_figures(page, dict.fromkeys(taken, "7 of 7"))
+    assert written.count(" 7 of 7 |") == len(taken)
+    card = page[page.index("| row | by | figure |") :].split("\n\n")[0].splitlines()[2:]
+    assert {row.split(" | ")[0].removeprefix("| ") for row in card} <= set(taken)
