@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from runtime.errors import SpeechError
+from runtime.errors import InvalidMessage, SpeechError
 from runtime.server.wire import Reply
+
+_MISTAKE = 1008  # how a socket is closed for what the client can mend
+_FIELDS = {"language": "language_code"}  # what the engine names by our word
 
 
 def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) -> Reply:
@@ -30,11 +33,16 @@ def error(problem: SpeechError, context: str | None = None) -> Reply:
     return {
         "message": str(problem),
         "error": problem.code,
-        "code": problem.close_code,
-        "param": problem.param,
+        "code": close_code(problem),
+        "param": _field(problem),
         "retryable": problem.retryable,
         **_about(context),
     }
+
+
+def close_code(problem: SpeechError) -> int:
+    """Of the socket that an error ends: what is no JSON is refused as any other mistake is, as there."""
+    return _MISTAKE if isinstance(problem, InvalidMessage) else problem.close_code
 
 
 def error_body(problem: SpeechError) -> dict[str, object]:
@@ -42,7 +50,7 @@ def error_body(problem: SpeechError) -> dict[str, object]:
     detail = {
         "status": problem.code,
         "message": str(problem),
-        "param": problem.param,
+        "param": _field(problem),
         "retryable": problem.retryable,
     }
     return {"detail": detail}
@@ -55,6 +63,11 @@ def timed_audio(data: bytes, alignment: dict[str, Any] | None) -> Reply:
         "alignment": alignment,
         "normalized_alignment": alignment,
     }
+
+
+def _field(problem: SpeechError) -> str | None:
+    """Which of their fields a fault is in."""
+    return _FIELDS.get(problem.param, problem.param) if problem.param else None
 
 
 def _about(context: str | None) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, Field
 
-from runtime.errors import UnsupportedFormat
+from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import ModelCard, Sampling
 from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
 from runtime.server.languages import language_of
@@ -125,6 +125,10 @@ class ClientMessage(Spoken):
     close_socket: bool = False
 
 
+# What a message can say; one that names its context and no more says nothing.
+_SAYS_SOMETHING = frozenset({*ClientMessage.model_fields, "generator_config"}) - {"context_id"}
+
+
 class TextToSpeechBody(Spoken):
     """One text."""
 
@@ -169,6 +173,17 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     message = checked(kind, {name: value for name, value in fields.items() if value is not None})
     check_frames(message.max_frames, limits.max_frames)
     return message
+
+
+def read_message(fields: dict[str, Any], limits: Limits) -> ClientMessage:
+    """Check a message of a socket.
+
+    Raises:
+        BadRequest: as `read`, and for one of which nothing is known here, whose text would be lost without a word.
+    """
+    if not _SAYS_SOMETHING.intersection(fields):
+        raise InvalidConfig(where="text", why="it is needed", param="text")
+    return read(ClientMessage, fields, limits)
 
 
 def read_file_options(query: Mapping[str, str]) -> FileOptions:

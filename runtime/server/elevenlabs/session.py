@@ -18,7 +18,7 @@ from runtime.server.dialect import Dialect
 from runtime.server.elevenlabs import replies
 from runtime.server.elevenlabs.chunk_schedule import DEFAULT, ChunkSchedule
 from runtime.server.elevenlabs.contexts import Context
-from runtime.server.elevenlabs.schema import ClientMessage, SocketOptions, manner, read, resolve_voice
+from runtime.server.elevenlabs.schema import ClientMessage, SocketOptions, manner, read_message, resolve_voice
 from runtime.server.elevenlabs.sound_messages import SoundMessages
 from runtime.server.text.pronunciations import all_words
 from runtime.server.utterance import GrowingText
@@ -96,7 +96,7 @@ class ElevenLabsSession(Dialect[Context]):
     # --- the client's messages
 
     def _read(self, fields: dict[str, Any]) -> ClientMessage:
-        return read(ClientMessage, fields, self._limits)
+        return read_message(fields, self._limits)
 
     def _opened(self, name: str, message: ClientMessage) -> Context:
         options, now = self._options, self._clock()
@@ -162,4 +162,4 @@ class ElevenLabsSession(Dialect[Context]):
         self.send_queue.say(replies.error(error))
 
     def _refuse_no_json(self, text: str, error: InvalidMessage) -> None:
-        self.shut(error, 1008)  # as there
+        self.shut(error, replies.close_code(error))

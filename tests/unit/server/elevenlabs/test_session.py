@@ -9,9 +9,17 @@ from typing import Any
 
 import pytest
 
-from runtime.errors import Draining, InvalidConfig, UnknownVoice, UnsupportedFormat, VoiceNotFound
+from runtime.errors import (
+    Draining,
+    InvalidConfig,
+    UnknownVoice,
+    UnsupportedFormat,
+    UnsupportedLanguage,
+    VoiceNotFound,
+)
 from runtime.request import Mode, Sampling
 from runtime.server.commands import Append, EncodedMessage, FinishText, Flush, Recall, TextMessage
+from runtime.server.elevenlabs import replies
 from runtime.server.elevenlabs.schema import PREMADE, ClientMessage, manner, read, read_socket_options
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.settings import Limits
@@ -79,6 +87,38 @@ def test_any_error_ends_the_socket_of_one_text() -> None:
         assert {"message", "error", "code"} <= set(error)
         assert (error["code"], close.code, close.reason) == (1008, 1008, error["error"])
         assert driver.cancelled == [1]
+
+
+def test_what_ends_a_socket_is_said_with_the_code_that_it_is_closed_with() -> None:
+    for wrong in ("{", {"txt": "Hello."}, {"context_id": "c", "txt": "Hello."}):
+        driver = elevenlabs(is_multi=False)
+        driver.send(wrong)
+        error, close = driver.heard()
+        assert (error["error"], error["code"]) == (close.reason, close.code)
+        assert close.code == 1008
+
+
+def test_a_message_of_which_nothing_is_known_is_refused_and_not_lost() -> None:
+    driver = elevenlabs()
+    driver.send({"context_id": "c", "txt": "Hello."})
+    error, final = driver.heard()
+    assert (error["error"], error["param"], error["contextId"], final["isFinal"]) == (
+        "invalid_config",
+        "text",
+        "c",
+        True,
+    )
+    for fine in ({"text": ""}, {"context_id": "d", "flush": True}, {"generator_config": {}}):
+        driver = elevenlabs()
+        driver.send(fine)
+        assert driver.heard() == []
+
+
+def test_a_fault_names_their_field_and_not_ours() -> None:
+    problem = UnsupportedLanguage(param="language", known="english")
+    assert replies.error(problem)["param"] == "language_code"
+    assert replies.error_body(problem)["detail"]["param"] == "language_code"  # type: ignore[index]
+    assert replies.error(UnknownVoice(param="voice", known="clara"))["param"] == "voice"
 
 
 def test_a_pronunciation_dictionary_that_is_not_kept_is_one_clear_sentence() -> None:
@@ -349,7 +389,7 @@ def test_the_server_says_goodbye() -> None:
 
 
 def test_the_address_says_the_voice() -> None:
-    with pytest.raises(UnknownVoice):
+    with pytest.raises(UnknownVoice, match=r"there are: .*bert.*Grandmother"):  # a stored voice may be meant as well
         elevenlabs(voice="nobody")
     driver = elevenlabs(voice=PREMADE[1])  # a name of theirs means one of ours
     spoken(driver, "Hi.", context_id="c")
