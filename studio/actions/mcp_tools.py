@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import (
     AudioContent,
@@ -20,10 +21,12 @@ from mcp.types import (
     TextContent,
     ToolAnnotations,
 )
-from pydantic import AnyUrl
+from pydantic import AnyUrl, ValidationError
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from runtime.errors import InvalidConfig, SpeechError
+from runtime.shared.validation import first_fault
 from studio.actions.asking import ActionRefused, Asking
 from studio.actions.offering import ACTIONS, Action, described, shaped
 from studio.visitors import is_https
@@ -33,15 +36,31 @@ ABOUT = (
     "A voice studio: speak texts, design voices from words, keep a designed voice, clone voices with consent, speak "
     "scripts. Takes are kept in a history; their addresses play in a browser."
 )
-READS = {"list_takes", "list_voices", "take_audio", "export"}
+READS = {"list_takes", "list_voices", "take_audio", "take_words", "export"}
 CALLER = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=Context)
+
+
+class _Tools(FastMCP):
+    """A server of tools that says what is wrong with arguments in one sentence with its code, as for all else."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        tool = self._tool_manager.get_tool(name)
+        if tool is not None and set(arguments) - set(known := tool.parameters["properties"]):
+            return _refusal(InvalidConfig(where="arguments", why=f"{name} takes only {', '.join(known)}"))
+        try:
+            return await super().call_tool(name, arguments)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            where, why = first_fault(error.__cause__)
+            return _refusal(InvalidConfig(where=where or "arguments", why=why))
 
 
 def tools(app: ASGIApp) -> FastMCP:
     """A server of tools; ``app`` is the studio, whose routes they ask."""
     # The studio judges origins itself, by the address that it was reached at.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    server = FastMCP(
+    server = _Tools(
         "Voicewright", instructions=ABOUT, stateless_http=True, streamable_http_path=PATH, transport_security=security
     )
     for action in ACTIONS:
@@ -65,11 +84,15 @@ def _tool(app: ASGIApp, action: Action) -> Action:
             address = request.client.host if request.client else ""
             told = await action(Asking(app, request.headers, address), **arguments)
         except ActionRefused as refusal:
-            words = TextContent(type="text", text=f"{refusal.message} [{refusal.code}]")
-            return CallToolResult(content=[words], isError=True)
+            return _refusal(refusal)
         return _result(told, request)
 
     return shaped(call, action, CALLER, CallToolResult)
+
+
+def _refusal(refusal: ActionRefused | SpeechError) -> CallToolResult:
+    words = TextContent(type="text", text=f"{refusal} [{refusal.code}]")
+    return CallToolResult(content=[words], isError=True)
 
 
 def _result(told: Any, request: Request) -> CallToolResult:

@@ -73,6 +73,8 @@ async def export(
         loudness_lufs: loudness of the whole; null leaves it as it is.
         name: a name for the file.
     """
+    if not takes:
+        raise ActionRefused("takes must hold the id of a take.", "invalid_config", "takes")
     clips: list[dict[str, Any]] = []
     for number, take in enumerate(takes):
         if number and pause_s > 0:

@@ -20,7 +20,7 @@ BYTES_A_SECOND = 2 * SAMPLE_RATE
 
 class Spoken(TypedDict):
     """A finished utterance. ``take`` is its id in the history, null where the caller has none; ``audio`` its address;
-    ``wav`` a mono 16-bit file in base64."""
+    ``wav`` a mono 16-bit file in base64. ``notes`` are sentences about what was left out or went wrong."""
 
     take: str | None
     audio: str | None
@@ -28,6 +28,7 @@ class Spoken(TypedDict):
     seconds: float
     seed: int
     stop_reason: str
+    notes: list[str]
     wav: str
 
 
@@ -184,6 +185,7 @@ async def _spoken(
         seconds=round(len(pcm) / BYTES_A_SECOND, 3),
         seed=done["seed"],
         stop_reason=done["stop_reason"],
+        notes=done.get("notes", []),
         wav=base64.b64encode(wav(pcm)).decode(),
     )
 

@@ -154,6 +154,38 @@ def test_tags_and_words_said_otherwise_are_a_calls_own_and_a_take_has_its_words(
         assert times["words"][0]["start_s"] > 0.2  # behind the pause
 
 
+def test_arguments_that_a_tool_cannot_take_are_one_sentence_with_its_code(app: App) -> None:
+    asked: list[tuple[str, dict[str, Any], str]] = [
+        ("speak", {}, "text is not valid: it is needed. [invalid_config]"),
+        ("speak", {"text": TEXT, "voyce": "clara"}, "speak takes only text, mode, voice, "),
+        ("speak", {"text": TEXT, "seed": "many"}, "seed is not valid: "),
+        ("export", {"takes": []}, "takes must hold the id of a take. [invalid_config]"),
+    ]
+
+    async def run() -> list[CallToolResult]:
+        async with session(app) as tools:
+            return [await tools.call_tool(tool, arguments) for tool, arguments, _ in asked]
+
+    for (_, _, sentence), answer in zip(asked, asyncio.run(run()), strict=True):
+        (words,) = answer.content
+        assert answer.isError
+        assert sentence in words.text  # type: ignore[union-attr]
+        assert words.text.endswith(". [invalid_config]")  # type: ignore[union-attr]
+        assert "\n" not in words.text  # type: ignore[union-attr]
+
+
+def test_what_was_left_out_of_a_speech_is_said_with_it(app: App) -> None:
+    spoken = Client(app.url, verbose=False).predict(text=TEXT, api_name="/speak")
+    assert spoken["notes"] == ["No voice was named; the checkpoint's first speaker is used."]
+
+    async def by_mcp() -> list[str]:
+        async with session(app) as tools:
+            notes: list[str] = told(await tools.call_tool("speak", {"text": TEXT, "voice": "clara"}))["notes"]
+            return notes
+
+    assert asyncio.run(by_mcp()) == []
+
+
 def test_a_page_of_another_site_calls_no_tool(app: App) -> None:
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_takes", "arguments": {}}}
     headers = {"accept": "application/json, text/event-stream", "origin": "http://elsewhere.example"}
