@@ -172,7 +172,7 @@ class PausesTooLong(BadRequest):
 class UnknownVoice(BadRequest):
     code = "unknown_voice"
     http_status = 404
-    sentence = "This checkpoint has no speaker of that name; it has: {known}."
+    sentence = "There is no voice of that name here; there are: {known}."
 
 
 class UnsupportedLanguage(BadRequest):

@@ -19,8 +19,8 @@ _CODES = {name: code for code, name in LANGUAGES.items()}
 
 def language_of(code: str | None) -> str:
     """Return the language of a code, with or without a region; what is no code is returned as it is."""
-    word = (code or "auto").lower()
-    return LANGUAGES.get(word.replace("_", "-").split("-")[0], word)
+    word = code or "auto"
+    return LANGUAGES.get(word.lower().replace("_", "-").split("-")[0], word)
 
 
 def code_of(language: str) -> str | None:

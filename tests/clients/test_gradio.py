@@ -46,7 +46,7 @@ def test_a_voice_may_be_described(page: Client) -> None:
     ("asked", "sentence"),
     [
         ({"text": ""}, "The text is empty"),
-        ({"text": TEXT, "voice": "nobody"}, "no speaker of that name"),
+        ({"text": TEXT, "voice": "nobody"}, "no voice of that name"),
         ({"text": TEXT, "mode": "song"}, "it must be CustomVoice, VoiceDesign or Base"),
     ],
 )

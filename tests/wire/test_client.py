@@ -167,7 +167,7 @@ def test_a_refusal_has_the_code_the_sentence_and_the_field(server: RunningServer
     async def refused() -> None:
         async with connect(server.http) as client:
             bad, good = await client.speak("Hello.", voice="nobody", **VOICE), await client.speak("Hello.", **VOICE)
-            with pytest.raises(SpeechRefused, match="no speaker of that name") as caught:
+            with pytest.raises(SpeechRefused, match="no voice of that name") as caught:
                 await bad.read()
             assert (caught.value.code, caught.value.param, caught.value.retryable) == ("unknown_voice", "voice", False)
             assert await bad.ended() is caught.value

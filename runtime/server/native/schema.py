@@ -22,6 +22,7 @@ from pydantic import (
 
 from runtime.errors import InvalidConfig
 from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split
+from runtime.server.languages import language_of
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import DictionaryIds, Pronunciations
 from runtime.server.utterance import GrowingText
@@ -75,7 +76,7 @@ class SessionConfig(Message):
         validation_alias=AliasChoices("voice", "speaker"),
         description="a stored voice, by name or id, or a speaker of the model",
     )
-    language: Name | None = Field(None, description="a language of the model, or auto")
+    language: Name | None = Field(None, description="a language of the model by its name or code (en, pt-BR), or auto")
     instruct: Text | None = Field(
         None,
         validation_alias=AliasChoices("instructions", "instruct", "voice_description"),
@@ -212,7 +213,7 @@ class SessionConfig(Message):
             text=text,
             mode=resolved.mode,
             voice=resolved.speaker,
-            language=self.language or "auto",
+            language=language_of(self.language),
             instruct=self.instruct,
             graft=self.graft,
             reference=self.spoken(reference),

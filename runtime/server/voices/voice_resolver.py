@@ -22,6 +22,7 @@ VOICE_ALIASES = (
 )
 
 
+MOST_NAMED = 40  # voices that a refusal lists
 STORED = "voice:"  # before the name of a stored voice: no speaker is meant
 
 
@@ -79,7 +80,7 @@ class VoiceResolver:
         if chosen is Mode.CUSTOM_VOICE:
             return ResolvedVoice(mode=chosen, speaker=self._speaker(voice, cards))
         if chosen is Mode.BASE and voice and not has_reference:
-            raise UnknownVoice(known=", ".join(card.name for card in self._library.cards()), param="voice")
+            raise self._unknown(())
         return ResolvedVoice(mode=chosen)
 
     def resolve_foreign(self, *, model: str | None, voice: str | None, style: str | None = None) -> ResolvedVoice:
@@ -110,4 +111,14 @@ class VoiceResolver:
             return known[name_key(voice)]
         if voice.lower() in VOICE_ALIASES and speakers:
             return speakers[VOICE_ALIASES.index(voice.lower()) % len(speakers)]
-        raise UnknownVoice(known=", ".join(speakers), param="voice")
+        raise self._unknown(speakers)
+
+    def _unknown(self, speakers: Sequence[str]) -> UnknownVoice:
+        """What is said of a name that no speaker and no stored voice has: either may have been meant."""
+        stored = [card.name for card in self._library.cards()] if self._is_served(Mode.BASE) else []
+        names = [*speakers, *stored]
+        listed = [*names[:MOST_NAMED], "…"] if len(names) > MOST_NAMED else names
+        return UnknownVoice(known=", ".join(listed) or "none", param="voice")
+
+    def _is_served(self, mode: Mode) -> bool:
+        return any(mode in card.modes for card in self._cards)

@@ -187,6 +187,16 @@ def test_every_field_of_the_configuration_reaches_the_request() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [("en", "english"), ("pt-BR", "portuguese"), ("ZH_cn", "chinese"), ("beijing_dialect", "beijing_dialect")],
+)
+def test_a_language_may_be_named_by_its_code(said: str, meant: str) -> None:
+    driver = ready(language=said)
+    driver.speak()
+    assert driver.submitted[0].request.language == meant
+
+
 def test_a_context_may_be_used_again_after_its_end() -> None:
     driver = ready()
     first = driver.speak("One.")

@@ -306,7 +306,7 @@ FIRST = [
     ('{"type":"session.config","word_timestamps":true}', "Invalid session config: word_timestamps is not valid: "),
     ('{"type":"session.config","response_format":"ogg"}', "Invalid session config: response_format is not valid: "),
     ('{"type":"session.config","speaker_embedding":[1]}', "Invalid session config: speaker_embedding is not valid: "),
-    ('{"type":"session.config","voice":"nobody"}', "Invalid session config: This checkpoint has no speaker"),
+    ('{"type":"session.config","voice":"nobody"}', "Invalid session config: There is no voice of that name"),
     ('{"type":"session.config","model":"nothing"}', "Invalid session config: No model of that name is loaded"),
     ('{"type":"session.config","task_type":"VoiceDesign"}', "Invalid session config: No loaded checkpoint"),
     ('{"type":"session.config","max_new_tokens":9999}', "Invalid session config: max_new_tokens is not valid: "),
