@@ -143,7 +143,7 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
         "Bombs": partial(process_figure, cloner, 4, partial(bombs, count=20 if short else 100)),
         "Recovery": partial(recovery, folder / "kept", 100 if short else 1000),
         "Far away": partial(process_figure, model, 24, partial(far_away, ping_s=PING_S), **pings),
-        "Drain": partial(process_figure, model, 20, partial(drain, streams=20)),
+        "Drain": partial(process_figure, model, 20, partial(drain, streams=20), VOICEWRIGHT_DRAIN_S="240"),
     }
 
 

@@ -160,7 +160,7 @@ async def drain(runtime: BenchRuntime, streams: int) -> str:
     ready, told = asyncio.Semaphore(0), asyncio.Event()
 
     async def reply() -> bool:
-        async with talk(runtime.stream, **(SHORT | {"max_frames": 60})) as session:
+        async with talk(runtime.stream, **(SHORT | {"max_frames": 30})) as session:
             await session.say("Let me finish.")
             await sounding(session)
             ready.release()

@@ -23,7 +23,7 @@ SESSIONS = 'voicewright_sessions{dialect="voicewright"} '
 async def far_away(runtime: BenchRuntime, ping_s: float) -> str:
     """On a runtime that pings as often."""
     port = int(runtime.url.rpartition(":")[2])
-    near = [await _heard(runtime.stream) for _ in range(TIMES)]
+    near = await asyncio.gather(*(_heard(runtime.stream) for _ in range(TIMES)))
     async with bad_network(port, FAR) as network:
         far = await asyncio.gather(*(_heard(network.url) for _ in range(TIMES)))
     same = sum(pcm == near[0][1] for _, pcm in far)
