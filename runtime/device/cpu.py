@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from runtime.device.fused import Fused
 from runtime.device.host_memory import free_bytes, total_bytes
 from runtime.device.interface import AttendSlots, Event, Graph, Stream
+from runtime.device.quantized import Quantization
 
 Made = TypeVar("Made")
 DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # (q, keys, values, rows, lengths)
@@ -30,18 +31,23 @@ class Threads:
     sound: int
 
 
-def threads_for(networks: Iterable[nn.Module]) -> Threads:
-    """CPU threads by the size of the largest network: one each where its matrices are small, else the cores shared out.
+def threads_for(networks: Iterable[nn.Module], quantization: Quantization | None = None) -> Threads:
+    """CPU threads by the size of the largest network: one each where its matrices are small, else by its weights.
 
     To wake a second thread takes about 0.1 ms for each of a frame's hundred products. The embedded voice has 9
     million parameters in its talker, the smallest published one several hundred.
     """
     largest = max((sum(part.numel() for part in network.parameters()) for network in networks), default=0)
-    return Threads(1, 1) if largest < SMALL else shared_out(CORES)
+    return Threads(1, 1) if largest < SMALL else shared_out(CORES, quantization)
 
 
-def shared_out(cores: int) -> Threads:
-    """No core twice: a quarter of them, one at least, makes sound beside the frames, where there is more than one."""
+def shared_out(cores: int, quantization: Quantization | None) -> Threads:
+    """No core twice: a quarter of them, one at least, makes sound beside the frames, where there is more than one.
+
+    But four bits take more computing than reading, and their frames all cores: four rows are twice as fast so.
+    """
+    if quantization is Quantization.INT4:
+        return Threads(cores, cores)
     sound = max(1, cores // 4)
     return Threads(max(1, cores - sound), sound)
 

@@ -11,6 +11,7 @@ from runtime.device import Device
 from runtime.device.cpu import Threads, threads_for
 from runtime.device.host_memory import give_back
 from runtime.device.open_device import choose_dtype, choose_sound_dtype
+from runtime.device.quantized import Quantization
 from runtime.engine.core import EngineCore
 from runtime.engine.registry import Registry, RegistryEntry
 from runtime.engine.sizing import GIB, slots_for
@@ -106,7 +107,10 @@ class CheckpointLoader:
     def _threads(self, coming: Sequence[Checkpoint]) -> Threads:
         if self._settings.threads:
             return Threads(self._settings.threads, self._settings.threads)
-        return threads_for([checkpoint.talker for checkpoint in (*self._registry.checkpoints, *coming)])
+        checkpoints = (*self._registry.checkpoints, *coming)
+        kinds = {checkpoint.quantization for checkpoint in checkpoints}
+        fewest = Quantization.INT4 if Quantization.INT4 in kinds else None
+        return threads_for([checkpoint.talker for checkpoint in checkpoints], fewest)
 
     def _enter(self, threads: int) -> None:
         self._device.enter_thread()

@@ -94,7 +94,7 @@ class Probe:
     threads: int = 0
     sound_dtype: str = "auto"
     _known: dict[tuple[DecoderConfig, Weights, bool], float] = field(default_factory=dict)
-    _sound: dict[torch.dtype, float] = field(default_factory=dict)
+    _sound: dict[tuple[torch.dtype, int], float] = field(default_factory=dict)
 
     def rtf(self, shape: FrameShape, weights: Weights, frame_s: float) -> float:
         """Seconds of computing for a second of speech: one behind the other, for frames and sound share the memory's
@@ -115,15 +115,14 @@ class Probe:
     @torch.inference_mode()
     def sound_s(self, weights: Weights) -> float:
         """Seconds that Code2Wav takes for a frame, beside talker and code predictor with such weights."""
-        dtype = choose_sound_dtype(self.sound_dtype, self.device, *weights)
-        if dtype not in self._sound:
-            with computing_with(self._threads.sound):
-                self._sound[dtype] = self._unit_s(dtype) * SOUND_OPERATIONS / unit_operations()
-        return self._sound[dtype]
+        dtype, threads = choose_sound_dtype(self.sound_dtype, self.device, *weights), self._threads(weights).sound
+        if (dtype, threads) not in self._sound:
+            with computing_with(threads):
+                self._sound[dtype, threads] = self._unit_s(dtype) * SOUND_OPERATIONS / unit_operations()
+        return self._sound[dtype, threads]
 
-    @property
-    def _threads(self) -> Threads:
-        return Threads(self.threads, self.threads) if self.threads else shared_out(CORES)
+    def _threads(self, weights: Weights) -> Threads:
+        return Threads(self.threads, self.threads) if self.threads else shared_out(CORES, weights[1])
 
     def _unit_s(self, dtype: torch.dtype) -> float:
         """Seconds of one of Code2Wav's residual units, for one frame."""
@@ -140,7 +139,7 @@ class Probe:
         """Seconds of one layer of a talker, or of one pass of a code predictor."""
         key = config, weights, is_talker
         if key not in self._known:
-            with computing_with(self._threads.frames):
+            with computing_with(self._threads(weights).frames):
                 self._known[key] = (self._layer_s if is_talker else self._pass_s)(config, *weights)
         return self._known[key]
 
