@@ -32,7 +32,7 @@ async def far_away(runtime: BenchRuntime, ping_s: float) -> str:
     noticed_s = [await _noticed_s(runtime, port) for _ in range(3)]
     return (
         f"{FAR.delay_s * 1000:.0f} ms each way and {FAR.loss:.0%} loss: {same} of {TIMES} replies whole to the bit "
-        f"({network.lost} segments came late), first sound {far_ms:.0f} ms at the median "
+        f"({network.lost} segments came late), first sound of as many at once {far_ms:.0f} ms at the median "
         f"({near_ms:.0f} nearby); a cable pulled out is noticed after "
         f"{max(noticed_s):.1f} s at most, with pings every {ping_s:.0f} s"
     )

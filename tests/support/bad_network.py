@@ -57,21 +57,24 @@ class BadNetwork:
         underway: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(UNDERWAY)
         delivering = asyncio.create_task(self._deliver(underway, writer))
         due, loop = 0.0, asyncio.get_running_loop()
-        with suppress(ConnectionError):
-            while data := await reader.read(self.link.segment):
-                if cut_after is not None and len(data) >= cut_after:
-                    writer.write(data[:cut_after])
-                    self.cut += 1
-                    self.reset()
-                    break
-                cut_after = None if cut_after is None else cut_after - len(data)
-                due = max(due, loop.time() + self.link.delay_s)
-                if self._dice.random() < self.link.loss:
-                    self.lost += 1
-                    due += 2 * self.link.delay_s + AGAIN_S
-                await underway.put((due, data))
-        await underway.put((due, b""))
-        await delivering
+        try:
+            with suppress(ConnectionError):
+                while data := await reader.read(self.link.segment):
+                    if cut_after is not None and len(data) >= cut_after:
+                        writer.write(data[:cut_after])
+                        self.cut += 1
+                        self.reset()
+                        break
+                    cut_after = None if cut_after is None else cut_after - len(data)
+                    due = max(due, loop.time() + self.link.delay_s)
+                    if self._dice.random() < self.link.loss:
+                        self.lost += 1
+                        due += 2 * self.link.delay_s + AGAIN_S
+                    await underway.put((due, data))
+            await underway.put((due, b""))
+            await delivering
+        finally:
+            delivering.cancel()
 
     async def _deliver(self, underway: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
