@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,27 +56,30 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pools]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         for_wyoming = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-    with running_cluster(
-        folder,
-        *("--pool", f"speakers=1:custom_voice={DEMO_CHECKPOINT}", "--pool", f"clones=1:base={DEMO_CHECKPOINT}"),
-        *("--quantize", "int8", "--eager", "--wyoming", for_wyoming),
-        key=KEY,
-        VOICEWRIGHT_STORE=f"file://{store}",
-        VOICEWRIGHT_QUANTIZE="off",  # the command line goes before it
-        VOICEWRIGHT_QUEUE_S="77.5",
-    ) as cluster:
+    with (
+        running_cluster(
+            folder,
+            *("--pool", f"speakers=1:custom_voice={DEMO_CHECKPOINT}", "--pool", f"clones=1:base={DEMO_CHECKPOINT}"),
+            *("--quantize", "int8", "--eager", "--wyoming", for_wyoming),
+            key=KEY,
+            VOICEWRIGHT_STORE=f"file://{store}",
+            VOICEWRIGHT_QUANTIZE="off",  # the command line goes before it
+            VOICEWRIGHT_QUEUE_S="77.5",
+        ) as cluster,
+        ExitStack() as stack,
+    ):
         asyncio.run(cluster.until(2))
 
         def client(url: str) -> httpx.Client:
-            return httpx.Client(base_url=url, headers=cluster.headers, timeout=60.0, trust_env=False)
+            opened = httpx.Client(base_url=url, headers=cluster.headers, timeout=60.0, trust_env=False)
+            return stack.enter_context(opened)
 
         by_mode = {}
         for port in cluster.runtimes():
             runtime = client(f"http://127.0.0.1:{port}")
-            if (models := runtime.get("/v1/models")).status_code == 200:  # and not Wyoming's
-                by_mode[models.json()["data"][0]["modes"][0]] = runtime
-        with client(cluster.url) as of_all, by_mode["custom_voice"] as speakers, by_mode["base"] as clones:
-            yield Pools(cluster, store, of_all, speakers, clones)
+            with suppress(httpx.HTTPError):  # Wyoming's port, which a runtime has too
+                by_mode[runtime.get("/v1/models").json()["data"][0]["modes"][0]] = runtime
+        yield Pools(cluster, store, client(cluster.url), by_mode["custom_voice"], by_mode["base"])
 
 
 def after(seen: Callable[[], bool]) -> float:
