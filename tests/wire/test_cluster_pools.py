@@ -133,7 +133,7 @@ def test_every_listing_holds_the_voices_of_all_and_their_names_are_taken_everywh
         assert client.get("/v1/voices/clara").json()["voice_id"] == "clara"
     assert names(pools.all, "/v1/audio/models", "models", "id") >= {"demo-voice", "tts-1"}
     assert pools.all.get("/v1/models/demo-voice").status_code == 200
-    assert pools.all.get("/v1/models/nothing").json()["error"]["code"] == "unknown_model"
+    assert pools.all.get("/v1/models/nothing").json()["error"]["code"] == "model_not_found"
     speech = {"input": SAID, "voice": "clara", "response_format": "wav"}
     refused = keep(pools.clones, "Clara", pools.all.post("/v1/audio/speech", json=speech).content)
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "voice_name_of_speaker")
