@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,8 @@ def await_kept(page: Page, *numbers: int, beside: Collection[str] = ()) -> None:
     """
     listed = f"{origin(page)}/studio/scripts"
     takes: list[list[str]] = []
-    for _ in range(MADE_MS // 100):
+    deadline = time.monotonic() + MADE_MS / 1000
+    while time.monotonic() < deadline:
         newest = page.request.get(listed).json()["scripts"][0]
         lines = page.request.get(f"{listed}/{newest['id']}").json()["lines"]
         wanted = [sum(map(bool, map(str.strip, PAUSE.split(each["text"])))) for each in lines]
