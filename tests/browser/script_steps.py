@@ -102,11 +102,13 @@ def await_kept(page: Page, *numbers: int, beside: Collection[str] = ()) -> None:
     takes: list[list[str]] = []
     deadline = time.monotonic() + MADE_MS / 1000
     while time.monotonic() < deadline:
-        newest = page.request.get(listed).json()["scripts"][0]
-        lines = page.request.get(f"{listed}/{newest['id']}").json()["lines"]
+        scripts = page.request.get(listed).json()["scripts"]  # none before the first one is saved
+        lines = page.request.get(f"{listed}/{scripts[0]['id']}").json()["lines"] if scripts else []
         wanted = [sum(map(bool, map(str.strip, PAUSE.split(each["text"])))) for each in lines]
         takes = [[part["take"] for part in each.get("takes", [])] for each in lines]
-        if all(len(takes[at - 1]) == wanted[at - 1] and not {*takes[at - 1]} & {*beside} for at in numbers):
+        if len(lines) >= max(numbers) and all(
+            len(takes[at - 1]) == wanted[at - 1] and not {*takes[at - 1]} & {*beside} for at in numbers
+        ):
             break
         page.wait_for_timeout(100)
     else:
