@@ -110,7 +110,8 @@ def _deploy(application: Any) -> None:
         serve.run(application, name=NAME, route_prefix=None)
     except RuntimeError as error:
         told = serve.status().applications.get(NAME)
-        said = [] if told is None else [one.message.strip().splitlines() for one in told.deployments.values()]
+        deployments = () if told is None else told.deployments.values()
+        said = [deployment.message.strip().splitlines() for deployment in deployments]
         words = "; ".join(lines[-1].strip() for lines in said if lines) or str(error)
         raise InvalidSetting(name="cluster", value="not started", why=words) from None
 

@@ -36,7 +36,7 @@ class Directory:
             self._version += 1
         self._replicas[replica.name] = replica
         self._seen[replica.name] = time.monotonic()
-        served = (checkpoint for one in self._replicas.values() for checkpoint in one.checkpoints)
+        served = (checkpoint for each in self._replicas.values() for checkpoint in each.checkpoints)
         return sorted(set(served), key=lambda checkpoint: (checkpoint.id, checkpoint.modes))
 
     async def leave(self, name: str) -> None:

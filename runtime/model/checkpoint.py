@@ -243,7 +243,7 @@ def _shared(folder: Path, loaded: Sequence[Checkpoint]) -> SpeechTokenizer | Non
     """The speech tokenizer of a loaded checkpoint that has the same weights."""
     weights = weight_files(folder)
     tokenizers = (other.speech_tokenizer for other in loaded)
-    return next((one for one in tokenizers if are_same(weights, weight_files(one.folder))), None)
+    return next((other for other in tokenizers if are_same(weights, weight_files(other.folder))), None)
 
 
 def are_same(files: Sequence[Path], others: Sequence[Path]) -> bool:

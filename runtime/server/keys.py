@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
 
-from runtime.server.watched_file import WatchedFile
 from runtime.settings import ServerSettings
+from runtime.shared.watched_file import WatchedFile
 
 MAX_REMEMBERED = 4096  # tickets
 

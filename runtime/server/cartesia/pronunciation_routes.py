@@ -72,7 +72,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     ) -> Reply:
         """A page of the kept pronunciation dictionaries, the newest first."""
         size = page_size(limit)
-        listed = [_entry(one) for one in await aside(host, dictionaries_of(host, request).all)]
+        listed = [_entry(found) for found in await aside(host, dictionaries_of(host, request).all)]
         return page(listed, size, starting_after, ending_before)
 
     @app.post(PATH)

@@ -132,15 +132,15 @@ def add_routes(app: FastAPI, host: Host) -> None:
         has_all = include_archived.lower() == "true"
 
         def page() -> Reply:
-            listed = [one for one in kept.all() if has_all or one.archived_at is None]
-            listed.sort(key=lambda one: one.name.casefold() if sort == _BY_NAME else one.created_at)
+            listed = [known for known in kept.all() if has_all or known.archived_at is None]
+            listed.sort(key=lambda known: known.name.casefold() if sort == _BY_NAME else known.created_at)
             if sort_direction.lower() == _DOWN:
                 listed.reverse()
-            ids = [one.id for one in listed]
+            ids = [known.id for known in listed]
             start = ids.index(cursor) + 1 if cursor in ids else 0
             found, has_more = listed[start : start + size], start + size < len(listed)
             return {
-                "pronunciation_dictionaries": [_entry(kept, one) for one in found],
+                "pronunciation_dictionaries": [_entry(kept, known) for known in found],
                 "next_cursor": found[-1].id if has_more else None,
                 "has_more": has_more,
             }

@@ -98,7 +98,8 @@ class Spoken(StrictFields):
 
     @property
     def dictionaries(self) -> list[tuple[str, str | None]]:
-        return [(one.pronunciation_dictionary_id, one.version_id) for one in self.pronunciation_dictionary_locators]
+        locators = self.pronunciation_dictionary_locators
+        return [(locator.pronunciation_dictionary_id, locator.version_id) for locator in locators]
 
     @property
     def dictionaries_field(self) -> str:

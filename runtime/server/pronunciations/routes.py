@@ -43,7 +43,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def dictionaries(request: Request) -> Reply:
         """Every dictionary, without its words."""
         kept = dictionaries_of(host, request)
-        data = await aside(host, lambda: [entry(kept, one) for one in kept.all()])
+        data = await aside(host, lambda: [entry(kept, found) for found in kept.all()])
         return {"object": "list", "data": data}
 
     @app.post(PATH)

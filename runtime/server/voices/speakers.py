@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from runtime.request import Mode, ModelCard
-from runtime.server.watched_file import WatchedFile
+from runtime.shared.watched_file import WatchedFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

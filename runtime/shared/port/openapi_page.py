@@ -42,12 +42,12 @@ def _operation(method: str, path: str, operation: Document) -> str:
     if parameters := operation["parameters"]:
         rows = [
             (
-                f"<code>{escape(one['name'])}</code>",
-                one["in"],
-                _type(one["schema"]),
-                _prose_line(one.get("description") or one["schema"].get("description", "")),
+                f"<code>{escape(parameter['name'])}</code>",
+                parameter["in"],
+                _type(parameter["schema"]),
+                _prose_line(parameter.get("description") or parameter["schema"].get("description", "")),
             )
-            for one in parameters
+            for parameter in parameters
         ]
         parts.append(_table("Parameters", rows))
     if body := operation.get("requestBody"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime.server.watched_file import LOOK_S, WatchedFile
+from runtime.shared.watched_file import LOOK_S, WatchedFile
 
 
 def test_it_is_read_anew_when_it_changes_and_at_no_other_time(tmp_path: Path) -> None:
