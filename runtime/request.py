@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from runtime.errors import SpeechError
 
 SAMPLE_RATE = 24_000  # Hz, of every sound that leaves the engine
+STRANGE_SCRIPT = (
+    "None of this checkpoint's languages is written in the {script} letters of the text; what is heard there are not "
+    "its words."
+)
 DROPPED_STYLES = "This checkpoint follows no style in this mode; the tags that ask for one were left out."
 
 

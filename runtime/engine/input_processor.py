@@ -196,6 +196,7 @@ def admit(
         limits=limits,
         tags=request.tags,
         follows=_follows_instruct(request.mode, config),
+        languages=tuple(config.talker.codec_language_id),
     )
     if request.open_text:
         text_stream = stream_of(longest=admission.part_chars if by_token else longest, by_token=by_token)

@@ -7,6 +7,7 @@ spoken when it is complete (docs/live-text.md).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from runtime.engine.incremental_tokenizer import IncrementalTokenizer
@@ -14,9 +15,10 @@ from runtime.engine.splitting import Splitter, certain_end_past, last_spoken
 from runtime.engine.text import refuse_control
 from runtime.errors import EmptyText, TextTooLong
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.request import DROPPED_STYLES, SAMPLE_RATE, Split
+from runtime.request import DROPPED_STYLES, SAMPLE_RATE, STRANGE_SCRIPT, Split
 from runtime.settings import Limits
 from runtime.shared.inline_tags import InlineTags, Item, Pause
+from runtime.shared.scripts import strange_script
 from runtime.shared.sentence_ends import SPOKEN, TAIL, may_end
 from runtime.shared.speech_rate import is_speakable
 
@@ -49,7 +51,7 @@ class TextStream:
 
     Each is complete, or, ``by_token``, grows while it is spoken; then it ends behind ``longest`` characters. With
     ``tags`` a part ends also where a pause stands, or where the style changes; a style is dropped that nobody
-    ``follows``.
+    ``follows``. ``languages`` are the checkpoint's: a text in a script of none of them is spoken, and noted.
     """
 
     def __init__(
@@ -62,13 +64,15 @@ class TextStream:
         by_token: bool,
         tags: bool = False,
         follows: bool = False,
+        languages: Sequence[str] = (),
     ) -> None:
         self.parts: deque[Part] = deque()  # not taken up yet
         self.closed = False
         self.by_token = by_token
         self.chars = 0  # that have come
         self.pause = 0  # samples of silence behind the last part
-        self.notes: tuple[str, ...] = ()  # what is not done of what its tags ask for
+        self.notes: tuple[str, ...] = ()  # what is not done of what its tags ask for, or cannot be spoken of it
+        self._languages = languages
         self._tags = InlineTags(limits) if tags else None
         self._follows = follows
         self._style = ""  # of what comes next
@@ -165,7 +169,8 @@ class TextStream:
                 self._end_part()
                 self.pause += round(item.seconds * SAMPLE_RATE)
             elif not self._follows:
-                self.notes = (DROPPED_STYLES,) if item.words else self.notes
+                if item.words:
+                    self._note(DROPPED_STYLES)
             elif item.words != self._style:
                 refuse_control(item.words, self._tokenizer, "text")
                 self._say(text)
@@ -182,10 +187,17 @@ class TextStream:
         refuse_control(seam + text, self._tokenizer, "text")
         self.text += text
         self._speakable = self._speakable or is_speakable(text)
+        if script := strange_script(text, self._languages):
+            self._note(STRANGE_SCRIPT.format(script=script))
         if self.by_token:
             self._grow(text)
         else:
             self._offer(self._splitter.add(text))
+
+    def _note(self, words: str) -> None:
+        """Each is said once, of whatever comes first."""
+        if words not in self.notes:
+            self.notes = (*self.notes, words)
 
     def _end_part(self) -> None:
         """What there is of the text is spoken, and what follows is no part of it."""

@@ -11,7 +11,16 @@ import pytest
 from runtime.engine.engine import Engine
 from runtime.errors import EmptyText, InvalidConfig, TagTooLong
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import DROPPED_STYLES, SAMPLE_RATE, Layout, SpeechRequest, Split, Started, StopReason
+from runtime.request import (
+    DROPPED_STYLES,
+    SAMPLE_RATE,
+    STRANGE_SCRIPT,
+    Layout,
+    SpeechRequest,
+    Split,
+    Started,
+    StopReason,
+)
 from tests.support.engines import (
     Heard,
     cloned,
@@ -214,3 +223,16 @@ def test_a_clone_drops_them_and_a_described_voice_adds_them(cloner: Checkpoint, 
 def test_bad_tags_are_refused_before_a_slot(engine: Engine, text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         engine.submit(tagged(text), Heard())
+
+
+def test_letters_that_no_language_of_the_checkpoint_is_written_in_are_noted(quick: Checkpoint) -> None:
+    engine = engine_of(quick)
+    note = STRANGE_SCRIPT.format(script="arabic")
+    assert said(engine, tagged("Hello مرحبا.", max_frames=2)).started.notes == (note,)
+    heard = Heard()
+    ticket = engine.submit(tagged("Hello", open_text=True, max_frames=2), heard)
+    engine.append(ticket, " مرحبا you.")
+    engine.finish_text(ticket)
+    drain(engine)
+    assert note in (*heard.started.notes, *heard.end.notes)
+    assert not said(engine, tagged("Hello naïve 水.", max_frames=2)).started.notes, "it knows Chinese"

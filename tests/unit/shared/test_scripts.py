@@ -1,0 +1,29 @@
+"""Scripts that a checkpoint's languages are not written in."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.shared.scripts import strange_script
+
+ENGLISH, ALL = ("English",), ("chinese", "english", "japanese", "korean", "russian", "beijing_dialect")
+
+
+@pytest.mark.parametrize(
+    ("text", "languages", "script"),
+    [
+        ("The kettle is on, naïvely — 3 µm, α = ½, 𝑥².", ENGLISH, ""),
+        ("Zażółć gęślą jaźń", ENGLISH, ""),
+        ("The sign says 水.", ENGLISH, "cjk"),
+        ("Привет", ENGLISH, "cyrillic"),
+        ("かな", ENGLISH, "hiragana"),
+        ("مرحبا", ALL, "arabic"),
+        ("水が、かな、カナ、한글, Привет", ALL, ""),
+        ("水", ("beijing_dialect",), ""),
+        ("Привет, ไทย", ("Russian",), "thai"),
+        ("水", (), ""),
+        ("①②③ 🎧 …", ENGLISH, ""),
+    ],
+)
+def test_the_first_script_that_no_language_is_written_in(text: str, languages: tuple[str, ...], script: str) -> None:
+    assert strange_script(text, languages) == script
