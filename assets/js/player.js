@@ -66,10 +66,19 @@ export class Player extends EventTarget {
     this.whenArmed((output) => output.speed(rate));
   }
 
-  /** Make the context run. Call it from a gesture; later calls only resume. */
+  /** Make the context run. Call it from a gesture; later calls only resume, or try again what failed. */
   async arm() {
-    this.arming ??= this.open();
-    await this.arming;
+    const arming = (this.arming ??= this.open());
+    try {
+      await arming;
+    } catch (error) {
+      if (this.arming === arming) {
+        this.arming = null;
+        this.context?.close().catch(() => {});
+        this.context = null;
+      }
+      throw error;
+    }
     if (this.context && this.context.state !== 'running') await this.context.resume();
   }
 
@@ -103,7 +112,7 @@ export class Player extends EventTarget {
   /** Keep the order of what is asked for while the output is still being opened. @param {(output: Output) => void} action */
   whenArmed(action) {
     if (this.output) action(this.output);
-    else this.arming?.then(() => this.output && action(this.output));
+    else this.arming?.then(() => this.output && action(this.output)).catch(() => {}); // the caller of arm() is told
   }
 
   /** Start a new take; what played before is cut. Returns the take's number. @param {Parameters<Pace['plan']>[0]} [coming] what is known of it */

@@ -338,3 +338,43 @@ def test_a_device_that_runs_dry_where_no_other_context_is_to_be_had_plays_on(bla
     told = blank.evaluate(NONE_LEFT)
     assert told.pop("refused") == 2, "it was tried once: at our rate, then at the device's"
     assert told == {"played": [2400, 2400], "same": True, "state": "running"}
+
+
+# The audio thread's module cannot be fetched once, as without a network.
+FAILED = """
+async () => {
+  const { Player } = await import('/js/player.js');
+  const unhandled = [];
+  globalThis.addEventListener('unhandledrejection', (event) => unhandled.push(String(event.reason)));
+  const player = new Player();
+  globalThis.told = { player, unhandled };
+  const { addModule } = AudioWorklet.prototype;
+  AudioWorklet.prototype.addModule = async () => {
+    AudioWorklet.prototype.addModule = addModule;
+    throw new Error('no network');
+  };
+  const arming = player.arm();
+  player.push(player.begin(), new Int16Array(2400));
+  player.stop();
+  const outcome = await arming.then(() => 'armed', () => 'failed');
+  await new Promise((later) => setTimeout(later, 100));
+  return outcome;
+}
+"""
+TRIED_AGAIN = """
+async () => {
+  const { player, unhandled } = globalThis.told;
+  const finished = new Promise((done) => player.addEventListener('finished', done, { once: true }));
+  await player.arm();
+  const take = player.begin();
+  player.push(take, new Int16Array(2400).fill(1000));
+  player.end(take);
+  await finished;
+  return { played: player.counters.played, unhandled };
+}
+"""
+
+
+def test_an_output_that_could_not_be_opened_is_opened_by_the_next_click(blank: Page) -> None:
+    assert blank.evaluate(FAILED) == "failed"
+    assert blank.evaluate(TRIED_AGAIN) == {"played": 2400, "unhandled": []}
