@@ -101,26 +101,13 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    mode http",
         "    option http-no-delay",
         "    option abortonclose",
-        "    option redispatch 1",
-        "    retries 3",
+        *_towards_replicas(long_s),
         # What only asks, as a socket's handshake does, is asked of another replica where the first has ended without an
         # answer. What makes something is not, lest a request that ends its replica end all of them.
         "    retry-on conn-failure empty-response",
-        "    timeout connect 2s",
-        # A busy replica answers a check late; being marked down keeps new connections away and ends none. One whose
-        # machine has gone is found out by its silence.
-        "    timeout check 5s",
-        "    option srvtcpka",
-        "    srvtcpka-idle 5s",
-        "    srvtcpka-intvl 2s",
-        "    srvtcpka-cnt 3",
-        # The clocks of a request are the replica's own; these only end what it can know nothing of.
-        f"    timeout client {long_s}s",
-        f"    timeout server {long_s}s",
         f"    timeout tunnel {long_s}s",
         f"    timeout http-request {int(server.header_s * 1000)}ms",
         "    timeout http-keep-alive 15s",
-        "    timeout queue 1s",
         f"    http-error status 503 content-type application/json string {_quoted(empty)} hdr Retry-After 1",
         f"    http-error status 502 content-type application/json string {_quoted(lost)} hdr Retry-After 1",
         "frontend public",
@@ -144,6 +131,26 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _towards_replicas(long_s: int) -> list[str]:
+    """What holds of every connection to a replica, whatever it carries."""
+    return [
+        "    option redispatch 1",
+        "    retries 3",
+        "    timeout connect 2s",
+        # A busy replica answers a check late; being marked down keeps new connections away and ends none. A replica
+        # whose machine has gone is found out by its silence.
+        "    timeout check 5s",
+        "    option srvtcpka",
+        "    srvtcpka-idle 5s",
+        "    srvtcpka-intvl 2s",
+        "    srvtcpka-cnt 3",
+        # The clocks of a request are the replica's own; these only end what it can know nothing of.
+        f"    timeout client {long_s}s",
+        f"    timeout server {long_s}s",
+        "    timeout queue 1s",
+    ]
+
+
 def _backend(name: str, places: int) -> list[str]:
     return [
         f"backend {name}",
@@ -163,17 +170,7 @@ def _wyoming(settings: Settings, long_s: int) -> list[str]:
     return [
         "defaults",
         "    mode tcp",
-        "    option redispatch 1",
-        "    retries 3",
-        "    timeout connect 2s",
-        "    timeout check 5s",
-        "    option srvtcpka",
-        "    srvtcpka-idle 5s",
-        "    srvtcpka-intvl 2s",
-        "    srvtcpka-cnt 3",
-        f"    timeout client {long_s}s",
-        f"    timeout server {long_s}s",
-        "    timeout queue 1s",
+        *_towards_replicas(long_s),
         "frontend public-wyoming",
         f"    bind {_bound(name)}:{port}",
         "    stick-table type ipv6 size 100k expire 60s store conn_cur",

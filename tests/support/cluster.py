@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
+import pytest
 
 from benchmarks.replicas import runtimes
+from runtime.cluster.haproxy import find_haproxy
+from runtime.errors import InvalidSetting
 from voicewright import Client, ConnectionLost, SpeechRefused, connect
 
 PATIENCE_S = 120.0
@@ -25,6 +28,20 @@ LONG = "It was a bright cold day in April, and the clocks were striking thirteen
 SHORT = "The clocks were striking."
 
 Seen = TypeVar("Seen")
+
+
+def require_haproxy() -> None:
+    """Skip the module that calls it, with the reason, where there is no HAProxy."""
+    try:
+        find_haproxy("")
+    except InvalidSetting as missing:
+        pytest.skip(str(missing), allow_module_level=True)
+
+
+def require_cluster() -> None:
+    """Skip the module that calls it, with the reason, where a cluster cannot be started."""
+    pytest.importorskip("ray", reason="the extra cluster is not installed")
+    require_haproxy()
 
 
 @dataclass(slots=True)

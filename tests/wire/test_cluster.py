@@ -16,18 +16,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from runtime.cluster.haproxy import find_haproxy
-from runtime.errors import InvalidSetting
-from tests.support.cluster import LONG, SHORT, Load, RunningCluster, hear, holding, running_cluster
+from tests.support.cluster import LONG, SHORT, Load, RunningCluster, hear, holding, require_cluster, running_cluster
 from voicewright import SpeechRefused, connect
 
-pytest.importorskip("ray", reason="the extra cluster is not installed")
+require_cluster()
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
-
-try:
-    find_haproxy("")
-except InvalidSetting as missing:
-    pytest.skip(str(missing), allow_module_level=True)
 
 ELSEWHERE_S = 1.0  # for a new stream to be served after a replica was killed, on a machine that does nothing else
 

@@ -13,19 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from runtime.cluster.haproxy import find_haproxy
-from runtime.errors import InvalidSetting
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
-from tests.support.cluster import LONG, SHORT, RunningCluster, running_cluster
+from tests.support.cluster import LONG, SHORT, RunningCluster, require_cluster, running_cluster
 from tests.support.wyoming_client import wyoming
 
-pytest.importorskip("ray", reason="the extra cluster is not installed")
+require_cluster()
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
-
-try:
-    find_haproxy("")
-except InvalidSetting as missing:
-    pytest.skip(str(missing), allow_module_level=True)
 
 KEY = "the first key"
 EVERYWHERE_S = 2.0  # for a voice or a key to be with every replica, on a machine that does nothing else

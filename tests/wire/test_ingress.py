@@ -20,11 +20,9 @@ from runtime.cluster.haproxy import ANY, WYOMING, HAProxy, end_left, find_haprox
 from runtime.cluster.ingress import changes
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import ServerSettings, Settings
+from tests.support.cluster import require_haproxy
 
-try:
-    find_haproxy("")
-except InvalidSetting as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+require_haproxy()
 
 SPEAKERS = {"clara": "custom_voice"}
 
