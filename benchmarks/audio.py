@@ -9,7 +9,6 @@ others are compared with. Random weights make noise: their figures say that two 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -22,7 +21,7 @@ import numpy as np
 from benchmarks.cast import DESIGN, TRANSCRIPT, recording
 from benchmarks.lanes import Arm, settings_of
 from benchmarks.pipeline import WAIT_S, Listener, Said, differ_from
-from benchmarks.report import Tables, tables_of
+from benchmarks.report import Tables, show, tell
 from benchmarks.voicing import Voicing, voicing
 from runtime.engine.engine import Engine
 from runtime.errors import SetUpError
@@ -59,9 +58,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     tables: Tables = {"sound": _sound_rows(spoken), "against the first arm": _differences(spoken)}
-    print(tables_of(tables))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
+    show(tables, arguments.json, tables)
     return 0
 
 
@@ -71,9 +68,7 @@ class ReplyFailed(Exception):
 
 def _speak(arm: Arm, base: dict[str, str], frames: int) -> Spoken:
     """Every text in every mode, one after the other."""
-    engine = Engine.open(
-        settings_of({**base, **arm.environment}), lambda loaded, of, step: _tell(f"{arm.name}: {step}")
-    )
+    engine = Engine.open(settings_of({**base, **arm.environment}), lambda loaded, of, step: tell(f"{arm.name}: {step}"))
     engine.start()
     spoken: Spoken = {}
     try:
@@ -82,7 +77,7 @@ def _speak(arm: Arm, base: dict[str, str], frames: int) -> Spoken:
                 for number, (language, text) in enumerate(TEXTS):
                     if LANGUAGES[language] not in card.languages:
                         continue
-                    _tell(f"{arm.name}: {mode}, text {number + 1} of {len(TEXTS)}")
+                    tell(f"{arm.name}: {mode}, text {number + 1} of {len(TEXTS)}")
                     spoken[mode, number] = _heard(
                         engine, _request(mode, text, LANGUAGES[language], frames), card.samples_per_frame
                     )
@@ -137,10 +132,6 @@ def _difference(pairs: Sequence[tuple[Said, Said]]) -> dict[str, Any]:
     equal = [pair for pair in pairs if differ_from(*pair) is None]
     apart = [int(np.abs(said.samples.astype(np.int32) - other.samples).max()) for said, other in equal]
     return {"texts": len(pairs), "codes_equal": len(equal), "samples_apart": max(apart, default=None)}
-
-
-def _tell(step: str) -> None:
-    print(f"  {step}", file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

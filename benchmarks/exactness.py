@@ -10,7 +10,6 @@ the other's from float32's (KL, nats a draw), and how often both have the same m
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from torch import Tensor
 from benchmarks.laptop import settings_of
 from benchmarks.parts import Parts
 from benchmarks.prompts import sentences
-from benchmarks.report import tables_of
+from benchmarks.report import show, tell
 from runtime.engine import frame
 from runtime.engine.sampling import LevelSettings, pick
 
@@ -108,11 +107,9 @@ def main() -> int:
         arguments.model,
         arguments.weights.split(","),
         arguments.positions,
-        lambda step: print(f"  {step}", file=sys.stderr, flush=True),
+        tell,
     )
-    print(tables_of({"against float32": rows}))
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    show({"against float32": rows}, arguments.json, rows)
     return 0
 
 

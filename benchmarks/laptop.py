@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pipeline import ask
-from benchmarks.report import tables_of
+from benchmarks.report import show, tell
 from runtime.engine.engine import Engine
 from runtime.settings import Settings
 
@@ -146,14 +146,10 @@ def measure(
     """A row after the other; those of equal weights one behind the other."""
     for kind in weights:
         if beside is not None and kind in THEIRS:
-            _tell(f"C, {kind}")
+            tell(f"C, {kind}")
             yield measure_theirs(beside, model, kind, frames, threads)
-        _tell(f"ours, {kind}")
+        tell(f"ours, {kind}")
         yield _in_process(model, kind, frames)
-
-
-def _tell(step: str) -> None:
-    print(f"  {step}", file=sys.stderr, flush=True)
 
 
 def main() -> int:
@@ -175,10 +171,8 @@ def main() -> int:
         arguments.model, arguments.weights.split(","), arguments.beside, arguments.frames, arguments.threads
     ):
         rows.append(row)
-        _tell(json.dumps(row))
-    print(tables_of({who: [row for row in rows if row["who"] == who] for who in ("C", "ours")}))
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+        tell(json.dumps(row))
+    show({who: [row for row in rows if row["who"] == who] for who in ("C", "ours")}, arguments.json, rows)
     return 0
 
 

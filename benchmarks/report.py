@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,6 +73,18 @@ def setup(settings: Settings, arms: Sequence[Arm]) -> Row:
         "positions": engine.max_model_len,
         "arms": "; ".join(f"{arm.name} {dict(arm.environment) or ''}".strip() for arm in arms),
     }
+
+
+def tell(step: str) -> None:
+    """What is done now, beside the tables."""
+    print(f"  {step}", file=sys.stderr, flush=True)
+
+
+def show(tables: Mapping[str, Sequence[Row]], file: Path | None, written: object) -> None:
+    """Print tables, and write the figures into a file where one is asked for."""
+    print(tables_of(tables))
+    if file is not None:
+        file.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
 
 
 def _cell(value: object) -> str:

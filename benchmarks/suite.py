@@ -29,7 +29,7 @@ from benchmarks.lanes import TRANSPORTS, Arm, Environment, opened, settings_of
 from benchmarks.parts import free_bytes
 from benchmarks.peers import in_a_child
 from benchmarks.plan import ROUNDS, NewVoices, Rounds
-from benchmarks.report import Tables, machine, markdown, setup, tables_of
+from benchmarks.report import Tables, machine, markdown, setup, tables_of, tell
 from benchmarks.sockets import runtime_process
 from benchmarks.wordings import Wording
 from runtime.engine.registry import Registry
@@ -77,11 +77,6 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     return report
 
 
-def _tell(step: str) -> None:
-    """What is done now, beside the tables."""
-    print(f"  {step}", file=sys.stderr, flush=True)
-
-
 def _write(arguments: argparse.Namespace, report: dict[str, Any]) -> None:
     """What there is so far: a run that is stopped has lost its last suite only."""
     if arguments.json:
@@ -94,8 +89,8 @@ async def _engine(arguments: argparse.Namespace, base: Environment, arms: list[A
     grid = Grid(batches=arguments.batches, contexts=arguments.contexts, counted=arguments.frames)
     named = [(arm.name, settings_of({**base, **arm.environment})) for arm in arms]
     peers = await _peers(arguments, base) if arguments.peers else {}
-    tables = measure_engine(named, grid, _tell)
-    host = [{"arm": name, **row} for name, arm in named for row in measure_host(_first_model(arm), grid.batches, _tell)]
+    tables = measure_engine(named, grid, tell)
+    host = [{"arm": name, **row} for name, arm in named for row in measure_host(_first_model(arm), grid.batches, tell)]
     return {**{f"engine: {name}": rows for name, rows in {**tables, "host": host}.items()}, **peers}
 
 

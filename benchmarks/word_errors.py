@@ -10,7 +10,6 @@ that sentences drawn anew give it. The recogniser's own errors are in every rate
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from benchmarks.laptop import settings_of
 from benchmarks.pipeline import ask
 from benchmarks.prompts import sentences
-from benchmarks.report import tables_of
+from benchmarks.report import show, tell
 from runtime.engine.engine import Engine
 from tests.speech.recogniser import heard_words, words
 
@@ -94,11 +93,9 @@ def main() -> int:
         arguments.model,
         arguments.weights.split(","),
         arguments.texts,
-        lambda step: print(f"  {step}", file=sys.stderr, flush=True),
+        tell,
     )
-    print(tables_of({"words heard wrongly": rows}))
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    show({"words heard wrongly": rows}, arguments.json, rows)
     return 0
 
 
