@@ -22,8 +22,10 @@ DIALECT = "dialect"  # those that checkpoints name are Chinese ones
 
 def strange_script(text: str, languages: Iterable[str]) -> str:
     """Return the script of the first letter that none of the languages is written in, in lower case; "" without one."""
+    if text.isascii():
+        return ""
     known = {_writing(language) for language in languages}
-    if not known or text.isascii():
+    if not known:
         return ""
     for character in text:
         script = _script(character)
