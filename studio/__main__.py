@@ -17,7 +17,7 @@ def main() -> int:
     try:
         return asyncio.run(serve(StudioSettings.from_command_line()))
     except SetUpError as error:
-        print(error, file=sys.stderr)
+        print(f"{error} [{error.code}]", file=sys.stderr)
         return 2
 
 

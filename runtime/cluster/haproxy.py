@@ -33,8 +33,9 @@ WYOMING = "wyoming"  # the backend of TCP
 BACKENDS = (ANY, *(mode.value for mode in Mode), WYOMING)
 VOICES = "voices.map"  # names of speakers to modes; file beside the configuration
 
+START_S = 10.0  # until it answers its admin socket
+
 _PID = "haproxy.pid"
-_START_S = 10.0
 _AT_ONCE = 100  # commands in one line of the admin socket, which has room for a buffer's
 _BUFFER = 16_384  # bytes that HAProxy holds of a connection each way, and that it reads of a body to route it
 
@@ -264,19 +265,34 @@ class HAProxy:
         process = self._spawn(path)
         self.pid = process.pid
         (self.folder / _PID).write_text(str(self.pid))
-        end = time.monotonic() + _START_S
-        while time.monotonic() < end:
-            if process.poll() is not None:
-                said = (self.folder / "haproxy.log").read_text(encoding="utf-8", errors="replace")
-                port = self._settings.server.port
-                if "cannot bind socket" in said:
-                    raise PortInUse(port=port, host=self._settings.server.host, option="--port")
-                raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=said.strip()[-400:])
-            with suppress(OSError):
-                await self.tell(["show version"])
-                return
-            await asyncio.sleep(0.05)
-        raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why="it does not answer its admin socket")
+        try:
+            await self._takes_commands(process)
+        except BaseException:
+            # Whatever ends the start, be it a cancel: a process that nobody knows of would keep the port.
+            process.kill()
+            process.wait()
+            raise
+
+    async def _takes_commands(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until a process that was just started answers its admin socket.
+
+        Raises:
+            PortInUse, InvalidSetting: it ended, or did not answer in time.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                while process.poll() is None:
+                    with suppress(OSError):
+                        await self.tell(["show version"])
+                        return
+                    await asyncio.sleep(0.05)
+        if process.returncode is None:
+            why = "it does not answer its admin socket"
+            raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=why)
+        said = (self.folder / "haproxy.log").read_text(encoding="utf-8", errors="replace")
+        if "cannot bind socket" in said:
+            raise PortInUse(port=self._settings.server.port, host=self._settings.server.host, option="--port")
+        raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=said.strip()[-400:])
 
     async def _adopt(self, path: Path, words: str) -> bool:
         """Go on with the process that runs under this configuration, and its streams. One under another is ended."""
@@ -285,8 +301,9 @@ class HAProxy:
             return False
         if _but_the_view(known) == _but_the_view(words):
             with suppress(OSError):
-                await self.tell([f"set server cluster/view addr 127.0.0.1 port {self._view_port}"])
-                return True
+                async with asyncio.timeout(START_S):
+                    await self.tell([f"set server cluster/view addr 127.0.0.1 port {self._view_port}"])
+                    return True
         await self.stop(0.0)
         return False
 

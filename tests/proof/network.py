@@ -7,17 +7,15 @@ import statistics
 import time
 from typing import Any
 
-import httpx
-
 from benchmarks.sockets import BenchRuntime
 from tests.support.bad_network import Link, bad_network
+from tests.support.silence import noticed_s
 from tests.support.speech_client import talk
 
 TIMES = 20
 FAR = Link(delay_s=0.2, loss=0.01)
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 60}
 LONG = VOICE | {"max_frames": 4000}
-SESSIONS = 'voicewright_sessions{dialect="voicewright"} '
 
 
 async def far_away(runtime: BenchRuntime, ping_s: float) -> str:
@@ -29,12 +27,12 @@ async def far_away(runtime: BenchRuntime, ping_s: float) -> str:
     same = sum(pcm == near[0][1] for _, pcm in far)
     assert same == TIMES, f"{same} of {TIMES} replies were whole"
     near_ms, far_ms = (statistics.median(ms for ms, _ in heard) for heard in (near, far))
-    noticed_s = [await _noticed_s(runtime, port) for _ in range(3)]
+    silences_s = [await _noticed_s(runtime, port) for _ in range(3)]
     return (
         f"{FAR.delay_s * 1000:.0f} ms each way and {FAR.loss:.0%} loss: {same} of {TIMES} replies whole to the bit "
         f"({network.lost} segments came late), first sound of as many at once {far_ms:.0f} ms at the median "
         f"({near_ms:.0f} nearby); a cable pulled out is noticed after "
-        f"{max(noticed_s):.1f} s at most, with pings every {ping_s:.0f} s"
+        f"{max(silences_s):.1f} s at most, with pings every {ping_s:.0f} s"
     )
 
 
@@ -50,19 +48,7 @@ async def _heard(url: str) -> tuple[float, bytes]:
 
 
 async def _noticed_s(runtime: BenchRuntime, port: int) -> float:
-    """From the silence of the network in mid-reply until the server has closed the session."""
-    async with (
-        httpx.AsyncClient(base_url=runtime.url, trust_env=False) as client,
-        bad_network(port, Link()) as network,
-        talk(network.url, **LONG) as session,
-    ):
-        await session.say("Speak for a long time.")
-        while not isinstance(await session.hear(), bytes):
-            pass
-        network.fall_silent()
-        began = time.perf_counter()
-        while f"{SESSIONS}0.0" not in (await client.get("/metrics")).text:  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.02)
-        noticed = time.perf_counter() - began
+    async with bad_network(port, Link()) as network, talk(network.url, **LONG) as session:
+        noticed = await noticed_s(runtime.url, network, session)
         network.reset()  # nobody waits for the answer to a close
         return noticed

@@ -15,6 +15,7 @@ from runtime.settings import ServerSettings
 from tests.conftest import FolderOf
 from tests.support.bad_network import Link, bad_network
 from tests.support.runtime_server import RunningServer
+from tests.support.silence import noticed_s
 from tests.support.speech_client import same_sound, spoken, talk
 from tests.wire.conftest import Serving
 
@@ -109,18 +110,11 @@ def test_a_network_that_falls_silent_is_noticed_within_two_pings_and_a_slow_one_
             talk(slow.url) as patient,
             talk(silent.url, **LONG) as cut_off,
         ):
-            await cut_off.say("Speak for a long time.")
-            while not isinstance(await cut_off.hear(), bytes):
-                pass
-            silent.fall_silent()
-            began = time.monotonic()
-            while 'voicewright_sessions{dialect="voicewright"} 1.0' not in await asyncio.to_thread(server.metrics):
-                assert time.monotonic() - began < SECONDS
-            noticed_s = time.monotonic() - began
+            after_s = await noticed_s(server.http, silent, cut_off, others=1)
             await asyncio.to_thread(server.wait_until_idle)
             # A ping is due within one interval, and its pong within another; the rest is for a busy machine.
-            assert noticed_s < 2 * ping_s + 2
-            await asyncio.sleep(max(0.0, 2.5 * ping_s - noticed_s))
+            assert after_s < 2 * ping_s + 2
+            await asyncio.sleep(max(0.0, 2.5 * ping_s - after_s))
             await patient.send("ping", t=1)
             assert await patient.until("pong") == {"type": "pong", "t": 1}
             silent.reset()  # nobody waits for the answer to a close

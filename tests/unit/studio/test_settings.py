@@ -56,7 +56,8 @@ def test_a_taken_port_is_one_sentence_and_status_2() -> None:
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2
     assert ended.stdout == ""
-    assert ended.stderr == f"Port {port} on 127.0.0.1 is in use; choose another with --port or PORT.\n"
+    sentence = f"Port {port} on 127.0.0.1 is in use; choose another with --port or PORT."
+    assert ended.stderr == f"{sentence} [port_in_use]\n"
 
 
 def test_an_address_that_is_not_ours_is_refused() -> None:

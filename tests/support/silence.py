@@ -1,0 +1,30 @@
+"""A network that falls silent in mid-reply, and how long the server takes to notice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import httpx
+
+from tests.support.bad_network import BadNetwork
+from tests.support.speech_client import Talk
+
+ASK_S = 0.02
+SESSIONS = 'voicewright_sessions{dialect="voicewright"} '
+
+
+async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int = 0) -> float:
+    """Seconds from the silence until the server has closed the session and has no more than the others.
+
+    ``url`` is of its HTTP, ``session`` is behind the network and has asked for nothing yet.
+    """
+    await session.say("Speak for a long time.")
+    while not isinstance(await session.hear(), bytes):
+        pass
+    async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+        network.fall_silent()
+        began = time.monotonic()
+        while f"{SESSIONS}{others:.1f}\n" not in (await client.get("/metrics")).text:  # noqa: ASYNC110  a server
+            await asyncio.sleep(ASK_S)
+        return time.monotonic() - began
