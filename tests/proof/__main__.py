@@ -20,7 +20,7 @@ from tests.proof.network import far_away
 from tests.proof.recovery import recovery
 from tests.support.app import running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
-from tests.support.reliability_table import PAGE
+from tests.support.reliability_table import PAGE, promises
 from tests.support.thorough import ROOT
 
 ONE_THREAD = {"VOICEWRIGHT_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -30,6 +30,7 @@ FUZZED = {  # promises, and the property-based tests whose examples are counted
 }
 ISOLATION = tuple(f"tests/unit/engine/test_{name}.py" for name in ("leaks", "faults", "batches", "walk"))
 PAIRS = ("tests/unit/server/native/test_totality.py", "tests/unit/server/test_dialect_totality.py", "-k", "every_pair")
+ELSEWHERE = ("T9",)  # promises whose figures other commands take
 SEND_S, PING_S = 5.0, 5.0  # that are allowed to who reads nothing; between pings
 
 
@@ -53,6 +54,11 @@ def passed_figure(what: str, *arguments: str) -> str:
     said = _run("-m", "pytest", *arguments)
     (passed,) = re.findall(r"(\d+) passed", said)
     return f"{passed} {what}, 0 failures"
+
+
+def cases_figure(tests: tuple[str, ...]) -> str:
+    """Of a promise that its tests say yes or no to: how many cases they have."""
+    return passed_figure("cases", *(f"tests/{test}" for test in tests))
 
 
 def runaway_figure(count: int) -> str:
@@ -122,14 +128,14 @@ def _filled(figure: str, row: re.Match[str]) -> str:
 
 
 def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
-    """How each figure is taken, by promise or row of the card. The folder is empty; checkpoints are written there."""
+    """How each figure is taken, by row of the card or promise. The folder is empty; checkpoints are written there."""
     model, cloner = folder / "model", folder / "cloner"
     write_checkpoint(model, BRIEF, "custom_voice", seed=1)
     write_checkpoint(cloner, BRIEF, "base", seed=1)
     profile = "quick" if short else "proof"
     pings = {"VOICEWRIGHT_PING_S": f"{PING_S:.0f}"}
     deaf = {"VOICEWRIGHT_SEND_S": f"{SEND_S:.0f}", "VOICEWRIGHT_SEND_BUFFER_BYTES": "4096"}
-    return {
+    measured = {
         "E7": partial(crash_figure, model),
         "E11": partial(crowd_figure, model, 200 if short else 10_000),
         "E12": partial(overload_figure, model, 6.0 if short else 300.0),
@@ -145,6 +151,9 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
         "Far away": partial(process_figure, model, 24, partial(far_away, ping_s=PING_S), **pings),
         "Drain": partial(process_figure, model, 20, partial(drain, streams=20), VOICEWRIGHT_DRAIN_S="240"),
     }
+    rows = promises(PAGE.read_text(encoding="utf-8"))
+    counted = {row.number: partial(cases_figure, row.tests) for row in rows if row.number not in ELSEWHERE}
+    return measured | {number: form for number, form in counted.items() if number not in measured}
 
 
 def main() -> None:
