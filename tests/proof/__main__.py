@@ -16,6 +16,7 @@ from benchmarks.sockets import BenchRuntime, runtime_process
 from tests.proof.clients import bombs, deaf_ears, drain, leavers
 from tests.proof.crash import STREAMS, crash
 from tests.proof.crowd import crowd, overload
+from tests.proof.idlers import SPARE, SPEAKERS, idlers
 from tests.proof.network import far_away
 from tests.proof.recovery import recovery
 from tests.support.app import running_app
@@ -135,6 +136,8 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
     profile = "quick" if short else "proof"
     pings = {"VOICEWRIGHT_PING_S": f"{PING_S:.0f}"}
     deaf = {"VOICEWRIGHT_SEND_S": f"{SEND_S:.0f}", "VOICEWRIGHT_SEND_BUFFER_BYTES": "4096"}
+    idle = 100 if short else 1000
+    many = {"VOICEWRIGHT_MAX_CONNECTIONS": str(idle + SPEAKERS + SPARE)}
     measured = {
         "E7": partial(crash_figure, model),
         "E11": partial(crowd_figure, model, 200 if short else 10_000),
@@ -144,6 +147,7 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
         "Pairs": partial(passed_figure, "pairs of state and message answered", *PAIRS),
         "Leaving": partial(process_figure, model, 4, partial(leavers_figure, count=20 if short else 1000)),
         "Deaf": partial(process_figure, model, 24, partial(deaf_ears, send_s=SEND_S), **deaf),
+        "Idlers": partial(process_figure, model, SPEAKERS, partial(idlers, count=idle), **many),
         "Isolation": partial(passed_figure, "tests of E1, E2 and E3", *ISOLATION),
         "Runaway": partial(runaway_figure, 24 if short else 1000),
         "Bombs": partial(process_figure, cloner, 4, partial(bombs, count=20 if short else 100)),

@@ -15,6 +15,7 @@ from tests.proof.__main__ import ELSEWHERE, forms, with_figures
 from tests.proof.clients import bombs, drain, leavers
 from tests.proof.crash import STREAMS, crash
 from tests.proof.crowd import TOGETHER, crowd, overload
+from tests.proof.idlers import SPARE, SPEAKERS, idlers
 from tests.support.app import running_app
 from tests.support.reliability_table import PAGE, promises
 from tests.support.runtime_server import FREED_FRAMES
@@ -86,6 +87,18 @@ def test_who_leaves_what_unpacks_and_sigterm_are_counted_as_they_are(folder_of: 
             assert (len(report.freed_ms), len(report.cancelled_ms), report.after) == (5, 5, 0)
             assert max(report.wasted) <= FREED_FRAMES
             assert "3 finished" in await drain(runtime, 3)
+
+    asyncio.run(asyncio.wait_for(run(), 300))
+
+
+def test_idle_sockets_are_let_in_up_to_the_limit_and_told_beyond_it(folder_of: FolderOf) -> None:
+    async def run() -> None:
+        arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", str(SPEAKERS)]
+        settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_MAX_CONNECTIONS": str(30 + SPEAKERS + SPARE)}
+        async with runtime_process(arguments, settings) as runtime:
+            figure = await idlers(runtime, 30)
+        assert figure.startswith("30 idle sockets")
+        assert "20 of 20 refused" in figure
 
     asyncio.run(asyncio.wait_for(run(), 300))
 

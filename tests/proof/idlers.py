@@ -1,0 +1,92 @@
+"""A thousand sockets that ask for nothing: what they cost those who speak, and what the one too many is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import time
+from contextlib import AsyncExitStack
+
+from websockets.exceptions import InvalidStatus
+
+from benchmarks.sockets import BenchRuntime
+from tests.proof.crowd import held
+from tests.support.speech_client import talk
+
+SPEAKERS, TIMES = 8, 5
+VOICE = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
+SPARE = 4  # connections beyond idlers and speakers: of who asks for the figures
+AT_ONCE = 25  # handshakes
+REFUSED = 20
+
+
+async def idlers(runtime: BenchRuntime, count: int) -> str:
+    """On a runtime of so many connections, ``SPEAKERS`` and ``SPARE`` more, and as many slots as speakers.
+
+    Raises:
+        AssertionError: somebody was refused before the limit, or beyond it was not, or without an estimate.
+    """
+    await _first_sounds_ms(runtime)  # whatever is made at first, is
+    alone_ms = await _first_sounds_ms(runtime)
+    before = await held(runtime)
+    async with AsyncExitStack() as stack:
+        await _sit(stack, runtime, count)
+        beside_ms = await _first_sounds_ms(runtime)
+        with_them = await held(runtime)
+        refused_ms = statistics.median(await _refusals_ms(stack, runtime))
+    kib = (with_them.resident_kib - before.resident_kib) / count
+    return (
+        f"{count} idle sockets, {kib:.0f} KiB each: first sound of {SPEAKERS} who speak together "
+        f"{statistics.median(beside_ms):.0f} ms at the median ({statistics.median(alone_ms):.0f} without them); "
+        f"beyond the limit {REFUSED} of {REFUSED} refused with an estimate, in {refused_ms:.0f} ms"
+    )
+
+
+async def _sit(stack: AsyncExitStack, runtime: BenchRuntime, count: int) -> None:
+    """Open so many sessions, which stay until the stack ends and say nothing more."""
+    for start in range(0, count, AT_ONCE):
+        opening = (talk(runtime.stream, **VOICE) for _ in range(min(AT_ONCE, count - start)))
+        await asyncio.gather(*(stack.enter_async_context(session) for session in opening))
+
+
+async def _first_sounds_ms(runtime: BenchRuntime) -> list[float]:
+    """Milliseconds from a text to its first sound: speakers together, each a few times."""
+
+    async def speaker() -> list[float]:
+        times_ms = []
+        async with talk(runtime.stream, **VOICE) as session:
+            for _ in range(TIMES):
+                began = time.perf_counter()
+                await session.say("The bread is warm.")
+                while not isinstance(await session.hear(), bytes):
+                    pass
+                times_ms.append(1000 * (time.perf_counter() - began))
+                await session.take()
+        return times_ms
+
+    each_ms = await asyncio.gather(*(speaker() for _ in range(SPEAKERS)))
+    return [ms for times_ms in each_ms for ms in times_ms]
+
+
+async def _refusals_ms(stack: AsyncExitStack, runtime: BenchRuntime) -> list[float]:
+    """Of handshakes beyond the limit; those before it are let in and stay."""
+    refusals_ms: list[float] = []
+    let_in = 0
+    while len(refusals_ms) < REFUSED:
+        began = time.perf_counter()
+        try:
+            await stack.enter_async_context(talk(runtime.stream, **VOICE))
+        except InvalidStatus as refusal:
+            refusals_ms.append(1000 * (time.perf_counter() - began))
+            _check(refusal)
+        else:
+            let_in += 1
+            assert let_in <= SPEAKERS + SPARE, "more than the limit were let in"
+    return refusals_ms
+
+
+def _check(refusal: InvalidStatus) -> None:
+    answer = json.loads(refusal.response.body or b"{}")
+    assert answer["error"]["code"] == "too_many_connections"
+    assert int(refusal.response.headers["retry-after"]) > 0
