@@ -24,6 +24,7 @@ READY = "Serve's proxy ready"
 
 def serve_on(port: int, slots: int) -> None:
     """Serve until told to end."""
+    os.environ.setdefault("RAY_worker_niceness", "0")  # as `voicewright cluster` has it
     import ray
     from ray import serve
 

@@ -106,7 +106,7 @@ def _pool(
                 "min_replicas": pool.replicas,
                 "initial_replicas": pool.replicas,
                 "max_replicas": pool.max_replicas,
-                "look_back_period_s": 5,
+                "look_back_period_s": 15,  # replicas tell every ten
                 "upscale_delay_s": 5,
                 "downscale_delay_s": 120,
                 "policy": {

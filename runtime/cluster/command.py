@@ -43,6 +43,8 @@ def cluster(
     if address is not None:  # a cluster on this machine has made a token in its user's folder; others say otherwise
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's workers give way to all else of the machine (nice 15), and with them would HAProxy and the runtimes.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         import ray
         from ray import serve

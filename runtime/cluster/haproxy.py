@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.cluster.view import HEALTH_OF_SERVE
 from runtime.errors import Busy, InvalidSetting, NoReplica, PortInUse, ReplicaLost, TooManyConnections
 from runtime.request import Mode
 from runtime.settings import Settings
@@ -225,7 +226,7 @@ def _routing(folder: Path) -> list[str]:
         f"    http-request set-var(txn.mode) var(txn.voice),map_str({folder}/{VOICES},base)"
         f" if {is_mixed} {unknown} {{ var(txn.voice) -m found }} {{ var(txn.voice) -m reg . }}",
     ]
-    lines.append("    use_backend cluster if { path /health /ready /metrics /cluster }")
+    lines.append(f"    use_backend cluster if {{ path /health {HEALTH_OF_SERVE} /ready /metrics /cluster }}")
     lines.append("    use_backend cluster if METH_GET { path_beg /v1/models } or METH_GET { path_end /audio/models }")
     lines += [
         f"    use_backend {mode.value} if {is_mixed} some_{mode.value} {{ var(txn.mode) -m str {mode.value} }}"

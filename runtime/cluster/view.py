@@ -12,7 +12,7 @@ import httpx
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from runtime.cluster.balance import Replica, Room
@@ -20,6 +20,8 @@ from runtime.cluster.figures import CONTENT_TYPE, summed
 from runtime.errors import NoReplica
 from runtime.settings import Settings
 from runtime.shared.port.error_responses import error_response
+
+HEALTH_OF_SERVE = "/-/healthz"  # where KubeRay asks for the health of Serve's proxy, in whose place we are
 
 _GET = ["GET", "HEAD"]
 
@@ -49,6 +51,7 @@ class ClusterView:
         app = Starlette(
             routes=[
                 Route("/health", self._health, methods=_GET),
+                Route(HEALTH_OF_SERVE, self._serve_health, methods=_GET),
                 Route("/ready", self._ready, methods=_GET),
                 Route("/metrics", self._metrics, methods=_GET),
                 Route("/v1/models", self._models, methods=_GET),
@@ -76,6 +79,9 @@ class ClusterView:
 
     async def _health(self, _: Request) -> Response:
         return JSONResponse({"status": "ok"})
+
+    async def _serve_health(self, _: Request) -> Response:
+        return PlainTextResponse("success")
 
     async def _ready(self, _: Request) -> Response:
         """As a runtime's /ready, of all replicas together."""

