@@ -38,7 +38,7 @@ def cluster(
     process has these settings, wherever they came from.
 
     Raises:
-        InvalidSetting: ray is not installed, or a pool is not valid.
+        InvalidSetting: ray or HAProxy is not installed, a pool is not valid, or the cluster does not come up.
     """
     if address is not None:  # a cluster on this machine has made a token in its user's folder; others say otherwise
         os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -138,6 +138,11 @@ def _url(settings: Settings) -> str:
 
 
 def _wait_until_ready(url: str, ended: threading.Event) -> None:
+    """Return once a replica takes requests, or the command is told to end.
+
+    Raises:
+        InvalidSetting: none does in all that time.
+    """
     end = time.monotonic() + _READY_S
     with httpx.Client(trust_env=False, timeout=5.0) as client:
         while time.monotonic() < end and not ended.is_set():
@@ -147,3 +152,6 @@ def _wait_until_ready(url: str, ended: threading.Event) -> None:
             except httpx.HTTPError:
                 pass
             ended.wait(_LOOK_S)
+    if not ended.is_set():
+        why = f"no replica takes requests after {_READY_S:g} s; Ray's logs say more (/tmp/ray/session_latest/logs)"
+        raise InvalidSetting(name="cluster", value="not ready", why=why)

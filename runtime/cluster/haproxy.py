@@ -253,9 +253,11 @@ class HAProxy:
         """Start it and wait until it takes commands; one that an ingress before us has left is gone on with.
 
         Raises:
-            PortInUse, InvalidSetting: it cannot listen, or does not take its configuration.
+            PortInUse, InvalidSetting: it cannot listen, or does not take its configuration; or its folder is not ours.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.folder.stat().st_uid != os.getuid():  # among temporary files anybody may make one of its name
+            raise InvalidSetting(name="TMPDIR", value=str(self.folder), why="the folder belongs to another user")
         path = self.folder / "haproxy.cfg"
         words = configuration(self._settings, folder=self.folder, view_port=self._view_port)
         if await self._adopt(path, words):

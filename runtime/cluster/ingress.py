@@ -44,13 +44,11 @@ class Ingress:
         self._settings = settings
         self._directory = directory
         self._name = new_id()
-        keys = settings.server.keys
-        self._http = httpx.AsyncClient(
-            trust_env=False, timeout=_ASK_S, headers={"x-api-key": keys[0]} if keys else {}, limits=httpx.Limits()
-        )
+        self._http = httpx.AsyncClient(trust_env=False, timeout=_ASK_S, limits=httpx.Limits())
         self.replicas: dict[str, Replica] = {}
         self.rooms: dict[str, Room] = {}
         self._places: dict[str, str] = {}  # name of a replica -> of its server, the same in every backend
+        self._without_place: set[str] = set()  # replicas that have been told of as such
         self._told: dict[str, tuple[object, ...]] = {}  # what HAProxy was told of each server last
         self._voices: dict[str, str] = {}
         self._version = -1
@@ -144,11 +142,11 @@ class Ingress:
             if (server := f"r{number}") not in taken
         )
         for name in self.replicas.keys() - self._places.keys():
-            place = next(free, None)
-            if place is None:
+            if (place := next(free, None)) is not None:
+                self._places[name] = place
+            elif name not in self._without_place:
                 log.error("there is no place for %s: VOICEWRIGHT_MAX_REPLICAS is too small", name)
-                return
-            self._places[name] = place
+        self._without_place = self.replicas.keys() - self._places.keys()
 
     def _commands(self, places: list[Place]) -> tuple[list[str], dict[str, tuple[object, ...]]]:
         """What HAProxy must be told so that its servers are the replicas, and what it knows of each then."""
@@ -204,15 +202,11 @@ class Ingress:
             if not any(character.isspace() or character in ";\\" for character in name)
         }
         if voices != self._voices:
-            path = self._haproxy_folder / VOICES
+            path = self._haproxy.folder / VOICES
             await self._haproxy.tell(
                 [f"clear map {path}", *(f"add map {path} {name} {mode}" for name, mode in voices.items())]
             )
             self._voices = voices
-
-    @property
-    def _haproxy_folder(self) -> Path:
-        return self._haproxy.folder
 
 
 def changes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import os
 import shutil
 import signal
@@ -12,9 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect as connect_socket
 
 from tests.support.cluster import LONG, SHORT, Load, RunningCluster, hear, holding, require_cluster, running_cluster
 from voicewright import SpeechRefused, connect
@@ -69,8 +72,45 @@ async def test_new_streams_go_where_most_slots_are_free_and_a_full_cluster_refus
     assert [heard.error for heard in await asyncio.gather(*waiting)] == [""] * 2
 
 
+PCM = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
+CLARA = {"mode": "id", "id": "clara"}
+SOCKETS: dict[str, list[dict[str, Any]]] = {
+    "/v1/audio/speech/stream": [
+        {"type": "session.config", "voice": "clara", "stream_audio": True, "response_format": "pcm"},
+        {"type": "input.text", "text": SHORT},
+        {"type": "input.done"},
+    ],
+    "/tts/websocket": [
+        {"context_id": "c1", "model_id": "sonic-3", "transcript": SHORT, "voice": CLARA, "output_format": PCM}
+    ],
+    "/v1/text-to-speech/clara/multi-stream-input": [
+        {"text": " ", "context_id": "c1"},
+        {"text": SHORT, "context_id": "c1", "flush": True},
+        {"context_id": "c1", "close_context": True},
+    ],
+}
+
+
+@pytest.mark.parametrize("path", SOCKETS)
+def test_the_sockets_of_every_dialect_pass(cluster: RunningCluster, path: str) -> None:
+    async def talk() -> int:
+        sounds = 0
+        async with asyncio.timeout(60), connect_socket(f"ws{cluster.url.removeprefix('http')}{path}") as socket:
+            for message in SOCKETS[path]:
+                await socket.send(json.dumps(message))
+            async for told in socket:
+                message = {"data": told} if isinstance(told, bytes) else json.loads(told)
+                assert "error" not in message or not message["error"], message
+                sounds += bool(message.get("data") or message.get("audio"))
+                if message.get("type") in {"session.done", "done"} or message.get("isFinal"):
+                    return sounds
+        raise AssertionError("it was closed before the end was told")
+
+    assert asyncio.run(talk()) > 0
+
+
 @on_a_loop
-async def test_every_dialect_passes_and_figures_are_of_all(cluster: RunningCluster) -> None:
+async def test_http_of_every_dialect_passes_and_figures_are_of_all(cluster: RunningCluster) -> None:
     async with httpx.AsyncClient(base_url=cluster.url, timeout=60.0) as client:
         spoken = await client.post("/v1/audio/speech", json={"input": SHORT, "response_format": "pcm"})
         assert spoken.status_code == 200
@@ -82,11 +122,12 @@ async def test_every_dialect_passes_and_figures_are_of_all(cluster: RunningClust
             json={
                 "model_id": "sonic-2",
                 "transcript": SHORT,
-                "voice": {"mode": "id", "id": "clara"},
-                "output_format": {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000},
+                "voice": CLARA,
+                "output_format": PCM,
             },
         )
         assert bytes_.status_code == 200
+        assert (await client.get("/-/healthz")).text == "success"  # where KubeRay asks
         ready = (await client.get("/ready")).json()
         assert (ready["status"], ready["slots"], ready["replicas"]) == ("ready", 8, 2)
         assert [model["id"] for model in (await client.get("/v1/models")).json()["data"]] == ["demo-voice"]
@@ -132,7 +173,9 @@ async def test_a_killed_replica_ends_its_own_streams_only_and_comes_back(cluster
     killed = time.monotonic()
     again = await hear(cluster.url, SHORT)
     assert not again.error
-    assert again.first_s < ELSEWHERE_S * 5, again  # other tests take the processors; docs/reliability.md has the figure
+    assert again.first_s < ELSEWHERE_S * 10, (
+        again
+    )  # other tests take the processors; docs/reliability.md has the figure
     ends = [heard.error for heard in await asyncio.gather(*streams)]
     assert sorted(map(bool, ends)) == [False, False, True, True], ends
     assert all("lost" in end for end in ends if end)
