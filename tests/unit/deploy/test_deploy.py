@@ -75,6 +75,7 @@ def test_settings_in_the_configurations_are_settings() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's of its own models
 def test_serve_takes_the_configurations() -> None:
     pytest.importorskip("ray", reason="the extra cluster is not installed")
+    from ray.serve._private.api import call_user_app_builder_with_args_if_necessary as built_by_serve
     from ray.serve.schema import ServeDeploySchema
 
     from runtime.cluster.app import Arguments, build
@@ -84,7 +85,7 @@ def test_serve_takes_the_configurations() -> None:
         (application,) = checked.applications
         arguments = Arguments.model_validate(application.args)
         assert application.import_path == f"{build.__module__}:build"
-        assert build(arguments) is not None
+        assert built_by_serve(build, application.args) is not None
         assert all(pool.gpus == 1 for pool in arguments.pools.values())
 
 
