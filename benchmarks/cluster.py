@@ -46,6 +46,8 @@ def started(command: list[str], ready: str) -> Iterator[subprocess.Popen[str]]:
         for line in process.stdout:
             if line.startswith(ready):
                 break
+        else:
+            raise RuntimeError(f"it ended before it was ready: {' '.join(command)}")
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
