@@ -17,7 +17,8 @@ ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 
 # Gradio puts the head's links in by script, so that they do not hold the page back: on a slow machine it would be seen
 # without its style first, and everything would move. It is shown once the style and its typefaces are there, or do not
-# come, and once the page knows what stands on it.
+# come, and once the page knows what stands on it. Where that takes long, the name and the status are seen meanwhile:
+# all else would move, by the notice that the small voice speaks above all.
 MOUNT = """
 const links = [...document.querySelectorAll('link[rel=stylesheet][href^="studio/css/"]')];
 const sheets = links.filter((link) => !link.sheet);
@@ -27,8 +28,11 @@ const set = styled.then(() => Promise.allSettled(typefaces.map((face) => documen
 const late = new Promise((done) => setTimeout(done, 5000));
 const mounted = import(new URL('studio/js/studio.js', document.baseURI)).then((m) => m.mount(element));
 const composed = new Promise((done) => { mounted.finally(done); });
-const ready = Promise.race([Promise.all([set, composed]), late]);
-ready.then(() => element.querySelector('#vw').style.removeProperty('visibility'));
+const [page, name, status] = ['#vw', 'h1', '#vw-status'].map((what) => element.querySelector(what));
+Promise.all([styled, late]).then(() => { name.style.visibility = status.style.visibility = 'visible'; });
+Promise.all([Promise.race([set, late]), composed]).then(() => {
+  for (const part of [page, name, status]) part.style.removeProperty('visibility');
+});
 """
 
 

@@ -33,6 +33,7 @@ import { Stage } from './stage.js';
 import { offerSigningIn } from './sign_in.js';
 import { Status } from './status.js';
 import { Take } from './take.js';
+import { TakeFiles } from './take_files.js';
 import { TextFacts } from './text_facts.js';
 import { span } from './time_words.js';
 import { Toasts } from './toast.js';
@@ -126,6 +127,7 @@ export class Studio {
     this.samples = new VoiceSamples(this);
     this.voicePopover = new VoicePopover(page, this);
     this.history = new TakeHistory(this.speech, this.t);
+    this.takeFiles = new TakeFiles(page);
     this.shortcuts = new Shortcuts(need(page, '#vw-shortcuts', HTMLDialogElement), (id) => this.go(id));
     this.pronunciationSheet = new PronunciationSheet(page, this);
     this.code = new CodeDialog(need(page, '#vw-code', HTMLDialogElement), this);

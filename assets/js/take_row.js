@@ -3,17 +3,19 @@
 import { timeOfDay } from './days.js';
 import { all, need } from './elements.js';
 import { errorOf } from './errors.js';
-import { kept } from './keep.js';
 import { languageName, title } from './rooms/fields.js';
 import { clock } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { Sharing } from './sharing.js';
+import { outlineWhenSeen } from './take_outline.js';
 
 const MARKUP = `
 <div class="vw-take-line">
   <button type="button" class="vw-quiet vw-take-play" data-icon="play"></button>
   <span class="vw-take-mark"></span>
   <button type="button" class="vw-take-open" aria-expanded="false"><span class="vw-take-text"></span><small></small></button>
+  <span class="vw-take-outline" aria-hidden="true"></span>
+  <button type="button" class="vw-quiet vw-take-save" data-icon="download" popovertarget="vw-takes-files"></button>
   <button type="button" class="vw-quiet vw-take-star" data-icon="star"></button>
 </div>
 <div class="vw-take-more" hidden>
@@ -26,7 +28,6 @@ const MARKUP = `
   </div>
   <div class="vw-take-share" hidden></div>
   <p class="vw-take-outcome vw-hint" role="status"></p>
-  <p class="vw-take-files"><span class="vw-hint" data-i18n="shell.download">Download</span></p>
   <div class="vw-pair">
     <label><span data-i18n="library.name">Name</span><input dir="auto" type="text" maxlength="120" data-field="name" /></label>
     <label><span data-i18n="library.tags">Tags</span><input dir="auto" type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" placeholder="separated by commas" /></label>
@@ -37,8 +38,6 @@ const MARKUP = `
 </div>`;
 
 /** @typedef {import('./take.js').TakeRecord} TakeRecord @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
-
-const FORMATS = ['wav', 'mp3', 'flac', 'opus'];
 
 export class TakeRow {
   /** @param {TakeRecord} record @param {import('./studio.js').Studio} studio @param {{isUnderDay?: boolean}} [where]  isUnderDay: its day stands above it */
@@ -56,6 +55,7 @@ export class TakeRow {
     this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
     this.sharing = new Sharing(this.find('.vw-take-share'), record.id, studio, (deed) => this.guard(deed));
     this.find('[data-do=share]').hidden = !studio.me.features.share;
+    outlineWhenSeen(this.find('.vw-take-outline'), record.id, studio.api);
     this.listen();
     this.paint();
   }
@@ -69,6 +69,7 @@ export class TakeRow {
     const { studio } = this;
     this.find('.vw-take-open').onclick = () => this.unfold(!this.open);
     this.find('.vw-take-play').onclick = () => this.guard(() => this.play());
+    this.find('.vw-take-save').onclick = () => studio.takeFiles.of(this.record);
     this.find('.vw-take-star').onclick = () => this.guard(() => studio.history.favourite(this.record.id, !this.record.favourite));
     /** @type {Object<string, () => unknown>} */
     const deeds = {
@@ -125,6 +126,7 @@ export class TakeRow {
     star.setAttribute('aria-pressed', String(favourite));
     star.ariaLabel = t('library.favourite', { name });
     this.find('.vw-take-play').ariaLabel = t('library.play', { name });
+    this.find('.vw-take-save').ariaLabel = t('library.download', { name });
     if (this.open) this.fill();
   }
 
@@ -162,11 +164,6 @@ export class TakeRow {
       if (field !== document.activeElement) field.value = written[field.dataset.field ?? ''] ?? '';
     }
     this.find('.vw-take-settings').replaceChildren(...this.settings().flatMap(([term, value]) => [cell('dt', term), cell('dd', value)]));
-    const links = FORMATS.map((format) => {
-      const textContent = format === 'opus' ? 'Opus' : format.toUpperCase();
-      return Object.assign(document.createElement('a'), { className: 'vw-button vw-quiet', href: kept(record, format), download: '', textContent });
-    });
-    this.find('.vw-take-files').replaceChildren(this.find('.vw-take-files > .vw-hint'), ...links);
   }
 
   /** Everything that the take was made with, and what came of it. @returns {string[][]} */

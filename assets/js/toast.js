@@ -1,9 +1,7 @@
 /** Sentences that come and go at the edge of the page, each with at most one thing to do about it. */
 
 const STAY_MS = 8000;
-// On a phone they take the room's height: a third one would take too much.
-const NARROW = matchMedia('(max-width: 40rem)');
-const MOST = { narrow: 2, wide: 4 };
+const MOST = 2; // beside each other in a wide window, below each other on a phone: a third one would have no room
 
 export class Toasts {
   /** @param {HTMLElement} holder */
@@ -38,8 +36,7 @@ export class Toasts {
     for (const event of ['pointerenter', 'focusin']) toast.addEventListener(event, stay);
     for (const event of ['pointerleave', 'focusout']) toast.addEventListener(event, go);
     this.holder.append(toast);
-    const most = NARROW.matches ? MOST.narrow : MOST.wide;
-    while (this.holder.children.length > most) this.holder.firstElementChild?.remove();
+    while (this.holder.children.length > MOST) this.holder.firstElementChild?.remove();
     return leave;
   }
 }

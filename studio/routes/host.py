@@ -95,7 +95,7 @@ class HostRoutes:
                 "figures": told.figures,
                 "voice_problems": told.voice_problems,
                 "ports": told.ports,
-                "settings": list(_knobs(self._settings)),
+                "settings": list(knobs(self._settings)),
             }
         )
 
@@ -180,7 +180,7 @@ def _checkpoints(body: dict[str, Any]) -> list[str]:
     return [model.strip() for model in models]
 
 
-def _knobs(settings: StudioSettings) -> Iterator[dict[str, Any]]:
+def knobs(settings: StudioSettings) -> Iterator[dict[str, Any]]:
     """Every setting: what it is now, what it would be, and the variable behind it. Secrets say only that they are."""
     env = Settings.from_env()
     groups: list[EngineSettings | Limits | ServerSettings | StoreSettings | VisitSettings]

@@ -22,6 +22,7 @@ from studio.routes.answers import (
     whole_number,
 )
 from studio.store.files_out import FORMATS, encoded, kind_of, version_of
+from studio.store.outline import outline
 from studio.store.provenance import tags_of, title_of
 from studio.store.records import TakeChanges, TakeFields, decode, read
 from studio.store.store import Store
@@ -49,6 +50,7 @@ class TakeRoutes:
             (take, self.delete, ["DELETE"]),
             (f"{take}/restore", self.restore, ["POST"]),
             (f"{take}/audio", self.audio, ["GET"]),
+            (f"{take}/outline", self.outline, ["GET"]),
             (f"{take}/reference", self.reference, ["GET"]),
         ]
         return [Route(path, answering(endpoint), methods=methods) for path, endpoint, methods in table]
@@ -119,6 +121,13 @@ class TakeRoutes:
     def _sound(self, owner: str, take_id: str, wanted: str) -> bytes:
         record, pcm = self._store.takes.pcm(owner, take_id)
         return encoded(wanted, pcm, tags_of(record))
+
+    async def outline(self, request: Request) -> Response:
+        """How loud its parts are: a small waveform."""
+        return said({"outline": await self._aside(self._outline, *self._named(request))})
+
+    def _outline(self, owner: str, take_id: str) -> list[int]:
+        return outline(self._store.takes.pcm(owner, take_id)[1])
 
     async def reference(self, request: Request) -> Response:
         data = await self._aside(self._store.takes.reference, *self._named(request))

@@ -78,6 +78,18 @@ def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     expect(otter).to_have_count(1)
 
 
+def test_a_row_shows_its_sound_and_gives_its_file(studio: Page) -> None:
+    take = kept_take(studio, "One small file.")
+    enter(studio, "library")
+    row = studio.locator(f"[data-take='{take}']")
+    expect(row.locator(".vw-take-outline path")).to_have_attribute("d", re.compile(r"^(?:M\d+ [\d.]+v[\d.]+){32}$"))
+    row.locator(".vw-take-save").click()
+    with studio.expect_download() as download:
+        studio.locator("#vw-takes-files").get_by_role("link", name="FLAC").click()
+    assert soundfile.info(download.value.path()).frames > 0
+    expect(studio.locator("#vw-takes-files")).to_be_hidden()
+
+
 def test_a_deleted_take_can_be_taken_back(studio: Page) -> None:
     kept_take(studio, "Gone and back.")
     enter(studio, "library")

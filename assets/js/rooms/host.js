@@ -229,8 +229,7 @@ export class HostRoom {
         row.classList.toggle('vw-host-changed', knob.changed);
         const term = element('dt', knob.env);
         const value = element('span', knob.value === '' ? '–' : String(knob.value));
-        const about = element('small', knob.about);
-        about.lang = 'en'; // for the host's eyes, as in runtime/settings.py
+        const about = this.about(knob);
         const told = document.createElement('dd');
         told.append(value, about);
         row.append(term, told);
@@ -239,6 +238,15 @@ export class HostRoom {
     );
     details.append(summary, list);
     return details;
+  }
+
+  /** What a setting means. English stands with the setting itself, in runtime/settings.py and studio/settings.py. @param {Knob} knob */
+  about({ env, about }) {
+    const key = `settings.${env}`;
+    const said = this.studio.t(key);
+    const small = element('small', said === key ? about : said);
+    if (said === key) small.lang = 'en';
+    return small;
   }
 }
 

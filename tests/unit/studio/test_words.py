@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from studio.routes.host import knobs
+from studio.settings import StudioSettings
 from studio.words import FOLDER, languages, words
 
 ASSETS = FOLDER.parent
@@ -28,10 +30,23 @@ def sources() -> list[Path]:
 @pytest.mark.parametrize("language", OTHERS)
 def test_a_language_has_the_same_words_with_the_same_places(language: str) -> None:
     theirs = words(language)
-    assert theirs.keys() == ENGLISH.keys()
+    assert {key for key in theirs if not key.startswith("settings.")} == ENGLISH.keys()
     for key, sentence in ENGLISH.items():
         assert set(PLACE.findall(theirs[key])) == set(PLACE.findall(sentence)), key
         assert theirs[key].strip(), key
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_a_language_explains_every_setting_that_the_host_sees_and_english_leaves_that_to_the_setting(
+    language: str,
+) -> None:
+    told = {f"settings.{knob['env']}": knob["about"] for knob in knobs(StudioSettings())}
+    theirs = {key: sentence for key, sentence in words(language).items() if key.startswith("settings.")}
+    assert theirs.keys() == told.keys()
+    assert [key for key, sentence in theirs.items() if not sentence.strip() or sentence == told[key]] == []
+    number = re.compile(r"\d+")
+    for key, about in told.items():
+        assert sorted(number.findall(theirs[key])) == sorted(number.findall(about)), key
 
 
 def test_every_key_that_the_page_uses_exists() -> None:
