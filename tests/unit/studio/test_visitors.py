@@ -38,6 +38,7 @@ def test_what_one_keeps_another_cannot_reach_by_any_route(address: str) -> None:
         for answer in (
             ben.get(path),
             ben.get(f"{path}/audio"),
+            ben.get(f"{path}/outline"),
             ben.get(f"{path}/reference"),
             ben.patch(path, json={"name": "Mine"}),
             ben.delete(path),
