@@ -14,7 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+from tests.fuzz.mutation import Mutation, mutator
 
 SLOWEST_S = 10  # of one input: more is a hang
 MOST_BYTES = 4096
@@ -55,8 +58,17 @@ def fuzz(name: str, folder: Path, runs: int) -> None:
             assert not os.listdir(nowhere), "it has written a file"
 
         options = [f"-runs={runs}", f"-timeout={SLOWEST_S}", f"-max_len={longest}", "-rss_limit_mb=4096"]
-        atheris.Setup([sys.argv[0], *options, f"-artifact_prefix={corpus}/", "-print_final_stats=1", str(corpus)], once)
+        arguments = [sys.argv[0], *options, f"-artifact_prefix={corpus}/", "-print_final_stats=1", str(corpus)]
+        changes = {"custom_mutator": _mutator(target.mutation)} if target.mutation else {}
+        atheris.Setup(arguments, once, **changes)
         atheris.Fuzz()
+
+
+def _mutator(mutation: Mutation) -> Callable[[bytes, int, int], bytes]:
+    import atheris
+
+    # Fuzz() puts another Mutate() in its place, so that it has to be looked up at each call.
+    return mutator(mutation, lambda data, most: atheris.Mutate(data, most))
 
 
 def fuzz_all(folder: Path, runs: int) -> str:

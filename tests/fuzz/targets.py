@@ -22,13 +22,13 @@ from runtime.shared.wav_reader import is_plain_wav, read_wav
 from runtime.voices.voice_file import read_voice, write_voice
 from studio.documents.reading import read as read_document
 from studio.documents.values import UnreadableError
+from tests.fuzz.mutation import LINE, Mutation
 from tests.support.documents import epub, letter
 from tests.support.voices import a_voice
 from tests.unit.server.native.driver import Driver
 from tests.unit.server.test_any_message import BODIES, SESSIONS
 
 LIMITS = Limits()
-LINE = b"\n"  # between messages of one session
 ENDS = (StopReason.EOS, StopReason.CANCELLED)
 NATIVE: list[dict[str, Any]] = [
     {**BODIES["native"][1]},
@@ -45,10 +45,19 @@ NATIVE: list[dict[str, Any]] = [
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``run`` takes any bytes and raises nothing; ``seeds`` are good ones, to start from."""
+    """``run`` takes any bytes and raises nothing; ``seeds`` are good ones, to start from.
+
+    ``mutation`` changes messages, where it is messages that the target takes.
+    """
 
     run: Callable[[bytes], object]
     seeds: tuple[bytes, ...]
+    mutation: Mutation | None = None
+
+
+def _of_messages(run: Callable[[bytes], object], messages: list[dict[str, Any]]) -> Target:
+    seeds = _lines(messages)
+    return Target(run, seeds, Mutation(seeds))
 
 
 def _native(data: bytes) -> None:
@@ -119,17 +128,14 @@ def _wav_seed(subtype: str) -> bytes:
 
 def _lines(messages: list[dict[str, Any]]) -> tuple[bytes, ...]:
     each = [json.dumps(message).encode() for message in messages]
-    return (*each, LINE.join(each))
+    return (*each, LINE.join(each)) if len(each) > 1 else tuple(each)
 
 
 TARGETS: dict[str, Target] = {
-    "native": Target(_native, _lines(NATIVE)),
-    **{name: Target(partial(_session, name), _lines(seeds)) for name, (_, seeds) in SESSIONS.items()},
-    **{
-        f"body of {name}": Target(partial(_body, name), (json.dumps(body).encode(),))
-        for name, (_, body) in BODIES.items()
-    },
-    "json": Target(_json, (b'{"a": [1, 2.5, null, "x"]}',)),
+    "native": _of_messages(_native, NATIVE),
+    **{name: _of_messages(partial(_session, name), seeds) for name, (_, seeds) in SESSIONS.items()},
+    **{f"body of {name}": _of_messages(partial(_body, name), [body]) for name, (_, body) in BODIES.items()},
+    "json": _of_messages(_json, [{"a": [1, 2.5, None, "x"]}]),
     "wav": Target(_wav, tuple(map(_wav_seed, ("PCM_16", "PCM_24", "PCM_U8", "FLOAT", "DOUBLE")))),
     "voice file": Target(_voice_file, (write_voice(a_voice()),)),
     "document": Target(_document, (epub(), letter(("Normal", "Words.")))),

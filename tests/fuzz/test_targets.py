@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
 from tests.fuzz.__main__ import shares
+from tests.fuzz.mutation import LINE, Mutation, mutator
 from tests.fuzz.targets import TARGETS
 from tests.support.documents import letter
 
@@ -33,6 +35,55 @@ def test_seeds_and_what_is_left_of_them_are_taken_or_refused(name: str) -> None:
             target.run(seed[:start] + bytes([dice.randrange(256)]) + seed[start + 1 :])
     for found in FOUND.get(name, ()):
         target.run(found)
+
+
+def of_messages(name: str) -> Mutation:
+    mutation = TARGETS[name].mutation
+    assert mutation is not None
+    return mutation
+
+
+@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.mutation])
+def test_messages_that_are_changed_as_messages_are_taken_or_refused(name: str) -> None:
+    """A change of a change of …, as a fuzzer makes them; four of five are still JSON, or the fields are not reached."""
+    target, mutation = TARGETS[name], of_messages(name)
+    data, is_json = target.seeds[-1], []
+    for seed in range(60):
+        data = mutation(data, 4096, seed) or target.seeds[seed % len(target.seeds)]
+        is_json.append(all(map(_is_json, data.split(LINE))))
+        target.run(data)
+    assert sum(is_json) > 48
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def test_every_kind_of_change_is_made_and_each_again_from_its_seed() -> None:
+    mutation, (*_, data) = of_messages("native"), TARGETS["native"].seeds
+    whole = data.split(LINE)
+    made, again = ([mutation(data, 4096, seed) or b"" for seed in range(400)] for _ in range(2))
+    assert made == again
+    lines = [changed.split(LINE) for changed in made if changed]
+    assert any(len(each) < len(whole) for each in lines)
+    assert any(len(each) > len(whole) for each in lines)
+    assert any(each != whole and sorted(each) == sorted(whole) for each in lines)
+    assert any(len(each) == len(whole) and len(set(each) - set(whole)) == 1 for each in lines)
+    assert len(set(made)) > 200
+
+
+def test_what_cannot_be_changed_as_a_message_and_one_in_five_of_the_rest_is_changed_by_bytes() -> None:
+    mutation = of_messages("body of omni")
+    (data,) = TARGETS["body of omni"].seeds
+    mutate = mutator(mutation, lambda changed, most: b"by bytes")
+    assert mutate(data, 4096, 5) == b"by bytes"
+    assert {mutate(data, 1, seed) for seed in range(20)} == {b"by bytes"}
+    by_bytes = sum(mutate(data, 4096, seed) == b"by bytes" for seed in range(1000))
+    assert 200 <= by_bytes < 500
 
 
 @pytest.mark.parametrize("runs", [20_001, 1_000_000])

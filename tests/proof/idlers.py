@@ -21,18 +21,20 @@ AT_ONCE = 25  # handshakes
 REFUSED = 20
 
 
-async def idlers(runtime: BenchRuntime, count: int) -> str:
+async def idlers(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
     """On a runtime of so many connections, ``SPEAKERS`` and ``SPARE`` more, and as many slots as speakers.
+
+    Each speaker has so many texts.
 
     Raises:
         AssertionError: somebody was refused before the limit, or beyond it was not, or without an estimate.
     """
-    await _first_sounds_ms(runtime)  # whatever is made at first, is
-    alone_ms = await _first_sounds_ms(runtime)
+    await _first_sounds_ms(runtime, 1)  # whatever is made at first, is
+    alone_ms = await _first_sounds_ms(runtime, times)
     before = await held(runtime)
     async with AsyncExitStack() as stack:
         await _sit(stack, runtime, count)
-        beside_ms = await _first_sounds_ms(runtime)
+        beside_ms = await _first_sounds_ms(runtime, times)
         with_them = await held(runtime)
         refused_ms = statistics.median(await _refusals_ms(stack, runtime))
     kib = (with_them.resident_kib - before.resident_kib) / count
@@ -50,13 +52,13 @@ async def _sit(stack: AsyncExitStack, runtime: BenchRuntime, count: int) -> None
         await asyncio.gather(*(stack.enter_async_context(session) for session in opening))
 
 
-async def _first_sounds_ms(runtime: BenchRuntime) -> list[float]:
-    """Milliseconds from a text to its first sound: speakers together, each a few times."""
+async def _first_sounds_ms(runtime: BenchRuntime, times: int) -> list[float]:
+    """Milliseconds from a text to its first sound: speakers together, each so many times."""
 
     async def speaker() -> list[float]:
         times_ms = []
         async with talk(runtime.stream, **VOICE) as session:
-            for _ in range(TIMES):
+            for _ in range(times):
                 began = time.perf_counter()
                 await session.say("The bread is warm.")
                 while not isinstance(await session.hear(), bytes):
