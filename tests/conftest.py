@@ -17,7 +17,11 @@ from hypothesis import HealthCheck, settings
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.settings import DEMO_CHECKPOINT
 from tests.support.checkpoints import SPECS, write_checkpoint
+from tests.support.patience import be_patient
 from tests.support.thorough import gone, half_of, is_thorough
+
+# A machine that stands still for ten seconds, as those do on which others work, makes no test fail.
+be_patient()
 
 # Matrices of a few dozen rows: a second thread only waits, and on a busy machine it waits long.
 torch.set_num_threads(1)

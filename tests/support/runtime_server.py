@@ -18,10 +18,10 @@ from runtime.engine.engine import Engine
 from runtime.server.serve import listen, run
 from runtime.server.speech_engine import Progress
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
+from tests.support.patience import PATIENCE_S, until
 
 START_S = 240.0
 IDLE_S = 30.0
-TASKS_END_S = 60.0
 FRAMES = "voicewright_frames_total "
 FREED_FRAMES = 16  # that may still be made of what nobody hears: the news of it passes two threads and a socket
 
@@ -85,12 +85,9 @@ class RunningServer:
         """Wait until no socket and no speech reply is served.
 
         Raises:
-            AssertionError: one still is after ``TASKS_END_S``.
+            AssertionError: as `until`.
         """
-        end = time.monotonic() + TASKS_END_S
-        while (left := self.tasks()) and time.monotonic() < end:
-            time.sleep(0.01)
-        assert left == set()
+        until(lambda: not self.tasks())
 
     def frames_made(self) -> int:
         """How many frames' sound the engine has made."""
@@ -147,7 +144,7 @@ def running_server(
         yield running
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the server did not end"
 
 

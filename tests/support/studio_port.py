@@ -21,6 +21,7 @@ from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.startup_page import Opening
 from studio.transcribing.desk import Desk
 from studio.transcribing.plugin import Choice
+from tests.support.patience import PATIENCE_S
 from tests.support.runtime_server import RunningServer, running_server
 
 NOBODY = Choice.of("")
@@ -54,7 +55,7 @@ def studio_port(
             yield listener.getsockname()[1]
         finally:
             served.should_exit = True
-            thread.join(30)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive(), "the studio did not end"
 
 

@@ -1,0 +1,91 @@
+"""The loops of the tests do not count the time in which their process stood still, and count all other."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import httpx
+import pytest
+
+from tests.support.patience import PATIENCE_S, PatientLoop, until
+
+HOUR_S = 3600.0
+
+
+class Clock:
+    """One that goes as time does, and can be set forward, as it seems to one that was stopped."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead_s
+
+    def jump(self) -> None:
+        self.ahead_s += HOUR_S
+
+
+def test_every_loop_of_the_tests_is_patient_and_so_is_httpx() -> None:
+    async def kind() -> type:
+        return type(asyncio.get_running_loop())
+
+    assert asyncio.run(kind()) is PatientLoop
+    assert httpx.Client().timeout == httpx.Timeout(PATIENCE_S)
+    assert httpx.Client(timeout=5.0).timeout == httpx.Timeout(5.0)
+
+
+@pytest.mark.parametrize("where", ["waiting", "busy"])
+def test_a_stop_costs_a_moment_of_the_loop_s_time(where: str) -> None:
+    clock = Clock()
+
+    async def waited_s() -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        if where == "busy":
+            loop.call_later(0.05, clock.jump)
+        else:
+            threading.Timer(0.05, clock.jump).start()
+        async with asyncio.timeout(60):
+            while not clock.ahead_s:  # noqa: ASYNC110  another thread sets it
+                await asyncio.sleep(0.2)
+        return loop.time() - began
+
+    with asyncio.Runner(loop_factory=lambda: PatientLoop(clock)) as runner:
+        assert 0.04 < runner.run(waited_s()) < 60
+
+
+def test_time_that_passes_is_counted() -> None:
+    async def waited_s() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        began, passed = loop.time(), time.monotonic()
+        for _ in range(3):
+            await asyncio.sleep(0.3)
+        time.sleep(0.3)  # noqa: ASYNC251  a callback that takes its time
+        return loop.time() - began, time.monotonic() - passed
+
+    counted_s, passed_s = asyncio.run(waited_s())
+    assert 1.15 < counted_s <= passed_s + 0.01
+
+
+def test_a_timeout_still_comes() -> None:
+    async def for_ever() -> None:
+        await asyncio.wait_for(asyncio.Event().wait(), 0.4)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(for_ever())
+
+
+def test_what_never_comes_is_given_up() -> None:
+    looks = 0
+
+    def never() -> bool:
+        nonlocal looks
+        looks += 1
+        return False
+
+    with pytest.raises(AssertionError, match="not within"):
+        until(never, 0.05)
+    assert looks == 5
+    assert until(lambda: [1]) == [1]
