@@ -25,7 +25,7 @@ from runtime.settings import Limits
 from runtime.shared import decoding
 from runtime.shared.audio import Sound
 from runtime.shared.decode_child import ANSWER_BYTES
-from runtime.shared.decoding import ROOT, _decode_apart, decode
+from runtime.shared.decoding import ROOT, _decode_apart, _kill_late, decode
 from runtime.shared.reference import read_reference
 from runtime.shared.wav_reader import is_plain_wav, read_wav
 from tests.support.examples import examples
@@ -214,6 +214,24 @@ def test_a_child_that_dies_or_raves_is_a_refusal(code: str) -> None:
 def test_a_child_that_hangs_is_killed() -> None:
     with pytest.raises(BadReferenceAudio, match="could not be decoded"):  # an hour, had it waited
         _decode_apart(bytes(10**6), 60.0, child("import time; time.sleep(3600)"), wall_s=0.3)
+
+
+def test_a_machine_that_stands_still_makes_no_child_late() -> None:
+    """Each look takes an hour here; there are as many as in any other time."""
+
+    class Hours(threading.Event):
+        looks = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.looks += 1
+            return self.is_set()
+
+    killed, over = [], Hours()
+    _kill_late(lambda: killed.append(over.looks), 10.0, over)
+    assert killed == [10 / decoding.LOOK_S]
+    over.set()
+    _kill_late(lambda: killed.append(over.looks), 10.0, over)
+    assert len(killed) == 1
 
 
 def test_a_child_that_does_not_stop_talking_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
