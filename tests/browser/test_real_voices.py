@@ -103,7 +103,7 @@ def test_the_host_fetches_the_real_voices_while_the_small_one_speaks(
     page.keyboard.press("Space")
     expect(page.locator("#vw-real-begin")).to_have_text("Download and change to it")
     weights.select_option("int8")
-    hub.rate = 200_000
+    hub.rate, hub.hold_at = 200_000, 600_000
     page.click("#vw-real-begin")
     expect(sheet).to_be_hidden()
     expect(banner).to_contain_text("Fetching the real voices")
@@ -118,7 +118,7 @@ def test_the_host_fetches_the_real_voices_while_the_small_one_speaks(
     page.click("#vw-banner-see")
     expect(sheet.locator(".vw-down")).to_contain_text("0.6B CustomVoice")
     sound(page)
-    hub.rate = None
+    hub.rate = hub.hold_at = None
     hub.asked.clear()
     page.click("#vw-real-turn")
     expect(page.locator("#vw-toasts")).to_contain_text("The real voices are here.", timeout=CHANGE_MS)

@@ -34,6 +34,7 @@ class Hub:
 
     repositories: dict[str, Path] = field(default_factory=dict)
     rate: float | None = None  # bytes of weights a second
+    hold_at: int | None = None  # bytes of weights, behind which nothing more comes for as long as it is set
     break_after: int | None = None  # bytes of weights, then the connection is cut, once
     status: int | None = None  # of every answer
     is_damaged: bool = False
@@ -74,6 +75,7 @@ def serving(hub: Hub) -> Iterator[Hub]:
         try:
             yield hub
         finally:
+            hub.hold_at = None
             server.shutdown()
 
 
@@ -146,7 +148,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return
         # Large ones are gigabytes: a piece at a time, and no small ones where nobody asks for them to be slow.
-        piece = PIECE if self.hub.rate is not None or self.hub.break_after is not None else 64 * PIECE
+        is_held = {self.hub.rate, self.hub.hold_at, self.hub.break_after} != {None}
+        piece = PIECE if is_held else 64 * PIECE
         with file.open("rb") as source:
             source.seek(start)
             self._pass_on(source, start, stop, whole, piece)
@@ -158,6 +161,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.hub.break_after = None
                 self.close_connection = True
                 return
+            while self.hub.hold_at is not None and self.hub.sent >= self.hub.hold_at:
+                time.sleep(0.02)
             data = source.read(min(piece, stop - at))
             if self.hub.is_damaged and at + len(data) == whole:
                 data = data[:-1] + bytes([data[-1] ^ 1])

@@ -68,7 +68,7 @@ def test_what_breaks_off_goes_on_by_itself_and_what_two_have_in_common_comes_onc
 
 
 def test_a_process_that_is_killed_leaves_what_the_next_goes_on_from(hub: Hub, tmp_path: Path) -> None:
-    hub.rate = 400_000
+    hub.rate, hub.hold_at = 400_000, 600_000
     command = [sys.executable, "-m", "runtime.cli", "fetch", "--json", CUSTOM]
     with subprocess.Popen(command, env=environment(hub, tmp_path), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -78,7 +78,7 @@ def test_a_process_that_is_killed_leaves_what_the_next_goes_on_from(hub: Hub, tm
         process.kill()
     (left,) = partial(tmp_path)
     assert left > 100_000
-    hub.rate = None
+    hub.rate = hub.hold_at = None
     hub.asked.clear()
     said = fetch(hub, tmp_path, CUSTOM)
     assert said[0]["got"] >= left, "what is here is counted from the beginning"
