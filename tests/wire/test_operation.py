@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from runtime.settings import EngineSettings, Limits
 from tests.conftest import FolderOf
+from tests.support.patience import until
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import spoken, talk
 from tests.wire import test_cartesia as cartesia
@@ -24,13 +24,13 @@ from tests.wire.test_openai import raw, wait_for_sound
 
 TEXT = "Nobody is to read this."
 LONG: dict[str, Any] = {"input": TEXT, "max_frames": 4000, "response_format": "pcm"}
+ONE_SLOT = EngineSettings(threads=1, max_slots=1)
 Counts = dict[tuple[str, ...], float]
 
 
 @pytest.fixture
 def running(folder_of: FolderOf) -> Iterator[RunningServer]:
-    engine, limits = EngineSettings(threads=1, max_slots=1), Limits(queue_s=0.3)
-    with running_server(folder_of("brief", "custom_voice"), engine=engine, limits=limits) as server:
+    with running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT) as server:
         yield server
 
 
@@ -77,10 +77,7 @@ def test_a_hang_up_is_a_cancelled_request(running: RunningServer) -> None:
     with raw(running, LONG) as connection:
         wait_for_sound(running, connection)
     running.wait_until_idle()
-    end = time.monotonic() + 60
-    while not (found := counts(running)) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert found == {("openai", "cancelled"): 1}
+    assert until(lambda: counts(running)) == {("openai", "cancelled"): 1}
 
 
 def test_what_is_refused_is_counted_by_its_code_and_is_no_request(running: RunningServer) -> None:
@@ -97,16 +94,17 @@ def test_what_is_refused_is_counted_by_its_code_and_is_no_request(running: Runni
     }
 
 
-def test_who_waited_in_vain_is_an_ended_request_and_no_refusal_besides(running: RunningServer) -> None:
-    async def crowd() -> None:
+def test_who_waited_in_vain_is_an_ended_request_and_no_refusal_besides(folder_of: FolderOf) -> None:
+    async def crowd(running: RunningServer) -> None:
         async with talk(running.socket, task_type="custom_voice", max_frames=4000) as session:
             await session.say(TEXT)
             await session.until("audio.start")
             assert await asyncio.to_thread(post, running) == 503
 
-    asyncio.run(crowd())
-    assert counts(running)["openai", "queue_timeout"] == 1
-    assert ("refused", "queue_timeout") not in counts(running)
+    with running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.3)) as running:
+        asyncio.run(crowd(running))
+        assert counts(running)["openai", "queue_timeout"] == 1
+        assert ("refused", "queue_timeout") not in counts(running)
 
 
 def test_the_openapi_document_and_its_page_are_at_both_ports(either: RunningServer) -> None:

@@ -34,7 +34,7 @@ def server() -> Iterator[RunningServer]:
     with running_server(
         DEMO_CHECKPOINT,
         engine=EngineSettings(threads=1, max_slots=2),
-        limits=Limits(max_message_bytes=LIMIT, config_s=2.0),
+        limits=Limits(max_message_bytes=LIMIT),
         server=ServerSettings(wyoming=ANY_PORT, max_connections=4),
     ) as running:
         yield running
@@ -199,12 +199,16 @@ def test_payloads_and_events_of_other_services_are_passed_over(server: RunningSe
     assert play(server, scene).kinds == ["pong"]
 
 
-def test_a_silent_client_is_sent_home(server: RunningServer) -> None:
+def test_a_silent_client_is_sent_home(folder_of: FolderOf) -> None:
+    """On a server of its own: who is slow at the other one is no silent client."""
+
     async def scene(client: WyomingClient) -> Heard:
         await client.write(b'{"type": "desc')
         return await client.until()
 
-    assert play(server, scene).last["code"] == "idle_timeout"
+    told = ServerSettings(wyoming=ANY_PORT)
+    with running_server(folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3), server=told) as server:
+        assert play(server, scene).last["code"] == "idle_timeout"
 
 
 def test_connections_have_their_cap(server: RunningServer) -> None:
