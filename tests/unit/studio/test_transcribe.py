@@ -7,8 +7,10 @@ import importlib.metadata
 import io
 import os
 import time
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
 from itertools import pairwise
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -24,10 +26,12 @@ from studio.transcribing import plugin
 from studio.transcribing.desk import Desk
 from studio.transcribing.plugin import RATE, Choice, Heard
 from tests.speech.recogniser import share_heard, words
+from tests.support.patience import until
 from tests.support.signals import voice
 from tests.support.spoken import WORDS, spoken
 from tests.unit.studio.serving import served
 
+MAY_END = "VOICEWRIGHT_TEST_MAY_END"  # a file; until it is there, `Slow` is at its first recording
 SPHINX = Choice.of("tests.support.sphinx:transcriber")
 
 
@@ -37,16 +41,27 @@ def wav(samples: NDArray[np.float32], rate: int = 24_000) -> bytes:
     return file.getvalue()
 
 
-def asked(choice: Choice, *recordings: bytes, query: str = "", limits: Limits | None = None) -> list[httpx.Response]:
-    """What a studio with that recogniser answers when it is asked for all of them at once."""
+def asked(
+    choice: Choice,
+    *recordings: bytes,
+    query: str = "",
+    limits: Limits | None = None,
+    hear: Callable[[httpx.Response], None] = lambda _: None,
+) -> list[httpx.Response]:
+    """What a studio with that recogniser answers when it is asked for all of them at once; ``hear`` is told each."""
 
     async def run() -> list[httpx.Response]:
+        async def post(client: httpx.AsyncClient, url: str, recording: bytes) -> httpx.Response:
+            answer = await client.post(url, content=recording)
+            hear(answer)
+            return answer
+
         limits_ = limits or Limits()
         desk = Desk(choice, limits_)
         try:
             async with served(transcribe_routes(desk, limits_)) as place, httpx.AsyncClient(timeout=300) as client:
                 address = f"http://{place}/studio/transcribe"
-                posts = [client.post(address + query, content=recording) for recording in recordings]
+                posts = [post(client, address + query, recording) for recording in recordings]
                 return await asyncio.gather(*posts)
         finally:
             desk.close()
@@ -114,7 +129,7 @@ class Slow:
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
         begun = time.monotonic()
-        time.sleep(0.4)
+        until(Path(os.environ[MAY_END]).exists)
         return Heard(f" {len(samples)} {language} {type(self).made} {os.getpid()} {begun} {time.monotonic()} ")
 
 
@@ -122,11 +137,23 @@ def crash() -> Slow:
     os._exit(9)
 
 
-def test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait() -> None:
-    sound = wav(voice(2, 1))
-    answers = asked(Choice.of("tests.unit.studio.test_transcribe:Slow"), *[sound] * 10, query="?language=German")
+def test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound, may_end = wav(voice(2, 1)), tmp_path / "may end"
+    monkeypatch.setenv(MAY_END, str(may_end))
+    refused = 10 - desk_module.MOST_WAITING
+
+    def hear(_: httpx.Response) -> None:
+        nonlocal refused
+        refused -= 1
+        if refused == 0:  # nothing is written down before all others have been turned away
+            may_end.touch()
+
+    choice = Choice.of("tests.unit.studio.test_transcribe:Slow")
+    answers = asked(choice, *[sound] * 10, query="?language=German", hear=hear)
     done = [answer.json()["text"].split(" ") for answer in answers if answer.status_code == 200]
-    assert desk_module.MOST_WAITING <= len(done) < 10
+    assert len(done) == desk_module.MOST_WAITING
     assert {code(answer)[1] for answer in answers if answer.status_code != 200} == {"transcriber_busy"}
     assert {tuple(said[:3]) for said in done} == {(str(2 * RATE), "de", "1")}
     (process,) = {int(said[3]) for said in done}
