@@ -21,15 +21,20 @@ window.requestAnimationFrame = (then) => {
 };
 """
 # What two seconds cost, or as many as they become on a busy machine: frames, writes, seconds, whether it still sounds.
+# They are twenty ticks: what the machine stands still comes on top.
 COST = """() => new Promise((done) => {
   const begun = performance.now(), before = window.frames_asked;
   new MutationObserver(() => (window.dock_written += 1)).observe(document.querySelector('#vw-stage'), {
     subtree: true, childList: true, characterData: true, attributes: true,
   });
-  setTimeout(() => {
+  let ticks = 0;
+  const ticking = setInterval(() => {
+    ticks += 1;
+    if (ticks < 20) return;
+    clearInterval(ticking);
     const seconds = (performance.now() - begun) / 1000;
     done([window.frames_asked - before, window.dock_written, seconds, !document.querySelector('#vw-stop').disabled]);
-  }, 2000);
+  }, 100);
 })"""
 TEXT = 12 * "The harbour was quiet. "
 
@@ -58,6 +63,6 @@ def test_a_page_that_rests_asks_for_no_frame_and_one_that_sounds_writes_seldom(o
     asked, written, seconds, still_sounds = page.evaluate(COST)
     assert still_sounds
     assert asked <= 2 * seconds + 1
-    assert 2 * seconds - 1 <= written <= 20 * seconds
+    assert 3 <= written <= 20 * seconds
     page.click("#vw-stop")
     await_end(page)

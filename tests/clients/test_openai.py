@@ -34,7 +34,7 @@ def test_openai(client: Client, recording: Path, same_as_native: str) -> None:
     assert streamed["type"] == "audio/pcm"
     assert streamed["samples"] > A_SECOND
     assert streamed["rms"] > 300
-    assert streamed["first_s"] < 0.9 * streamed["last_s"]  # it came as it was made
+    assert streamed["last_s"] - streamed["first_s"] > 0.2  # it came as it was made
     assert streamed["sha256"] == same_as_native
 
     events = heard["events"]
