@@ -21,7 +21,7 @@ Pcm = NDArray[np.int16]
 
 LETTERS = "ABC"  # of the takes that are made at once
 MADE_MS = 150_000
-SAID_MS = 15_000
+SAID_MS = 60_000
 HEADER_BYTES = 16  # of a labelled frame
 
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Download, FilePayload, Locator, Page, expect
 from tests.support.signals import voice
 
 SHORT = "Hi."
-PLAYED_MS = 30_000
+PLAYED_MS = 60_000
 
 
 def reading(page: Page, name: str) -> str:

@@ -81,7 +81,7 @@ def record(page: Page, seconds: float) -> None:
     page.click("#vw-clone-record")
     expect(page.locator("#vw-clone-count")).to_be_visible()
     expect(page.locator("#vw-clone-read")).to_contain_text("Thursday")
-    expect(page.locator("#vw-clone-stop")).to_have_text("Stop recording", timeout=15_000)
+    expect(page.locator("#vw-clone-stop")).to_have_text("Stop recording")
     page.wait_for_function("document.querySelector('#vw-clone-level').value > 0.1")
     heard = f"parseFloat(document.querySelector('#vw-clone-status').textContent.match(/[\\d.]+/)) > {seconds}"
     page.wait_for_function(heard)
@@ -209,7 +209,7 @@ def test_the_selection_is_played_before_anything_is_spoken(studio: Page) -> None
     studio.click("#vw-clone-play")
     expect(studio.locator("#vw-caption")).to_have_text("voice.wav")
     expect(studio.locator("#vw-clone-play")).to_have_attribute("data-icon", "pause")
-    expect(studio.locator("#vw-clone-play")).to_have_attribute("data-icon", "play", timeout=10_000)
+    expect(studio.locator("#vw-clone-play")).to_have_attribute("data-icon", "play")
 
 
 def test_speech_is_written_down_and_trimmed_to(studio: Page) -> None:

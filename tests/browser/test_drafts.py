@@ -36,7 +36,7 @@ LONG = "The boat came back in the evening, and nobody on the quay had expected i
 
 def reload(page: Page) -> None:
     page.reload(wait_until="domcontentloaded")
-    expect(page.locator("#vw-status")).to_have_attribute("data-state", "ready", timeout=30_000)
+    expect(page.locator("#vw-status")).to_have_attribute("data-state", "ready")
 
 
 def await_draft(page: Page, words: str) -> None:
@@ -246,7 +246,7 @@ def test_a_reload_keeps_a_recording_that_the_microphone_took(open_studio: OpenSt
     page = open_studio(permissions=["microphone"])
     enter(page, "clone")
     page.click("#vw-clone-record")
-    expect(page.locator("#vw-clone-status")).to_contain_text(re.compile(r"[1-9]\.\d"), timeout=20_000)
+    expect(page.locator("#vw-clone-status")).to_contain_text(re.compile(r"[1-9]\.\d"))
     page.click("#vw-clone-stop")
     expect(page.locator("#vw-clone-trim")).to_be_visible()
     span = page.inner_text("#vw-clone-span")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.browser.steps import copy_code, enter, kept_take
 from tests.browser.test_history import unfold
 from tests.browser.wire import sound_of, speak
 from tests.support.app import App
+from tests.support.patience import until
 
 pytestmark = pytest.mark.browser
 
@@ -36,10 +36,7 @@ def words(app: App) -> dict[str, str]:
 
 def await_words(app: App, awaited: dict[str, str]) -> None:
     """Until the server has them: "Kept." can still be that of the change before."""
-    deadline = time.monotonic() + 10.0
-    while words(app) != awaited and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert words(app) == awaited
+    until(lambda: words(app) == awaited)
 
 
 def write(page: Page, word: str, said: str) -> None:

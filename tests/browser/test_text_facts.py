@@ -50,7 +50,7 @@ def test_a_long_text_is_counted_and_becomes_a_script_with_one_click(studio: Page
     expect(studio.locator("#vw-script-lines > li")).to_have_count(70)
     assert " ".join(texts(studio)[:3]) == " ".join([(SENTENCE * 6).strip()] * 3)
     assert voice_of(studio, 70) == "custom_voice:clara"
-    expect(studio.locator("#vw-script-saved")).to_have_text("Saved", timeout=30_000)
+    expect(studio.locator("#vw-script-saved")).to_have_text("Saved")
     enter(studio, "speakers")
     assert studio.input_value("#vw-text").startswith(SENTENCE), "the text is still there"
 

@@ -17,6 +17,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, ServerSettings
 from tests.support.node import CLIENT
+from tests.support.patience import PATIENCE_S
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import PROTOCOL
 
@@ -107,7 +108,7 @@ def test_the_example_of_a_page_speaks(blank: Page, server: RunningServer) -> Non
     example = example.replace("./voicewright.js", "/clients/js/voicewright.js")
     blank.set_content(example.replace("ws://localhost:8210/v1/audio/speech/stream", server.socket))
     blank.get_by_role("button", name="Speak").click()
-    expect(blank.locator("output")).to_have_text(re.compile(r"^\d{5,} samples$"), timeout=30_000)
+    expect(blank.locator("output")).to_have_text(re.compile(r"^\d{5,} samples$"))
 
 
 # --- servers that are not at their best
@@ -127,7 +128,7 @@ def sick(talk: Callable[[ServerConnection], Awaitable[None]]) -> Iterator[str]:
 
     thread = threading.Thread(target=asyncio.run, args=(serving(),))
     thread.start()
-    url, end = opened.result(10)
+    url, end = opened.result(PATIENCE_S)
     try:
         yield url
     finally:

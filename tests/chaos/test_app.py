@@ -20,6 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.support.app import ROOT, START_S, App, running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def gone(pid: int, within_s: float) -> bool:
 def speaking(app: App) -> Iterator[ClientConnection]:
     """A socket in the middle of a sentence."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
-    with connect(url, subprotocols=["voicewright.speech.v1"]) as socket:
+    with connect(url, subprotocols=["voicewright.speech.v1"], open_timeout=PATIENCE_S) as socket:
         for message in (
             {"type": "session.config", "task_type": "custom_voice", "voice": "serena", "max_frames": 4000},
             {"type": "input.text", "text": "A sentence that will not come to its end."},

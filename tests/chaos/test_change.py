@@ -41,7 +41,7 @@ def app(folder: Path) -> Iterator[App]:
 def speaking(app: App, frames: int) -> Iterator[ClientConnection]:
     """A socket in the middle of a sentence of so many frames; random weights know no end."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
-    with connect(url, subprotocols=["voicewright.speech.v1"], max_queue=None) as socket:
+    with connect(url, subprotocols=["voicewright.speech.v1"], max_queue=None, open_timeout=WITHIN_S) as socket:
         for message in (
             {"type": "session.config", "task_type": "custom_voice", "voice": "serena", "max_frames": frames},
             {"type": "input.text", "text": "A sentence that lasts."},

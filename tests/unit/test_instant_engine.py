@@ -28,7 +28,7 @@ from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 from tests.support.instant_engine import UNREAD, InstantEngine
 from tests.support.instant_speech import FRAME
 
-WAIT_S = 30
+WAIT_S = 60
 REQUEST = SpeechRequest(text="The kettle is on.", mode=Mode.CUSTOM_VOICE, voice="clara", seed=3)
 LONG = replace(REQUEST, text="The boat came back in the evening. " * 40)
 

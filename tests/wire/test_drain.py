@@ -13,6 +13,7 @@ import pytest
 
 from runtime.settings import EngineSettings, ServerSettings
 from tests.conftest import FolderOf
+from tests.support.patience import until
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import Take, Talk, talk
 from tests.wire.test_process import start
@@ -29,9 +30,7 @@ def draining(
     settings = ServerSettings(drain_s=drain_s)
     with running_server(folder_of("brief", "custom_voice"), engine=engine, server=settings) as server:
         asyncio.run(scenario(server))
-        end = time.monotonic() + 15
-        while server.exit_status is None and time.monotonic() < end:
-            time.sleep(0.02)
+        until(lambda: server.exit_status is not None)
         return server.exit_status
 
 

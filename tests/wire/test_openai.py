@@ -30,6 +30,7 @@ from runtime.server.speech_stream import SpeechStream
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.shared.encoding import FORMATS
 from tests.conftest import FolderOf
+from tests.support.patience import PATIENCE_S, until
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.speech_client import same_sound, spoken
@@ -277,7 +278,7 @@ def test_half_a_reply_is_never_taken_for_a_whole_one(serving: Serving, folder_of
                 try:
                     for piece in reply.iter_raw():
                         if not heard[index]:
-                            begun.wait(30)
+                            begun.wait(PATIENCE_S)
                         heard[index] += piece
                     broken[index] = False
                 except httpx.RemoteProtocolError:
@@ -286,10 +287,10 @@ def test_half_a_reply_is_never_taken_for_a_whole_one(serving: Serving, folder_of
         threads = [threading.Thread(target=listen, args=(index,)) for index in range(len(bodies))]
         for thread in threads:
             thread.start()
-        begun.wait(30)
+        begun.wait(PATIENCE_S)
         server.engine.close()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
         assert broken == {0: True, 1: True, 2: False}
         last = json.loads(heard[2].decode().strip().split("data: ")[-1])
         assert last["type"] == "speech.audio.error"
@@ -323,10 +324,7 @@ def test_the_encoder_of_who_hangs_up_ends_its_threads_without_the_collector(
     try:
         for _ in range(8):
             hang_up()
-        end = time.monotonic() + 10
-        while len(os.listdir("/proc/self/task")) > before + 2 and time.monotonic() < end:
-            time.sleep(0.01)
-        assert len(os.listdir("/proc/self/task")) <= before + 2  # and not two for each
+        until(lambda: len(os.listdir("/proc/self/task")) <= before + 2)  # and not two for each
     finally:
         gc.enable()
 
@@ -336,16 +334,10 @@ def test_who_hangs_up_in_the_queue_leaves_it(serving: Serving, folder_of: Folder
         with raw(server, LONG) as speaking:
             wait_for_sound(server, speaking)
             waiting = [raw(server, {**LONG, **extra}) for extra in ({}, {"stream": False}, {"stream_format": "sse"})]
-            end = time.monotonic() + 60
-            while server.load()["waiting"] < 3 and time.monotonic() < end:
-                time.sleep(0.01)
-            assert server.load()["waiting"] == 3
+            until(lambda: server.load()["waiting"] == 3)
             for connection in waiting:
                 connection.close()
-            late = time.monotonic() + 60
-            while server.load()["waiting"] and time.monotonic() < late:
-                time.sleep(0.005)
-            assert not server.load()["waiting"]
+            until(lambda: not server.load()["waiting"])
         server.wait_until_idle()
         server.wait_for_no_tasks()
 
@@ -375,10 +367,7 @@ def test_100_hang_ups_leave_nothing_behind(either: RunningServer, ref_audio: str
     either.wait_until_idle()
     either.wait_for_no_tasks()
     assert threading.active_count() <= threads + 2  # a second worker each
-    end = time.monotonic() + 10  # sockets close a turn of the loop after their tasks have ended
-    while len(open_files()) > len(files) + 2 and time.monotonic() < end:
-        time.sleep(0.05)
-    assert len(open_files()) <= len(files) + 2, set(open_files().items()) - set(files.items())
+    until(lambda: len(open_files()) <= len(files) + 2)  # they close a turn of the loop after their tasks have ended
     assert post(either).status_code == 200
 
 
@@ -388,9 +377,7 @@ def test_a_client_that_reads_nothing_is_dropped(serving: Serving, folder_of: Fol
     patience = ServerSettings(send_s=0.5, send_buffer_bytes=4096)
     with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
         with raw(server, LONG, receive_bytes=4096):
-            end = time.monotonic() + 60
-            while not server.tasks() and time.monotonic() < end:
-                time.sleep(0.01)
+            until(server.tasks)
             server.wait_for_no_tasks()
             server.wait_until_idle()
         assert post(server).status_code == 200
@@ -494,7 +481,7 @@ def test_a_batch_waits_outside_a_queue_that_is_full(serving: Serving, folder_of:
             )
             asking.start()
             time.sleep(0.3)
-        asking.join(30)
+        asking.join(PATIENCE_S)
         assert answers[0].json()["succeeded"] == 2
 
 

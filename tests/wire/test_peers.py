@@ -21,6 +21,7 @@ from websockets.exceptions import InvalidStatus
 
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from tests.conftest import FolderOf
+from tests.support.patience import until
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.speech_client import PROTOCOL, Talk, same_sound, spoken, talk
 from tests.wire.conftest import Serving
@@ -87,17 +88,12 @@ def test_a_thousand_hang_ups_at_any_byte_leave_nothing_behind(either: RunningSer
     threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
     asyncio.run(all_of_them())
     either.wait_until_idle()
-    end = time.monotonic() + 10
-    while (either.tasks() or len(os.listdir("/proc/self/fd")) > descriptors + 2) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert either.tasks() == set()
-    assert len(os.listdir("/proc/self/fd")) <= descriptors + 2
+    either.wait_for_no_tasks()
+    until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors + 2)
     assert threading.active_count() <= threads + 2  # the two decoders
     assert asyncio.run(spoken(either.socket, "Still here.", **VOICE)).end["type"] == "audio.done"
-    nobody, end = 'voicewright_sessions{dialect="voicewright"} 0.0', time.monotonic() + 10
-    while nobody not in either.metrics() and time.monotonic() < end:  # the relay closes behind its client
-        time.sleep(0.01)
-    assert nobody in either.metrics()
+    nobody = 'voicewright_sessions{dialect="voicewright"} 0.0'
+    until(lambda: nobody in either.metrics())  # the relay closes behind its client
 
 
 def _large(text: bytes) -> bytes:
@@ -233,10 +229,10 @@ def test_the_row_of_who_reads_nothing_costs_no_work_and_goes_on_where_it_stopped
 
         async def scenario() -> float:
             deaf, connection = await deafness(server, **{**LONG, "max_frames": 800})
-            before = -1
-            while before != (now := server.frames_made()):  # what lies between fills up first
-                before = now
-                await asyncio.sleep(1)
+            counts = [-1, 0, 1]
+            while len(set(counts)) > 1:  # what lies between fills up first, on a busy machine with halts
+                await asyncio.sleep(0.5)
+                counts = [*counts[1:], server.frames_made()]
             start_s = time.process_time()
             await asyncio.sleep(1.5)
             work_s = time.process_time() - start_s

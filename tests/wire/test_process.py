@@ -23,6 +23,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tests.conftest import FolderOf
+from tests.support.patience import PATIENCE_S, until
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import PROTOCOL, Talk, spoken, talk
 
@@ -110,7 +111,7 @@ def test_other_routes_say_so_in_json(server: RunningServer, method: str, path: s
 
 def bare(server: RunningServer, request: str) -> tuple[bytes, bytes]:
     """Head and body of the answer to a request line and headers that no library would send."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as connection:
         connection.sendall(request.encode().replace(b"\n", b"\r\n"))
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -186,9 +187,7 @@ def test_a_dead_engine_is_told_to_everybody_and_ends_the_process(folder_of: Fold
             raise RuntimeError("the device is gone")
 
         assert asyncio.run(speaking()) == (["default", "engine_dead"], (1011, "engine_dead"))
-        end = time.monotonic() + 60
-        while server.exit_status is None and time.monotonic() < end:
-            time.sleep(0.02)
+        until(lambda: server.exit_status is not None)
         assert server.exit_status == 70
 
 
@@ -205,14 +204,14 @@ def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
     def open_when_told(settings: Settings, progress: Progress) -> Engine:
         progress(0, 1, "waiting to be told")
         reached.set()
-        gate.wait(30)
+        gate.wait(PATIENCE_S)
         return Engine.open(settings, progress)
 
     async def scenario() -> None:
         listener = listen(settings.server)
         port = listener.getsockname()[1]
         serving = asyncio.create_task(run(settings, listener, open_when_told))
-        assert await asyncio.to_thread(reached.wait, 30)
+        assert await asyncio.to_thread(reached.wait, PATIENCE_S)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             reply = await client.get("/ready")
             assert (reply.status_code, reply.json().pop("error")["code"]) == (503, "loading")
@@ -329,7 +328,7 @@ def test_verbose_may_stand_behind_the_command(folder_of: FolderOf) -> None:
         body = {"input": "Hello.", "voice": "serena", "max_frames": 2}
         assert httpx.post(f"{url}/v1/audio/speech", json=body, timeout=60).status_code == 200
         child.terminate()
-        _, errors = child.communicate(timeout=30)
+        _, errors = child.communicate(timeout=60)
         assert "request ended" in errors
     finally:
         child.kill()

@@ -15,12 +15,12 @@ import pytest
 
 from runtime.settings import ServerSettings
 from tests.conftest import FolderOf
+from tests.support.patience import PATIENCE_S
 from tests.support.runtime_server import RunningServer
 from tests.wire.conftest import Serving
 from tests.wire.test_peers import HANDSHAKE
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
-PATIENCE_S = 30.0
 PING_MESSAGE = b'{"type":"ping","t":42}'
 
 

@@ -23,6 +23,7 @@ from runtime.server.native.replies import PROTOCOL
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.voices.voice_file import read_voice
 from tests.conftest import FolderOf
+from tests.support.patience import PATIENCE_S
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
 
@@ -213,7 +214,9 @@ def test_a_socket_speaks_with_its_owners_voices(client: httpx.Client, running: R
 
 def spoken_over_socket(running: RunningServer, voice: str, headers: dict[str, str]) -> str:
     """How an utterance ends: its last message's type, or the code of an error."""
-    with connect(running.socket, subprotocols=[PROTOCOL], additional_headers=headers) as socket:
+    with connect(
+        running.socket, subprotocols=[PROTOCOL], additional_headers=headers, open_timeout=PATIENCE_S
+    ) as socket:
         socket.send(json.dumps({"type": "session.config", "task_type": "base", "voice": voice, "max_frames": 8}))
         socket.send(json.dumps({"type": "input.text", "text": "Hi."}))
         socket.send(json.dumps({"type": "input.done"}))

@@ -6,7 +6,6 @@ import gc
 import io
 import os
 import struct
-import time
 import wave
 from itertools import pairwise
 from typing import Any
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from runtime.shared.encoding import COMMENT, FORMATS, UNKNOWN_SIZE, Encoder, read_tags
+from tests.support.patience import until
 from tests.support.signals import voice
 
 FRAME = 3840  # bytes of 80 ms
@@ -198,10 +198,8 @@ def test_an_encoder_that_is_dropped_ends_its_threads_without_the_collector(
             encoder.add(PCM[: 12 * FRAME])
             most = max(most, native_threads())
             del encoder
-        end = time.monotonic() + 10  # a joined thread may stay listed for a moment
-        while native_threads() > before and time.monotonic() < end:
-            time.sleep(0.001)
-        assert native_threads() <= before < most
+        until(lambda: native_threads() <= before)  # a joined thread may stay listed for a moment
+        assert before < most
     finally:
         gc.enable()
 

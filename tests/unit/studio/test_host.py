@@ -19,6 +19,7 @@ from studio.given_runtime import GivenRuntime
 from studio.routes.host import HostRoutes
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.supervisor import ChildRuntime, Runtime
+from tests.support.patience import becomes
 from tests.unit.studio.serving import served
 
 MODELS = "/studio/host/models"
@@ -139,9 +140,7 @@ def test_other_checkpoints_take_the_place_of_the_earlier_ones_and_nothing_else()
             assert (answer.status_code, answer.json()["change"]) == (202, "The checkpoints are being checked.")
             again = await client.post(MODELS, json={"models": ["four"]})
             assert (again.status_code, again.json()["error"]["code"]) == (409, "out_of_order")
-            async with asyncio.timeout(20):
-                while runtime.changing:  # noqa: ASYNC110 - a process changes it
-                    await asyncio.sleep(0.02)
+            await becomes(lambda: not runtime.changing)
             assert runtime.status.problem is None
             assert runtime.args == ("--device", "cpu", "--max-slots", "2", "--model", "base=three")
             assert (await client.delete(MODELS)).status_code == 409

@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from runtime.shared.port.connections import HttpConnection, Waiting, most_open
 from runtime.shared.port.serving import Server
+from tests.support.patience import PATIENCE_S
 
 PIECES = [b"one ", b"two ", b"three"]
 
@@ -74,7 +75,7 @@ async def ask(port: int, path: str, version: str = "1.1") -> bytes:
     """All that comes until the server closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         answer = await reader.read()
     writer.close()
     return answer
@@ -113,7 +114,7 @@ def test_who_waited_longest_makes_room_and_who_is_served_does_not() -> None:
             served = asyncio.create_task(ask(port, "/wait"))
             await at.begun.wait()
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 for reader, _ in silent[:2]:
                     with suppress(ConnectionResetError):
                         assert await reader.read() == b""
