@@ -15,6 +15,7 @@ from typing import Self
 
 import httpx
 
+from runtime.errors import PortInUse
 from runtime.shared.system import NEW_GROUP
 
 ROOT = str(Path(__file__).resolve().parent.parent)  # where the packages lie, wherever we were started
@@ -87,9 +88,15 @@ class ChildProcess:
 class RuntimeProcess(ChildProcess):
     """A runtime at ``url``."""
 
-    def __init__(self, process: asyncio.subprocess.Process, url: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         super().__init__(process)
-        self.url = url
+        self._port = port
+        self.url = f"http://127.0.0.1:{port}"
+
+    @property
+    def lost_its_port(self) -> bool:
+        """Whether it has ended because another program took the port that was free when it was chosen."""
+        return f"[{PortInUse.code}]" in self.last_words and f" {self._port} " in self.last_words
 
     @classmethod
     async def start(cls, command: Sequence[str]) -> Self:
@@ -101,7 +108,7 @@ class RuntimeProcess(ChildProcess):
         port = _free_port()
         # On standard output it would tell its own address; the user's is ours.
         process = await spawn([*command, "--host", "127.0.0.1", "--port", str(port)], asyncio.subprocess.DEVNULL)
-        return cls(process, f"http://127.0.0.1:{port}")
+        return cls(process, port)
 
     async def until_ready(self, tell: Callable[[Answer], None]) -> None:
         """Ask until it is ready; ``tell`` hears how far it is. For ever, where it ends before."""

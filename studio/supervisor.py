@@ -83,6 +83,7 @@ class ChildRuntime:
         self.starts = 0
         self.restarts: Counter[str] = Counter()  # by reason
         self._is_hung = False  # the child that is ending now was ended by us
+        self._lost_port = False  # the last child that ended came too late for its port
         self.was_ready = False
 
     @property
@@ -104,6 +105,8 @@ class ChildRuntime:
                 if code is None:
                     backoff = FIRST_BACKOFF_S
                     continue
+                if self._lost_port:
+                    continue  # the next one is given another
                 if code == Exit.BAD_INPUT and not self.was_ready:
                     return code
                 if loop.time() - began > HEALTHY_S:
@@ -154,6 +157,7 @@ class ChildRuntime:
             if self._settled.is_set():
                 return None
             self._child = self.url = None
+            self._lost_port = child.lost_its_port
             return ended.result()
         finally:
             for task in (ended, settled, watching):
@@ -258,13 +262,19 @@ class ChildRuntime:
         Raises:
             Refused: it ended before.
         """
-        child = await self._start(args)
-        try:
-            await child.loaded(self._tell_loading)
-        except BaseException:
-            await child.end()
-            raise
-        return child
+        while True:
+            child = await self._start(args)
+            try:
+                await child.loaded(self._tell_loading)
+            except Refused:
+                await child.end()
+                if not child.lost_its_port:
+                    raise
+            except BaseException:
+                await child.end()
+                raise
+            else:
+                return child
 
     def _take_over(self, child: RuntimeProcess, args: tuple[str, ...]) -> None:
         """Serve with this child from now on; the one before gets no more work, and ends when what runs has ended."""

@@ -112,7 +112,7 @@ def running_server(
         models=tuple(map(str, models)),
         engine=engine or EngineSettings(threads=1),
         server=replace(server or ServerSettings(), port=0),
-        limits=limits or Limits(),
+        limits=limits or Limits(queue_s=10 * PATIENCE_S),
     )
     if not settings.server.voices:  # never the folder of who runs the tests
         folder = tempfile.TemporaryDirectory(prefix="voices-", ignore_cleanup_errors=True)

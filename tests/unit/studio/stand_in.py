@@ -14,6 +14,8 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from runtime.errors import PortInUse
+
 
 class Answers(BaseHTTPRequestHandler):
     is_ready = True
@@ -46,7 +48,13 @@ def main() -> None:
     if arguments.behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Answers.is_ready = arguments.behaviour != "loading"
-    with ThreadingHTTPServer((arguments.host, arguments.port), Answers) as server:
+    try:
+        server = ThreadingHTTPServer((arguments.host, arguments.port), Answers)
+    except OSError:
+        taken = PortInUse(port=arguments.port, host=arguments.host, option="--port")
+        print(f"voicewright: {taken} [{taken.code}]", file=sys.stderr)
+        sys.exit(2)
+    with server:
         server.serve_forever()
     time.sleep(60)
 

@@ -224,9 +224,13 @@ async def expect_unavailable(socket_: ClientConnection) -> None:
 
 def test_a_page_is_told_that_no_runtime_is_there() -> None:
     async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-        async with relay_to(f"http://127.0.0.1:{port}") as address:
+        with socket.socket() as nobody:  # has a port that no other program can take, and does not listen
+            nobody.bind(("127.0.0.1", 0))
+            port = nobody.getsockname()[1]
+            await told(f"http://127.0.0.1:{port}")
+
+    async def told(runtime: str) -> None:
+        async with relay_to(runtime) as address:
             url = f"ws://{address}/v1/audio/speech/stream"
             async with connect(url, subprotocols=["voicewright.speech.v1"]) as socket_:
                 assert socket_.subprotocol == "voicewright.speech.v1"

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -320,6 +321,30 @@ def test_where_memory_is_short_the_earlier_child_makes_room_and_comes_back_if_th
                 assert (runtime.args, "it has crashed" in str(runtime.status.problem)) == (("ready",), True)
 
     asyncio.run(run())
+
+
+def test_a_child_whose_port_another_program_took_meanwhile_is_started_at_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = runtime_process._free_port
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ports: list[int] = []
+
+        def taken_first() -> int:
+            ports.append(free() if len(ports) % 2 else other.getsockname()[1])
+            return ports[-1]
+
+        monkeypatch.setattr(runtime_process, "_free_port", taken_first)
+
+        async def run() -> None:
+            async with ready() as runtime:
+                assert runtime.url == f"http://127.0.0.1:{ports[1]}"
+                assert runtime.restarts == {}
+                await changed(runtime, "stubborn")
+                assert (runtime.status.problem, runtime.args) == (None, ("stubborn",))
+                assert runtime.url == f"http://127.0.0.1:{ports[3]}"
+
+        asyncio.run(run())
 
 
 def test_a_change_that_takes_too_long_can_be_given_up() -> None:
