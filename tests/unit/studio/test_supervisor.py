@@ -102,7 +102,8 @@ def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(
     monkeypatch.setattr(supervisor, "MAX_BACKOFF_S", 0.2)
 
     def waits() -> list[object]:
-        return [record.args[1] for record in caplog.records if isinstance(record.args, tuple) and len(record.args) == 2]
+        own = [record.args for record in caplog.records if record.name == supervisor.__name__]
+        return [args[1] for args in own if isinstance(args, tuple) and len(args) == 2]
 
     async def run() -> None:
         async with running("crash") as runtime:
