@@ -185,12 +185,12 @@ def test_chinese_prose_is_held_about_a_clause(tokenizers: dict[str, TextTokenize
 def test_thousands_of_tiny_appends_cost_no_more_than_their_number(tokenizers: dict[str, TextTokenizer]) -> None:
     """The tail stays small; a text encoded anew at every append would take minutes for this one."""
     growing = IncrementalTokenizer(tokenizers["tiny"])
-    started = time.process_time()
+    started = time.thread_time()
     for _ in range(4000):
         for token in ("the", " old", " pho", "ne", ". "):
             growing.add(token)
         assert len(growing.tail) < 8
-    assert time.process_time() - started < 20
+    assert time.thread_time() - started < 20
 
 
 def test_letters_without_an_end_are_not_encoded_again_and_again(tokenizers: dict[str, TextTokenizer]) -> None:

@@ -163,10 +163,10 @@ def test_what_is_remembered_does_not_grow() -> None:
 
 def test_a_frame_costs_little() -> None:
     detector, codes, pcm = RunawayDetector(), speech_codes(1), sound(1)
-    started = time.process_time()
+    started = time.thread_time()
     for _ in range(1000):
         detector.heard(codes, pcm, True)
-    assert time.process_time() - started < 1.0
+    assert time.thread_time() - started < 1.0
 
 
 @pytest.mark.parametrize(

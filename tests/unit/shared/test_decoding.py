@@ -87,10 +87,10 @@ def test_chunks_before_and_after_the_samples_are_passed_over() -> None:
 def test_too_many_chunks_are_not_walked() -> None:
     data = encoded(VOICE, "WAV", "PCM_16")
     place = data.index(b"data")
-    start = time.process_time()
+    start = time.thread_time()
     with pytest.raises(BadReferenceAudio, match="damaged"):
         read_wav(data[:place] + b"junk\0\0\0\0" * 500_000 + data[place:], limit_s=60)
-    assert time.process_time() - start < 0.1
+    assert time.thread_time() - start < 0.1
 
 
 BODY = (np.clip(VOICE, -1, 0.999) * 32768).astype("<i2").tobytes()
