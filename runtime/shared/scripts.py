@@ -6,17 +6,19 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
-# By the beginning of a letter's Unicode name: who writes it, by the first word of a language as checkpoints name it.
-# Latin letters stand in texts of every language, Greek ones and letters in forms of their own as symbols in formulas.
-EVERYWHERE = ("LATIN", "GREEK", "MATHEMATICAL", "FULLWIDTH LATIN", "FEMININE", "MASCULINE", "MICRO")
+import regex
+
+# By the script that Unicode gives a letter: who writes it, by the first word of a language as checkpoints name it.
 WRITTEN_BY = {
-    "CJK": ("chinese", "japanese", "korean"),
-    "BOPOMOFO": ("chinese",),
-    "HIRAGANA": ("japanese",),
-    "KATAKANA": ("japanese",),
-    "HANGUL": ("korean",),
-    "CYRILLIC": ("russian",),
+    "Han": ("chinese", "japanese", "korean"),
+    "Bopomofo": ("chinese",),
+    "Hiragana": ("japanese",),
+    "Katakana": ("japanese",),
+    "Hangul": ("korean",),
+    "Cyrillic": ("russian",),
 }
+# Latin letters stand in texts of every language, Greek ones and those of no script of their own (ℝ, ʼ) as symbols.
+EVERYWHERE = ("Latin", "Greek", "Common", "Inherited")
 DIALECT = "dialect"  # those that checkpoints name are Chinese ones
 
 
@@ -24,26 +26,23 @@ def strange_script(text: str, languages: Iterable[str]) -> str:
     """Return the script of the first letter that none of the languages is written in, in lower case; "" without one."""
     if text.isascii():
         return ""
-    known = {_writing(language) for language in languages}
-    if not known:
-        return ""
-    for character in text:
-        script = _script(character)
-        if script and not known.intersection(WRITTEN_BY.get(script, ())):
-            return script.lower()
-    return ""
+    known = frozenset(map(_writing, languages))
+    found = _strange(known).search(text) if known else None
+    return "" if found is None else _script(found[0])
+
+
+@lru_cache(32)
+def _strange(known: frozenset[str]) -> regex.Pattern[str]:
+    """What finds a letter that none of these languages is written in."""
+    written = (script for script, writers in WRITTEN_BY.items() if known.intersection(writers))
+    scripts = "".join(rf"\p{{{script}}}" for script in (*EVERYWHERE, *written))
+    return regex.compile(rf"(?V1)[\p{{L}}--[{scripts}]]")
 
 
 def _writing(language: str) -> str:
     return "chinese" if DIALECT in language.lower() else language.lower().partition("_")[0]
 
 
-@lru_cache(4096)
-def _script(character: str) -> str:
-    """The script of a letter; "" for what is none or stands in texts of any language."""
-    if character.isascii() or not character.isalpha():
-        return ""
-    name = unicodedata.name(character, "")
-    if not name or name.startswith(EVERYWHERE):
-        return ""
-    return next((script for script in WRITTEN_BY if name.startswith(script)), name.partition(" ")[0])
+def _script(letter: str) -> str:
+    """What its script is called, as the name of the letter begins."""
+    return "cjk" if regex.match(r"\p{Han}", letter) else unicodedata.name(letter, "unknown").partition(" ")[0].lower()

@@ -23,6 +23,10 @@ ENGLISH, ALL = ("English",), ("chinese", "english", "japanese", "korean", "russi
         ("Привет, ไทย", ("Russian",), "thai"),
         ("水", (), ""),
         ("①②③ 🎧 …", ENGLISH, ""),
+        ("ℝ and ℓ of 300 \u212a, itʼs xⁱ", ENGLISH, ""),
+        ("時々、〆切、ｱｲｳ", ("japanese",), ""),
+        ("時々", ENGLISH, "cjk"),
+        ("々", ENGLISH, "cjk"),
     ],
 )
 def test_the_first_script_that_no_language_is_written_in(text: str, languages: tuple[str, ...], script: str) -> None:
