@@ -37,7 +37,7 @@ OPEN = (
     "/studio/fonts/",
     "/studio/sign",
 )
-CLOSED = (*API, "/voices", "/v2/voices", "/studio/", "/gradio_api/", "/mcp")
+CLOSED = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/studio/", "/gradio_api/", "/mcp")
 
 
 class VisitLimits:

@@ -1,4 +1,4 @@
-"""Names the owner under which the runtime keeps a visitor's voices, where visitors are kept apart."""
+"""Names the owner under which the runtime keeps a visitor's voices and dictionaries, where visitors are kept apart."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from studio.relay import Whose
 from studio.store.owners import HOST
 from studio.visitors import Visitors
 
-NOBODY = "nobody"  # who sees the common voices and can keep none
-VOICES = ("/v1/audio/voices", "/studio/voices")
+NOBODY = "nobody"  # an owner that sees what is common and can keep nothing
+KEPT = (
+    *("/v1/audio/voices", "/studio/voices"),
+    *("/v1/audio/pronunciations", "/v1/pronunciation-dictionaries", "/pronunciation-dicts"),
+)
 CHECK = "/v1/audio/voices/check"  # keeps nothing
 
 
 def whose_voices(visitors: Visitors) -> Whose | None:
-    """None where everybody shares the common voices."""
+    """None where all visitors share what is common."""
     if not visitors.each:
         return None
 
     def whose(connection: HTTPConnection) -> str:
-        """Raises VisitorUnknown where a visitor without a cookie would change voices."""
+        """Raises VisitorUnknown where a visitor without a cookie would change what is kept."""
         owner = visitors.of(connection).owner
         if owner is None:
-            if _changes_voices(connection):
+            if _changes_what_is_kept(connection):
                 raise VisitorUnknown
             return NOBODY
         return "" if owner == HOST else owner
@@ -32,7 +35,7 @@ def whose_voices(visitors: Visitors) -> Whose | None:
     return whose
 
 
-def _changes_voices(connection: HTTPConnection) -> bool:
-    path = connection.url.path
+def _changes_what_is_kept(connection: HTTPConnection) -> bool:
+    path = str(connection.scope["path"])  # as it is routed; that of `url` begins with whatever the Host header adds
     is_read = connection.scope.get("method", "GET") in SAFE_METHODS
-    return path.startswith(VOICES) and path != CHECK and not is_read
+    return path.startswith(KEPT) and path != CHECK and not is_read

@@ -6,10 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fastapi.routing import iter_route_contexts
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import HTTPConnection, Request
@@ -19,9 +21,17 @@ from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from runtime.settings import Limits
 from runtime.shared.port.allowance import Allowance
-from studio.limits import VisitLimits, allowances
-from studio.settings import VisitSettings
+from studio.given_runtime import GivenRuntime
+from studio.keeping import Keeping
+from studio.limits import CLOSED, VisitLimits, allowances
+from studio.relay import Relay
+from studio.server import build
+from studio.settings import StoreSettings, StudioSettings, VisitSettings
+from studio.startup_page import Opening
+from studio.transcribing.desk import Desk
+from studio.transcribing.plugin import Choice
 from studio.visitors import COOKIE, Visitors
 from tests.unit.studio.serving import served
 
@@ -154,13 +164,29 @@ def test_where_all_are_one_nobody_is_counted() -> None:
     asyncio.run(run())
 
 
+def test_signing_in_is_asked_for_before_every_route_of_the_runtime(tmp_path: Path) -> None:
+    settings = StudioSettings(store=StoreSettings(data=str(tmp_path)), transcriber=Choice.of(""))
+    keeping = Keeping(settings.store)
+    desk = Desk(settings.transcriber, Limits())
+    app = build(GivenRuntime("http://127.0.0.1:1"), Opening(), keeping, desk, settings)
+    keeping.store.close()
+    relayed = [
+        str(route.path)
+        for route in iter_route_contexts(app.router.routes)
+        if isinstance(getattr(route.endpoint, "__self__", None), Relay) and route.path != "/ready"
+    ]
+    assert len(relayed) > 5
+    assert [path for path in relayed if not path.startswith(CLOSED)] == []
+
+
 def test_where_signing_in_is_asked_for_nothing_else_is_served() -> None:
     async def run() -> None:
         async with Studio(must_sign_in=True).client() as (client, url):
             assert (await client.get("/studio/me", headers=ONE)).status_code == 200
             refused = await client.post("/v1/audio/speech", headers=ONE)
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "sign_in_needed")
-            assert (await client.get("/voices", headers=ONE)).status_code == 401
+            for path in ("/voices", "/v2/voices", "/pronunciation-dicts", "/v1/audio/pronunciations"):
+                assert (await client.get(path, headers=ONE)).status_code == 401
             async with connect(url, additional_headers=ONE, proxy=None) as socket:
                 assert await refusal(socket) == ("sign_in_needed", 1008)
 
