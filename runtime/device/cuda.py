@@ -38,6 +38,7 @@ class CudaDevice(CpuDevice):
     dtype = torch.bfloat16
     holds_graphs = True
     max_in_flight = 1
+    unit_norm = None  # the networks' own, where nothing is fused
 
     def __init__(self, *, eager: bool = False) -> None:
         self.torch_device = torch.device("cuda", torch.cuda.current_device())

@@ -29,6 +29,7 @@ class MpsDevice(CpuDevice):
     """As the CPU's, with tensors elsewhere: attention row by row, no graphs, nothing in flight."""
 
     name = "mps"
+    unit_norm = None  # the networks' own
 
     def __init__(self) -> None:
         self.torch_device = torch.device("mps")

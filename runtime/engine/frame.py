@@ -58,7 +58,7 @@ class Frame:
         self.slot_cache = slot_cache
         talker, target, fused = self.config.talker, device.torch_device, device.fused(dtype)
         self.fused = fused
-        self.ops = _operations(device, fused)
+        self.ops = operations_of(device, fused)
         # Starts run beside frames on devices that can: each has a cache of its own.
         predictor = self.talker.code_predictor
         self.cache = FrameCache(predictor, most_rows, device, dtype, self.ops)
@@ -298,7 +298,7 @@ class Frame:
         return fused.finish(rows, slot_cache.state, sampled, config.codec_eos_token_id, positions, counts)
 
 
-def _operations(device: Device, fused: Fused | None) -> Operations:
+def operations_of(device: Device, fused: Fused | None = None) -> Operations:
     """What the networks' layers do besides attention, by what the device has for it."""
     if fused is not None:
         return FusedOperations(fused)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from threading import Thread
 
 import torch
 
 from runtime.device import Device
-from runtime.device.cpu import Threads, threads_for
+from runtime.device.cpu import Threads, are_small, threads_for
 from runtime.device.host_memory import give_back
+from runtime.device.huge_pages import gather
 from runtime.device.open_device import choose_dtype, choose_sound_dtype
 from runtime.device.quantized import Quantization
 from runtime.engine.core import EngineCore
@@ -55,6 +57,8 @@ class CheckpointLoader:
             entry.reference, device.torch_device, self.dtype, others, entry.quantization, sound_dtype
         )
         give_back()  # what rounding and packing took besides
+        if device.name == "cpu" and not are_small([checkpoint.talker]):
+            Thread(target=_gather, args=(entry.name,), name="huge pages", daemon=True).start()
         self.add(entry, checkpoint, tell)
 
     def add(self, entry: RegistryEntry, checkpoint: Checkpoint, tell: Tell = lambda step: None) -> None:
@@ -115,3 +119,8 @@ class CheckpointLoader:
     def _enter(self, threads: int) -> None:
         self._device.enter_thread()
         torch.set_num_threads(threads)
+
+
+def _gather(name: str) -> None:
+    """Gather what was loaded, on a thread of its own: seconds after a load, and what is served meanwhile is right."""
+    log.info("%s: %d MiB of this process lie in huge pages", name, gather() // 2**20)

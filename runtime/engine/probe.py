@@ -19,14 +19,16 @@ from torch import Tensor, nn
 
 from runtime.device import Device
 from runtime.device.cpu import CORES, Threads, shared_out
+from runtime.device.huge_pages import gather
 from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization
+from runtime.engine.frame import operations_of
 from runtime.engine.sampling import LevelSettings, gumbel_noise, pick
 from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
 from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.config import DecoderConfig, ModelConfig
-from runtime.model.layers import Attention, DecoderStack, Operations, RMSNorm, join_heads
-from runtime.model.products import Conv, Linear, lay_out
+from runtime.model.layers import Attention, DecoderStack, RMSNorm, join_heads
+from runtime.model.products import Conv, Linear, lay_out, pack
 from runtime.model.weights import on_meta
 from runtime.published import SOUND_OPERATIONS
 
@@ -150,14 +152,15 @@ class Probe:
             stack = DecoderStack(replace(config, num_hidden_layers=count))
         _fill(stack, dtype, quantization)
         x = torch.full((1, 1, config.hidden_size), WEIGHT, dtype=dtype)
-        attend, ops = _Attend(config, self.device, stack, dtype), Operations()
+        attend, ops = _Attend(config, self.device, stack, dtype), operations_of(self.device)
         return typical(lambda: stack.decode(x, attend, ops).sum()) / count
 
     def _pass_s(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> float:
         with on_meta():
             predictor = CodePredictor(replace(config, num_code_groups=PASSES + 1), config.hidden_size)
         _fill(predictor, dtype, quantization)
-        cache = FrameCache(predictor, 1, self.device, dtype)
+        ops = operations_of(self.device)
+        cache = FrameCache(predictor, 1, self.device, dtype, ops)
         x = torch.full((1, 2, config.hidden_size), WEIGHT, dtype=dtype)
 
         zero, one = torch.zeros(1, dtype=torch.int64), torch.ones(1)
@@ -169,7 +172,7 @@ class Probe:
                 into.copy_(x[:, 0])
 
         def frame() -> Tensor:
-            predictor.predict(x, cache, Operations(), draw)
+            predictor.predict(x, cache, ops, draw)
             return cache.keys.sum()
 
         return typical(frame) / PASSES
@@ -183,10 +186,10 @@ class _Attend:
         self._keys = torch.full(shape, WEIGHT, dtype=dtype)
         self._values = torch.full(shape, WEIGHT, dtype=dtype)
         self._cos, self._sin = stack.angles(torch.full((1, 1), SEEN), dtype)
-        self._device = device
+        self._device, self._ops = device, operations_of(device)
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
-        q, k, v = attention.heads_of(qkv, self._cos, self._sin)
+        q, k, v = self._ops.heads(attention, qkv, self._cos, self._sin)
         keys, values = self._keys[layer], self._values[layer]
         keys[:, :, -1:], values[:, :, -1:] = k, v
         return join_heads(self._device.prefill_attention(q, keys, values))
@@ -201,6 +204,9 @@ def _fill(network: nn.Module, dtype: torch.dtype, quantization: Quantization | N
                 setattr(module, name, filled)
         if isinstance(module, Linear) and quantization is not None:
             module.quantize(quantization)
+        elif dtype is torch.bfloat16:  # as they are loaded (runtime/model/checkpoint.py)
+            pack(module)
+    gather()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,18 @@ class PredictorDecoder(DecoderStack):
         self.codec_embedding = nn.ModuleList(
             Table(config.vocab_size, talker_width) for _ in range(config.num_code_groups - 1)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Parts of a frame's cache that one pass of one layer works with: views, [B or 1, kv_heads or 1, T or end, d]."""
+
+    cos: Tensor
+    sin: Tensor
+    key: Tensor  # where the new positions go
+    value: Tensor
+    keys: Tensor  # up to them
+    values: Tensor
 
 
 class FrameCache:
@@ -55,10 +68,10 @@ class FrameCache:
         self._ops = Operations() if ops is None else ops
         self._rows = torch.arange(rows, device=target)
         self._positions = positions[:, None].repeat(1, rows)  # [Q, B]
+        self._places: dict[tuple[int, int, int, int], Places] = {}  # by layer, rows, and positions before and within
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
         B, T, _ = qkv.shape
-        end = self.used + T
         if self._fused is not None:
             out = self._fused.decode_attention(
                 qkv.flatten(0, 1),
@@ -70,11 +83,26 @@ class FrameCache:
                 settled=True,
             )
             return out.view(B, T, -1)
-        span = slice(self.used, end)
-        q, k, v = self._ops.heads(attention, qkv, self.cos[:, :, span], self.sin[:, :, span])
+        place = self._places.get((layer, B, self.used, T)) or self._place(layer, B, T)
+        q, k, v = self._ops.heads(attention, qkv, place.cos, place.sin)
+        place.key.copy_(k)
+        place.value.copy_(v)
+        return join_heads(self._device.prefill_attention(q, place.keys, place.values))
+
+    def _place(self, layer: int, B: int, T: int) -> Places:
+        """Made once: to look up where something lies takes as long on a CPU as to write it there."""
+        span, end = slice(self.used, self.used + T), self.used + T
         keys, values = self.keys[layer, :B], self.values[layer, :B]
-        keys[:, :, span], values[:, :, span] = k, v
-        return join_heads(self._device.prefill_attention(q, keys[:, :, :end], values[:, :, :end]))
+        place = Places(
+            self.cos[:, :, span],
+            self.sin[:, :, span],
+            keys[:, :, span],
+            values[:, :, span],
+            keys[:, :, :end],
+            values[:, :, :end],
+        )
+        self._places[layer, B, self.used, T] = place
+        return place
 
 
 class CodePredictor(nn.Module):

@@ -152,13 +152,6 @@ class Attention(nn.Module):
         """
         B, T, _ = qkv.shape
         heads = qkv.view(B, T, -1, self.head_dim).transpose(1, 2)
-        if heads.is_cpu and heads.dtype is torch.float32:  # queries and keys together: the same bits by half the calls
-            turned, v = torch.split(heads, [self.heads + self.kv_heads, self.kv_heads], dim=1)
-            q_weight, k_weight = self.q_norm.weight.expand(self.heads, -1), self.k_norm.weight.expand(self.kv_heads, -1)
-            normed = F.rms_norm(turned, (self.head_dim,), eps=self.q_norm.eps)
-            turned = rotate(torch.cat((q_weight, k_weight))[:, None] * normed, cos, sin)
-            q, k = torch.split(turned, [self.heads, self.kv_heads], dim=1)
-            return q, k, v
         q, k, v = torch.split(heads, [self.heads, self.kv_heads, self.kv_heads], dim=1)
         return rotate(self.q_norm(q), cos, sin), rotate(self.k_norm(k), cos, sin), v
 

@@ -94,16 +94,24 @@ def load_weights(
 
         for prefix, network in networks.items():
             dtype, done = dtypes[prefix], (finish or {}).get(prefix, _nothing)
-            for name, linear in linears(network) if prefix in kinds else ():
-                weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{MIDDLES}" in fewer)
-                linear.take(product_of(weights), dtype)
             with _side_by_side(device) as each:
+                take = partial(_take_rounded, tensor, prefix, fewer, dtype)
+                deque(each(take, linears(network) if prefix in kinds else ()), maxlen=0)
                 work = partial(_fill, tensor, device, dtype, (rounds or {}).get(prefix), done)
                 owners = _by_owner(_as_published(network, prefix, prefix in kinds))
                 deque(each(work, map(network.get_submodule, owners), owners.values()), maxlen=0)
             network.requires_grad_(False)
             network.eval()
     return extra
+
+
+def _take_rounded(
+    tensor: Callable[[str], Tensor], prefix: str, fewer: Headers, dtype: torch.dtype, named: tuple[str, Linear]
+) -> None:
+    """Have one product multiply by the rounded weights of the files; ``fewer`` has what stands for them."""
+    name, linear = named
+    weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{MIDDLES}" in fewer)
+    linear.take(product_of(weights), dtype)
 
 
 def _fill(

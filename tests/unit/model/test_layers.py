@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from runtime.model.layers import RMSNorm, rotary, rotate
+from runtime.device.cpu import unit_norm
+from runtime.model.config import DecoderConfig
+from runtime.model.layers import Attention, Operations, RMSNorm, rotary, rotate
+from runtime.model.normed_operations import NormedOperations
 
 
 def test_the_norm_is_cast_before_its_weight() -> None:
@@ -41,3 +45,23 @@ def test_rotation_turns_the_halves_against_each_other() -> None:
     rates = 100.0 ** (-torch.arange(0, 8, 2) / 8)
     expected = torch.complex(x[..., :4], x[..., 4:]) * torch.exp(1j * positions[:, None] * rates)
     torch.testing.assert_close(torch.complex(turned[..., :4], turned[..., 4:]), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_cpu_norms_in_fewer_calls_and_to_the_same_bits(dtype: torch.dtype, rows: int) -> None:
+    """Queries and keys together too; with one RMSNorm operation and with seven."""
+    generator = torch.Generator().manual_seed(2)
+    config = DecoderConfig(hidden_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=16)
+    attention, norm = Attention(config).to(dtype), RMSNorm(64, 1e-6).to(dtype)
+    for part in (attention.q_norm, attention.k_norm, norm):
+        part.weight.data.copy_(torch.rand(part.weight.shape, generator=generator) + 0.5)
+    x = torch.randn(rows, 2, 64, generator=generator).to(dtype)
+    qkv = torch.randn(rows, 2, 8 * 16, generator=generator).to(dtype)
+    cos, sin = (table[None, None] for table in rotary(torch.arange(2), 16, 100.0, dtype))
+    plain, normed = Operations(), NormedOperations(unit_norm)
+    wide = x.float()
+    scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + norm.eps)
+    assert torch.equal(normed.norm(x, norm), norm.weight * scaled.to(dtype))
+    made, expected = (ops.heads(attention, qkv, cos, sin) for ops in (normed, plain))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(made, expected, strict=True))

@@ -1,0 +1,52 @@
+"""Gathers the memory of this process in pages of two megabytes, where Linux does so when it is asked (since 6.1).
+
+Every frame reads all weights from end to end. In pages of four kilobytes, which is what they are loaded into, a core
+spends up to a third of that time looking addresses up, and reads ahead no further than a page.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+HUGE = 2**21  # bytes of such a page
+COLLAPSE = 25  # MADV_COLLAPSE: now, and only what is there now
+FULL = 0.9  # of a huge page that has memory already: it would be given the rest
+
+PROCESS = Path("/proc/self")
+REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")  # this process's own, and no file's
+
+
+def gather() -> int:
+    """Gather what is worth it; other threads may run meanwhile. Takes some 1.6 s of processor time a gigabyte.
+
+    Returns:
+        Bytes that lie in huge pages now; 0 where the system does not do it.
+    """
+    if not (PROCESS / "maps").exists():
+        return 0
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return sum(stop - start for start, stop in worthy() if madvise(start, stop - start, COLLAPSE) == 0)
+
+
+def worthy() -> Iterator[tuple[int, int]]:
+    """From where to where addresses lie in huge pages that are nearly full: not what was taken and never written."""
+    pages = HUGE // mmap.PAGESIZE
+    lines = (PROCESS / "maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    with (PROCESS / "pagemap").open("rb", buffering=0) as pagemap:
+        for region in filter(None, map(REGION.match, lines)):
+            first, behind = -(-int(region[1], 16) // HUGE), int(region[2], 16) // HUGE
+            if behind <= first:
+                continue
+            pagemap.seek(first * pages * 8)
+            entries = np.frombuffer(pagemap.read((behind - first) * pages * 8), np.uint64)
+            present = (entries >> np.uint64(63)).reshape(-1, pages).mean(axis=1)  # the highest bit says it
+            edges = np.flatnonzero(np.diff(present >= FULL, prepend=False, append=False))
+            for start, stop in edges.reshape(-1, 2).tolist():
+                yield (first + start) * HUGE, (first + stop) * HUGE

@@ -1,0 +1,63 @@
+"""Memory is gathered in huge pages where the system does that; what lies there stays, what is not there is not made."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from runtime.device import huge_pages
+
+MIB = 2**20
+HEAD = re.compile(r"([0-9a-f]+)-([0-9a-f]+) ")
+
+
+def of_region(address: int, what: str) -> int:
+    """Bytes of the region that an address lies in, as the system says: Rss, AnonHugePages."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines():
+        if (head := HEAD.match(line)) is not None:
+            inside = int(head[1], 16) <= address < int(head[2], 16)
+        elif inside and line.startswith(f"{what}:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("an address lies in no region")
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux says how its memory lies")
+def test_what_is_full_is_gathered_and_stays_what_it_was() -> None:
+    memory = mmap.mmap(-1, 64 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory[: 16 * MIB] = bytes(range(256)) * (16 * MIB // 256)
+    address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
+    inside = -(-address // huge_pages.HUGE) * huge_pages.HUGE
+    written = (inside, inside + 14 * MIB)
+    assert any(start <= written[0] and written[1] <= stop < address + 32 * MIB for start, stop in huge_pages.worthy())
+    gathered, held = huge_pages.gather(), of_region(address, "Rss")
+    assert memory[: 16 * MIB] == bytes(range(256)) * (16 * MIB // 256)
+    if gathered:  # elsewhere the system is older, or has no room
+        assert of_region(address, "AnonHugePages") >= 12 * MIB
+        assert of_region(address, "Rss") < held + 2 * huge_pages.HUGE  # the ends of what was written
+
+
+def test_elsewhere_nothing_is_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(huge_pages, "PROCESS", tmp_path)
+    assert huge_pages.gather() == 0
+
+
+def test_only_what_is_full_and_of_the_process_itself_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not a file's, not a stack, not what is hardly used, and whole huge pages only."""
+    pages, there = huge_pages.HUGE // mmap.PAGESIZE, (1 << 63).to_bytes(8, "little")
+    lines = [
+        "00200000-00900000 rw-p 00000000 00:00 0 ",  # its second huge page has holes
+        "00a00000-00c00000 r--p 00000000 00:00 0 ",
+        "00c00000-00e00000 rw-p 00000000 fe:00 77  /a file",
+        "00e00000-01000000 rw-p 00000000 00:00 0                          [stack]",
+        "01100000-01700000 rw-p 00000000 00:00 0                          [heap]",
+    ]
+    (tmp_path / "maps").write_text("\n".join(lines))
+    holes = there * (pages // 2) + bytes(8) * (pages - pages // 2)
+    (tmp_path / "pagemap").write_bytes(there * pages * 2 + holes + there * pages * 20)
+    monkeypatch.setattr(huge_pages, "PROCESS", tmp_path)
+    assert list(huge_pages.worthy()) == [(0x200000, 0x400000), (0x600000, 0x800000), (0x1200000, 0x1600000)]
