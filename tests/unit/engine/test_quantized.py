@@ -71,10 +71,14 @@ def test_no_more_weights_stand_unrounded_in_memory_than_there_are_cores(
         talker = type(loaded("tiny", "custom_voice").talker)(loaded("tiny", "custom_voice").config)
     linears = list(products(talker))
 
+    def unrounded(among: list[Linear]) -> list[Linear]:
+        return [linear for linear in among if not linear.weight.is_meta and linear.product is None]
+
     def finish(module: nn.Module) -> None:
         if isinstance(module, Linear):
             module.quantize(Quantization.INT8)
-            others.append(sum(not linear.weight.is_meta and linear.product is None for linear in linears))
+            # Others go on meanwhile: those seen twice were unrounded at the same moment, that between the two looks.
+            others.append(len(unrounded(unrounded(linears))))
 
     paths = [folder_of("tiny", "custom_voice") / "model.safetensors"]
     load_weights(paths, {"talker.": talker}, torch.device("cpu"), {"talker.": torch.float32}, {"talker.": finish})
