@@ -136,8 +136,9 @@ def drain(
         worked = engine.tick()
         if not engine.busy:
             return
-        ticks += worked
-        if not worked and isinstance(engine.clock, VirtualClock):
+        if worked:
+            ticks, late = ticks + 1, time.monotonic() + MOST_IDLE_S
+        elif isinstance(engine.clock, VirtualClock):
             engine.clock.now += PAUSE_S  # somebody waits for time to pass
             time.sleep(0.0005)  # or for another thread
         if clock is not None:
