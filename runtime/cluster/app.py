@@ -55,14 +55,14 @@ class Arguments(BaseModel):
     generation: int = Field(default=0, description="another number replaces every replica, one after the other")
 
 
-def build(told: Arguments | Mapping[str, Any]) -> Any:
-    """The application, for `ray.serve.run` or ``serve deploy``, which gives the ``args`` of its file as they stand there.
+def build(args: Arguments | Mapping[str, Any]) -> Any:
+    """The application, for `ray.serve.run`, or for ``serve deploy``, which gives the ``args`` of its file as they are.
 
     Raises:
         ValidationError: the arguments are not valid.
         InvalidSetting: a setting is not valid.
     """
-    arguments = Arguments.model_validate(told)
+    arguments = Arguments.model_validate(args)
     own = {name: value for name, value in os.environ.items() if name.startswith(_PREFIX)}
     environment = {**own, **arguments.environment}
     settings = Settings.from_env(environment)
