@@ -250,16 +250,24 @@ def test_what_is_told_has_a_row_of_its_own(open_studio: OpenStudio, window: tupl
 def test_a_page_that_comes_late_shows_its_name_meanwhile_and_moves_nothing(open_studio: OpenStudio) -> None:
     page = open_studio()
     held: list[Route] = []
-    page.route("**/studio/js/studio.js", held.append)
+    is_held = True
+
+    def hold(route: Route) -> None:
+        if is_held:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/studio/js/studio.js", hold)
     page.add_init_script(SHIFTS.replace("60000", "0"))
     page.reload(wait_until="commit")
     expect(page.locator("h1")).to_be_visible()
     expect(page.locator("#vw-status")).to_have_css("visibility", "visible")
-    for later in (".vw-tabs", ".vw-rooms", "#vw-stage"):
+    for later in ("#vw-tab-speakers", ".vw-rooms", "#vw-banner-says"):
         expect(page.locator(later)).to_have_css("visibility", "hidden")
-    page.unroute("**/studio/js/studio.js")
-    for route in held:
-        route.continue_()
+    is_held = False
+    while held:
+        held.pop().continue_()
     page.locator("#vw-speak:enabled").wait_for()
     expect(page.locator("#vw-banner")).to_be_visible()
     page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
