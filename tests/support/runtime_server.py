@@ -49,14 +49,15 @@ class RunningServer:
         return f"ws://127.0.0.1:{self.port}/v1/audio/speech/stream"
 
     def load(self) -> dict[str, Any]:
-        return dict(httpx.get(f"{self._own}/ready").json())
+        return dict(httpx.get(f"{self.own_http}/ready").json())
 
     def metrics(self) -> str:
         """The page for Prometheus, which no studio passes on."""
-        return httpx.get(f"{self._own}/metrics").text
+        return httpx.get(f"{self.own_http}/metrics").text
 
     @property
-    def _own(self) -> str:
+    def own_http(self) -> str:
+        """Its own address, where ``http`` may be a studio's."""
         return f"http://127.0.0.1:{self.runtime_port or self.port}"
 
     def tell_to_end(self) -> None:

@@ -107,7 +107,7 @@ def test_a_network_that_falls_silent_is_noticed_within_two_pings_and_a_slow_one_
             talk(slow.url) as patient,
             talk(silent.url, **LONG) as cut_off,
         ):
-            after_s = await noticed_s(server.http, silent, cut_off, others=1)
+            after_s = await noticed_s(server.own_http, silent, cut_off, others=1)
             await asyncio.to_thread(server.wait_until_idle)
             # A ping is due within one interval, and its pong within another; the rest is for a busy machine.
             assert after_s < 2 * ping_s + 2
