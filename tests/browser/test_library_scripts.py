@@ -61,6 +61,7 @@ def test_scripts_stand_among_the_takes_and_are_found_by_their_lines(script: Page
     newer = kept_take(script, "A take that is newer.")
     enter(script, "library")
     expect(listed(script, newer)).to_have_count(1)
+    expect(entry_of(script, kept)).to_have_count(1)
     rows = script.locator("#vw-takes-list > li")
     ids = [newer, kept["id"]]
     order = "(rows) => rows.map(({ dataset }) => dataset.take ?? dataset.script)"
