@@ -43,8 +43,9 @@ def head() -> str:
     """
     modules = sorted(path.relative_to(ASSETS).as_posix() for path in (ASSETS / "js").rglob("*.js"))
     rooms = (f"rooms/{room}.css" for room in ROOMS if (ASSETS / "css/rooms" / f"{room}.css").exists())
-    shell = ("tokens", "studio", "controls", "dock", "real_voices", "voice_picker", "pronunciation", "importing")
-    sheets = [*(f"{name}.css" for name in shell), *rooms]
+    shell = ("faces", "tokens", "studio", "controls", "dock")
+    parts = ("real_voices", "voice_picker", "pronunciation", "importing")
+    sheets = [*(f"{name}.css" for name in (*shell, *parts)), *rooms]
     addresses = ["clients/js/voicewright.js", *(f"studio/{path}" for path in modules if "worklet" not in path)]
     return "\n".join(
         (

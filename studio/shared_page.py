@@ -16,6 +16,7 @@ _PAGE = """<!doctype html>
 <meta name="referrer" content="no-referrer" />
 <meta name="color-scheme" content="light dark" />
 <title>{title}</title>
+<link rel="stylesheet" href="../studio/css/faces.css" />
 <link rel="stylesheet" href="../studio/css/shared.css" />
 </head>
 <body>
