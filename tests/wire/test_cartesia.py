@@ -297,7 +297,7 @@ def test_events_carry_the_sound_the_times_and_the_end(server: RunningServer) -> 
     assert [word for each_word in times for word in each_word["words"]] == ["Good", "morning."]
     assert messages[-1] == {"type": "done", "done": True, "status_code": 206, "context_id": "mine"}
     refused = httpx.post(f"{server.http}/tts/sse", json={**body, "voice": "nobody"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "unknown_voice")
+    assert (refused.status_code, refused.json()["error_code"]) == (404, "unknown_voice")
 
 
 def test_voices_are_listed_in_pages_and_one_by_one(either: RunningServer) -> None:

@@ -121,8 +121,11 @@ def test_what_cannot_be_served_is_a_refusal_before_any_sound(
     server: RunningServer, fields: dict[str, Any], code: str, param: str
 ) -> None:
     reply = post(server, **fields)
-    error = reply.json()["error"]
-    assert (reply.status_code, error["code"], error["param"]) == (BY_CODE[code].http_status, code, param)
+    error = reply.json()
+    assert (reply.status_code, error["error_code"], error["param"]) == (BY_CODE[code].http_status, code, param)
+    assert error["request_id"] == reply.headers["x-request-id"]
+    assert error["title"]
+    assert error["message"]
     assert "nobody" not in error["message"]
 
 

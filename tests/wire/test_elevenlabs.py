@@ -446,6 +446,12 @@ def test_voices_are_listed_whole_in_pages_and_one_by_one(either: RunningServer) 
     assert httpx.get(f"{either.http}/v1/voices/{ids[0]}").json() == listed[0]
     found = httpx.get(f"{either.http}/v2/voices", params={"search": ids[0], "voice_ids": [ids[0], "x"]}).json()
     assert [voice["voice_id"] for voice in found["voices"]] == ids[:1]
+    settings = httpx.get(f"{either.http}/v1/voices/{ids[0]}/settings").json()
+    assert (settings["stability"], settings["speed"]) == (0.5, 1.0)  # with which a request changes nothing
+    assert httpx.get(f"{either.http}/v1/voices/settings/default").json() == settings
+    nobodys = httpx.get(f"{either.http}/v1/voices/nobody/settings")
+    assert nobodys.status_code == 404
+    assert nobodys.json()["detail"]["request_id"] == nobodys.headers["x-request-id"]
 
 
 def test_the_account_has_no_limit_and_nothing_to_pay(either: RunningServer) -> None:

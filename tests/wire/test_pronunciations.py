@@ -33,10 +33,11 @@ def http(server: RunningServer, request: pytest.FixtureRequest) -> Iterator[http
 
 
 def refused(reply: httpx.Response, status: int, code: str, param: str | None = None) -> str:
-    """The sentence of a refusal, in either shape."""
+    """The sentence of a refusal, in any dialect's shape."""
     body = reply.json()
-    problem = body["error"] if "error" in body else body["detail"]
-    assert (reply.status_code, problem.get("code", problem.get("status")), problem["param"]) == (status, code, param)
+    problem = body.get("error") or body.get("detail") or body
+    told = next(problem[name] for name in ("code", "status", "error_code") if name in problem)
+    assert (reply.status_code, told, problem["param"]) == (status, code, param)
     return str(problem["message"])
 
 

@@ -5,6 +5,17 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 
+class CartesiaError(TypedDict):
+    """A refusal as Cartesia's clients read it; ``param`` and ``retryable`` are ours."""
+
+    title: str
+    message: str
+    error_code: str
+    request_id: str
+    retryable: bool
+    param: str | None
+
+
 class Locale(TypedDict):
     """A language of a voice."""
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from runtime.errors import DictionaryNotFound, InvalidConfig
 from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MOST_WORDS, PronunciationDictionary, Word
 from runtime.pronunciations.folder import DictionaryEdit
-from runtime.server.cartesia.answers import CartesiaDictionary, CartesiaDictionaryPage
+from runtime.server.cartesia.answers import CartesiaDictionary, CartesiaDictionaryPage, CartesiaError
 from runtime.server.cartesia.paging import PARAMETERS, page, page_size
 from runtime.server.engine_host import Host
 from runtime.server.http_speech import read_fields
@@ -66,7 +66,12 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.api_route(PATH, methods=GET)
     @app.api_route(PATH + "/", methods=GET)
-    @documented(answer=CartesiaDictionaryPage, refusals=frozenset({InvalidConfig}), parameters=PARAMETERS)
+    @documented(
+        answer=CartesiaDictionaryPage,
+        refusals=frozenset({InvalidConfig}),
+        refused_as=CartesiaError,
+        parameters=PARAMETERS,
+    )
     async def dictionaries(
         request: Request, limit: str = "10", starting_after: str = "", ending_before: str = ""
     ) -> Reply:
@@ -82,6 +87,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         example={"name": "Our names", "items": [{"text": "Nguyen", "alias": "Win"}]},
         answer=CartesiaDictionary,
         refusals=CREATING,
+        refused_as=CartesiaError,
     )
     async def create(request: Request) -> Reply:
         """Keep a pronunciation dictionary."""
@@ -90,13 +96,13 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return _entry(await aside(host, dictionaries_of(host, request).add, body.name, words))
 
     @app.api_route(ONE, methods=GET)
-    @documented(answer=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}))
+    @documented(answer=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}), refused_as=CartesiaError)
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
         """One of them."""
         return _entry(await aside(host, dictionaries_of(host, request).get, dictionary_id))
 
     @app.patch(ONE)
-    @documented(body=ChangedDict, answer=CartesiaDictionary, refusals=DICTIONARIES)
+    @documented(body=ChangedDict, answer=CartesiaDictionary, refusals=DICTIONARIES, refused_as=CartesiaError)
     async def change(request: Request, dictionary_id: str) -> Reply:
         """Another name, or other words."""
         body = checked(ChangedDict, await read_fields(request, host))
@@ -105,7 +111,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return _entry(await aside(host, dictionaries_of(host, request).change, dictionary_id, edit))
 
     @app.delete(ONE, status_code=204)
-    @documented(status=204, refusals=DICTIONARIES)
+    @documented(status=204, refusals=DICTIONARIES, refused_as=CartesiaError)
     async def delete(request: Request, dictionary_id: str) -> Response:
         """Delete it for good."""
         await aside(host, dictionaries_of(host, request).delete, dictionary_id)

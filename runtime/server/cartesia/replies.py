@@ -68,11 +68,22 @@ def error(problem: SpeechError, name: str | None, session_id: str) -> Reply:
     return {
         "type": "error",
         "context_id": name,
+        **_wrong(problem, session_id),
+        "status_code": problem.http_status,
+        "done": name is not None,
+    }
+
+
+def error_body(problem: SpeechError, request_id: str) -> dict[str, object]:
+    """The body of a refusal over HTTP."""
+    return {**_wrong(problem, request_id), "param": problem.param}
+
+
+def _wrong(problem: SpeechError, request_id: str) -> dict[str, object]:
+    return {
         "title": problem.code.replace("_", " ").capitalize(),
         "message": str(problem),
         "error_code": problem.code,
-        "status_code": problem.http_status,
-        "request_id": session_id,
+        "request_id": request_id,
         "retryable": problem.retryable,
-        "done": name is not None,
     }

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request, Response
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, SpeechRequest
 from runtime.server.cartesia import replies
+from runtime.server.cartesia.answers import CartesiaError
 from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read
 from runtime.server.engine_host import Host
 from runtime.server.http_speech import HttpSpeech, event, read_fields
@@ -21,19 +22,24 @@ from runtime.server.text.pronunciations import all_words, dictionary_for
 from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
 from runtime.shared.pcm_formats import PcmWriter
+from runtime.shared.port.error_responses import tell_errors
 from runtime.shared.speech_tags import without_tags
 from runtime.shared.word_times import WordTimes
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
+_ROUTES = ("/tts/", "/voices", "/pronunciation-dicts")
 _EXAMPLE = {"model_id": "sonic-3", "transcript": "Good morning.", "voice": {"mode": "id", "id": "alloy"}}
 _IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}  # RIFF's code; width
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the route."""
+    """Register the routes."""
+    tell_errors(app, _ROUTES, replies.error_body)
 
     @app.post("/tts/bytes", response_model=None)
-    @documented(body=BytesBody, example=_EXAMPLE, sound=tuple(_MEDIA_TYPES.values()), refusals=SPEECH)
+    @documented(
+        body=BytesBody, example=_EXAMPLE, sound=tuple(_MEDIA_TYPES.values()), refusals=SPEECH, refused_as=CartesiaError
+    )
     async def tts_bytes(request: Request) -> Response:
         """Speak one text."""
         body = read(BytesBody, await read_fields(request, host), host.settings.limits)
@@ -41,7 +47,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return file.reply(file.pieces(), _MEDIA_TYPES[body.output_format.container])
 
     @app.post("/tts/sse", response_model=None)
-    @documented(body=SseBody, example=_EXAMPLE, is_events=True, refusals=SPEECH)
+    @documented(body=SseBody, example=_EXAMPLE, is_events=True, refusals=SPEECH, refused_as=CartesiaError)
     async def tts_sse(request: Request) -> Response:
         """Speak one text, in events."""
         body = read(SseBody, await read_fields(request, host), host.settings.limits)

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 
 from runtime.errors import InvalidConfig, VoiceNotFound
-from runtime.server.cartesia.answers import CartesiaVoiceEntry, CartesiaVoicePage
+from runtime.server.cartesia.answers import CartesiaError, CartesiaVoiceEntry, CartesiaVoicePage
 from runtime.server.cartesia.paging import PARAMETERS, page, page_size
 from runtime.server.engine_host import Host
 from runtime.server.openapi.operations import documented
@@ -26,6 +26,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @documented(
         answer=CartesiaVoicePage,
         refusals=frozenset({InvalidConfig}),
+        refused_as=CartesiaError,
         parameters={**PARAMETERS, "q": "words of the name or description"},
     )
     async def voices(
@@ -45,7 +46,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return page(listed, size, starting_after, ending_before)
 
     @app.api_route("/voices/{voice_id}", methods=GET)
-    @documented(answer=CartesiaVoiceEntry, refusals=frozenset({VoiceNotFound}))
+    @documented(answer=CartesiaVoiceEntry, refusals=frozenset({VoiceNotFound}), refused_as=CartesiaError)
     async def voice(request: Request, voice_id: str) -> Reply:
         """One of them."""
         return _entry(known_voice(host, request.headers, voice_id))

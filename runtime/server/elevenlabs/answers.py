@@ -14,6 +14,7 @@ class Detail(TypedDict):
 
     status: str
     message: str
+    request_id: str
     param: str | None
     retryable: bool
 
@@ -39,6 +40,16 @@ class TimedAudio(TypedDict):
     audio_base64: str
     alignment: CharacterTimes | None
     normalized_alignment: CharacterTimes | None
+
+
+class ElevenLabsVoiceSettings(TypedDict):
+    """How a voice is spoken where a request says nothing of it; the second, third and fourth change nothing here."""
+
+    stability: float
+    similarity_boost: float
+    style: float
+    use_speaker_boost: bool
+    speed: float
 
 
 class ElevenLabsVoice(TypedDict):

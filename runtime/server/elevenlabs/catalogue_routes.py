@@ -15,7 +15,9 @@ from runtime.server.elevenlabs.answers import (
     ElevenLabsVoice,
     ElevenLabsVoicePage,
     ElevenLabsVoices,
+    ElevenLabsVoiceSettings,
 )
+from runtime.server.elevenlabs.schema import NEUTRAL
 from runtime.server.engine_host import Host
 from runtime.server.languages import code_of
 from runtime.server.openapi.operations import documented
@@ -32,6 +34,14 @@ _ROUTES = (
     "/v1/pronunciation-dictionaries",
 )
 _MOST = 100  # in a page, as there
+# What a request is spoken with that says nothing; no voice has settings of its own here.
+_SETTINGS: Reply = {
+    "stability": NEUTRAL,
+    "similarity_boost": 1.0,
+    "style": 0.0,
+    "use_speaker_boost": False,
+    "speed": 1.0,
+}
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
@@ -80,6 +90,19 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def voice(request: Request, voice_id: str) -> Reply:
         """One of them."""
         return _voice(known_voice(host, request.headers, voice_id))
+
+    @app.api_route("/v1/voices/settings/default", methods=GET)
+    @documented(answer=ElevenLabsVoiceSettings, refused_as=ElevenLabsError)
+    async def default_settings() -> Reply:
+        """What a request is spoken with that brings no settings."""
+        return _SETTINGS
+
+    @app.api_route("/v1/voices/{voice_id}/settings", methods=GET)
+    @documented(answer=ElevenLabsVoiceSettings, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
+    async def voice_settings(request: Request, voice_id: str) -> Reply:
+        """The same for every voice."""
+        known_voice(host, request.headers, voice_id)
+        return _SETTINGS
 
 
 def models(cards: Sequence[ModelCard], limits: Limits) -> list[Reply]:

@@ -45,11 +45,12 @@ def close_code(problem: SpeechError) -> int:
     return _MISTAKE if isinstance(problem, InvalidMessage) else problem.close_code
 
 
-def error_body(problem: SpeechError) -> dict[str, object]:
+def error_body(problem: SpeechError, request_id: str) -> dict[str, object]:
     """The body of a refusal over HTTP."""
     detail = {
         "status": problem.code,
         "message": str(problem),
+        "request_id": request_id,
         "param": _field(problem),
         "retryable": problem.retryable,
     }

@@ -27,7 +27,7 @@ PREMADE = (
     *("hpp4J3VqNfWAUOO0d1Us", "EXAVITQu4vr4xnSDxMaL", "21m00Tcm4TlvDq8ikWAM", "JBFqnCBsd6RMkjVDRZzb"),
     *("cgSgspJ2msm6clMCkdW9", "pNInz6obpgDQGcFmaJgB", "nPczCjzI2devNBz1zQrb", "Xb7hH8MSUJpSbSDYk0k2"),
 )
-_NEUTRAL, _SWING = 0.5, 0.4  # stability that changes nothing; by how much of the temperature all of it does
+NEUTRAL, _SWING = 0.5, 0.4  # stability that changes nothing; by how much of the temperature all of it does
 
 Read = TypeVar("Read", bound="Spoken")
 
@@ -208,6 +208,6 @@ def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
 def _temperature(stability: float | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]) -> float | None:
     """The checkpoint's own, a fifth higher without any stability and a fifth lower with all of it."""
     own = next((card.sampling.temperature for card in cards if resolved.mode in card.modes), None)
-    if stability is None or stability == _NEUTRAL or own is None:
+    if stability is None or stability == NEUTRAL or own is None:
         return None
-    return own * (1 + _SWING * (_NEUTRAL - stability))
+    return own * (1 + _SWING * (NEUTRAL - stability))

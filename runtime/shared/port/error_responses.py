@@ -16,7 +16,7 @@ from runtime.errors import Busy, Expired, SpeechError
 
 _RETRY_AFTER_S = 2.0  # where the error does not know better
 
-ErrorBody = Callable[[SpeechError], Mapping[str, object]]
+ErrorBody = Callable[[SpeechError, str], Mapping[str, object]]  # of an error and the id of its request
 
 
 def tell_errors(app: FastAPI, prefixes: tuple[str, ...], body: ErrorBody) -> None:
@@ -34,7 +34,8 @@ class _ErrorResponse(JSONResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         for prefixes, body in _error_bodies(scope.get("app")).items():
             if scope["path"].startswith(prefixes):
-                self.body = self.render(body(self._error))
+                request_id = str(scope.get("state", {}).get("request_id", ""))
+                self.body = self.render(body(self._error, request_id))
                 self.headers["content-length"] = str(len(self.body))
         await super().__call__(scope, receive, send)
 
