@@ -15,9 +15,9 @@ from runtime.engine.splitting import Splitter, certain_end_past, last_spoken
 from runtime.engine.text import refuse_control
 from runtime.errors import EmptyText, TextTooLong
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.request import DROPPED_STYLES, SAMPLE_RATE, STRANGE_SCRIPT, Split
+from runtime.request import DROPPED_STYLES, NO_PAUSE, SAMPLE_RATE, STRANGE_SCRIPT, Split
 from runtime.settings import Limits
-from runtime.shared.inline_tags import InlineTags, Item, Pause
+from runtime.shared.inline_tags import InlineTags, Item, Pause, Style
 from runtime.shared.scripts import strange_script
 from runtime.shared.sentence_ends import SPOKEN, TAIL, may_end
 from runtime.shared.speech_rate import is_speakable
@@ -161,6 +161,8 @@ class TextStream:
         """Take more text with its tags. What stands around one that changes nothing came at once all the same."""
         text = ""
         for item in items:
+            if isinstance(item, Style) and item.looks_like_pause:
+                self._note(NO_PAUSE)
             if isinstance(item, str):
                 text += item
             elif isinstance(item, Pause):

@@ -23,6 +23,7 @@ _NOT_INSIDE = re.compile(r"[\[\]\n]")
 _PAUSE = re.compile(
     r"(?:pause|break)(?:\s*[\s:=]\s*(\d{1,6}(?:[.,]\d{1,6})?)\s*(ms|milliseconds?|s|secs?|seconds?)?)?", re.IGNORECASE
 )
+_LIKE_PAUSE = re.compile(r"pause\b|break\s*[:=\d]", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,11 @@ class Style:
     """How what follows is spoken; without words as the request says."""
 
     words: str
+
+    @property
+    def looks_like_pause(self) -> bool:
+        """Whether it begins as a silence does, of a length that is none."""
+        return _LIKE_PAUSE.match(self.words) is not None
 
 
 @dataclass(frozen=True, slots=True)

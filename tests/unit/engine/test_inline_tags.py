@@ -13,6 +13,7 @@ from runtime.errors import EmptyText, InvalidConfig, TagTooLong
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import (
     DROPPED_STYLES,
+    NO_PAUSE,
     SAMPLE_RATE,
     STRANGE_SCRIPT,
     Layout,
@@ -223,6 +224,14 @@ def test_a_clone_drops_them_and_a_described_voice_adds_them(cloner: Checkpoint, 
 def test_bad_tags_are_refused_before_a_slot(engine: Engine, text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         engine.submit(tagged(text), Heard())
+
+
+@pytest.mark.parametrize(
+    ("tag", "is_noted"), [("pause:abc", True), ("Pause 5 minutes", True), ("break:long", True), ("paused", False)]
+)
+def test_a_style_that_looks_like_a_pause_is_noted(engine: Engine, tag: str, *, is_noted: bool) -> None:
+    heard = said(engine, tagged(f"[{tag}] Hello.", max_frames=2))
+    assert (NO_PAUSE in heard.started.notes) is is_noted
 
 
 def test_letters_that_no_language_of_the_checkpoint_is_written_in_are_noted(quick: Checkpoint) -> None:
