@@ -34,11 +34,12 @@ def test_what_is_full_is_gathered_and_stays_what_it_was() -> None:
     inside = -(-address // huge_pages.HUGE) * huge_pages.HUGE
     written = (inside, inside + 14 * MIB)
     assert any(start <= written[0] and written[1] <= stop < address + 32 * MIB for start, stop in huge_pages.worthy())
-    gathered, held = huge_pages.gather(), of_region(address, "Rss")
+    held, gathered = of_region(address, "Rss"), huge_pages.gather()
     assert memory[: 16 * MIB] == bytes(range(256)) * (16 * MIB // 256)
-    if gathered:  # elsewhere the system is older, or has no room
-        assert of_region(address, "AnonHugePages") >= 12 * MIB
-        assert of_region(address, "Rss") < held + 2 * huge_pages.HUGE  # the ends of what was written
+    assert of_region(address, "Rss") < held + 2 * huge_pages.HUGE  # the ends of what was written
+    if not (huge := of_region(address, "AnonHugePages")):
+        pytest.skip("this system gathers nothing when asked, or has no room for it")
+    assert huge <= gathered
 
 
 def test_elsewhere_nothing_is_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
