@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 VISIBLE = """() => {
   const data = ['[lang=en]:not(html)', 'code', 'pre', 'q', 'blockquote', 'kbd', '.vw-pick-name', '#vw-caption',
     '#vw-language', '.vw-line-role', '.vw-line-paper', '.vw-clip', '#vw-script-list', '.vw-take-text', '.vw-voice-name',
-    '.vw-voice-facts', '#vw-models', '#vw-host-models', '#vw-host-settings dt', '#vw-host-settings dd > span',
+    '.vw-voice-facts', '#vw-models', '#vw-host-models', '#vw-host-settings :is(dt, dd)',
     '#vw-design-chips', '.vw-script-entry-line'].join();
   const said = [];
   const seen = (element) => element.checkVisibility({ visibilityProperty: true });
@@ -126,6 +126,9 @@ def test_no_room_says_anything_in_another_language(chinese: Page) -> None:
             expect(groups.first).to_be_visible()
             for group in groups.all():
                 group.click()
+            # These name values and devices; that each is translated is test_words' to hold.
+            expect(chinese.locator("#vw-host-settings small").first).to_be_visible()
+            expect(chinese.locator("#vw-host-settings small[lang]")).to_have_count(0)
         chinese.screenshot(path=SCREENSHOTS / f"words-zh-{room}.png")
         said[room] = english(chinese, *SPEAKERS, "Hi", "wav")
     assert said == {room: [] for room in said}
