@@ -138,7 +138,7 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
     deaf = {"VOICEWRIGHT_SEND_S": f"{SEND_S:.0f}", "VOICEWRIGHT_SEND_BUFFER_BYTES": "4096"}
     idle = 100 if short else 1000
     many = {"VOICEWRIGHT_MAX_CONNECTIONS": str(idle + SPEAKERS + SPARE)}
-    measured = {
+    measured: dict[str, Callable[[], str]] = {
         "E7": partial(crash_figure, model),
         "E11": partial(crowd_figure, model, 200 if short else 10_000),
         "E12": partial(overload_figure, model, 6.0 if short else 300.0),
@@ -156,7 +156,9 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
         "Drain": partial(process_figure, model, 20, partial(drain, streams=20), VOICEWRIGHT_DRAIN_S="240"),
     }
     rows = promises(PAGE.read_text(encoding="utf-8"))
-    counted = {row.number: partial(cases_figure, row.tests) for row in rows if row.number not in ELSEWHERE}
+    counted: dict[str, Callable[[], str]] = {
+        row.number: partial(cases_figure, row.tests) for row in rows if row.number not in ELSEWHERE
+    }
     return measured | {number: form for number, form in counted.items() if number not in measured}
 
 

@@ -16,7 +16,8 @@ SESSIONS = 'voicewright_sessions{dialect="voicewright"} '
 async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int = 0) -> float:
     """Seconds from the silence until the server has closed the session and has no more than the others.
 
-    ``url`` is of its HTTP, ``session`` is behind the network and has asked for nothing yet.
+    ``url`` is of a runtime's own HTTP, since no studio passes its figures on; ``session`` is behind the network and
+    has asked for nothing yet.
     """
     await session.say("Speak for a long time.")
     while not isinstance(await session.hear(), bytes):
