@@ -297,8 +297,9 @@ def test_a_wrong_path_of_a_socket_says_so(either: RunningServer, path: str) -> N
         return refused.value.response
 
     answer = asyncio.run(knock())
-    error = json.loads(answer.body or b"")["error"]
-    assert (answer.status_code, error["code"]) == (404, "unknown_route")
+    said = json.loads(answer.body or b"")
+    error = said.get("error", said)  # where Cartesia's routes lie a refusal has Cartesia's shape
+    assert (answer.status_code, error.get("code", error.get("error_code"))) == (404, "unknown_route")
     assert "docs/api.md" in error["message"]
 
 
