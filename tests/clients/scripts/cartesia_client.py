@@ -80,7 +80,7 @@ def dictionaries(client: Cartesia) -> dict[str, Any]:
     try:
         kept.retrieve(other.id)
     except NotFoundError as error:
-        gone = error.body["error"]["code"]
+        gone = error.body["error_code"]
     return {
         "listed": listed,
         "items": [[item.text, item.alias] for item in changed.items],
