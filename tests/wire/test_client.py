@@ -455,6 +455,28 @@ def test_a_hole_in_the_sound_is_an_error_and_not_played() -> None:
     assert "context.cancel" in cancelled
 
 
+def test_sound_that_was_on_its_way_at_a_cancel_is_no_hole_in_it() -> None:
+    async def talks_on(socket: ServerConnection) -> None:
+        await until_done(socket)
+        await socket.send(json.dumps(STARTED))
+        await socket.send(frame(0, 100))
+        async for message in socket:
+            if json.loads(message)["type"] == "context.cancel":
+                for first in (100, 200, 300):
+                    await socket.send(frame(first, 100))
+                end = {"context_id": "u1", "sent_ms": 16.0, "played_ms": None}
+                await socket.send(json.dumps({"type": "context.cancelled", **end}))
+
+    async def heard() -> object:
+        async with sick(talks_on) as url, connect(url) as client:
+            speech = await client.speak("Hello.")
+            await first_chunk(speech)
+            await speech.cancel()
+            return await speech.ended()
+
+    assert asyncio.run(asyncio.wait_for(heard(), 60)) == Cancelled(16.0, None)
+
+
 def test_why_the_socket_closes_is_why_the_utterance_failed() -> None:
     async def shuts_down(socket: ServerConnection) -> None:
         await until_done(socket)

@@ -153,10 +153,12 @@ class Speech:
 
     async def on_sound(self, first_sample: int, pcm: bytes) -> None:
         """Take a frame, when there is room for it."""
-        if first_sample != self._samples and self.end is None:  # a hole would be audible, and is the runtime's fault
+        if self.end is not None or self._silenced:  # what was on its way when it was cancelled
+            return
+        if first_sample != self._samples:  # a hole would be audible, and is the runtime's fault
             self.on_end(SpeechRefused("generation_failed", "Sound arrived out of order.", retryable=True))
             await self._send("context.cancel", context_id=self.context_id)
-        if self.end is None and not self._silenced:
+        else:
             self._samples += len(pcm) // 2
             await self._sound.put(Chunk(pcm, first_sample))
 
