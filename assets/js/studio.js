@@ -244,6 +244,7 @@ export class Studio {
     if (room !== this.current) {
       if (this.current) this.scrolled.set(this.current.id, this.scroller.scrollTop);
       this.current?.leave?.();
+      this.undo = null; // what Ctrl+Z took back would not be seen here
       this.current = room;
       for (const tab of this.doors) {
         const chosen = tab.dataset.room === id;
@@ -343,8 +344,9 @@ export class Studio {
   }
 
   /**
-   * Do what replaces words in a room's form. Where they were somebody's own there is a way back: on the toast, and by
-   * Ctrl+Z for as long as nothing else is written.
+   * Do what replaces words in a room's form. Ctrl+Z takes it back for as long as nothing else is written and the room
+   * is shown; where the words were somebody's own, so does a toast. After suggestions one upon another, the way back
+   * leads to the words that stood before the first.
    *
    * @param {import('./drafts.js').Source} room @param {boolean} isOwn @param {() => void} deed
    * @param {string} [sentence] what was done
@@ -354,15 +356,16 @@ export class Studio {
     const sources = [this, this.variation, room];
     const before = sources.map((source) => ({ source, draft: source.draft?.() }));
     deed();
-    if (!isOwn) return;
+    if (this.undo && !isOwn) return;
     this.dismiss?.();
-    this.undo = () => {
-      this.undo = null;
+    const undo = () => {
+      if (this.undo === undo) this.undo = null;
       this.dismiss?.();
       for (const { source, draft } of before) if (draft) source.recall?.(draft);
       this.drafts.touch();
     };
-    this.dismiss = this.toast(sentence, { action: this.t('shell.undo'), onAction: this.undo });
+    this.undo = undo;
+    this.dismiss = isOwn ? this.toast(sentence, { action: this.t('shell.undo'), onAction: undo }) : null;
   }
 
   // --- speaking

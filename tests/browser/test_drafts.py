@@ -378,6 +378,18 @@ def test_a_suggestion_for_a_voice_can_be_undone(studio: Page, undo: Undo) -> Non
     expect(studio.locator("#vw-design-language")).to_have_value("auto")
 
 
+def test_suggestions_one_upon_another_are_undone_together(studio: Page) -> None:
+    enter(studio, "design")
+    description = studio.locator("#vw-design-description")
+    before = description.input_value()
+    chips = studio.locator("#vw-design-chips button")
+    for number in (1, 2):
+        chips.nth(number).click()
+        expect(description).not_to_have_value(before)
+    studio.keyboard.press("Control+z")
+    expect(description).to_have_value(before)
+
+
 def test_who_writes_on_undoes_what_was_written(studio: Page) -> None:
     studio.fill("#vw-speakers-instruct", "As my aunt would.")
     studio.locator("#vw-speakers-chips button").first.click()
