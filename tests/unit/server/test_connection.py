@@ -19,6 +19,7 @@ from runtime.server.speech_engine import Progress
 from runtime.server.websocket_routes import speak
 from runtime.settings import Limits, ServerSettings, Settings
 from tests.support.library import MemoryLibrary
+from tests.support.patience import becomes
 from tests.unit.server.native.driver import CARD, CLONER, REFERENCE, two_voices
 
 FRAME = AudioChunk(pcm=bytes(3840), codes=np.zeros((1, 16), np.int64), first_sample=0)
@@ -125,21 +126,15 @@ def play(scenario: Scenario, **settings: Any) -> Host:
     return asyncio.run(run())
 
 
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-
-
 def test_the_engine_hears_what_has_left_and_not_what_waits() -> None:
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
         client.say("session.config")
         client.say("input.text", text="Hello.")
-        await until(lambda: bool(engine.sinks))
+        await becomes(lambda: bool(engine.sinks))
         engine.sinks[101](Started(seed=1, checkpoint="tiny"))
         engine.sinks[101](FRAME)
         await client.hears("audio.start", "sound")
-        await until(lambda: ("taken", 101, 1920) in engine.told)
+        await becomes(lambda: ("taken", 101, 1920) in engine.told)
         client.reads.clear()
         for _ in range(3):
             engine.sinks[101](FRAME)
@@ -147,10 +142,10 @@ def test_the_engine_hears_what_has_left_and_not_what_waits() -> None:
         assert [told for told in engine.told if told[0] == "taken"] == [("taken", 101, 1920)]
         client.reads.set()
         await client.hears("sound", "sound", "sound")
-        await until(lambda: ("taken", 101, 4 * 1920) in engine.told)
+        await becomes(lambda: ("taken", 101, 4 * 1920) in engine.told)
         assert [told[2] for told in engine.told if told[0] == "taken"] == [1920, 3840, 5760, 7680]
         client.say("playback", played_ms=80)
-        await until(lambda: ("played", 101, 80.0) in engine.told)
+        await becomes(lambda: ("played", 101, 80.0) in engine.told)
         engine.sinks[101](END)
         await client.hears("audio.done")
         assert ("cancel", 101) not in engine.told
@@ -165,7 +160,7 @@ def test_text_flush_and_end_reach_the_engine_in_order() -> None:
             client.say("input.text", text=text)
         client.say("input.flush")
         client.say("input.done")
-        await until(lambda: ("finish_text", 101) in engine.told)
+        await becomes(lambda: ("finish_text", 101) in engine.told)
         assert engine.requests[0].text == "One "
         assert engine.told == [("append", 101, "two"), ("flush", 101), ("finish_text", 101)]
 
@@ -180,7 +175,7 @@ def test_a_client_that_leaves_gives_its_slots_back() -> None:
         client.say("session.config", frames="labelled")
         for name in "ab":
             client.say("input.text", text="Hello.", context_id=name)
-        await until(lambda: len(engine.sinks) == 2)
+        await becomes(lambda: len(engine.sinks) == 2)
 
     play(scenario)
     assert engines[0].told == [("cancel", 101), ("cancel", 102)]
@@ -190,7 +185,7 @@ def test_who_takes_nothing_is_dropped_with_the_reason_and_nothing_before_it() ->
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
         client.say("session.config")
         client.say("input.text", text="Hello.")
-        await until(lambda: bool(engine.sinks))
+        await becomes(lambda: bool(engine.sinks))
         client.reads.clear()
         for _ in range(9):
             engine.sinks[101](FRAME)
@@ -222,7 +217,7 @@ def test_a_stored_voice_is_read_off_the_loop() -> None:
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
         client.say("session.config", voice="clara")
         client.say("input.text", text="Hello.")
-        await until(lambda: bool(engine.requests))
+        await becomes(lambda: bool(engine.requests))
         reference = engine.requests[0].reference
         assert reference is not None
         assert (reference.samples is REFERENCE.samples, reference.text) == (True, "I am Clara.")
@@ -248,7 +243,7 @@ def test_a_drain_lets_a_running_reply_end_and_starts_none() -> None:
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
         client.say("session.config", frames="labelled")
         client.say("input.text", text="Hello", context_id="a")
-        await until(lambda: bool(engine.sinks))
+        await becomes(lambda: bool(engine.sinks))
         host.refuse(Draining())
         for socket in host.sockets:
             socket.drain()
@@ -256,7 +251,7 @@ def test_a_drain_lets_a_running_reply_end_and_starts_none() -> None:
         (error,) = await client.hears("error")
         assert (error["code"], error["context_id"]) == ("draining", "b")
         client.say("input.done", context_id="a")
-        await until(lambda: ("finish_text", 101) in engine.told)
+        await becomes(lambda: ("finish_text", 101) in engine.told)
         engine.sinks[101](END)
         _, last, close = await client.hears("audio.done", "error", "websocket.close")
         assert (last["code"], last["context_id"], close["code"]) == ("draining", None, 1001)

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from starlette.routing import Route
 from studio import given_runtime, runtime_process, supervisor
 from studio.given_runtime import GivenRuntime
 from studio.supervisor import ChildRuntime, RuntimeState
+from tests.support.patience import becomes
 from tests.unit.studio.serving import served
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,12 +42,6 @@ async def running(behaviour: str) -> AsyncIterator[ChildRuntime]:
         await asyncio.gather(supervision, return_exceptions=True)
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not holds():  # noqa: ASYNC110 - a process changes it
-            await asyncio.sleep(0.02)
-
-
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -58,7 +53,7 @@ def test_a_child_becomes_ready_and_ends_with_its_supervision() -> None:
     async def run() -> int:
         async with running("ready") as runtime:
             assert (runtime.url, runtime.status.state) == (None, RuntimeState.STARTING)
-            await until(lambda: runtime.status.state is RuntimeState.READY)
+            await becomes(lambda: runtime.status.state is RuntimeState.READY)
             async with httpx.AsyncClient() as client:
                 assert (await client.get(f"{runtime.url}/ready")).status_code == 200
             assert runtime.pid is not None
@@ -73,14 +68,14 @@ def test_a_killed_child_is_said_to_be_away_and_started_again(monkeypatch: pytest
 
     async def run() -> None:
         async with running("ready") as runtime:
-            await until(lambda: runtime.status.state is RuntimeState.READY)
+            await becomes(lambda: runtime.status.state is RuntimeState.READY)
             first = runtime.pid
             assert first is not None
             os.kill(first, signal.SIGKILL)
-            await until(lambda: runtime.status.state is RuntimeState.AWAY)
+            await becomes(lambda: runtime.status.state is RuntimeState.AWAY)
             assert runtime.url is None
             assert "started again" in runtime.status.sentence
-            await until(lambda: runtime.status.state is RuntimeState.READY)
+            await becomes(lambda: runtime.status.state is RuntimeState.READY)
             assert runtime.pid != first
             assert runtime.status.starts == 2
             assert runtime.restarts == {"sigkill": 1}
@@ -107,7 +102,7 @@ def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(
 
     async def run() -> None:
         async with running("crash") as runtime:
-            await until(lambda: len(waits()) >= 4)
+            await becomes(lambda: len(waits()) >= 4)
             assert runtime.status.state in (RuntimeState.AWAY, RuntimeState.STARTING)
             assert set(runtime.restarts) == {"engine_died"}
 
@@ -124,11 +119,11 @@ def test_a_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def run() -> None:
         async with running("ready") as runtime:
-            await until(lambda: runtime.status.state is RuntimeState.READY)
+            await becomes(lambda: runtime.status.state is RuntimeState.READY)
             hung = runtime.pid
             assert hung is not None
             os.kill(hung, signal.SIGSTOP)
-            await until(lambda: runtime.pid != hung and runtime.status.state is RuntimeState.READY)
+            await becomes(lambda: runtime.pid != hung and runtime.status.state is RuntimeState.READY)
             assert not alive(hung)
             assert set(runtime.restarts) == {supervisor.NO_ANSWER}  # on a busy machine its successor may be slow too
 
@@ -151,7 +146,7 @@ def test_a_child_that_will_not_go_is_made_to(monkeypatch: pytest.MonkeyPatch) ->
 
     async def run() -> int:
         async with running("stubborn") as runtime:
-            await until(lambda: runtime.status.state is RuntimeState.READY)
+            await becomes(lambda: runtime.status.state is RuntimeState.READY)
             assert runtime.pid is not None
             return runtime.pid
 
@@ -199,11 +194,11 @@ def test_a_given_runtime_is_asked_how_it_is(monkeypatch: pytest.MonkeyPatch) -> 
         async with served([Route("/ready", ready)]) as address:
             runtime = GivenRuntime(f"http://{address}")
             asking = asyncio.create_task(runtime.run())
-            await until(lambda: runtime.status.state is RuntimeState.AWAY)
+            await becomes(lambda: runtime.status.state is RuntimeState.AWAY)
             code = 200
-            await until(lambda: runtime.status.state is RuntimeState.READY)
+            await becomes(lambda: runtime.status.state is RuntimeState.READY)
             code = 503
-            await until(lambda: runtime.status.state is RuntimeState.AWAY)
+            await becomes(lambda: runtime.status.state is RuntimeState.AWAY)
             assert runtime.url == f"http://{address}", "it may still answer, so the relay goes on trying"
             asking.cancel()
 
@@ -216,7 +211,7 @@ async def ready(drain_s: float = 0.0) -> AsyncIterator[ChildRuntime]:
     runtime = ChildRuntime(["ready"], command=STAND_IN, drain_s=drain_s)
     supervision = asyncio.create_task(runtime.run())
     try:
-        await until(lambda: runtime.status.state is RuntimeState.READY)
+        await becomes(lambda: runtime.status.state is RuntimeState.READY)
         yield runtime
         assert not supervision.done()
     finally:
@@ -227,7 +222,7 @@ async def ready(drain_s: float = 0.0) -> AsyncIterator[ChildRuntime]:
 async def changed(runtime: ChildRuntime, *behaviour: str) -> None:
     runtime.change(behaviour)
     assert runtime.changing
-    await until(lambda: not runtime.changing)
+    await becomes(lambda: not runtime.changing)
 
 
 @pytest.mark.parametrize("behaviour", ["refuse", "crash"])
@@ -273,7 +268,7 @@ def test_each_change_is_tried_anew_and_told_of_itself() -> None:
             await changed(runtime, "stubborn")
             assert (runtime.status.problem, runtime.args) == (None, ("stubborn",))
             assert runtime.pid != first
-            await until(lambda: not alive(first))
+            await becomes(lambda: not alive(first))
             second = runtime.pid
             await changed(runtime, "ready")
             assert (runtime.status.problem, runtime.args) == (None, ("ready",))
@@ -298,7 +293,7 @@ def test_the_new_child_is_ready_before_the_earlier_one_is_told_to_end(monkeypatc
             assert runtime.status.state is RuntimeState.READY
             async with httpx.AsyncClient() as client:  # what runs in it has its time
                 assert (await client.get(f"{url}/ready")).status_code == 200
-            await until(lambda: not alive(earlier))
+            await becomes(lambda: not alive(earlier))
 
     asyncio.run(run())
 
@@ -309,12 +304,12 @@ def test_where_memory_is_short_the_earlier_child_makes_room_and_comes_back_if_th
         async with ready() as runtime:
             first = runtime.pid
             runtime.change([behaviour])
-            await until(lambda: runtime.url is None)
+            await becomes(lambda: runtime.url is None)
             assert first is not None
             assert not alive(first)
             assert runtime.status.state is RuntimeState.STARTING
-            await until(lambda: not runtime.changing)
-            await until(lambda: runtime.status.state is RuntimeState.READY)
+            await becomes(lambda: not runtime.changing)
+            await becomes(lambda: runtime.status.state is RuntimeState.READY)
             assert runtime.pid != first
             if behaviour == "large":
                 assert (runtime.args, runtime.status.problem) == (("large",), None)
@@ -353,11 +348,11 @@ def test_a_change_that_takes_too_long_can_be_given_up() -> None:
         async with ready() as runtime:
             before = runtime.pid
             runtime.change(["loading"])
-            await until(lambda: runtime.status.of == 3)
+            await becomes(lambda: runtime.status.of == 3)
             assert runtime.status.change == "Model 2 of 3: reading weights."
             assert runtime.status.sentence == "Ready."
             runtime.give_up()
-            await until(lambda: not runtime.changing)
+            await becomes(lambda: not runtime.changing)
             assert "given up" in str(runtime.status.problem)
             assert (runtime.args, runtime.pid) == (("ready",), before)
 
@@ -370,10 +365,10 @@ def test_a_child_that_dies_while_others_are_tried_is_started_again() -> None:
             first = runtime.pid
             assert first is not None
             runtime.change(["loading"])
-            await until(lambda: runtime.status.of == 3)
+            await becomes(lambda: runtime.status.of == 3)
             os.kill(first, signal.SIGKILL)
-            await until(lambda: runtime.url is None)
-            await until(lambda: runtime.url is not None)
+            await becomes(lambda: runtime.url is None)
+            await becomes(lambda: runtime.url is not None)
             assert (runtime.changing, runtime.args) == (True, ("ready",))
             assert runtime.pid != first
 
@@ -392,9 +387,9 @@ def test_what_cannot_even_be_started_does_not_end_the_supervision(monkeypatch: p
             runtime.args = ("half a character \ud800",)  # as if the door had let it in
             assert runtime.pid is not None
             os.kill(runtime.pid, signal.SIGKILL)
-            await until(lambda: runtime.status.state is RuntimeState.AWAY)
+            await becomes(lambda: runtime.status.state is RuntimeState.AWAY)
             await asyncio.sleep(0.3)
             runtime.args = ("ready",)
-            await until(lambda: runtime.status.state is RuntimeState.READY)
+            await becomes(lambda: runtime.status.state is RuntimeState.READY)
 
     asyncio.run(run())

@@ -21,6 +21,7 @@ from runtime.server.voices.prompt_keeper import PromptKeeper
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.voices.library import Library
 from runtime.voices.voice_file import read_voice
+from tests.support.patience import becomes
 from tests.support.voices import a_voice
 
 
@@ -81,12 +82,6 @@ def keep(library: Library, engine: PreparingEngine, during: Callable[[PromptKeep
     asyncio.run(both())
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110  a folder on disk, there is nothing to await
-            await asyncio.sleep(0.01)
-
-
 def kept(library: Library) -> dict[str, list[str]]:
     return {card.name: sorted(read_voice(library.export(card.id)).prompts) for card in library.cards()}
 
@@ -102,10 +97,10 @@ def test_every_voice_gets_its_prompt_one_at_a_time(library: Library) -> None:
     engine = PreparingEngine()
 
     async def during(keeper: PromptKeeper) -> None:
-        await until(lambda: not library.without_prompt("first"))
+        await becomes(lambda: not library.without_prompt("first"))
         library.add(a_voice("D", prompts={}))
         keeper.wake()
-        await until(lambda: not library.without_prompt("first"))
+        await becomes(lambda: not library.without_prompt("first"))
 
     keep(library, engine, during)
     assert kept(library) == {name: ["first"] for name in "ABCD"}
@@ -118,7 +113,7 @@ def test_another_checkpoint_makes_them_anew(library: Library) -> None:
     for fingerprint in ("first", "second"):
 
         async def during(_: PromptKeeper, wanted: str = fingerprint) -> None:
-            await until(lambda: not library.without_prompt(wanted))
+            await becomes(lambda: not library.without_prompt(wanted))
 
         keep(library, PreparingEngine(fingerprint), during)
         prompt = library.reference(card.id).prompt
@@ -142,7 +137,7 @@ def test_nothing_is_made_while_somebody_speaks_or_before_the_checkpoint_is_loade
         await asyncio.sleep(0.1)
         assert engine.made == []
         engine.loaded = True
-        await until(lambda: not library.without_prompt("first"))
+        await becomes(lambda: not library.without_prompt("first"))
 
     keep(library, engine, during)
 
@@ -155,12 +150,12 @@ def test_a_voice_that_cannot_be_prepared_is_not_tried_for_ever(
     engine = PreparingEngine(refuse=ReferenceTooLong(seconds=70.0, limit=60.0))
 
     async def during(keeper: PromptKeeper) -> None:
-        await until(lambda: len(engine.made) == 1)
+        await becomes(lambda: len(engine.made) == 1)
         await asyncio.sleep(0.2)
         assert len(engine.made) == 1
         engine.refuse = None
         keeper.wake()  # another upload
-        await until(lambda: not library.without_prompt("first"))
+        await becomes(lambda: not library.without_prompt("first"))
 
     keep(library, engine, during)
     assert card.id in caplog.text
@@ -172,11 +167,11 @@ def test_a_voice_that_is_deleted_meanwhile_harms_nobody(library: Library) -> Non
     engine = PreparingEngine()
 
     async def during(keeper: PromptKeeper) -> None:
-        await until(lambda: bool(engine.made))
+        await becomes(lambda: bool(engine.made))
         library.delete(card.id)
         library.add(a_voice("B", prompts={}))
         keeper.wake()
-        await until(lambda: library.without_prompt("first") == ())
+        await becomes(lambda: library.without_prompt("first") == ())
 
     keep(library, engine, during)
     assert kept(library) == {"B": ["first"]}
