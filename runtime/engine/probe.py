@@ -27,7 +27,7 @@ from runtime.engine.sampling import LevelSettings, gumbel_noise, pick
 from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
 from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.config import DecoderConfig, ModelConfig
-from runtime.model.layers import Attention, DecoderStack, RMSNorm, join_heads
+from runtime.model.layers import Attention, DecoderStack, Operations, RMSNorm, join_heads
 from runtime.model.products import Conv, Linear, lay_out, pack
 from runtime.model.weights import on_meta
 from runtime.published import SOUND_OPERATIONS
@@ -152,7 +152,8 @@ class Probe:
             stack = DecoderStack(replace(config, num_hidden_layers=count))
         _fill(stack, dtype, quantization)
         x = torch.full((1, 1, config.hidden_size), WEIGHT, dtype=dtype)
-        attend, ops = _Attend(config, self.device, stack, dtype), operations_of(self.device)
+        ops = operations_of(self.device)
+        attend = _Attend(config, self.device, ops, stack, dtype)
         return typical(lambda: stack.decode(x, attend, ops).sum()) / count
 
     def _pass_s(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> float:
@@ -181,12 +182,14 @@ class Probe:
 class _Attend:
     """Attention of one position over ``SEEN`` that are there."""
 
-    def __init__(self, config: DecoderConfig, device: Device, stack: DecoderStack, dtype: torch.dtype) -> None:
+    def __init__(
+        self, config: DecoderConfig, device: Device, ops: Operations, stack: DecoderStack, dtype: torch.dtype
+    ) -> None:
         shape = (config.num_hidden_layers, 1, config.num_key_value_heads, SEEN, config.head_dim)
         self._keys = torch.full(shape, WEIGHT, dtype=dtype)
         self._values = torch.full(shape, WEIGHT, dtype=dtype)
         self._cos, self._sin = stack.angles(torch.full((1, 1), SEEN), dtype)
-        self._device, self._ops = device, operations_of(device)
+        self._device, self._ops = device, ops
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
         q, k, v = self._ops.heads(attention, qkv, self._cos, self._sin)
