@@ -139,8 +139,8 @@ def _towards_replicas(long_s: int) -> list[str]:
         "    option redispatch 1",
         "    retries 3",
         "    timeout connect 2s",
-        # A busy replica answers a check late; being marked down keeps new connections away and ends none. A replica
-        # whose machine has gone is found out by its silence.
+        # A busy replica answers a check late; being marked down keeps new connections away and ends none. Where the
+        # machine of a replica has gone, its silence tells.
         "    timeout check 5s",
         "    option srvtcpka",
         "    srvtcpka-idle 5s",

@@ -21,7 +21,7 @@ from runtime.errors import NoReplica
 from runtime.settings import Settings
 from runtime.shared.port.error_responses import error_response
 
-HEALTH_OF_SERVE = "/-/healthz"  # where KubeRay asks for the health of Serve's proxy, in whose place we are
+HEALTH_OF_SERVE = "/-/healthz"  # where KubeRay asks for the health of Serve's proxy, which HAProxy replaces
 
 _GET = ["GET", "HEAD"]
 

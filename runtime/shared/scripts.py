@@ -8,7 +8,8 @@ from functools import lru_cache
 
 import regex
 
-# By the script that Unicode gives a letter: who writes it, by the first word of a language as checkpoints name it.
+# By the script that Unicode gives a letter: the languages written in it, each by the first word of its name in
+# checkpoints.
 WRITTEN_BY = {
     "Han": ("chinese", "japanese", "korean"),
     "Bopomofo": ("chinese",),

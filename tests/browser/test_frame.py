@@ -20,7 +20,7 @@ SENTENCE = "The boat came back in the evening, and nobody on the quay had expect
 LONG = SENTENCE * 10  # 160 words
 MOST_SHIFT = 0.02  # Chrome calls 0.1 good
 
-# A page whose typefaces are not there after five seconds is shown without them (studio/page.py), and moves when they
+# Typefaces that are not there after five seconds are not waited for (studio/page.py), and the page moves when they
 # come: a machine with tests on every core can be so slow, and gets a minute.
 SHIFTS = """
 const later = setTimeout;

@@ -20,7 +20,7 @@ ODD: tuple[Any, ...] = (
 
 
 class Mutation:
-    """Changes data of one target. ``seeds``: messages, whose fields and values are taken, odd ones besides."""
+    """Changes data of one target. ``seeds``: messages; their fields and values are taken, odd ones besides."""
 
     def __init__(self, seeds: Sequence[bytes]) -> None:
         nodes = [node for seed in seeds for line in seed.split(LINE) for node in _nodes(json.loads(line))]

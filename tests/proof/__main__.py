@@ -31,8 +31,8 @@ FUZZED = {  # promises, and the property-based tests whose examples are counted
 }
 ISOLATION = tuple(f"tests/unit/engine/test_{name}.py" for name in ("leaks", "faults", "batches", "walk"))
 PAIRS = ("tests/unit/server/native/test_totality.py", "tests/unit/server/test_dialect_totality.py", "-k", "every_pair")
-ELSEWHERE = ("T9",)  # promises whose figures other commands take
-SEND_S, PING_S = 5.0, 5.0  # that are allowed to who reads nothing; between pings
+ELSEWHERE = ("T9",)  # promises with figures that other commands take
+SEND_S, PING_S = 5.0, 5.0  # that a client that reads nothing is allowed; between pings
 
 
 def process_figure(model: Path, slots: int, form: Callable[[BenchRuntime], Awaitable[str]], **settings: str) -> str:

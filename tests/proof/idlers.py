@@ -16,7 +16,7 @@ from tests.support.speech_client import talk
 
 SPEAKERS, TIMES = 8, 5
 VOICE = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
-SPARE = 4  # connections beyond idlers and speakers: of who asks for the figures
+SPARE = 4  # connections beyond idlers and speakers: those that ask for the figures
 AT_ONCE = 25  # handshakes
 REFUSED = 20
 
@@ -27,7 +27,7 @@ async def idlers(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
     Each speaker has so many texts.
 
     Raises:
-        AssertionError: somebody was refused before the limit, or beyond it was not, or without an estimate.
+        AssertionError: a socket was refused before the limit, or beyond it was not, or without an estimate.
     """
     await _first_sounds_ms(runtime, 1)  # whatever is made at first, is
     alone_ms = await _first_sounds_ms(runtime, times)
