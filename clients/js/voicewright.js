@@ -153,7 +153,12 @@ class Utterance {
 
   /** Stop it; no sound of it is heard from after this call. @param {number} [playedMs] */
   cancel(playedMs) {
-    if (!this.socket.utterances.delete(this.id) || this.waiting) return;
+    if (!this.socket.utterances.delete(this.id)) return;
+    if (this.waiting) {
+      // Nothing of it has left this page: nobody else could answer.
+      queueMicrotask(() => this.handlers.onCancelled?.({ sent_ms: 0, played_ms: playedMs ?? null }));
+      return;
+    }
     this.socket.cancelled.set(this.id, this);
     this.send({ type: 'context.cancel', played_ms: playedMs });
   }

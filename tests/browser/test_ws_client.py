@@ -74,6 +74,20 @@ def test_utterances_share_a_socket_and_each_sound_is_whole(blank: Page, server: 
     assert [event for event in told if event[0] == "wrong"] == [["wrong", "error", "unknown_voice", "voice"]]
 
 
+def test_a_cancel_before_there_is_a_socket_or_a_text_is_acknowledged_too(blank: Page, server: RunningServer) -> None:
+    body = """
+    const socket = new SpeechSocket(given.url);
+    for (const [name, text] of [['unsent', 'Hello.'], ['unwritten', null]]) {
+      await new Promise((end) => socket.speak({ voice: 'clara' }, text, listen(name, end)).cancel(0));
+      await new Promise((end) => socket.speak({ voice: 'clara' }, 'Hi.', listen('after', end)));
+    }
+    socket.close();
+    return told.filter(([, kind]) => kind !== 'start' && kind !== 'audio').map((event) => event.slice(0, 2));
+    """
+    told = script(blank, body, url=server.socket)
+    assert told == [["unsent", "cancelled"], ["after", "done"], ["unwritten", "cancelled"], ["after", "done"]]
+
+
 def test_a_cancel_silences_at_once_and_is_acknowledged(blank: Page, server: RunningServer) -> None:
     body = """
     const socket = new SpeechSocket(given.url);

@@ -140,6 +140,23 @@ def test_cancel_silences_one_utterance_and_leaves_the_others(server: RunningServ
     server.wait_until_idle()
 
 
+def test_utterances_that_are_left_before_their_first_word_or_refused_end_and_take_no_place(
+    server: RunningServer,
+) -> None:
+    async def leave() -> int:
+        async with connect(server.http) as client:
+            for _ in range(12):  # more than may be in flight
+                async with client.speak(**VOICE) as left:
+                    pass
+                assert await left.ended() == Cancelled(0.0, None)
+            for _ in range(12):
+                with pytest.raises(SpeechRefused):
+                    await client.speak("a\0b", **VOICE).read()
+            return len(await client.speak("Short.", **VOICE).read())
+
+    assert asyncio.run(asyncio.wait_for(leave(), 60)) > 0
+
+
 def test_a_block_that_is_left_early_cancels(server: RunningServer) -> None:
     async def leave() -> None:
         async with connect(server.http) as client:

@@ -210,6 +210,11 @@ def context_cancelled(utterance: NativeUtterance) -> ContextCancelled:
     }
 
 
+def unbegun_cancelled(context_id: str, played_ms: float | None) -> ContextCancelled:
+    """Of a context that had its configuration and no text yet."""
+    return {"type": "context.cancelled", "context_id": context_id, "sent_ms": 0.0, "played_ms": played_ms}
+
+
 def error(problem: SpeechError, context_id: str | None = None, *, partial_audio: bool = False) -> Error:
     reply: Error = {
         "type": "error",

@@ -155,6 +155,8 @@ class Session(Dialect[NativeUtterance]):
             utterance.played_ms = utterance.played_ms if played_ms is None else played_ms
             self._release(utterance)
             self._finish(utterance, replies.context_cancelled(utterance))
+        elif self._voices.pop(name, None):  # it was configured, and would have begun with its text
+            self.send_queue.say(replies.unbegun_cancelled(name, played_ms), is_terminal=True)
 
     def _bye(self) -> None:
         for utterance in tuple(self.utterances.values()):
@@ -218,10 +220,11 @@ class Session(Dialect[NativeUtterance]):
         self.send_queue.say(replies.error(error))
 
     def _refuse_name(self, name: str, error: SpeechError) -> None:
-        """Refuse a context that is not open; what the client had sent for it already is ignored."""
+        """Refuse a context that is not open; what the client had sent for it already is ignored, or forgotten."""
         if self._named(name) is not None:
             self._say_error(error)
         else:
+            self._voices.pop(name, None)
             self._muted.remember(name)
             self.send_queue.say(replies.error(error, name), is_terminal=True)
 

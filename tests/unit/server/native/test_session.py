@@ -391,6 +391,37 @@ def test_contexts_are_counted_until_their_end_was_taken() -> None:
     assert driver.kinds() == []
 
 
+@pytest.mark.parametrize("refused", ["too many", "a text that cannot be spoken", "a text that is too large"])
+def test_a_refused_context_leaves_no_configuration_behind(refused: str) -> None:
+    driver = ready(Limits(max_contexts=2, max_text_chars=20), frames="labelled")
+    held = [driver.speak(context_id=name) for name in "ab"] if refused == "too many" else []
+    text = {"too many": "Hello.", "a text that cannot be spoken": "a\0b"}.get(refused, 5 * "Too long. ")
+    for number in range(12):
+        driver.configure(context_id=f"c{number}", voice="bert")
+        driver.send("input.text", context_id=f"c{number}", text=text)
+        driver.send("input.done", context_id=f"c{number}")
+    kinds = driver.kinds()
+    assert [kind.partition("@")[2] for kind in kinds] == [f"c{number}" for number in range(12)]
+    for number in held:
+        driver.finish(number)
+    assert driver.kinds() == ["audio.done"] * len(held)
+    driver.configure(context_id="d", voice="bert")
+    driver.finish(driver.speak(context_id="d"))
+    assert driver.submitted[-1].request.voice == "bert"
+    assert driver.kinds() == ["audio.done"]
+
+
+def test_a_cancel_ends_a_context_that_was_configured_and_had_no_text_and_frees_its_place() -> None:
+    driver = ready(Limits(max_contexts=2), frames="labelled")
+    for number in range(12):
+        driver.configure(context_id=f"c{number}", voice="bert")
+        driver.send("context.cancel", context_id=f"c{number}", played_ms=0)
+        (reply,) = driver.replies()
+        assert reply == {"type": "context.cancelled", "context_id": f"c{number}", "sent_ms": 0.0, "played_ms": 0}
+        driver.send("context.cancel", context_id=f"c{number}")
+        assert driver.replies() == []
+
+
 def test_named_configurations_are_bounded() -> None:
     driver = ready(Limits(max_contexts=2))
     for name in "abc":
