@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
+import multiprocessing
 import os
 import signal
 import statistics
@@ -18,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +31,12 @@ import httpx
 from benchmarks import serve_proxy
 from benchmarks.prompts import sentences
 from benchmarks.replicas import runtimes
-from voicewright import Cancelled, VoicewrightError, connect
+from voicewright import SAMPLE_RATE, Cancelled, VoicewrightError, connect
 
 READY = "Voicewright cluster ready"
 _START_S = 600
 _PAUSE_S = 12.0
+_BEGIN_S = 3.0  # until the listeners' processes have started
 TEXTS = sentences()
 
 
@@ -107,26 +111,68 @@ async def first_pcm_ms(url: str, text: str) -> float:
     raise RuntimeError("no sound came")
 
 
-async def seconds_of_audio(cluster: Running, listeners: int, each: int) -> dict[str, float]:
-    """Seconds of sound a second that so many listeners hear together, ``each`` so many; and the runtimes' cores."""
-    samples, texts = 0, TEXTS[:: len(TEXTS) // 97]
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Some of a load's listeners, in a process of their own. Moments are of the machine's clock, in seconds."""
+
+    url: str
+    numbers: range  # a listener's texts follow from its number
+    counted_from: float
+    until: float
+    fields: Mapping[str, Any]  # of every request
+
+
+async def _heard(listeners: Listeners) -> tuple[int, int]:
+    """Samples that they hear between both moments, and replies that began before the end."""
+    samples, replies, texts = 0, 0, TEXTS[:: len(TEXTS) // 97]
 
     async def listen(number: int) -> None:
-        nonlocal samples
-        async with connect(cluster.url) as client:
-            for turn in range(each):
-                async with client.speak(texts[(number * each + turn) % len(texts)], seed=1) as speech:
+        nonlocal samples, replies
+        async with connect(listeners.url) as client:
+            for text in itertools.islice(itertools.cycle(texts), 5 * number % len(texts), None):
+                async with client.speak(text, seed=1, **listeners.fields) as speech:
+                    replies += 1
                     async for chunk in speech:
-                        samples += len(chunk.pcm) // 2
+                        now = time.monotonic()
+                        if now >= listeners.until:
+                            return
+                        if now >= listeners.counted_from:
+                            samples += len(chunk.pcm) // 2
 
-    start, spent = time.perf_counter(), cluster.spent_s()
-    await asyncio.gather(*map(listen, range(listeners)))
-    took = time.perf_counter() - start
+    await asyncio.gather(*map(listen, listeners.numbers))
+    return samples, replies
+
+
+def _hear(listeners: Listeners) -> tuple[int, int]:
+    return asyncio.run(_heard(listeners))
+
+
+def seconds_of_audio(cluster: Running, listeners: int, told: argparse.Namespace) -> dict[str, float]:
+    """Seconds of sound a second that so many listeners hear together, each calling again; and the runtimes' cores.
+
+    The listeners are shared out to processes, so that their interpreter is not what is measured.
+    """
+    processes = min(told.processes, listeners)
+    begin = time.monotonic() + _BEGIN_S
+    counted_from = begin + told.seconds / 4
+    until = counted_from + told.seconds
+    fields: dict[str, Any] = {} if told.max_frames is None else {"max_frames": told.max_frames}
+    parts = [
+        Listeners(cluster.url, range(first, listeners, processes), counted_from, until, fields)
+        for first in range(processes)
+    ]
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        hearing = [pool.submit(_hear, part) for part in parts]
+        time.sleep(max(0.0, counted_from - time.monotonic()))
+        spent = cluster.spent_s()
+        time.sleep(max(0.0, until - time.monotonic()))
+        spent = cluster.spent_s() - spent
+        heard = [part.result() for part in hearing]
     return {
-        "audio_s_per_s": round(samples / 24_000 / took, 3),
-        "seconds": round(took, 1),
-        "frames_of_a_text": round(samples / 1920 / listeners / each, 1),
-        "cores": round((cluster.spent_s() - spent) / took, 2),
+        "listeners": listeners,
+        "audio_s_per_s": round(sum(samples for samples, _ in heard) / SAMPLE_RATE / told.seconds, 3),
+        "replies": sum(replies for _, replies in heard),
+        "cores": round(spent / told.seconds, 2),
     }
 
 
@@ -164,7 +210,9 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--slots", type=int, default=4, help="of a replica")
     parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--texts", type=int, default=2, help="of each listener")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of a load that are counted, behind a quarter more")
+    parser.add_argument("--processes", type=int, default=1, help="of listeners: a card's sound is too much for one")
+    parser.add_argument("--max-frames", type=int, help="of a reply, for weights that do not end by themselves")
     parser.add_argument("--port", type=int, default=18310)
     parser.add_argument("--serve", action="store_true", help="by Ray Serve's own proxy too, which no cluster uses")
     parser.add_argument("rest", nargs="*", help="behind --: for `voicewright cluster`, --model and --gpus for instance")
@@ -186,8 +234,8 @@ def main() -> None:
                     found["hop_ms"] = asyncio.run(compare_http(ways, told.rounds * 5))
                     found["first_pcm_ms"] = asyncio.run(compare(ways, told.rounds))
                     found["not_taken_back_s"] = {way: asyncio.run(held_s(url)) for way, url in ways.items()}
-                found["one_listener"] = asyncio.run(seconds_of_audio(cluster, 1, told.texts))
-            load = asyncio.run(seconds_of_audio(cluster, replicas * told.slots, told.texts))
+                found["one_listener"] = seconds_of_audio(cluster, 1, told)
+            load = seconds_of_audio(cluster, replicas * told.slots, told)
             found[f"replicas_{replicas}"] = load
             rates[replicas] = load["audio_s_per_s"]
     found["ratio"] = round(rates[told.replicas] / rates[1], 3)

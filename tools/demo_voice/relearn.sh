@@ -2,6 +2,7 @@
 # Trains the language model alone, from the shipped weights and on the shipped codec, and judges it beside what is shipped: one card, no network.
 # Run: ./relearn.sh START OUT     START: seconds since 1970 from which the card's time counts
 # Needs debs/ (fetch.sh), or TEACHERS: a file of pack_teachers.sh. pocketsphinx may come later, into SITE; without it nothing is judged.
+# FROM: the folder of an exported voice from whose weights training begins, the shipped one's by default; the codec is the shipped one's.
 # END is when all is done, counted from START in seconds, as every moment below; JUDGING of them are left when training ends.
 # OUT gets log, train.log, teachers.txt, old.txt, tts.txt, tts_streaming.txt and voice.tar.??: the checkpoint but for its codec, which stays as shipped.
 set -euo pipefail
@@ -47,7 +48,7 @@ judge() { # NAME WORKERS ARGUMENTS: what evaluate.py says goes to OUT/NAME.txt
 }
 hearing() { python3 -c "from pocketsphinx import Decoder; Decoder(loglevel='FATAL')" > /dev/null 2>&1; }
 
-train $shipped &
+train "${FROM:-$shipped}" &
 training=$!
 early() { # beside the training: the export is tried, and what does not wait for its end is judged
     until [ -s work/trained.pt ] || [ "$(left "$lm_end")" -le 0 ]; do sleep 1; done
@@ -63,7 +64,7 @@ early &
 early=$!
 if ! wait $training; then
     fails training "$out/train.log"
-    from=$shipped
+    from=${FROM:-$shipped}
     if [ -s work/trained.pt ]; then from=work/first.pt && cp work/trained.pt $from; fi
     train $from --eager || fails "training again, eager" "$out/train.log"
 fi
