@@ -2,8 +2,8 @@
 
 Ways to a runtime are compared in turns, so that none has the quieter minute: direct, through HAProxy as the cluster
 runs it, and, where it is asked for, through Ray Serve's own proxy to a runtime inside Serve's replica. Then the
-cluster's audio seconds a second with one replica and with as many as were asked for, under as many listeners as there
-are slots.
+cluster's audio seconds a second with one replica and with each number that was asked for (``--replicas 2,4``), under as
+many listeners as there are slots. What is being measured is said on stderr.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import httpx
 
 from benchmarks import serve_proxy
 from benchmarks.prompts import sentences
-from benchmarks.replicas import runtimes
+from benchmarks.replicas import environment_of, runtimes
 from voicewright import SAMPLE_RATE, Cancelled, VoicewrightError, connect
 
 READY = "Voicewright cluster ready"
@@ -68,6 +68,25 @@ class Running:
     def replica_urls(self) -> list[str]:
         """Where its runtime processes listen."""
         return [f"http://127.0.0.1:{port}" for port in runtimes(self.command)]
+
+    async def until(self, replicas: int) -> None:
+        """Wait until so many of its replicas take requests."""
+        end = time.monotonic() + _START_S
+        async with httpx.AsyncClient(trust_env=False) as client:
+            while (await client.get(f"{self.url}/ready")).json().get("replicas") != replicas:
+                if time.monotonic() > end:
+                    raise RuntimeError(f"after {_START_S} s not all of {replicas} replicas take requests")
+                await asyncio.sleep(0.1)
+
+    async def devices(self) -> list[dict[str, Any]]:
+        """What each replica runs on: its device, and which cards Ray lets it see (None: all that there are)."""
+        seen = []
+        async with httpx.AsyncClient(trust_env=False) as client:
+            for port, process in sorted(runtimes(self.command).items()):
+                served = (await client.get(f"http://127.0.0.1:{port}/v1/models")).json()["data"]
+                names = sorted({str(model["device"]) for model in served})
+                seen.append({"device": ", ".join(names), "cards": environment_of(process).get("CUDA_VISIBLE_DEVICES")})
+        return seen
 
     def spent_s(self) -> float:
         """Processor seconds that its runtime processes have spent, by Linux."""
@@ -200,14 +219,42 @@ async def compare_http(ways: dict[str, str], rounds: int) -> dict[str, dict[str,
     return {way: _figures(values) for way, values in took.items()}
 
 
+def say(words: str) -> None:
+    """Tell the person who waits what is being measured."""
+    print(words, file=sys.stderr, flush=True)
+
+
 def _figures(values: list[float]) -> dict[str, float]:
     cuts = statistics.quantiles(values, n=100)
     return {"p50": round(cuts[49], 3), "p95": round(cuts[94], 3), "n": len(values)}
 
 
+def measure_ways(cluster: Running, told: argparse.Namespace) -> dict[str, Any]:
+    """What each way to the one runtime of the cluster costs."""
+    (direct,) = cluster.replica_urls()
+    ways = {"direct": direct, "haproxy": cluster.url}
+    with ExitStack() as stack:
+        if told.serve:
+            port = told.port + 1
+            serving = ["benchmarks.serve_proxy", "--port", str(port), "--slots", str(told.slots)]
+            stack.enter_context(started(serving, serve_proxy.READY))
+            ways["serve"] = f"http://127.0.0.1:{port}"
+        found: dict[str, Any] = {}
+        say(f"a small answer by each way, {told.rounds * 5} times")
+        found["hop_ms"] = asyncio.run(compare_http(ways, told.rounds * 5))
+        say(f"first PCM by each way, {told.rounds} times")
+        first = found["first_pcm_ms"] = asyncio.run(compare(ways, told.rounds))
+        found["first_pcm_haproxy_more_ms"] = {
+            cut: round(first["haproxy"][cut] - first["direct"][cut], 3) for cut in ("p50", "p95")
+        }
+        say(f"what a cancel does not take back, {_PAUSE_S:g} s for each way")
+        found["not_taken_back_s"] = {way: asyncio.run(held_s(url)) for way, url in ways.items()}
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--replicas", type=int, default=2)
+    parser.add_argument("--replicas", default="2", help="how many, beside one: 2, or 2,4")
     parser.add_argument("--slots", type=int, default=4, help="of a replica")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=30.0, help="of a load that are counted, behind a quarter more")
@@ -220,25 +267,20 @@ def main() -> None:
     arguments = ["--max-slots", str(told.slots), *told.rest]
     found: dict[str, Any] = {"arguments": vars(told)}
     rates: dict[int, float] = {}
-    for replicas in (1, told.replicas):
+    for replicas in (1, *map(int, told.replicas.split(","))):
+        say(f"a cluster with {replicas} of {told.slots} slots")
         with running(told.port, replicas, arguments) as cluster:
+            asyncio.run(cluster.until(replicas))
+            devices = asyncio.run(cluster.devices())
             if replicas == 1:
-                (direct,) = cluster.replica_urls()
-                ways = {"direct": direct, "haproxy": cluster.url}
-                with ExitStack() as stack:
-                    if told.serve:
-                        port = told.port + 1
-                        serving = ["benchmarks.serve_proxy", "--port", str(port), "--slots", str(told.slots)]
-                        stack.enter_context(started(serving, serve_proxy.READY))
-                        ways["serve"] = f"http://127.0.0.1:{port}"
-                    found["hop_ms"] = asyncio.run(compare_http(ways, told.rounds * 5))
-                    found["first_pcm_ms"] = asyncio.run(compare(ways, told.rounds))
-                    found["not_taken_back_s"] = {way: asyncio.run(held_s(url)) for way, url in ways.items()}
+                found |= measure_ways(cluster, told)
+                say("one listener")
                 found["one_listener"] = seconds_of_audio(cluster, 1, told)
+            say(f"{replicas * told.slots} listeners")
             load = seconds_of_audio(cluster, replicas * told.slots, told)
-            found[f"replicas_{replicas}"] = load
             rates[replicas] = load["audio_s_per_s"]
-    found["ratio"] = round(rates[told.replicas] / rates[1], 3)
+            times = round(rates[replicas] / rates[1], 3)
+            found[f"replicas_{replicas}"] = {"devices": devices, **load, "times_that_of_one": times}
     print(json.dumps(found, indent=1))
 
 

@@ -28,6 +28,12 @@ def runtimes(command: int) -> dict[int, int]:
     }
 
 
+def environment_of(process: int) -> dict[str, str]:
+    """The environment that a process was started with."""
+    words = Path("/proc", str(process), "environ").read_text(encoding="utf-8").split("\0")
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
 def _descends(process: int, ancestor: int, parents: dict[int, int]) -> bool:
     while process in parents and process != ancestor:
         process = parents[process]

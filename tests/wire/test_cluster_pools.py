@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks.replicas import environment_of
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 from tests.support.cluster import LONG, SHORT, RunningCluster, require_cluster, running_cluster
 from tests.support.wyoming_client import wyoming
@@ -102,8 +103,7 @@ def test_every_replica_has_what_the_command_line_says(pools: Pools) -> None:
     processes = set(pools.cluster.runtimes().values())
     assert len(processes) == 2
     for process in processes:
-        words = Path(f"/proc/{process}/environ").read_text().split("\0")
-        settings = Settings.from_env(dict(word.split("=", 1) for word in words if "=" in word))
+        settings = Settings.from_env(environment_of(process))
         assert settings.engine == EngineSettings(quantize="int8", eager=True, max_slots=4, threads=1)
         assert settings.limits.queue_s == 77.5
     for client in (pools.speakers, pools.clones):
