@@ -36,7 +36,6 @@ from voicewright import SAMPLE_RATE, Cancelled, VoicewrightError, connect
 READY = "Voicewright cluster ready"
 _START_S = 600
 _PAUSE_S = 12.0
-_BEGIN_S = 3.0  # until the listeners' processes have started
 TEXTS = sentences()
 
 
@@ -172,15 +171,19 @@ def seconds_of_audio(cluster: Running, listeners: int, told: argparse.Namespace)
     The listeners are shared out to processes, so that their interpreter is not what is measured.
     """
     processes = min(told.processes, listeners)
-    begin = time.monotonic() + _BEGIN_S
-    counted_from = begin + told.seconds / 4
-    until = counted_from + told.seconds
     fields: dict[str, Any] = {} if told.max_frames is None else {"max_frames": told.max_frames}
-    parts = [
-        Listeners(cluster.url, range(first, listeners, processes), counted_from, until, fields)
-        for first in range(processes)
-    ]
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    started_all = context.Barrier(processes + 1)
+    with ProcessPoolExecutor(processes, context, initializer=started_all.wait) as pool:
+        for _ in range(processes):  # it starts a process for each call that finds none idle
+            pool.submit(time.monotonic)
+        started_all.wait(_START_S)
+        counted_from = time.monotonic() + told.seconds / 4
+        until = counted_from + told.seconds
+        parts = [
+            Listeners(cluster.url, range(first, listeners, processes), counted_from, until, fields)
+            for first in range(processes)
+        ]
         hearing = [pool.submit(_hear, part) for part in parts]
         time.sleep(max(0.0, counted_from - time.monotonic()))
         spent = cluster.spent_s()
