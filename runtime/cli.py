@@ -144,7 +144,12 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=REPLICAS:MODEL[,MODEL...]",
         help="runtime processes of other checkpoints behind the same port, in the place of --model; may be given again",
     )
-    parser.add_argument("--gpus", type=float, default=0, metavar="N", help="cards of a runtime process, as Ray counts")
+    parser.add_argument(
+        "--gpus",
+        type=float,
+        metavar="N",
+        help="cards that Ray keeps for each runtime process; without it one, where it counts any",
+    )
     parser.add_argument(
         "--address", metavar="HOST:PORT", help="change the cluster that runs there, as it says itself, and return"
     )

@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+import ray
 from ray import serve
 
+from runtime.cluster.arguments import Arguments, Pool, spare
 from runtime.cluster.directory import Directory
 from runtime.cluster.ingress import Ingress
 from runtime.cluster.replica import RuntimeReplica
@@ -24,35 +25,6 @@ _PREFIX = "VOICEWRIGHT_"
 _SCALE = {"replicas", "max_replicas"}
 _SCALES = {"VOICEWRIGHT_REPLICAS", "VOICEWRIGHT_SLOTS_TARGET"}  # settings that say how many there are, not what each is
 _MARGIN_S = 20.0  # beyond a drain, until Serve ends a replica by force
-
-
-class Pool(BaseModel):
-    """Replicas of one kind."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    models: list[str] = Field(default_factory=list, description="[MODE=]PATH_OR_ID; none: the embedded voice")
-    replicas: int = Field(default=1, ge=1)
-    max_replicas: int = Field(default=0, ge=0, description="scale up to so many by slots in use; 0: not at all")
-    gpus: float = Field(default=0, ge=0, description="cards of a replica, as Ray counts them")
-    cpus: float = Field(default=0, ge=0, description="processors of a replica, as Ray counts them")
-    resources: dict[str, float] = Field(default_factory=dict, description="other resources, an NPU for instance")
-    environment: dict[str, str] = Field(default_factory=dict, description="settings of these replicas only")
-
-
-class Arguments(BaseModel):
-    """What `build` takes."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    pools: dict[str, Pool] = Field(default_factory=lambda: {"speech": Pool.model_validate({})})
-    environment: dict[str, str] = Field(default_factory=dict, description="settings of all processes, by their names")
-    spread: bool = Field(default=False, description="several machines: replicas listen on each one's address")
-    ingresses: int = Field(default=1, ge=1, description="machines with a public port, one ingress each")
-    ingress_resources: dict[str, float] = Field(
-        default_factory=dict, description="what marks a machine for an ingress, as Ray counts it"
-    )
-    generation: int = Field(default=0, description="another number replaces every replica, one after the other")
 
 
 def build(args: Arguments | Mapping[str, Any]) -> Any:
@@ -72,8 +44,11 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
         Directory, name="directory", max_ongoing_requests=1000, ray_actor_options={"num_cpus": 0}
     )
     directory = _stamped(directory, package_version()).bind()
+    counted = ray.cluster_resources() if ray.is_initialized() else {}
+    placed = {name: pool.placed(device_of(pool, environment), counted) for name, pool in arguments.pools.items()}
+    left = spare(placed.values(), counted)
     pools = [
-        _pool(name, pool, directory, environment, arguments, settings, stamp) for name, pool in arguments.pools.items()
+        _pool(name, pool, directory, environment, arguments, settings, stamp, left) for name, pool in placed.items()
     ]
     ingress = serve.deployment(
         Ingress,
@@ -85,6 +60,15 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
         graceful_shutdown_timeout_s=settings.server.drain_s + _MARGIN_S,
     )
     return _stamped(ingress, stamp).bind(directory, environment, *pools, folder=folder_of(settings))
+
+
+def device_of(pool: Pool, environment: Mapping[str, str]) -> str:
+    """The device that a pool's settings name.
+
+    Raises:
+        InvalidSetting: a setting is not valid.
+    """
+    return Settings.from_env({**environment, **pool.environment}).engine.device
 
 
 def folder_of(settings: Settings) -> str:
@@ -100,7 +84,10 @@ def _pool(
     arguments: Arguments,
     settings: Settings,
     stamp: str,
+    left: Mapping[str, float],
 ) -> Any:
+    # Beside a machine whose accelerators are all taken nothing can be started: the old ones go first there.
+    beside = arguments.spread or all(left[kind] >= number for kind, number in pool.accelerators().items() if number)
     scaled: dict[str, Any] = {"num_replicas": pool.replicas}
     if pool.max_replicas > pool.replicas:
         scaled = {
@@ -120,7 +107,7 @@ def _pool(
     deployment = serve.deployment(
         RuntimeReplica,
         name=name,
-        max_surge_percent=settings.cluster.surge_percent,
+        max_surge_percent=settings.cluster.surge_percent if beside else 0,
         health_check_period_s=1,
         health_check_timeout_s=10,
         graceful_shutdown_timeout_s=settings.server.drain_s + _MARGIN_S,

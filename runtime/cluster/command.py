@@ -19,6 +19,8 @@ from runtime.server.wyoming.announcement import check_announced
 from runtime.settings import Settings
 from runtime.shared.port.tcp_uri import WYOMING, address_of
 
+log = logging.getLogger(__name__)
+
 NAME = "voicewright"  # of the Serve application
 _READY_S = 600.0  # for the first replica, whose checkpoint may be large
 _LOOK_S = 0.1
@@ -30,15 +32,17 @@ def cluster(
     pools: Sequence[str],
     address: str | None,
     restart: bool,
-    gpus: float,
+    gpus: float | None,
 ) -> int:
     """Start the cluster and stay until told to end; with the ``address`` of a running one, change that and return.
 
     ``pools`` are NAME=REPLICAS:MODEL[,MODEL…]; without any there is one, of the checkpoints of the settings. Every
-    process has these settings, wherever they came from.
+    process has these settings, wherever they came from. ``gpus`` is what Ray keeps for each replica; None: a card or an
+    NPU, where it counts any and the device may be one.
 
     Raises:
-        InvalidSetting: ray or HAProxy is not installed, a pool is not valid, or the cluster does not come up.
+        InvalidSetting: ray or HAProxy is not installed, a pool is not valid, there are fewer cards than are asked for,
+            or the cluster does not come up.
     """
     if address is not None:  # a cluster on this machine has made a token in its user's folder; others say otherwise
         os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -51,7 +55,8 @@ def cluster(
     except ImportError:
         why = "install the extra cluster: pip install 'voicewright[cluster]'"
         raise InvalidSetting(name="ray", value="not installed", why=why) from None
-    from runtime.cluster.app import Arguments, Pool, build, folder_of
+    from runtime.cluster.app import build, device_of, folder_of
+    from runtime.cluster.arguments import Arguments, Pool, check_accelerators
     from runtime.cluster.haproxy import end_left, find_haproxy
 
     find_haproxy(settings.cluster.haproxy)
@@ -59,6 +64,8 @@ def cluster(
         address_of(settings.server.wyoming, setting=WYOMING)
         if settings.server.wyoming_announced:
             check_announced()
+    if gpus is not None and gpus < 0:
+        raise InvalidSetting(name="--gpus", value=f"{gpus:g}", why="it must not be below 0")
     default = Settings()
     models = () if settings.models == default.models else settings.models
     arguments = Arguments(
@@ -78,6 +85,14 @@ def cluster(
         logging_level=logging.WARNING,
         log_to_driver=False,
     )
+    counted, wanted = ray.cluster_resources(), arguments.pools.values()
+    try:
+        check_accelerators([pool.placed(device_of(pool, arguments.environment), counted) for pool in wanted], counted)
+    except InvalidSetting as missing:
+        if address is None:
+            ray.shutdown()
+            raise
+        log.warning("%s Replicas wait until Ray counts more.", missing)  # other machines may join it
     serve.start(proxy_location="Disabled", logging_config={"enable_access_log": False})
     if address is not None:
         _deploy(build(arguments))

@@ -36,10 +36,27 @@ log = logging.getLogger(__name__)
 
 ROOT = str(Path(__file__).resolve().parents[2])  # where the packages lie
 READY = "Voicewright runtime ready at "
+_THREADS = "OMP_NUM_THREADS"
 _ASK_S = 10.0  # for the runtime to answer
 _BEGIN_S = 1.0  # for clients that came just before a drain to begin what they came for
 _CLOSE_S = 5.0  # for what a runtime that has ended has kept to reach the store
 _LOOK_S = 0.05  # between looks whether it lives
+
+
+def outside(environment: Mapping[str, str], *, processors: float, parent: int) -> dict[str, str]:
+    """The environment of a worker of Ray without what Ray put there that a runtime must not have.
+
+    Ray gives OpenMP one thread in a worker that has no ``processors`` of its own, where nobody has said otherwise; the
+    ``parent``, by its process id, which starts workers, knows only what somebody has said. In a worker that has some,
+    it is their number, and stays.
+    """
+    kept = dict(environment)
+    if _THREADS in kept and not processors:
+        with suppress(OSError):  # there is no /proc: whose word it is cannot be known
+            words = Path("/proc", str(parent), "environ").read_bytes().split(b"\0")
+            if not any(word.startswith(f"{_THREADS}=".encode()) for word in words):
+                del kept[_THREADS]
+    return kept
 
 
 class RuntimeReplica:
@@ -111,6 +128,9 @@ class RuntimeReplica:
         return {"x-api-key": keys[0]} if keys else {}
 
     def _start(self, models: Sequence[str], environment: Mapping[str, str], host: str) -> subprocess.Popen[bytes]:
+        import ray
+
+        processors = float(ray.get_runtime_context().get_assigned_resources().get("CPU", 0.0))
         command = [
             sys.executable,
             "-m",
@@ -131,7 +151,7 @@ class RuntimeReplica:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={
-                **os.environ,
+                **outside(os.environ, processors=processors, parent=os.getppid()),
                 **environment,
                 "VOICEWRIGHT_SHARED_TICKETS": "1",
                 # Every client comes from the ingress, which counts the connections of an address.

@@ -79,7 +79,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "starlette": ("runtime/shared/port/", "runtime/server/", "runtime/cluster/view.py", "studio/"),
     "uvicorn": ("runtime/shared/port/", "runtime/server/", "runtime/cluster/view.py", "studio/"),
     "pydantic": (
-        *("runtime/shared/validation.py", "runtime/server/", "runtime/cluster/app.py"),
+        *("runtime/shared/validation.py", "runtime/server/", "runtime/cluster/arguments.py"),
         *("studio/store/", "studio/actions/mcp_tools.py"),
     ),
     "websockets": ("runtime/server/", "clients/python/", "studio/"),

@@ -78,7 +78,8 @@ def test_serve_takes_the_configurations() -> None:
     from ray.serve._private.api import call_user_app_builder_with_args_if_necessary as built_by_serve
     from ray.serve.schema import ServeDeploySchema
 
-    from runtime.cluster.app import Arguments, build
+    from runtime.cluster.app import build
+    from runtime.cluster.arguments import Arguments
 
     for config in serve_configs():
         checked = ServeDeploySchema.model_validate(config)

@@ -1,0 +1,90 @@
+"""Says what a cluster shall be: its pools of replicas, their settings, and which accelerators they ask Ray for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from runtime.errors import InvalidSetting
+
+GPU, NPU = "GPU", "NPU"  # as Ray counts them
+_COUNTED_FOR = {"auto": (GPU, NPU), "cuda": (GPU,), "npu": (NPU,)}  # kinds that a device may be, the best first
+
+
+class Pool(BaseModel):
+    """Replicas of one kind."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    models: list[str] = Field(default_factory=list, description="[MODE=]PATH_OR_ID; none: the embedded voice")
+    replicas: int = Field(default=1, ge=1)
+    max_replicas: int = Field(default=0, ge=0, description="scale up to so many by slots in use; 0: not at all")
+    gpus: float | None = Field(
+        default=None,
+        ge=0,
+        description="cards of a replica, as Ray counts them; without it one card or NPU, where Ray counts any and the "
+        "device of the settings may be one; 0: Ray keeps none for it, and it sees all",
+    )
+    cpus: float = Field(default=0, ge=0, description="processors of a replica, as Ray counts them, and threads")
+    resources: dict[str, float] = Field(default_factory=dict, description="other resources, an NPU for instance")
+    environment: dict[str, str] = Field(default_factory=dict, description="settings of these replicas only")
+
+    def placed(self, device: str, counted: Mapping[str, float]) -> Self:
+        """This pool with one accelerator for each replica, where Ray counts any and nothing else was said.
+
+        Two replicas for which Ray keeps none would both open the first. ``device`` is that of their settings,
+        ``counted`` what Ray has.
+        """
+        if self.gpus is None and NPU not in self.resources:
+            kind = next((kind for kind in _COUNTED_FOR.get(device, ()) if counted.get(kind)), None)
+            if kind == GPU:
+                return self.model_copy(update={"gpus": 1.0})
+            if kind == NPU:
+                return self.model_copy(update={"gpus": 0.0, "resources": {**self.resources, NPU: 1.0}})
+        return self.model_copy(update={"gpus": self.gpus or 0.0})
+
+    def accelerators(self) -> dict[str, float]:
+        """Those of a replica, by kind."""
+        return {GPU: self.gpus or 0.0, NPU: self.resources.get(NPU, 0.0)}
+
+
+class Arguments(BaseModel):
+    """What `runtime.cluster.app.build` takes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pools: dict[str, Pool] = Field(default_factory=lambda: {"speech": Pool.model_validate({})})
+    environment: dict[str, str] = Field(default_factory=dict, description="settings of all processes, by their names")
+    spread: bool = Field(default=False, description="several machines: replicas listen on each one's address")
+    ingresses: int = Field(default=1, ge=1, description="machines with a public port, one ingress each")
+    ingress_resources: dict[str, float] = Field(
+        default_factory=dict, description="what marks a machine for an ingress, as Ray counts it"
+    )
+    generation: int = Field(default=0, description="another number replaces every replica, one after the other")
+
+
+def spare(pools: Iterable[Pool], counted: Mapping[str, float]) -> dict[str, float]:
+    """Accelerators, by kind, that are left when every replica has its own; below zero: so many are missing."""
+    left = {kind: counted.get(kind, 0.0) for kind in (GPU, NPU)}
+    for pool in pools:
+        for kind, number in pool.accelerators().items():
+            left[kind] -= pool.replicas * number
+    return left
+
+
+def check_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> None:
+    """Check that every replica can have what it asks for: Ray would wait for it without an end.
+
+    Raises:
+        InvalidSetting: it cannot.
+    """
+    for kind, left in spare(pools, counted).items():
+        if left < 0:
+            there = counted.get(kind, 0.0)
+            why = (
+                f"Ray counts {there:g} of {kind} here, and all replicas together ask for {there - left:g}; have fewer "
+                "replicas, let several share one (--gpus 0.5), or let Ray keep none for them (--gpus 0)"
+            )
+            raise InvalidSetting(name="replicas", value="too many", why=why)

@@ -1,0 +1,62 @@
+"""Each replica asks Ray for an accelerator of its own, where there are any, and no more of them than there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.cluster.arguments import Pool, check_accelerators, spare
+from runtime.errors import InvalidSetting
+
+CARDS = {"CPU": 8.0, "GPU": 2.0}
+NPUS = {"CPU": 8.0, "NPU": 2.0}
+NONE = {"CPU": 8.0}
+
+
+def pool(**fields: object) -> Pool:
+    return Pool.model_validate(fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "device", "counted", "gpus", "npus"),
+    [
+        ({}, "auto", CARDS, 1, 0),
+        ({}, "cuda", CARDS, 1, 0),
+        ({}, "cpu", CARDS, 0, 0),
+        ({}, "npu", CARDS, 0, 0),
+        ({"gpus": 0}, "auto", CARDS, 0, 0),
+        ({"gpus": 0.5}, "cuda", CARDS, 0.5, 0),
+        ({"gpus": 2}, "auto", NONE, 2, 0),
+        ({}, "auto", NONE, 0, 0),
+        ({}, "cuda", {"GPU": 0.0}, 0, 0),
+        ({}, "auto", NPUS, 0, 1),
+        ({}, "npu", CARDS | NPUS, 0, 1),
+        ({}, "auto", CARDS | NPUS, 1, 0),
+        ({}, "cuda", NPUS, 0, 0),
+        ({"gpus": 0}, "auto", NPUS, 0, 0),
+        ({"resources": {"NPU": 2.0}}, "auto", CARDS | NPUS, 0, 2),
+        ({"resources": {"rack": 1.0}}, "auto", CARDS, 1, 0),
+    ],
+)
+def test_a_replica_asks_for_one_where_there_are_any_and_nothing_else_was_said(
+    fields: dict[str, object], device: str, counted: dict[str, float], gpus: float, npus: float
+) -> None:
+    placed = pool(**fields).placed(device, counted)
+    assert placed.accelerators() == {"GPU": gpus, "NPU": npus}
+    assert placed.gpus == gpus
+    assert placed.placed(device, counted) == placed
+    assert placed.resources.items() >= pool(**fields).resources.items()
+
+
+def test_what_is_left_of_them_is_counted_for_all_replicas() -> None:
+    pools = [pool(replicas=2, gpus=0.5), pool(replicas=1, gpus=0, resources={"NPU": 1.0}), pool(gpus=0)]
+    assert spare(pools, CARDS | NPUS) == {"GPU": 1.0, "NPU": 1.0}
+    assert spare([pool(replicas=3, gpus=1)], CARDS) == {"GPU": -1.0, "NPU": 0.0}
+
+
+def test_more_replicas_than_cards_are_refused_with_both_numbers() -> None:
+    check_accelerators([pool(replicas=2, gpus=1)], CARDS)
+    check_accelerators([pool(replicas=9, gpus=0)], NONE)
+    with pytest.raises(InvalidSetting, match=r"Ray counts 2 of GPU here, and all replicas together ask for 3; .*0\.5"):
+        check_accelerators([pool(replicas=3, gpus=1)], CARDS)
+    with pytest.raises(InvalidSetting, match="Ray counts 0 of GPU"):
+        check_accelerators([pool(replicas=1, gpus=1)], NONE)

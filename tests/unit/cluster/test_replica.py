@@ -1,0 +1,59 @@
+"""A replica's runtime has the threads that it would have had outside of Ray."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from runtime.cluster.replica import outside
+
+Started = Callable[[dict[str, str]], int]
+
+
+@pytest.fixture
+def started() -> Iterator[Started]:
+    """(environment) -> the process id of one that was started with it, in the place of Ray's raylet."""
+    with ExitStack() as stack:
+
+        def start(environment: dict[str, str]) -> int:
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-IS", "-c", "print(flush=True); input()"],
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            assert process.stdout is not None
+            process.stdout.readline()
+            stack.callback(process.kill)
+            return process.pid
+
+        yield start
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells the environment of a process")
+@pytest.mark.parametrize(
+    ("said", "processors", "stays"),
+    [
+        ({}, 0.0, False),
+        ({"OMP_NUM_THREADS": "1"}, 0.0, True),
+        ({}, 1.0, True),
+        ({"NOT_OMP_NUM_THREADS": "1"}, 0.0, False),
+    ],
+    ids=["Ray's own word", "the user's", "its processors", "another name"],
+)
+def test_one_thread_that_only_ray_has_said_is_taken_back(
+    started: Started, said: dict[str, str], processors: float, stays: bool
+) -> None:
+    own = {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "1"}
+    found = outside({**own, "OMP_NUM_THREADS": "1"}, processors=processors, parent=started(said))
+    assert found == own | ({"OMP_NUM_THREADS": "1"} if stays else {})
+
+
+def test_a_parent_that_tells_nothing_changes_nothing() -> None:
+    assert outside({"OMP_NUM_THREADS": "1"}, processors=0.0, parent=-1) == {"OMP_NUM_THREADS": "1"}
