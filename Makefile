@@ -1,9 +1,10 @@
-# The verbs of the project. They set up all that they need in .venv, and `make test-all` also in .venv-clients.
+# The verbs of the project. They set up all that they need in .venv, and `make test-all` also in .venv-clients and .venv-cluster.
 
 PORT ?= 7860
 VENV := .venv
 BIN := $(VENV)/bin
 CLIENTS := .venv-clients
+CLUSTER := .venv-cluster
 AUTOBAHN := .venv-autobahn
 FUZZ := .venv-fuzz
 AUDIT := .venv-audit
@@ -35,8 +36,8 @@ unexport PYTHONDONTWRITEBYTECODE
 test test-all: export OMP_NUM_THREADS = 1
 
 # Several runtime processes behind one port (docs/scaling.md): make cluster ARGS="--replicas 2"
-cluster: $(VENV)/.ready-cluster
-	@$(BIN)/voicewright cluster --port $(PORT) $(ARGS)
+cluster: $(CLUSTER)/.ready
+	@$(CLUSTER)/bin/python -m runtime.cli cluster --port $(PORT) $(ARGS)
 
 # Every behaviour once. TESTS= names a part instead (paths, or pytest's -m and -k), and of that all is run.
 test: $(VENV)/.ready-dev
@@ -45,7 +46,7 @@ test: $(VENV)/.ready-dev
 # The rest, and only the rest: what shows the same again on other devices, at the studio's port, with other people's
 # clients, or with ten times the examples. Together with `make test` it is every test there is. HALF=0 and HALF=1 run
 # every other file each.
-test-all: $(VENV)/.ready-dev $(CLIENTS)/.ready
+test-all: $(VENV)/.ready-dev $(CLIENTS)/.ready $(CLUSTER)/.ready
 	$(PYTEST) -m "thorough or examples" $(if $(HALF),--half $(HALF)) $(TESTS)
 
 check: $(VENV)/.ready-dev $(JS)/node_modules/.ready
@@ -103,7 +104,7 @@ lock: $(VENV)/.ready-dev
 	$(BIN)/python tools/lock.py
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(AUTOBAHN) $(FUZZ) $(AUDIT) $(JS)/node_modules build dist artifacts .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(CLIENTS) $(CLUSTER) $(AUTOBAHN) $(FUZZ) $(AUDIT) $(JS)/node_modules build dist artifacts .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Voicewright needs Python 3.11 or 3.12; set PYTHON=/path/to/it."; exit 1; }
@@ -125,10 +126,6 @@ $(VENV)/.ready-dev: requirements-dev.lock $(VENV)/.ready
 	$(BIN)/pip install --quiet -r $(VENV)/without-torch.txt
 	@touch $@
 
-$(VENV)/.ready-cluster: requirements-cluster.lock $(VENV)/.ready
-	$(BIN)/pip install --quiet -r requirements-cluster.lock
-	@touch $@
-
 # What checks the page's JavaScript. Nothing of it runs while it is installed.
 $(JS)/node_modules/.ready: $(JS)/package-lock.json $(VENV)/.ready-dev
 	cd $(JS) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
@@ -140,6 +137,14 @@ $(CLIENTS)/.ready: requirements-clients.lock tests/clients/package-lock.json | $
 	$(CLIENTS)/bin/pip install --quiet --no-deps --no-compile -r requirements-clients.lock
 	cp tests/clients/package.json tests/clients/package-lock.json $(CLIENTS)
 	cd $(CLIENTS) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# Ray and what it needs, before all that .venv has. Its pins go with ours, but .venv is to stay as users have it.
+$(CLUSTER)/.ready: requirements-cluster.lock | $(VENV)/.ready
+	$(BIN)/python -m venv --clear --without-pip $(CLUSTER)
+	$(BIN)/pip --python $(CLUSTER)/bin/python install --quiet --no-deps --no-compile -r requirements-cluster.lock
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+		> $$($(CLUSTER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/voicewright.pth
 	@touch $@
 
 # Its cases are Python 2 and are turned into Python 3 in this environment; nothing of them is kept elsewhere.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import importlib.util
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +25,8 @@ from runtime.cluster.haproxy import find_haproxy
 from runtime.errors import InvalidSetting
 from voicewright import Client, ConnectionLost, SpeechRefused, connect
 
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / ".venv-cluster" / "bin" / "python"  # beside all that we have, Ray
 PATIENCE_S = 120.0
 LONG = "It was a bright cold day in April, and the clocks were striking thirteen. " * 3
 SHORT = "The clocks were striking."
@@ -39,9 +43,18 @@ def require_haproxy() -> None:
 
 
 def require_cluster() -> None:
-    """Skip the module that calls it, with the reason, where a cluster cannot be started."""
-    pytest.importorskip("ray", reason="the extra cluster is not installed")
+    """Skip the module that calls it, with the reason, where these tests do not run in an environment with Ray."""
+    pytest.importorskip("ray", reason=f"run it with {PYTHON.relative_to(ROOT)} -m pytest")
     require_haproxy()
+
+
+def python_with_ray() -> str:
+    """The interpreter that starts clusters: this one, or that of the environment beside."""
+    if importlib.util.find_spec("ray") is not None:
+        return sys.executable
+    if not PYTHON.exists():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("get Ray with: make .venv-cluster/.ready")
+    return str(PYTHON)
 
 
 @dataclass(slots=True)
@@ -125,20 +138,35 @@ class RunningCluster:
         assert process.returncode == 0, words.decode()[-2000:]
 
 
+def on_a_loop(test: Callable[[RunningCluster], Coroutine[None, None, None]]) -> Callable[[RunningCluster], None]:
+    """Run a test that awaits."""
+
+    @functools.wraps(test)
+    def run(cluster: RunningCluster) -> None:
+        asyncio.run(test(cluster))
+
+    return run
+
+
 def command(url: str, *arguments: str) -> list[str]:
     port = url.rpartition(":")[2]
-    return [sys.executable, "-m", "runtime.cli", "cluster", "--port", port, "--max-slots", "4", *arguments]
+    return [python_with_ray(), "-m", "runtime.cli", "cluster", "--port", port, "--max-slots", "4", *arguments]
 
 
 @contextmanager
-def running_cluster(folder: Path, *arguments: str, key: str = "", **environment: str) -> Iterator[RunningCluster]:
-    """Start a cluster whose voices lie in the folder, and end it with the block. ``key`` is good there."""
+def running_cluster(
+    folder: Path, *arguments: str, key: str = "", without: Collection[str] = (), **environment: str
+) -> Iterator[RunningCluster]:
+    """Start a cluster whose voices lie in the folder, and end it with the block. ``key`` is good there.
+
+    It has the environment of the tests but ``without`` these names, and with the others.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env |= {"VOICEWRIGHT_VOICES": str(folder / "voices"), "VOICEWRIGHT_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-    env |= environment
+    env = {name: value for name, value in env.items() if name not in without} | environment
     log = folder / "cluster.log"
     with open(log, "wb") as words:
         process = subprocess.Popen(
