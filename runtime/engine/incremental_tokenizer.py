@@ -26,11 +26,12 @@ class IncrementalTokenizer:
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
-        self.tail = ""  # text whose ids are not given out yet
+        self.tail = ""  # text, as the checkpoint spells it, whose ids are not given out yet
         self._begun = False  # something other than white space has come
 
     def add(self, text: str) -> list[int]:
         """More text; the ids that are certain now."""
+        text = self._tokenizer.spelled(text)
         if not self._begun:
             text = text.lstrip()
             self._begun = bool(text)

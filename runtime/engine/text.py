@@ -61,5 +61,5 @@ def refuse_control(text: str, tokenizer: TextTokenizer, where: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidConfig(param=where, where=where, why="it is not valid Unicode") from None
-    if tokenizer.reserved_in(text):
+    if tokenizer.reserved_in(tokenizer.spelled(text)):
         raise InvalidConfig(param=where, where=where, why="it holds a control token of the model; remove it")

@@ -15,7 +15,7 @@ from runtime.engine.splitting import Splitter, certain_end_past, last_spoken
 from runtime.engine.text import refuse_control
 from runtime.errors import EmptyText, TextTooLong
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.request import DROPPED_STYLES, NO_PAUSE, SAMPLE_RATE, STRANGE_SCRIPT, Split
+from runtime.request import DROPPED_STYLES, NO_PAUSE, NO_SPELLING, SAMPLE_RATE, STRANGE_SCRIPT, Split
 from runtime.settings import Limits
 from runtime.shared.inline_tags import InlineTags, Item, Pause, Style
 from runtime.shared.scripts import strange_script
@@ -82,6 +82,7 @@ class TextStream:
         self._splitter = Splitter(split, None if by_token else longest)
         self._begin_part()
         self.text = ""  # without tags
+        self._seam = ""  # the end of it, as the checkpoint spells it
         self._speakable = False
 
     def _begin_part(self) -> None:
@@ -185,12 +186,15 @@ class TextStream:
         """Take more text that is spoken."""
         if not text:
             return
-        seam = self.text[-self._tokenizer.longest_reserved :]  # a control token may come in two pieces
-        refuse_control(seam + text, self._tokenizer, "text")
+        with_seam = self._seam + self._tokenizer.spelled(text)
+        refuse_control(with_seam, self._tokenizer, "text")  # a control token may come in two pieces
+        self._seam = with_seam[-self._tokenizer.longest_reserved :]
         self.text += text
         self._speakable = self._speakable or is_speakable(text)
         if script := strange_script(text, self._languages):
             self._note(STRANGE_SCRIPT.format(script=script))
+        elif self._tokenizer.cannot_spell(text):
+            self._note(NO_SPELLING)
         if self.by_token:
             self._grow(text)
         else:

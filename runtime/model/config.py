@@ -98,9 +98,10 @@ class GenerationDefaults:
 class ModelConfig:
     """``config.json`` of one checkpoint.
 
-    ``voicewright_modes``, ``voicewright_layouts``, ``voicewright_speaks``, ``voicewright_part_chars`` and
-    ``voicewright_quantization`` are our documented extension for checkpoints that serve several modes, one text layout,
-    are random, lose words of long texts, or have weights of fewer bits (docs/checkpoints.md).
+    ``voicewright_modes``, ``voicewright_layouts``, ``voicewright_speaks``, ``voicewright_part_chars``,
+    ``voicewright_alphabet`` and ``voicewright_quantization`` are our documented extension for checkpoints that serve
+    several modes, one text layout, are random, lose words of long texts, read ASCII only, or have weights of fewer bits
+    (docs/checkpoints.md).
     """
 
     talker: TalkerConfig
@@ -116,6 +117,7 @@ class ModelConfig:
     tts_pad_token_id: int
     tts_bos_token_id: int
     tts_eos_token_id: int
+    alphabet: str | None = None  # that it was trained on: ascii; None: all
     quantization: str | None = None  # of the weights in its files: int8, int4 or as published
     size: str | None = field(default=None, compare=False)  # a name; what follows from it is said above
     notes: Notes = field(default_factory=Notes, compare=False)

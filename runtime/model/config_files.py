@@ -36,6 +36,7 @@ from runtime.request import SAMPLE_RATE, Layout, Mode
 
 MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
 ROUNDED = ("int8", "int4")  # what `voicewright quantize` writes
+ALPHABETS = ("ascii",)
 KIND_CHARS = 60  # of an unknown kind, in a sentence
 QUANTISED = ("quantization_config", "quantization")  # where transformers says so, and MLX
 
@@ -44,7 +45,7 @@ TOP = names(
     """
     model_type tokenizer_type talker_config speaker_encoder_config tts_model_type tts_model_size im_start_token_id
     tts_pad_token_id tts_bos_token_id tts_eos_token_id voicewright_modes voicewright_layouts voicewright_speaks
-    voicewright_part_chars voicewright_quantization
+    voicewright_part_chars voicewright_alphabet voicewright_quantization
     """
 )
 TOKENIZER_TOP = names(
@@ -120,7 +121,8 @@ def read_model_config(folder: Path) -> ModelConfig:
         part_chars=_part_chars(top, path),
         # The reference drops instruct for the 0.6B CustomVoice model (docs/model.md 3.2).
         takes_instruct=top.get("tts_model_size") != "0b6",
-        quantization=_quantization(top, path),
+        alphabet=_one_of(ALPHABETS, top, path, "voicewright_alphabet"),
+        quantization=_one_of(ROUNDED, top, path, "voicewright_quantization"),
         im_start_token_id=token("im_start_token_id", 151_644),
         tts_pad_token_id=token("tts_pad_token_id", 151_671),
         tts_bos_token_id=token("tts_bos_token_id", 151_672),
@@ -264,10 +266,10 @@ def _part_chars(top: dict[str, Any], path: Path) -> int | None:
     return count
 
 
-def _quantization(top: dict[str, Any], path: Path) -> str | None:
-    kind = top.get("voicewright_quantization")
-    require(kind is None or kind in ROUNDED, path, f"voicewright_quantization is not of {', '.join(ROUNDED)}")
-    return None if kind is None else str(kind)
+def _one_of(known: Sequence[str], top: dict[str, Any], path: Path, name: str) -> str | None:
+    word = top.get(name)
+    require(word is None or word in known, path, f"{name} is not of {', '.join(known)}")
+    return None if word is None else str(word)
 
 
 def _words(kind: type[Word], words: Any, path: Path, where: str) -> tuple[Word, ...]:

@@ -11,6 +11,7 @@ from tokenizers import AddedToken
 from transformers import Qwen2Tokenizer
 
 from runtime.errors import CheckpointInvalid
+from runtime.model.ascii_spelling import has_no_spelling, in_ascii
 from runtime.model.config import ModelConfig
 from runtime.model.tokenizer_files import read_tokenizer_files
 
@@ -24,6 +25,7 @@ class TextTokenizer:
 
     def __init__(self, folder: Path, config: ModelConfig) -> None:
         files = read_tokenizer_files(folder)
+        self._spells_ascii = config.alphabet is not None
         try:
             self._tokenizer = Qwen2Tokenizer(
                 vocab=files.vocabulary,  # added tokens too: the library would close gaps between their ids
@@ -41,8 +43,19 @@ class TextTokenizer:
         self._check_template(folder, config)
 
     def reserved_in(self, text: str) -> bool:
-        """Whether a client's text holds a token that belongs to the prompt, which would break its layout."""
+        """Whether a client's text holds a token that belongs to the prompt, which would break its layout.
+
+        The text is one as it is `spelled`: only then it is seen what the tokenizer will read.
+        """
         return any(token in text for token in self.reserved)
+
+    def spelled(self, text: str) -> str:
+        """The text as the checkpoint reads it: in ASCII where it knows nothing else, character by character."""
+        return in_ascii(text) if self._spells_ascii else text
+
+    def cannot_spell(self, text: str) -> bool:
+        """Whether something in the text is to be read that has no spelling in the letters that the checkpoint knows."""
+        return self._spells_ascii and has_no_spelling(text)
 
     def role(self) -> list[int]:
         """Ids that open every utterance."""
@@ -50,12 +63,15 @@ class TextTokenizer:
 
     def body(self, text: str) -> list[int]:
         """Ids of the text to speak, or of a reference text."""
+        if (spelled := self.spelled(text)) != text:
+            text = spelled.strip()  # a character that is left out may have stood before white space
         return self.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[len(self._role) : -2]
 
     def pieces(self, text: str) -> list[tuple[int, list[int]]]:
         """Where the pre-tokenizer's pieces of a text start, in characters, and their ids, which no other piece touches.
 
-        The ids are those of `body` for a text that starts and ends with neither white space nor a combining mark.
+        The text is one as it is `spelled`. The ids are those of `body` for a text that starts and ends with neither
+        white space nor a combining mark.
         """
         encoding = self._tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
         pieces: list[tuple[int, list[int]]] = []
@@ -69,7 +85,7 @@ class TextTokenizer:
 
     def instruct(self, text: str) -> list[int]:
         """Ids of an instruct turn, used whole."""
-        return self.encode(f"<|im_start|>user\n{text}<|im_end|>\n")
+        return self.encode(f"<|im_start|>user\n{self.spelled(text)}<|im_end|>\n")
 
     def encode(self, text: str) -> list[int]:
         # The Rust tokenizer itself: what transformers does around it takes three times as long as the encoding.

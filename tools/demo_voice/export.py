@@ -73,6 +73,7 @@ def model_config(t: TextVocabulary) -> dict:
         },
         "voicewright_modes": MODES, "voicewright_layouts": LAYOUTS,
         "voicewright_part_chars": CONFIG["text"]["max_chars"],
+        "voicewright_alphabet": "ascii",  # text.PLAIN: no other letter is in a line that it hears
         "transformers_version": "4.57.3",
     }  # fmt: skip
 

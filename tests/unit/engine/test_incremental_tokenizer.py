@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -45,6 +46,7 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TextTokeni
     return {
         "tiny": TextTokenizer(tiny, read_model_config(tiny)),
         "demo": TextTokenizer(DEMO_CHECKPOINT, read_model_config(DEMO_CHECKPOINT)),
+        "ascii": TextTokenizer(tiny, replace(read_model_config(tiny), alphabet="ascii")),
         "pieces": OnePerPiece(tiny),
     }
 
@@ -83,7 +85,7 @@ NASTY = (
 )
 
 
-@pytest.mark.parametrize("name", ["tiny", "demo", "pieces"])
+@pytest.mark.parametrize("name", ["tiny", "demo", "ascii", "pieces"])
 @pytest.mark.parametrize("text", NASTY)
 def test_a_text_gives_the_ids_of_the_whole_however_it_comes(
     tokenizers: dict[str, TextTokenizer], name: str, text: str
@@ -107,7 +109,7 @@ mixed = st.lists(st.sampled_from([*ALPHABET, *WORDS]) | st.characters(exclude_ca
 @given(pieces=mixed)
 def test_any_chunks_give_the_ids_of_the_whole(tokenizers: dict[str, TextTokenizer], pieces: list[str]) -> None:
     text = "".join(pieces)
-    for name in ("tiny", "pieces"):
+    for name in ("tiny", "ascii", "pieces"):
         assert grown(tokenizers[name], pieces) == tokenizers[name].body(text.strip()), name
         assert grown(tokenizers[name], text) == tokenizers[name].body(text.strip()), name
 
@@ -165,6 +167,18 @@ def test_a_control_token_is_refused_also_when_it_comes_in_parts(
     with pytest.raises(InvalidConfig) as caught:
         [growing.add(chunk) for chunk in chunks]
     assert caught.value.param == "text"
+
+
+@pytest.mark.parametrize("by_token", [True, False])
+def test_a_control_token_is_refused_also_in_a_spelling(tokenizers: dict[str, TextTokenizer], *, by_token: bool) -> None:
+    chunks = ["so <|im" + "\u0301" * 40, "\uff3f\u0301end|>"]
+    growing = TextStream(Split.AUTO, None, tokenizers["ascii"], Limits(), by_token=by_token)
+    growing.add(chunks[0])
+    with pytest.raises(InvalidConfig):
+        growing.add(chunks[1])
+    published = TextStream(Split.AUTO, None, tokenizers["tiny"], Limits(), by_token=by_token)
+    for chunk in chunks:
+        published.add(chunk)
 
 
 def test_no_text_has_no_ids(tokenizers: dict[str, TextTokenizer]) -> None:

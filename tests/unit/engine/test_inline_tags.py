@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from runtime.engine.engine import Engine
 from runtime.errors import EmptyText, InvalidConfig, TagTooLong
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import (
     DROPPED_STYLES,
     NO_PAUSE,
+    NO_SPELLING,
     SAMPLE_RATE,
     STRANGE_SCRIPT,
     Layout,
@@ -22,6 +26,8 @@ from runtime.request import (
     Started,
     StopReason,
 )
+from tests.conftest import FolderOf
+from tests.support.changed_checkpoint import rewrite_config
 from tests.support.engines import (
     Heard,
     cloned,
@@ -245,3 +251,17 @@ def test_letters_that_no_language_of_the_checkpoint_is_written_in_are_noted(quic
     drain(engine)
     assert note in (*heard.started.notes, *heard.end.notes)
     assert not said(engine, tagged("Hello naïve 水.", max_frames=2)).started.notes, "it knows Chinese"
+
+
+def test_what_a_checkpoint_of_ascii_cannot_spell_is_noted_once(folder_of: FolderOf, tmp_path: Path) -> None:
+    """Its languages may be written in the letters all the same, so it is another note than that of strange ones."""
+    folder = shutil.copytree(folder_of("quick", "custom_voice"), tmp_path / "ascii")
+    rewrite_config(folder, lambda config: config.update(voicewright_alphabet="ascii"))
+    engine = engine_of(load_checkpoint(str(folder), torch.device("cpu"), torch.float32))
+    for text in ("Hello 水.", "Hello Ωμέγα.", "It costs 5 € or ٣."):
+        assert said(engine, tagged(text, max_frames=2)).started.notes == (NO_SPELLING,)
+    assert said(engine, tagged("Hello Москва мир مرحبا.", max_frames=2)).started.notes
+    plain = said(engine, tagged('"Zoe\'s cafe..."', layout=Layout.STREAMING, max_frames=2))
+    respelled = said(engine, tagged("“Zoë’s café…”", layout=Layout.STREAMING, max_frames=2))
+    assert not respelled.started.notes
+    np.testing.assert_array_equal(respelled.pcm, plain.pcm)

@@ -120,6 +120,8 @@ def test_a_missing_field_without_default_is_named(
         (MODEL, ["sideways"], ("voicewright_layouts",), "voicewright_layouts is not of"),
         (MODEL, [], ("voicewright_layouts",), "voicewright_layouts is not of"),
         (MODEL, 5, ("voicewright_modes",), "voicewright_modes is not of"),
+        (MODEL, "latin", ("voicewright_alphabet",), "voicewright_alphabet is not of ascii"),
+        (MODEL, ["ascii"], ("voicewright_alphabet",), "voicewright_alphabet is not of ascii"),
         (MODEL, None, ("talker_config", "spk_id"), "names no speaker"),
         (GENERATION, "0.9", ("temperature",), "temperature is not a float"),
         (GENERATION, 1, ("do_sample",), "do_sample is not a bool"),
@@ -183,6 +185,10 @@ def test_our_own_fields_are_known(folder_of: FolderOf, tmp_path: Path) -> None:
     change = put(80, "voicewright_part_chars")
     config = read_model_config(changed(folder_of("tiny", "custom_voice"), tmp_path, MODEL, change))
     assert (config.part_chars, config.notes.unknown) == (80, [])
+    assert config.alphabet is None
+    change = put("ascii", "voicewright_alphabet")
+    config = read_model_config(changed(folder_of("tiny", "custom_voice"), tmp_path / "ascii", MODEL, change))
+    assert (config.alphabet, config.notes.unknown) == ("ascii", [])
 
 
 def test_a_speaker_encoder_of_another_width_is_refused(folder_of: FolderOf, tmp_path: Path) -> None:

@@ -98,3 +98,19 @@ def test_control_tokens_are_found_in_a_text(folder: Path, text: str) -> None:
     tokenizer = tokenizer_of(folder)
     assert tokenizer.reserved_in(text)
     assert not tokenizer.reserved_in(text.replace("<", "< "))
+
+
+def test_a_checkpoint_that_knows_ascii_alone_reads_text_in_its_spelling(folder: Path) -> None:
+    published = tokenizer_of(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"voicewright_alphabet": "ascii"}))
+    ascii_alone = tokenizer_of(folder)
+    text, spelled = "\u200b Zo\u00eb\u2019s caf\u00e9\u2026", "Zoe's cafe..."
+    assert ascii_alone.body(text) == published.body(spelled) != published.body(text)
+    assert ascii_alone.instruct("Na\u00efve.") == published.instruct("Naive.")
+    assert ascii_alone.body("\u041c\u043e\u0441\u043a\u0432\u0430") == published.body(
+        "\u041c\u043e\u0441\u043a\u0432\u0430"
+    )
+    assert ascii_alone.cannot_spell("\u041c")
+    assert not published.cannot_spell("\u041c")
+    assert published.spelled(text) == text

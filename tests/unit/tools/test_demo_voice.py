@@ -34,7 +34,8 @@ def recipe() -> Iterator[dict[str, ModuleType]]:
     before = set(sys.modules)
     sys.path.insert(0, str(RECIPE))
     yield {
-        name: importlib.import_module(name) for name in ("checkpoints", "generate", "lm_model", "prompts", "vocabulary")
+        name: importlib.import_module(name)
+        for name in ("checkpoints", "export", "generate", "lm_model", "prompts", "text", "vocabulary")
     }
     sys.path.remove(str(RECIPE))
     for name in set(sys.modules) - before:
@@ -195,3 +196,11 @@ def test_weights_move_to_other_pieces(recipe: dict[str, ModuleType], voice: tupl
     assert new[now.pieces[piece]].norm() > 0.1
     checkpoints.new_voice(now).load_state_dict(moved)
     assert torch.equal(checkpoints.moved(moved, now, now)[checkpoints.EMBEDDING], new)
+
+
+def test_the_export_says_which_letters_it_has_learned_from(
+    recipe: dict[str, ModuleType], voice: tuple[Any, Any]
+) -> None:
+    assert not recipe["text"].PLAIN.match("caf\u00e9")
+    shipped = json.loads((Path(str(DEMO_CHECKPOINT)) / "config.json").read_text())
+    assert recipe["export"].model_config(voice[1])["voicewright_alphabet"] == shipped["voicewright_alphabet"] == "ascii"
