@@ -17,7 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.errors import RateLimited, SpeechError, TooManyConnections
 from runtime.shared.port.allowance import Allowance
-from runtime.shared.port.error_responses import error_body, error_response
+from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.error_shapes import error_body
 from studio.errors import SignInNeeded
 from studio.relay import Allowed
 from studio.settings import VisitSettings

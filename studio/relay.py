@@ -27,7 +27,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from runtime.errors import OriginRefused, SlowReader, SpeechError
 from runtime.settings import Settings
 from runtime.shared.port import allowance
-from runtime.shared.port.error_responses import error_body, error_response
+from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.error_shapes import error_body
 from runtime.shared.port.listening import give_up
 from runtime.shared.port.origins import SAFE_METHODS, may_use
 from runtime.shared.port.sending import within

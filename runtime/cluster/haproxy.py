@@ -24,7 +24,7 @@ from runtime.cluster.view import HEALTH_OF_SERVE
 from runtime.errors import Busy, InvalidSetting, NoReplica, PortInUse, ReplicaLost, TooManyConnections
 from runtime.request import Mode
 from runtime.settings import Settings
-from runtime.shared.port.error_responses import error_body
+from runtime.shared.port.error_shapes import error_body
 from runtime.shared.port.tcp_uri import WYOMING as WYOMING_SETTING
 from runtime.shared.port.tcp_uri import address_of
 from runtime.shared.system import most_files

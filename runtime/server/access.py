@@ -29,8 +29,8 @@ from runtime.server.spending import ALLOWED
 from runtime.shared.port.allowance import allowance_of
 from runtime.shared.port.checking import Checking
 from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.error_shapes import CARTESIA
 
-CARTESIA = ("/tts/", "/voices")
 TOKEN = "voicewright.token."  # noqa: S105  prefix of a subprotocol that carries a key, for browsers
 
 _MAX_REMEMBERED = 4096  # callers with a counted rate

@@ -8,6 +8,7 @@ from typing import Any
 from runtime.errors import SpeechError
 from runtime.server.cartesia.contexts import Context
 from runtime.server.wire import Reply
+from runtime.shared.port.error_shapes import cartesia_fields
 from runtime.shared.word_times import TimedWords
 
 _PARTIAL = 206  # status_code of all that is well, the last message too
@@ -68,22 +69,7 @@ def error(problem: SpeechError, name: str | None, session_id: str) -> Reply:
     return {
         "type": "error",
         "context_id": name,
-        **_wrong(problem, session_id),
+        **cartesia_fields(problem, session_id),
         "status_code": problem.http_status,
         "done": name is not None,
-    }
-
-
-def error_body(problem: SpeechError, request_id: str) -> dict[str, object]:
-    """The body of a refusal over HTTP."""
-    return {**_wrong(problem, request_id), "param": problem.param}
-
-
-def _wrong(problem: SpeechError, request_id: str) -> dict[str, object]:
-    return {
-        "title": problem.code.replace("_", " ").capitalize(),
-        "message": str(problem),
-        "error_code": problem.code,
-        "request_id": request_id,
-        "retryable": problem.retryable,
     }

@@ -22,19 +22,16 @@ from runtime.server.text.pronunciations import all_words, dictionary_for
 from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
 from runtime.shared.pcm_formats import PcmWriter
-from runtime.shared.port.error_responses import tell_errors
 from runtime.shared.speech_tags import without_tags
 from runtime.shared.word_times import WordTimes
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
-_ROUTES = ("/tts/", "/voices", "/pronunciation-dicts")
 _EXAMPLE = {"model_id": "sonic-3", "transcript": "Good morning.", "voice": {"mode": "id", "id": "alloy"}}
 _IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}  # RIFF's code; width
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
     """Register the routes."""
-    tell_errors(app, _ROUTES, replies.error_body)
 
     @app.post("/tts/bytes", response_model=None)
     @documented(

@@ -9,7 +9,6 @@ from fastapi import FastAPI, Request
 
 from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.request import ModelCard
-from runtime.server.elevenlabs import replies
 from runtime.server.elevenlabs.answers import (
     ElevenLabsError,
     ElevenLabsVoice,
@@ -24,15 +23,10 @@ from runtime.server.openapi.operations import documented
 from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
 from runtime.server.wire import Reply, number_in
 from runtime.settings import Limits
-from runtime.shared.port.error_responses import tell_errors
 
 GET = ["GET", "HEAD"]
 KEY = "xi-api-key"  # the header that its clients always send, and others never
 
-_ROUTES = (
-    *("/v1/text-to-speech/", "/v1/text-to-dialogue", "/v1/user", "/v1/voices", "/v2/voices"),
-    "/v1/pronunciation-dictionaries",
-)
 _MOST = 100  # in a page, as there
 # What a request is spoken with that says nothing; no voice has settings of its own here.
 _SETTINGS: Reply = {
@@ -46,7 +40,6 @@ _SETTINGS: Reply = {
 
 def add_routes(app: FastAPI, host: Host) -> None:
     """Register the routes."""
-    tell_errors(app, _ROUTES, replies.error_body)
 
     @app.api_route("/v1/voices", methods=GET)
     @documented(answer=ElevenLabsVoices, refused_as=ElevenLabsError)

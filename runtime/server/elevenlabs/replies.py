@@ -7,9 +7,9 @@ from typing import Any
 
 from runtime.errors import InvalidMessage, SpeechError
 from runtime.server.wire import Reply
+from runtime.shared.port.error_shapes import elevenlabs_field
 
 _MISTAKE = 1008  # how a socket is closed for what the client can mend
-_FIELDS = {"language": "language_code"}  # what the engine names by our word
 
 
 def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) -> Reply:
@@ -34,7 +34,7 @@ def error(problem: SpeechError, context: str | None = None) -> Reply:
         "message": str(problem),
         "error": problem.code,
         "code": close_code(problem),
-        "param": _field(problem),
+        "param": elevenlabs_field(problem),
         "retryable": problem.retryable,
         **_about(context),
     }
@@ -45,18 +45,6 @@ def close_code(problem: SpeechError) -> int:
     return _MISTAKE if isinstance(problem, InvalidMessage) else problem.close_code
 
 
-def error_body(problem: SpeechError, request_id: str) -> dict[str, object]:
-    """The body of a refusal over HTTP."""
-    detail = {
-        "status": problem.code,
-        "message": str(problem),
-        "request_id": request_id,
-        "param": _field(problem),
-        "retryable": problem.retryable,
-    }
-    return {"detail": detail}
-
-
 def timed_audio(data: bytes, alignment: dict[str, Any] | None) -> Reply:
     """A piece of a reply over HTTP with times, or all of one."""
     return {
@@ -64,11 +52,6 @@ def timed_audio(data: bytes, alignment: dict[str, Any] | None) -> Reply:
         "alignment": alignment,
         "normalized_alignment": alignment,
     }
-
-
-def _field(problem: SpeechError) -> str | None:
-    """Which of their fields a fault is in."""
-    return _FIELDS.get(problem.param, problem.param) if problem.param else None
 
 
 def _about(context: str | None) -> dict[str, str]:

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from runtime.errors import TooManyConnections
-from runtime.shared.port.error_responses import error_body
+from runtime.shared.port.error_shapes import error_body
 from runtime.shared.system import lingers_not, most_files
 
 log = logging.getLogger(__name__)

@@ -105,7 +105,16 @@ class Door:
             return 101, {}, {}
         answer = {name.decode(): value.decode() for name, value in start["headers"]}
         text = b"".join(message["body"] for message in rest)
-        return start["status"], json.loads(text)["error"] if start["status"] >= 400 else {}, answer
+        return start["status"], as_openai_s(json.loads(text)) if start["status"] >= 400 else {}, answer
+
+
+def as_openai_s(body: dict[str, Any]) -> dict[str, Any]:
+    """The error object of a refusal, whosever shape it has."""
+    if "error" in body:
+        return dict(body["error"])
+    if "detail" in body:
+        return {**body["detail"], "code": body["detail"]["status"]}
+    return {**body, "code": body["error_code"]}
 
 
 def knock(door: Door | None = None, *arguments: Any, **words: Any) -> tuple[int, str | None]:

@@ -1,0 +1,131 @@
+"""What is refused in front of a dialect has the shape in which the clients of its routes read errors, on both ports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from runtime.errors import UnsupportedLanguage
+from runtime.server.access import AccessControl
+from runtime.server.app import create_app
+from runtime.server.engine_host import Host
+from runtime.server.keys import KeyRing, Tickets
+from runtime.server.speech_engine import Progress, SpeechEngine
+from runtime.settings import Limits, ServerSettings, Settings
+from runtime.shared.port.door import Door
+from runtime.shared.port.error_shapes import shaped
+from runtime.shared.port.hosts import ANY, Hosts
+from runtime.shared.port.unrouted import unrouted
+from studio.given_runtime import GivenRuntime
+from studio.limits import VisitLimits
+from studio.relay import Relay
+from studio.settings import VisitSettings
+from studio.visitors import Visitors
+from tests.support.library import MemoryLibrary
+
+CARTESIA = ("/tts/bytes", "/tts/sse", "/tts/none", "/voices", "/voices/x", "/pronunciation-dicts/x")
+ELEVENLABS = ("/v1/text-to-speech/x/stream", "/v1/voices/x", "/v2/voices", "/v1/user", "/v1/pronunciation-dictionaries")
+OPENAI = ("/v1/audio/speech", "/v1/models", "/v1/none", "/none", "/ttsbytes")
+PATHS = [
+    *((path, lambda answer: answer["error_code"]) for path in CARTESIA),
+    *((path, lambda answer: answer["detail"]["status"]) for path in ELEVENLABS),
+    *((path, lambda answer: answer["error"]["code"]) for path in OPENAI),
+]
+EachPath = pytest.mark.parametrize(("path", "code_of"), PATHS, ids=[path for path, _ in PATHS])
+CodeOf = Callable[[dict[str, Any]], str]
+
+
+def no_engine(settings: Settings, progress: Progress) -> SpeechEngine:
+    raise AssertionError("nothing is loaded here")
+
+
+def host(**server: Any) -> Host:
+    limits = Limits(max_config_bytes=2048, max_upload_bytes=1024)
+    return Host(Settings(server=ServerSettings(**server), limits=limits), no_engine, MemoryLibrary())
+
+
+def asked(app: ASGIApp, path: str, method: str = "POST", **words: Any) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app, client=("192.0.2.7", 5000))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.request(method, path, **words)
+
+    return asyncio.run(ask())
+
+
+@EachPath
+def test_the_door_of_either_port(path: str, code_of: CodeOf) -> None:
+    async def none(request: Request) -> Response:
+        return unrouted([], request.scope)
+
+    app = Starlette()
+    app.add_route("/{path:path}", none, methods=["GET"])
+    full = Door(app, settings=ServerSettings(max_connections=0), hosts=Hosts(ANY, "127.0.0.1"))
+    answer = asked(full, path, "GET")
+    assert (answer.status_code, code_of(answer.json())) == (503, "too_many_connections")
+    assert answer.headers["retry-after"]
+    door = Door(app, settings=ServerSettings(), hosts=Hosts(ANY, "127.0.0.1"))
+    assert code_of(asked(door, path, headers={"origin": "http://elsewhere.example"}).json()) == "origin_refused"
+    assert code_of(asked(door, path, "GET").json()) == "unknown_route"
+
+
+@EachPath
+def test_the_runtime_s_access_control(path: str, code_of: CodeOf) -> None:
+    def access(**server: Any) -> AccessControl:
+        behind = host(**server)
+        return AccessControl(Starlette(), behind, KeyRing(behind.settings.server), Tickets(30.0))
+
+    assert code_of(asked(access(api_keys="key"), path).json()) == "unauthorized"
+    assert code_of(asked(access(), path, content=b"x" * 80_000).json()) == "message_too_large"
+    few = access(requests_per_minute=1)
+    codes = [asked(few, path).status_code, code_of(asked(few, path).json())]
+    assert codes[1] == "rate_limited"
+
+
+@EachPath
+def test_the_studio_s_limits_and_its_relay(path: str, code_of: CodeOf) -> None:
+    relay = Relay(GivenRuntime("http://127.0.0.1:1"))
+    app = Starlette()
+    app.add_route("/{path:path}", relay.http, methods=["POST"])
+    assert code_of(asked(app, path, json={}).json()) == "runtime_unavailable"
+    if path.startswith(("/v1/", "/tts/")):
+        settings = VisitSettings(visitor_requests=0)
+        limits = Middleware(VisitLimits, visitors=Visitors(each=True), settings=settings, must_sign_in=False)
+        assert code_of(asked(Starlette(middleware=[limits]), path, json={}).json()) == "rate_limited"
+
+
+@pytest.mark.parametrize(
+    ("path", "code_of"), [row for row in PATHS if row[0] in {"/tts/bytes", "/v1/text-to-speech/x/stream", "/none"}]
+)
+def test_what_no_handler_is_asked_bears_the_id_of_its_request(path: str, code_of: CodeOf) -> None:
+    app = create_app(host())
+    answer = asked(app, path, "DELETE")
+    body = answer.json()
+    assert code_of(body) == ("unknown_route" if path == "/none" else "method_not_allowed")
+    told = body.get("request_id") or body.get("detail", {}).get("request_id")
+    assert told == (None if path == "/none" else answer.headers["x-request-id"])
+
+
+def test_a_fault_names_elevenlabs_field_and_not_ours() -> None:
+    problem = UnsupportedLanguage(param="language", known="english")
+    told = shaped(problem, "/v1/text-to-speech/x", "req_1")["detail"]
+    assert isinstance(told, dict)
+    assert (told["param"], told["request_id"]) == ("language_code", "req_1")
+
+
+def test_cartesia_s_key_may_stand_in_the_address_of_all_its_routes() -> None:
+    behind = host(api_keys="key")
+    app = create_app(behind)
+    for path in ("/voices", "/pronunciation-dicts", "/tts/none"):
+        assert asked(app, f"{path}?api_key=key", "GET").status_code != 401
+        assert asked(app, f"{path}?api_key=other", "GET").status_code == 401
+    assert asked(app, "/v1/models?api_key=key", "GET").status_code == 401
