@@ -44,7 +44,7 @@ def slots(size: str, modes: int, card: int, settings: EngineSettings) -> int:
             found.append(inspect_folder(folder))
         may_have = int(settings.memory_share * card)
         room = MemoryRoom("cuda", on_cpu=False, may_have=may_have, free=may_have)
-        need = MemoryNeed.of(found, room, settings, torch.bfloat16, [None] * modes)
+        need = MemoryNeed.of(found, room, settings, [(torch.bfloat16, None)] * modes)
     return need.slots_in(room, settings)
 
 

@@ -97,7 +97,8 @@ class EngineSettings:
     dtype: str = knob(
         "auto",
         "VOICEWRIGHT_DTYPE",
-        "auto, float32 or bfloat16, of talker and code predictor; auto is float32 on a CPU",
+        "auto, float32 or bfloat16, of talker and code predictor; auto is float32 on a CPU, but for a large checkpoint "
+        "whose weights are not rounded, where the processor multiplies bfloat16, which is how they are published",
     )
     quantize: str = knob(
         "auto",

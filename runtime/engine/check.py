@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.device import open_device
-from runtime.device.open_device import choose_dtype
 from runtime.engine.memory import MemoryNeed, MemoryRoom
 from runtime.engine.registry import Registry
 from runtime.engine.weight_bits import WeightBits
@@ -46,9 +45,8 @@ def check(settings: Settings) -> Checked:
     for inspection in found:
         inspection.require()
     names, room = tuple(entry.name for entry in registry.entries), MemoryRoom.of(device, engine)
-    dtype = choose_dtype(engine.dtype, device)
-    bits = WeightBits(engine, device, dtype)
+    bits = WeightBits(engine, device)
     chosen = [bits.of(entry.config, entry.name) for entry in registry.entries]
-    need = MemoryNeed.of(found, room, engine, dtype, chosen)
+    need = MemoryNeed.of(found, room, engine, chosen)
     need.require(", ".join(names), room, engine)
     return Checked(names, registry.modes, need.with_slots(engine.max_slots or room.most_slots), room.free)

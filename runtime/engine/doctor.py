@@ -11,7 +11,7 @@ from runtime.device.open_device import choose_dtype
 from runtime.device.quantized import Quantization
 from runtime.engine.memory import MemoryNeed, MemoryRoom
 from runtime.engine.probe import FrameShape, Probe, Weights
-from runtime.engine.weight_bits import FEW, WeightBits, can_round
+from runtime.engine.weight_bits import FEW, WeightBits, can_round, word_of
 from runtime.errors import SetUpError
 from runtime.model.checkpoint import DECODER, TALKER, public_name
 from runtime.model.config import ModelConfig
@@ -118,25 +118,25 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
     """
     device = open_device(settings.device, eager=True)
     dtype, room = choose_dtype(settings.dtype, device), MemoryRoom.of(device, settings)
-    bits, probe = WeightBits(settings, device, dtype), Probe(device, settings.threads, settings.sound_dtype)
+    bits, probe = WeightBits(settings, device), Probe(device, settings.threads, settings.sound_dtype)
     found, name = inspect(reference), public_name(reference)
     stored = found.quantization
     chosen: Weights = dtype, stored or bits.known
     with found.noting():
         if found.config is not None:
-            chosen = dtype, bits.of(found.config, name)
+            chosen = bits.of(found.config, name)
     rows: tuple[MemoryRow, ...] = ()
     if {TALKER, DECODER} <= found.networks.keys():
         kinds: list[Weights] = [] if stored else [(other, None) for other in DTYPES]
         if can_round(device) or stored:
             kinds += [(dtype, quantization) for quantization in Quantization if stored in (None, quantization)]
-        needs = {kind: MemoryNeed.of([found], room, settings, kind[0], [kind[1]]) for kind in kinds}
+        needs = {kind: MemoryNeed.of([found], room, settings, [kind]) for kind in kinds}
         assert found.config is not None
         shape = FrameShape.of(found.config)
         is_measured = can_round(device) and shape.reads >= FEW
         rows = tuple(
             MemoryRow(
-                dtype=_name(*kind),
+                dtype=word_of(kind),
                 is_chosen=kind == chosen,
                 once=need.once,
                 slot=need.slot,
@@ -162,7 +162,3 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
         unknown=tuple(field for note in notes for field in note.unknown),
         memory=DeviceMemorySeen(room.device, room.may_have, room.free, rows),
     )
-
-
-def _name(dtype: torch.dtype, quantization: Quantization | None) -> str:
-    return quantization or str(dtype).removeprefix("torch.")

@@ -107,8 +107,7 @@ class Engine:
     @property
     def cards(self) -> tuple[ModelCard, ...]:
         """What is served, loaded or not."""
-        dtype = str(self.loader.dtype).removeprefix("torch.")
-        return self.registry.cards(self.device.name, dtype, self.settings.limits)
+        return self.registry.cards(self.device.name, self.settings.limits)
 
     def start(self) -> None:
         """Start the engine's threads."""

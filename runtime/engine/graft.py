@@ -44,9 +44,11 @@ class Graft:
         """Write the next inputs of these rows over their own. Shapes: x [B, H]; rows [B] int64, slots."""
         slots = rows[self.at]
         codes = slot_cache.codes[slots]
-        frames = self.talker.code_predictor.embed_with(self.lender.embed_codec(codes[:, 0]), codes).sum(-2)
-        x[self.at] = frames + self.lender.embed_text(slot_cache.trailing[slots, slot_cache.frame[slots] - 1])
+        first = self.lender.embed_codec(codes[:, 0]).to(x.dtype)  # the lender's may be another
+        text = self.lender.embed_text(slot_cache.trailing[slots, slot_cache.frame[slots] - 1]).to(x.dtype)
+        x[self.at] = self.talker.code_predictor.embed_with(first, codes).sum(-2) + text
 
     def embed_first_code(self, x: Tensor, codes: Tensor) -> None:
         """The same for code 0 where the code predictor reads it. Shapes: x [B, H'], rows apart; codes [B] int64."""
-        x[self.at] = self.talker.code_predictor.project(self.lender.embed_codec(codes[self.at]))
+        first = self.lender.embed_codec(codes[self.at]).to(x.dtype)
+        x[self.at] = self.talker.code_predictor.project(first)

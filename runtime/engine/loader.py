@@ -12,7 +12,7 @@ from runtime.device import Device
 from runtime.device.cpu import Threads, are_small, threads_for
 from runtime.device.host_memory import give_back
 from runtime.device.huge_pages import gather
-from runtime.device.open_device import choose_dtype, choose_sound_dtype
+from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization
 from runtime.engine.core import EngineCore
 from runtime.engine.registry import Registry, RegistryEntry
@@ -33,14 +33,14 @@ class CheckpointLoader:
     """Loads what a registry names, on whichever thread asks for it."""
 
     def __init__(self, registry: Registry, device: Device, settings: Settings, new_core: NewCore) -> None:
-        self.dtype = choose_dtype(settings.engine.dtype, device)
-        self._bits = WeightBits(settings.engine, device, self.dtype)
+        self._bits = WeightBits(settings.engine, device)
         self._registry = registry
         self._device = device
         self._settings = settings.engine
         self._new_core = new_core
         for entry in registry.entries:
             entry.quantization = self._bits.known
+            entry.dtype = self._bits.whole(entry.config)
 
     def load(self, entry: RegistryEntry, tell: Tell = lambda step: None) -> None:
         """Load a checkpoint's weights and put it to work; ``tell`` hears what happens. Takes seconds to minutes.
@@ -51,10 +51,11 @@ class CheckpointLoader:
         device = self._device
         device.enter_thread()
         others = self._registry.checkpoints
-        entry.quantization = self._bits.of(entry.config, entry.name)
-        sound_dtype = choose_sound_dtype(self._settings.sound_dtype, device, self.dtype, entry.quantization)
+        dtype, entry.quantization = weights = self._bits.of(entry.config, entry.name)
+        entry.dtype = dtype
+        sound_dtype = choose_sound_dtype(self._settings.sound_dtype, device, *weights)
         checkpoint = load_checkpoint(
-            entry.reference, device.torch_device, self.dtype, others, entry.quantization, sound_dtype
+            entry.reference, device.torch_device, dtype, others, entry.quantization, sound_dtype
         )
         give_back()  # what rounding and packing took besides
         if device.name == "cpu" and not are_small([checkpoint.talker]):

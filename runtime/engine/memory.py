@@ -62,19 +62,17 @@ class MemoryNeed:
         found: Sequence[Inspection],
         room: MemoryRoom,
         settings: EngineSettings,
-        dtype: torch.dtype,
-        quantizations: Sequence[Quantization | None],
+        weights: Sequence[tuple[torch.dtype, Quantization | None]],
     ) -> MemoryNeed:
         """What inspected checkpoints without problems take, those that ship the same speech tokenizer share it.
 
         Args:
-            dtype, quantizations: of talker and code predictor, the second for each of those found.
+            weights: dtype and bits of talker and code predictor of each of those found.
         """
-        weights = sum(
-            _bytes_here(*loaded, settings, dtype, on_cpu=room.on_cpu) for loaded in _networks(found, quantizations)
-        )
-        slots = sum(_slot_bytes(inspection, settings, dtype) for inspection in found)
-        return cls(weights + (PROCESS if room.on_cpu else RESERVE), slots)
+        taken = sum(_bytes_here(*loaded, settings, on_cpu=room.on_cpu) for loaded in _networks(found, weights))
+        kinds = zip(found, weights, strict=True)
+        slots = sum(_slot_bytes(inspection, settings, dtype) for inspection, (dtype, _) in kinds)
+        return cls(taken + (PROCESS if room.on_cpu else RESERVE), slots)
 
     def with_slots(self, slots: int) -> int:
         return self.once + slots * self.slot
@@ -97,17 +95,17 @@ class MemoryNeed:
 
 
 def _networks(
-    found: Sequence[Inspection], quantizations: Sequence[Quantization | None]
-) -> Iterator[tuple[Inspection, str, nn.Module, Quantization | None]]:
-    """Every network that would be loaded, with its checkpoint, the prefix of its keys and what holds for both."""
+    found: Sequence[Inspection], weights: Sequence[tuple[torch.dtype, Quantization | None]]
+) -> Iterator[tuple[Inspection, str, nn.Module, tuple[torch.dtype, Quantization | None]]]:
+    """Every network that would be loaded, with its checkpoint, the prefix of its keys and the weights of both."""
     sounds: list[Sequence[Path]] = []
-    for inspection, quantization in zip(found, quantizations, strict=True):
+    for inspection, kind in zip(found, weights, strict=True):
         files = inspection.speech_files
         is_shared = any(are_same(files, others) for others in sounds)
         sounds.append(files)
         for prefix, network in inspection.networks.items():
             if not (is_shared and prefix in (DECODER, ENCODER)):
-                yield inspection, prefix, network, quantization
+                yield inspection, prefix, network, kind
 
 
 def _bytes_of(network: nn.Module, element: int, quantization: Quantization | None = None) -> int:
@@ -128,13 +126,13 @@ def _bytes_here(
     inspection: Inspection,
     prefix: str,
     network: nn.Module,
-    quantization: Quantization | None,
+    weights: tuple[torch.dtype, Quantization | None],
     settings: EngineSettings,
-    dtype: torch.dtype,
     *,
     on_cpu: bool,
 ) -> int:
     """The memory that a network of a checkpoint takes; on a CPU without tables that stay in their file."""
+    dtype, quantization = weights
     if prefix == TALKER:
         return _bytes_of(network, dtype.itemsize, quantization) - on_cpu * _lying(inspection, network, dtype)
     taken = _bytes_of(network, torch.float32.itemsize)

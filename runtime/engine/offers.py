@@ -17,9 +17,9 @@ from runtime.device import Device, open_device
 from runtime.device.open_device import choose_dtype, choose_quantization, choose_sound_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.memory import PROCESS, memory_of
-from runtime.engine.probe import FrameShape, Probe, best
+from runtime.engine.probe import FrameShape, Probe, Weights, best
 from runtime.engine.sizing import RESERVE
-from runtime.engine.weight_bits import AUTO, LADDER, Pace, can_round, choose_pace
+from runtime.engine.weight_bits import AUTO, Pace, can_round, choose_pace, paces, weights_of
 from runtime.model.config import DecoderConfig
 from runtime.published import (
     FRAME_S,
@@ -90,14 +90,14 @@ def outlook(settings: EngineSettings) -> Outlook:
     on_cpu = device.torch_device.type == "cpu"
     if settings.quantize != AUTO:
         choose_quantization(settings.quantize, device)
-    paces = _paces_here(device, dtype, settings) if can_round(device) else _paces_of_card(measure(device, dtype), dtype)
+    by_size = _paces_here(device, settings) if can_round(device) else _paces_of_card(measure(device, dtype), dtype)
     return Outlook(
         device.name,
         str(dtype).removeprefix("torch."),
         settings.quantize,
         total if on_cpu else int(settings.memory_share * total),
         free,
-        tuple(_offer(checkpoint, paces[checkpoint.size], device, dtype, settings) for checkpoint in PUBLISHED),
+        tuple(_offer(checkpoint, by_size[checkpoint.size], device, settings) for checkpoint in PUBLISHED),
     )
 
 
@@ -114,14 +114,11 @@ def shape_of(checkpoint: Published) -> FrameShape:
     return FrameShape(talker, predictor)
 
 
-def _paces_here(device: Device, dtype: torch.dtype, settings: EngineSettings) -> dict[str, tuple[Pace, ...]]:
+def _paces_here(device: Device, settings: EngineSettings) -> dict[str, tuple[Pace, ...]]:
     """By size: the pace with each kind of weights."""
     probe = Probe(device, settings.threads, settings.sound_dtype)
     shapes = {checkpoint.size: shape_of(checkpoint) for checkpoint in PUBLISHED}
-    return {
-        size: tuple(Pace(bits, probe.rtf(shape, (dtype, bits), FRAME_S)) for bits in LADDER)
-        for size, shape in shapes.items()
-    }
+    return {size: tuple(paces(probe, shape, settings.dtype)) for size, shape in shapes.items()}
 
 
 def _paces_of_card(speed: CardSpeed, dtype: torch.dtype) -> dict[str, tuple[Pace, ...]]:
@@ -136,22 +133,18 @@ def card_rtf(checkpoint: Published, speed: CardSpeed, element: int) -> float:
     return round(max(frame + layers * LAUNCH_S, sound) / FRAME_S, 3)
 
 
-def _offer(
-    checkpoint: Published, paces: tuple[Pace, ...], device: Device, dtype: torch.dtype, settings: EngineSettings
-) -> Offer:
-    on_cpu = device.torch_device.type == "cpu"
+def _offer(checkpoint: Published, ladder: tuple[Pace, ...], device: Device, settings: EngineSettings) -> Offer:
+    on_cpu, shape = device.torch_device.type == "cpu", shape_of(checkpoint)
     beside = PROCESS if on_cpu else RESERVE
-    slot = POSITION * settings.max_model_len * dtype.itemsize
-    shared = {
-        pace.quantization: beside + sound_bytes(device, settings, dtype, pace.quantization, on_cpu=on_cpu)
-        for pace in paces
-    }
-    bits = tuple(
-        OfferedBits(_word(kind), weight_bytes(checkpoint, dtype, kind, on_cpu=on_cpu) + shared[kind] + slot, rtf)
-        for kind, rtf in ((pace.quantization, pace.rtf) for pace in paces)
-    )
-    chosen = _word(choose_pace(iter(paces)).quantization) if settings.quantize == AUTO else settings.quantize
-    return Offer(checkpoint.id, min(shared.values()), bits, chosen)
+    shared, bits = [], []
+    for pace in ladder:
+        weights = weights_of(settings.dtype, device, shape, pace.quantization)
+        own = weight_bytes(checkpoint, *weights, on_cpu=on_cpu)
+        slot = POSITION * settings.max_model_len * weights[0].itemsize
+        shared.append(beside + sound_bytes(device, settings, weights, on_cpu=on_cpu))
+        bits.append(OfferedBits(_word(pace.quantization), own + shared[-1] + slot, pace.rtf))
+    chosen = _word(choose_pace(iter(ladder)).quantization) if settings.quantize == AUTO else settings.quantize
+    return Offer(checkpoint.id, min(shared), tuple(bits), chosen)
 
 
 def _word(quantization: Quantization | None) -> str:
@@ -171,14 +164,12 @@ def weight_bytes(checkpoint: Published, dtype: torch.dtype, quantization: Quanti
     return (numbers - products) * dtype.itemsize + fewer
 
 
-def sound_bytes(
-    device: Device, settings: EngineSettings, dtype: torch.dtype, quantization: Quantization | None, *, on_cpu: bool
-) -> int:
+def sound_bytes(device: Device, settings: EngineSettings, weights: Weights, *, on_cpu: bool) -> int:
     """Bytes of the speech tokenizer in the device's memory; on a CPU Code2Wav's products may have fewer bits."""
     whole = torch.float32.itemsize * SPEECH_TOKENIZER
     if not on_cpu:
         return whole
-    sound = choose_sound_dtype(settings.sound_dtype, device, dtype, quantization)
+    sound = choose_sound_dtype(settings.sound_dtype, device, *weights)
     return whole - (torch.float32.itemsize - sound.itemsize) * SOUND_PRODUCTS
 
 

@@ -106,7 +106,9 @@ class Parts:
     def embedded(self, prompt_inputs: PromptInputs, lender: Talker | None = None) -> Prompt:
         checkpoint = self._checkpoint
         with torch.inference_mode():
-            return build_prompt(prompt_inputs, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker, lender)
+            talker = checkpoint.talker
+            prompt = build_prompt(prompt_inputs, checkpoint.config, checkpoint.text_tokenizer, talker, lender)
+            return replace(prompt, embeds=prompt.embeds.to(talker.codec_head.weight.dtype))  # the lender's may differ
 
     def begin_to_speak(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
         """A prompt was read and its first frame is known: frames may follow, and what is worth it is kept."""

@@ -2,13 +2,15 @@
 
 The layers are the engine's own, with weights of no meaning: a few of the talker's, as many as no cache holds, the code
 predictor's, which are read again for each code, with its draws, and one of Code2Wav's. What a whole frame takes follows
-from their number. The middle of some runs counts and not the fastest: who is at work beside them now, the page among
-them, will be when it speaks.
+from their number, and from how much slower a core makes frames while another makes sound. The middle of some runs
+counts and not the fastest: who is at work beside them now, the page among them, will be when it speaks.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -97,15 +99,16 @@ class Probe:
     sound_dtype: str = "auto"
     _known: dict[tuple[DecoderConfig, Weights, bool], float] = field(default_factory=dict)
     _sound: dict[tuple[torch.dtype, int], float] = field(default_factory=dict)
+    _slower: dict[tuple[DecoderConfig, Weights], float] = field(default_factory=dict)
 
     def rtf(self, shape: FrameShape, weights: Weights, frame_s: float) -> float:
-        """Seconds of computing for a second of speech: one behind the other, for frames and sound share the memory's
-        pace, and somebody else the cores.
+        """Seconds of computing for a second of speech.
 
         Args:
             frame_s: seconds of speech in a frame.
         """
-        return round((self.frame_s(shape, weights) + self.sound_s(weights)) / frame_s, 3)
+        frame, sound, slower = self.frame_s(shape, weights), self.sound_s(weights), self.slower(shape, weights)
+        return round(together(frame, sound, slower) / frame_s, 3)
 
     @torch.inference_mode()
     def frame_s(self, shape: FrameShape, weights: Weights) -> float:
@@ -120,14 +123,22 @@ class Probe:
         dtype, threads = choose_sound_dtype(self.sound_dtype, self.device, *weights), self._threads(weights).sound
         if (dtype, threads) not in self._sound:
             with computing_with(threads):
-                self._sound[dtype, threads] = self._unit_s(dtype) * SOUND_OPERATIONS / unit_operations()
+                self._sound[dtype, threads] = typical(self._unit(dtype)) * SOUND_OPERATIONS / unit_operations()
         return self._sound[dtype, threads]
+
+    def slower(self, shape: FrameShape, weights: Weights) -> float:
+        """How many times longer frames take while sound is made: both wait for one memory, and for one interpreter.
+
+        Infinitely where they share cores: then one waits for the other.
+        """
+        self.frame_s(shape, weights)
+        return self._slower[shape.predictor, weights]
 
     def _threads(self, weights: Weights) -> Threads:
         return Threads(self.threads, self.threads) if self.threads else shared_out(CORES, weights[1])
 
-    def _unit_s(self, dtype: torch.dtype) -> float:
-        """Seconds of one of Code2Wav's residual units, for one frame."""
+    def _unit(self, dtype: torch.dtype) -> Callable[[], Tensor]:
+        """The work of one of Code2Wav's residual units, for one frame."""
         with on_meta():
             unit = ResidualUnit(SOUND_WIDTH, dilation=1)
         _fill(unit, torch.float32, None)
@@ -135,15 +146,29 @@ class Probe:
         unit.conv1.slot = 0
         x = torch.full((1, SOUND_ROWS, SOUND_WIDTH), WEIGHT)
         state = StreamState([torch.zeros(1, unit.conv1.left, SOUND_WIDTH)], [], [], torch.zeros(1, dtype=torch.int64))
-        return typical(lambda: unit(x, state).sum())
+        return lambda: unit(x, state).sum()
 
     def _once(self, config: DecoderConfig, weights: Weights, *, is_talker: bool) -> float:
         """Seconds of one layer of a talker, or of one pass of a code predictor."""
         key = config, weights, is_talker
         if key not in self._known:
             with computing_with(self._threads(weights).frames):
-                self._known[key] = (self._layer_s if is_talker else self._pass_s)(config, *weights)
+                if is_talker:
+                    self._known[key] = self._layer_s(config, *weights)
+                else:
+                    alone, beside = self._passes_s(config, weights)
+                    self._known[key], self._slower[config, weights] = alone / PASSES, max(1.0, beside / alone)
         return self._known[key]
+
+    def _passes_s(self, config: DecoderConfig, weights: Weights) -> tuple[float, float]:
+        """Seconds of some passes of a code predictor, alone and while sound is made."""
+        passes, threads = self._passes(config, *weights), self._threads(weights)
+        alone = typical(passes)
+        if threads.frames + threads.sound > CORES:
+            return alone, math.inf
+        unit = self._unit(choose_sound_dtype(self.sound_dtype, self.device, *weights))
+        with repeating(unit, threads.sound):
+            return alone, typical(passes)
 
     def _layer_s(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> float:
         size = layer_size(config) * (dtype.itemsize if quantization is None else 1)
@@ -156,7 +181,10 @@ class Probe:
         attend = _Attend(config, self.device, ops, stack, dtype)
         return typical(lambda: stack.decode(x, attend, ops).sum()) / count
 
-    def _pass_s(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> float:
+    def _passes(
+        self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None
+    ) -> Callable[[], Tensor]:
+        """The work of some passes of a code predictor."""
         with on_meta():
             predictor = CodePredictor(replace(config, num_code_groups=PASSES + 1), config.hidden_size)
         _fill(predictor, dtype, quantization)
@@ -176,7 +204,7 @@ class Probe:
             predictor.predict(x, cache, ops, draw)
             return cache.keys.sum()
 
-        return typical(frame) / PASSES
+        return frame
 
 
 class _Attend:
@@ -221,6 +249,41 @@ def computing_with(threads: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def repeating(work: Callable[[], Tensor], threads: int) -> Iterator[None]:
+    """Do it over and over meanwhile, on a thread of its own with so many CPU threads."""
+    done, begun = threading.Event(), threading.Event()
+
+    @torch.inference_mode()
+    def run() -> None:
+        torch.set_num_threads(threads)  # each thread's own
+        try:
+            while not done.is_set():
+                work()
+                begun.set()
+        finally:
+            begun.set()
+
+    thread = threading.Thread(target=run, name="probe")
+    thread.start()
+    try:
+        begun.wait()
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def together(frame: float, sound: float, slower: float) -> float:
+    """Seconds between two frames of which each is followed by its sound, on a core of its own.
+
+    Args:
+        frame, sound: seconds of each alone.
+        slower: how many times longer frames take while sound is made.
+    """
+    return max(frame + sound * (1 - 1 / slower), sound)
 
 
 def unit_operations() -> int:

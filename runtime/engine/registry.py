@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import torch
+
 from runtime.device.quantized import Quantization
 from runtime.engine.core import EngineCore
 from runtime.engine.waiting import WaitingQueue
@@ -30,6 +32,7 @@ class RegistryEntry:
     waiting: WaitingQueue = field(default_factory=WaitingQueue)
     core: EngineCore | None = None
     quantization: Quantization | None = None  # of its weights; None: as the dtype, or not chosen yet
+    dtype: torch.dtype = torch.float32  # of talker and code predictor; what it would be, before it is loaded
     is_loading: bool = False
     has_failed: bool = False
 
@@ -47,7 +50,7 @@ class RegistryEntry:
         created = int((folder / "config.json").stat().st_mtime)
         return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(folder), created)
 
-    def card(self, device: str, dtype: str, limits: Limits) -> ModelCard:
+    def card(self, device: str, limits: Limits) -> ModelCard:
         """The checkpoint as clients see it, without what others lend it."""
         config, generation = self.config, self.config.generation
         return ModelCard(
@@ -61,7 +64,7 @@ class RegistryEntry:
             part_chars=config.part_chars or limits.part_chars,
             samples_per_frame=self.tokenizer.code2wav.samples_per_frame,
             device=device,
-            dtype=config.quantization or self.quantization or dtype,
+            dtype=config.quantization or self.quantization or str(self.dtype).removeprefix("torch."),
             fingerprint=self.fingerprint,
             loaded=self.core is not None,
             created=self.created,
@@ -157,11 +160,11 @@ class Registry:
         is_styled = Mode.CUSTOM_VOICE in entry.modes and entry.config.takes_instruct
         return is_styled and self.reader(entry) is not None
 
-    def cards(self, device: str, dtype: str, limits: Limits) -> tuple[ModelCard, ...]:
+    def cards(self, device: str, limits: Limits) -> tuple[ModelCard, ...]:
         """Every checkpoint as clients see it, loaded or not."""
         return tuple(
             replace(
-                entry.card(device, dtype, limits),
+                entry.card(device, limits),
                 styles_voices=self.styles_voices(entry),
                 grafts_voices=self.styles_voices(entry) and self.may_graft(entry),
             )

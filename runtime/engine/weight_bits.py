@@ -1,4 +1,4 @@
-"""Chooses how many bits the weights of talker and code predictor get, where the settings leave that to the machine.
+"""Chooses dtype and bits of the weights of talker and code predictor, where the settings leave that to the machine.
 
 The most exact that speaks in real time here is taken. Where none does, it is eight bits if they are faster: four bits
 cost sound (docs/performance.md), and are only worth that where speech then comes as fast as it is heard.
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 
 from runtime.device import Device
-from runtime.device.open_device import choose_quantization
+from runtime.device.open_device import choose_dtype, choose_quantization
 from runtime.device.quantized import Quantization
-from runtime.engine.probe import FrameShape, Probe
+from runtime.engine.probe import FrameShape, Probe, Weights
 from runtime.model.checkpoint import settle_quantization
 from runtime.model.config import ModelConfig
 from runtime.published import FRAME_S
@@ -37,10 +37,19 @@ class Pace:
     rtf: float  # seconds of computing for a second of speech
 
 
-def paces(probe: Probe, shape: FrameShape, dtype: torch.dtype) -> Iterator[Pace]:
-    """The paces of a shape, the most exact first; each is measured when it is asked for."""
+def weights_of(word: str, device: Device, shape: FrameShape, quantization: Quantization | None) -> Weights:
+    """How the weights of such a checkpoint are served; ``word`` is what the settings say of their dtype.
+
+    Raises:
+        InvalidSetting: no such word.
+    """
+    return choose_dtype(word, device, is_large=quantization is None and shape.reads >= FEW), quantization
+
+
+def paces(probe: Probe, shape: FrameShape, word: str) -> Iterator[Pace]:
+    """The paces of a shape, the most exact first; each is measured when it is asked for. ``word`` as above."""
     for quantization in LADDER:
-        yield Pace(quantization, probe.rtf(shape, (dtype, quantization), FRAME_S))
+        yield Pace(quantization, probe.rtf(shape, weights_of(word, probe.device, shape, quantization), FRAME_S))
 
 
 def choose_pace(ladder: Iterator[Pace]) -> Pace:
@@ -56,14 +65,14 @@ def choose_pace(ladder: Iterator[Pace]) -> Pace:
 class WeightBits:
     """What the settings say of weights, for one checkpoint after the other. Measures each shape once."""
 
-    def __init__(self, settings: EngineSettings, device: Device, dtype: torch.dtype) -> None:
-        """``dtype`` is that of talker and code predictor.
-
+    def __init__(self, settings: EngineSettings, device: Device) -> None:
+        """
         Raises:
-            InvalidSetting: the device has no products with so few bits.
+            InvalidSetting: the device has no products with so few bits, or there is no such dtype.
         """
         self._device = device
-        self._dtype = dtype
+        self._word = settings.dtype
+        choose_dtype(settings.dtype, device)
         self._is_open = settings.quantize == AUTO
         self._said = None if self._is_open else choose_quantization(settings.quantize, device)
         self._probe = Probe(device, settings.threads, settings.sound_dtype)
@@ -73,23 +82,37 @@ class WeightBits:
         """What holds for every checkpoint; None also where each is another matter."""
         return self._said
 
-    def of(self, config: ModelConfig, name: str) -> Quantization | None:
-        """The bits of a checkpoint's weights; a second or two where they are to be chosen and it is a large one.
+    def whole(self, config: ModelConfig) -> torch.dtype:
+        """The dtype of a checkpoint whose weights are not rounded."""
+        return weights_of(self._word, self._device, FrameShape.of(config), None)[0]
+
+    def of(self, config: ModelConfig, name: str) -> Weights:
+        """A checkpoint's weights; takes a second or two where their bits are to be chosen and it is a large one.
 
         Raises:
             CheckpointUnsupported: they have been rounded already, otherwise or for another device.
         """
         if config.quantization is not None:
-            return settle_quantization(
-                name, Quantization(config.quantization), self._said, on_cpu=can_round(self._device)
-            )
+            stored, on_cpu = Quantization(config.quantization), can_round(self._device)
+            return self._weights(config, settle_quantization(name, stored, self._said, on_cpu=on_cpu))
         shape = FrameShape.of(config)
         if not self._is_open or not can_round(self._device) or shape.reads < FEW:
-            return self._said
-        pace = choose_pace(paces(self._probe, shape, self._dtype))
-        bits = pace.quantization or str(self._dtype).removeprefix("torch.")
-        log.info("%s: weights as %s, which makes about %.2f of real time here", name, bits, pace.rtf)
-        return pace.quantization
+            return self._weights(config, self._said)
+        pace = choose_pace(paces(self._probe, shape, self._word))
+        weights = self._weights(config, pace.quantization)
+        log.info(
+            "%s: weights as %s, which takes about %.2f s for a second of speech here", name, word_of(weights), pace.rtf
+        )
+        return weights
+
+    def _weights(self, config: ModelConfig, quantization: Quantization | None) -> Weights:
+        return weights_of(self._word, self._device, FrameShape.of(config), quantization)
+
+
+def word_of(weights: Weights) -> str:
+    """What a person reads of weights: their bits where they are rounded, else their dtype."""
+    dtype, quantization = weights
+    return quantization or str(dtype).removeprefix("torch.")
 
 
 def can_round(device: Device) -> bool:

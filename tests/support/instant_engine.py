@@ -190,7 +190,7 @@ class InstantEngine:
 
     @property
     def cards(self) -> tuple[ModelCard, ...]:
-        cards = self._registry.cards("cpu", "float32", self._settings.limits)
+        cards = self._registry.cards("cpu", self._settings.limits)
         return tuple(replace(card, loaded=True, slots=self._slots) for card in cards)
 
     def start(self) -> None:

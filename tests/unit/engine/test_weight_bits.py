@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +18,8 @@ from runtime.engine import weight_bits
 from runtime.engine.engine import Engine
 from runtime.engine.memory import _bytes_of
 from runtime.engine.offers import shape_of, weight_bytes
-from runtime.engine.probe import FrameShape, Probe, Weights, layer_size
-from runtime.engine.weight_bits import Pace, choose_pace
+from runtime.engine.probe import FrameShape, Probe, Weights, layer_size, repeating, together
+from runtime.engine.weight_bits import Pace, choose_pace, weights_of
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import DecoderConfig
 from runtime.model.config_files import read_model_config
@@ -28,10 +30,12 @@ from runtime.model.weights import on_meta
 from runtime.published import PUBLISHED, SOUND_PRODUCTS
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
+from tests.support.patience import until
 from tests.unit.model.published import speech_tokenizer_config, write_configs
 
 INT8, INT4 = Quantization.INT8, Quantization.INT4
 SMALL = DecoderConfig(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_code_groups=4, vocab_size=64)
+PUBLISHED_SHAPE = shape_of(PUBLISHED[0])
 
 
 def ladder(*rtfs: float) -> Iterator[Pace]:
@@ -107,13 +111,71 @@ def test_a_frame_takes_as_long_as_its_layers_and_passes_and_is_measured_once(
     assert 0 < few == probe.frame_s(FrameShape(SMALL, SMALL), weights)
     sound = probe.sound_s(weights)
     assert 0 < sound == probe.sound_s(weights)
-    assert probe.rtf(FrameShape(SMALL, SMALL), weights, 0.08) == round((few + sound) / 0.08, 3)
+    slower = probe.slower(FrameShape(SMALL, SMALL), weights)
+    assert probe.rtf(FrameShape(SMALL, SMALL), weights, 0.08) == round(together(few, sound, slower) / 0.08, 3)
+
+
+def test_sound_with_a_core_of_its_own_costs_what_it_slows_frames_down_by() -> None:
+    assert together(frame=1.0, sound=0.4, slower=1.0) == 1.0
+    assert together(frame=1.0, sound=0.4, slower=2.0) == 1.2  # in which frames went on at half the pace
+    assert together(frame=0.2, sound=0.4, slower=1.0) == 0.4
+    assert together(frame=1.0, sound=0.4, slower=math.inf) == 1.4
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, 0), (2, 2)])
+def test_frames_wait_for_sound_where_they_share_cores(
+    cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.engine.probe.MEASURE_S", 0.0)
+    monkeypatch.setattr("runtime.engine.probe.CORES", cores)
+    probe, shape, weights = Probe(open_device("cpu"), threads), FrameShape(SMALL, SMALL), (torch.float32, INT8)
+    assert probe.slower(shape, weights) == math.inf
+    behind = probe.frame_s(shape, weights) + probe.sound_s(weights)
+    assert probe.rtf(shape, weights, 0.08) == round(behind / 0.08, 3)
+
+
+def test_sound_is_made_while_frames_are_measured_beside_it() -> None:
+    made: list[int] = []
+
+    def make() -> torch.Tensor:
+        made.append(torch.get_num_threads())
+        return torch.zeros(())
+
+    before = torch.get_num_threads()
+    with repeating(make, threads=1):
+        assert made
+        assert torch.get_num_threads() == before
+        several = len(made) + 2
+        until(lambda: len(made) > several)
+    stopped = len(made)
+    assert set(made) == {1}
+    assert stopped == len(made)
+
+
+@pytest.mark.parametrize(
+    ("shape", "word", "kind", "dtype"),
+    [
+        (PUBLISHED_SHAPE, "auto", None, torch.bfloat16),
+        (PUBLISHED_SHAPE, "auto", INT8, torch.float32),
+        (PUBLISHED_SHAPE, "float32", None, torch.float32),
+        (PUBLISHED_SHAPE, "bfloat16", INT8, torch.bfloat16),
+        (FrameShape(SMALL, SMALL), "auto", None, torch.float32),
+    ],
+)
+def test_a_large_checkpoint_is_served_as_it_was_published_where_the_processor_multiplies_that(
+    shape: FrameShape, word: str, kind: Quantization | None, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, opening = open_device("cpu"), sys.modules["runtime.device.open_device"]
+    monkeypatch.setattr(opening, "multiplies_bfloat16", lambda: True)
+    assert weights_of(word, device, shape, kind) == (dtype, kind)
+    monkeypatch.setattr(opening, "multiplies_bfloat16", lambda: False)
+    assert weights_of("auto", device, shape, kind) == (torch.float32, kind)
 
 
 def test_sound_is_measured_in_the_dtype_that_it_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.engine.probe.MEASURE_S", 0.0)
     asked: list[torch.dtype] = []
-    monkeypatch.setattr(Probe, "_unit_s", lambda probe, dtype: asked.append(dtype) or float(len(asked)))
+    monkeypatch.setattr(Probe, "_unit", lambda probe, dtype: asked.append(dtype) or (lambda: torch.zeros(())))
     own, whole = Probe(open_device("cpu")), Probe(open_device("cpu"), sound_dtype="float32")
     for probe in (own, whole):
         for weights in ((torch.float32, None), (torch.float32, INT8), (torch.bfloat16, None)):
@@ -136,7 +198,7 @@ def test_a_large_checkpoint_is_loaded_with_what_was_chosen_and_its_card_says_so(
 
     monkeypatch.setattr(Probe, "rtf", lambda probe, shape, weights, frame_s: 3.0 if weights[1] is None else 0.5)
     assert card_with(few=0) == "int8"
-    assert card_with(few=0, word="off") == "float32"
+    assert card_with(few=0, word="off") == ("bfloat16" if multiplies_bfloat16() else "float32")
     assert card_with(few=10**8) == "float32", "one that any processor speaks in time keeps its weights"
 
 
@@ -144,5 +206,5 @@ def test_only_a_processor_is_asked(folder_of: FolderOf) -> None:
     class Card(CpuDevice):
         name = "cuda"
 
-    bits = weight_bits.WeightBits(EngineSettings(), Card(), torch.bfloat16)
-    assert bits.of(read_model_config(folder_of("brief", "custom_voice")), "any") is None
+    bits = weight_bits.WeightBits(EngineSettings(dtype="bfloat16"), Card())
+    assert bits.of(read_model_config(folder_of("brief", "custom_voice")), "any") == (torch.bfloat16, None)
