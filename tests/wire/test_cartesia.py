@@ -188,7 +188,7 @@ def test_cancel_while_it_speaks_is_the_end_of_that_context_and_of_no_other(serve
     asyncio.run(cancel())
 
 
-def test_a_hang_up_frees_its_slot_within_a_frame_or_two(server: RunningServer) -> None:
+def test_a_hang_up_frees_its_slot_within_the_frames_that_its_news_takes(server: RunningServer) -> None:
     async def hang_up() -> None:
         async with cartesia(server) as connection:
             await send(connection, "Speak for a long time.", "a", goes_on=False, max_frames=4000)

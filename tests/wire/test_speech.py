@@ -157,7 +157,7 @@ def test_cancel_silences_at_once_and_frees_the_slot(either: RunningServer) -> No
     asyncio.run(cancel())
 
 
-def test_a_hang_up_frees_its_slot_within_a_frame_or_two(either: RunningServer) -> None:
+def test_a_hang_up_frees_its_slot_within_the_frames_that_its_news_takes(either: RunningServer) -> None:
     async def hang_up() -> None:
         async with talk(either.socket, **LONG) as session:
             await session.say("Speak for a long time.")
