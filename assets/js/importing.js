@@ -42,7 +42,7 @@ export class Importing {
       return studio.go('script', { text: read.text, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });
     }
     const isOwn = studio.text.trim() !== '' && !Object.values(studio.presets.texts).includes(studio.text);
-    studio.replacing(studio.current ?? studio, isOwn, () => (studio.text = read.text));
+    studio.replacing(studio.current ?? studio, isOwn, () => void (studio.text = read.text));
     studio.drafts.touch();
   }
 

@@ -55,10 +55,12 @@ import { SpeechError, SpeechSocket } from '../../clients/js/voicewright.js';
  * @typedef {{voice?: string, text?: string, title?: string, spokenBy?: SpokenBy|null, script?: string}} Given  what a room is opened with
  * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} Restored  a kept take with the recording that was sent with it
  *
+ * @typedef {() => void} Back  takes back what was done
+ *
  * @typedef {{id: string, root: HTMLElement, mode?: Mode, modes?: Mode[],
  *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: Given): void, leave?(): void,
  *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, spokenBy?(): SpokenBy|null, takesTags?: boolean, followsTags?: boolean, stop?(): void,
- *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): void|Promise<void>} & import('./drafts.js').Source} Room
+ *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): Back|void} & import('./drafts.js').Source} Room
  *   what the shell knows of a room; docs/studio.md says what each part is for
  */
 
@@ -348,20 +350,22 @@ export class Studio {
    * is shown; where the words were somebody's own, so does a toast. After suggestions one upon another, the way back
    * leads to the words that stood before the first.
    *
-   * @param {import('./drafts.js').Source} room @param {boolean} isOwn @param {() => void} deed
+   * @param {import('./drafts.js').Source} room @param {boolean} isOwn
+   * @param {() => Back|void} deed what it returns takes back what no draft holds
    * @param {string} [sentence] what was done
    */
   replacing(room, isOwn, deed, sentence = this.t('shell.replaced')) {
     /** @type {import('./drafts.js').Source[]} */
     const sources = [this, this.variation, room];
     const before = sources.map((source) => ({ source, draft: source.draft?.() }));
-    deed();
+    const back = deed();
     if (this.undo && !isOwn) return;
     this.dismiss?.();
     const undo = () => {
       if (this.undo === undo) this.undo = null;
       this.dismiss?.();
       for (const { source, draft } of before) if (draft) source.recall?.(draft);
+      back?.();
       this.drafts.touch();
     };
     this.undo = undo;
@@ -445,7 +449,7 @@ export class Studio {
   }
 
   /**
-   * Put a kept take's text, settings and seed back into the form of its room.
+   * Put a kept take's text, settings and seed back into the form of its room, with a way back to what stood there.
    *
    * @param {TakeRecord} record
    */
@@ -456,9 +460,18 @@ export class Studio {
     const room = own?.restore && (!own.mode || does(own)) ? own : this.rooms.find(does);
     if (!room?.restore) return;
     this.go(room.id);
-    this.text = record.text;
-    this.variation.restore(record);
-    room.restore({ ...record, reference });
+    this.replacing(
+      room,
+      true,
+      () => {
+        if (room.mode) {
+          this.text = record.text;
+          this.variation.restore(record);
+        }
+        return room.restore?.({ ...record, reference });
+      },
+      room.mode ? this.t('library.restored') : this.t('script.added', { n: 1 }),
+    );
     this.drafts.touch();
   }
 

@@ -22,7 +22,9 @@ const watcher = new IntersectionObserver((entries) => {
 export function outlineWhenSeen(place, id, api) {
   waiting.set(place, async () => {
     try {
-      const { outline } = await api.get(`studio/takes/${id}/outline`);
+      // A take's sound never changes: the browser keeps this, and the studio is asked once.
+      const answer = await api.ask(`studio/takes/${id}/outline`, { cache: 'default' });
+      const { outline } = await answer.json();
       place.replaceChildren(drawn(outline));
     } catch (error) {
       if (!(error instanceof StudioError)) throw error; // a take without its sound says so when it is played

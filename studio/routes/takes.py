@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
@@ -28,6 +28,8 @@ from studio.store.records import TakeChanges, TakeFields, decode, read
 from studio.store.store import Store
 from studio.store.takes import Wanted
 from studio.visitors import Visitors
+
+KEPT = "private, max-age=86400, immutable"  # what a browser need not ask for again
 
 
 class TakeRoutes:
@@ -123,8 +125,9 @@ class TakeRoutes:
         return encoded(wanted, pcm, tags_of(record))
 
     async def outline(self, request: Request) -> Response:
-        """How loud its parts are: a small waveform."""
-        return said({"outline": await self._aside(self._outline, *self._named(request))})
+        """How loud its parts are: a small waveform. A take's sound never changes, so a browser keeps it for a day."""
+        parts = await self._aside(self._outline, *self._named(request))
+        return JSONResponse({"outline": parts}, headers={**PRIVATE, "cache-control": KEPT, "vary": "cookie"})
 
     def _outline(self, owner: str, take_id: str) -> list[int]:
         return outline(self._store.takes.pcm(owner, take_id)[1])

@@ -72,6 +72,13 @@ RINGS = """
 }
 """
 
+CLIPPED = """
+() => {
+  const { scrollWidth, clientWidth } = document.querySelector('.vw-masthead');
+  return scrollWidth - clientWidth;
+}
+"""
+
 
 def is_in_view(page: Page, selector: str) -> bool:
     """Whether its middle is seen without scrolling."""
@@ -117,7 +124,7 @@ def test_no_control_of_any_room_lies_under_another_element(studio: Page) -> None
     kept_take(studio, "Hi.")
     studio.fill("#vw-text", LONG)
     studio.fill("#vw-speakers-instruct", SENTENCE)
-    found, scrolls = {}, {}
+    found, scrolls, clipped = {}, {}, {}
     for room in ROOMS:
         enter(studio, room)
         fill_in(studio, room)
@@ -125,8 +132,10 @@ def test_no_control_of_any_room_lies_under_another_element(studio: Page) -> None
             picture(studio, room)
             found[room, window] = studio.evaluate(COVERED, room)
             scrolls[room, window] = studio.evaluate("document.documentElement.scrollHeight > innerHeight")
+            clipped[room, window] = studio.evaluate(CLIPPED)
     assert {place: covered for place, covered in found.items() if covered} == {}
     assert not any(scrolls.values()), scrolls
+    assert not any(clipped.values()), clipped
 
 
 @pytest.mark.parametrize("room", ["speakers", "clone"])

@@ -18,7 +18,19 @@ from numpy.typing import NDArray
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import OpenStudio
-from tests.browser.steps import choose, copy_code, enter, expect_speaker, history_row, kept_take, prepare, save, seed
+from tests.browser.steps import (
+    await_end,
+    choose,
+    copy_code,
+    enter,
+    expect_speaker,
+    history_row,
+    kept_take,
+    prepare,
+    save,
+    seed,
+    wav,
+)
 from tests.browser.wire import sound_of
 from tests.support.app import App
 
@@ -83,6 +95,14 @@ def test_a_row_shows_its_sound_and_gives_its_file(studio: Page) -> None:
     enter(studio, "library")
     row = studio.locator(f"[data-take='{take}']")
     expect(row.locator(".vw-take-outline path")).to_have_attribute("d", re.compile(r"^(?:M\d+ [\d.]+v[\d.]+){32}$"))
+    studio.reload(wait_until="domcontentloaded")
+    expect(row.locator(".vw-take-outline path")).to_have_count(1)
+    fetched = studio.evaluate(
+        """(take) => performance.getEntriesByName(new URL(`studio/takes/${take}/outline`, document.baseURI).href)
+          .map(({ transferSize }) => transferSize)""",
+        take,
+    )
+    assert fetched == [0], "the browser had it already"
     row.locator(".vw-take-save").click()
     with studio.expect_download() as download:
         studio.locator("#vw-takes-files").get_by_role("link", name="FLAC").click()
@@ -161,6 +181,49 @@ def test_settings_of_a_take_go_back_into_the_form(studio: Page) -> None:
     expect(studio.locator("#vw-speakers-instruct")).to_have_value("Slowly.")
     expect(studio.locator("#vw-seed")).to_have_value(str(spoken))
     expect(studio.locator("#vw-lock")).to_be_checked()
+
+
+def test_settings_of_a_take_leave_a_way_back_in_every_room(studio: Page) -> None:
+    kept_take(studio, "In Speak.")
+    await_end(studio)
+    prepare(studio, "clone")
+    kept_take(studio, "In Clone.")
+    await_end(studio)
+    take_back = studio.locator("#vw-toasts button", has_text="Undo").last
+
+    enter(studio, "speakers")
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for(state="attached")
+    studio.fill("#vw-text", "My own words.")
+    choose(studio, "Clara")
+    studio.fill("#vw-speakers-instruct", "Gently.")
+    use_settings(studio, "In Speak.")
+    expect(studio.locator("#vw-text")).to_have_value("In Speak.")
+    expect(studio.locator("#vw-lock")).to_be_checked()
+    take_back.click()
+    expect(studio.locator("#vw-text")).to_have_value("My own words.")
+    expect_speaker(studio, "clara")
+    expect(studio.locator("#vw-speakers-instruct")).to_have_value("Gently.")
+    expect(studio.locator("#vw-lock")).not_to_be_checked()
+
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", {**wav(4.0, seed=3), "name": "mine.wav"})
+    studio.click("#vw-clone-use")
+    studio.fill("#vw-clone-transcript", "What I say in mine.")
+    use_settings(studio, "In Clone.")
+    expect(studio.locator("#vw-clone-name")).not_to_have_text("mine.wav")
+    expect(studio.locator("#vw-clone-try")).to_have_attribute("open", "")
+    studio.keyboard.press("Control+z")
+    expect(studio.locator("#vw-clone-name")).to_have_text("mine.wav")
+    expect(studio.locator("#vw-clone-transcript")).to_have_value("What I say in mine.")
+    expect(studio.locator("#vw-clone-transcript")).to_be_visible()
+
+
+def use_settings(page: Page, words: str) -> None:
+    enter(page, "library")
+    row = history_row(page, words)
+    unfold(row)
+    row.locator("[data-do=restore]").click()
 
 
 def test_the_stage_offers_every_format_and_the_star(app: App, studio: Page) -> None:

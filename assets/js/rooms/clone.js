@@ -174,18 +174,43 @@ export class CloneRoom {
     this.paint();
   }
 
-  /** @param {import('../studio.js').Restored} take */
-  async restore({ config, reference }) {
+  /** @param {import('../studio.js').Restored} take @returns {import('../studio.js').Back} */
+  restore({ config, reference }) {
+    const back = this.wayBack();
     this.language.value = config.language ?? 'auto';
     const stored = config.voice && this.studio.voices.find(config.voice);
-    if (stored) return this.choose(stored);
-    if (!reference) return;
+    if (stored) this.choose(stored);
+    else if (reference) this.takeUp(reference, config);
+    return back;
+  }
+
+  /** Work with the recording that a take was made after. @param {Blob} reference @param {import('../take.js').Config} config */
+  async takeUp(reference, { ref_text = '', x_vector_only_mode = false }) {
     await this.upload(reference, { name: this.studio.t('clone.of_take'), isNew: false });
-    this.transcript.value = config.ref_text ?? '';
-    this.xvector.checked = config.x_vector_only_mode ?? false;
+    this.transcript.value = ref_text;
+    this.xvector.checked = x_vector_only_mode;
     this.changed();
     this.steps.open(3);
     this.trying.open = true;
+  }
+
+  /** The way back to the recording that is here now, and to what was written of it. @returns {import('../studio.js').Back} */
+  wayBack() {
+    const { reference } = this;
+    const { language, voice, transcript, only, name, step } = this.draft();
+    return () => {
+      this.language.value = language;
+      this.work(reference);
+      if (reference) this.store(reference);
+      else recordings.delete(this.id);
+      this.transcript.value = transcript;
+      this.xvector.checked = only;
+      this.keeping.name.value = name;
+      this.steps.open(step);
+      this.voice.value = voice;
+      this.paint();
+      this.changed();
+    };
   }
 
   /** What was chosen and written; consent is given anew each time. @returns {Draft} */
@@ -368,19 +393,13 @@ export class CloneRoom {
   drop() {
     const { reference, studio } = this;
     if (!reference) return;
-    const draft = this.draft();
+    const back = this.wayBack();
     this.xvector.checked = false; // the next recording is judged anew
     this.take(null);
     this.find('record').focus({ preventScroll: true });
     offerUndo(studio, studio.t('clone.put_away'), () => {
       if (this.reference) return;
-      this.work(reference);
-      this.store(reference);
-      this.transcript.value = draft.transcript;
-      this.xvector.checked = draft.only;
-      this.keeping.name.value = draft.name;
-      this.steps.open(draft.step);
-      this.changed();
+      back();
       studio.drafts.touch();
     });
   }

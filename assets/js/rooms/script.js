@@ -468,15 +468,16 @@ export class ScriptRoom {
     }
   }
 
-  /** Put a kept take's line at the end. @param {import('../studio.js').Restored} take */
+  /** Put a kept take's line at the end. @param {import('../studio.js').Restored} take @returns {import('../studio.js').Back} */
   restore({ mode, text, config, seed }) {
     const { voice, language, instructions = '' } = config;
     const designed = mode === 'voice_design';
     const known = designed || !voice ? null : this.studio.catalogue.named(voice); // a kept voice, also where a style had it spoken otherwise
     const who = designed ? { mode, description: instructions, language } : { mode: known?.mode ?? mode, voice, language };
     const line = newLine({ text, voice: who, instruct: designed ? '' : instructions, seed, locked: true });
-    this.script.insert([line]);
+    const back = this.script.insert([line]);
     this.lines.focus(line.id);
+    return back;
   }
 }
 

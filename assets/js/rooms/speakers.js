@@ -133,7 +133,7 @@ export class SpeakersRoom {
   suggest(text) {
     const { studio, instruct } = this;
     const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
-    studio.replacing(this, isOwn, () => (instruct.value = text));
+    studio.replacing(this, isOwn, () => void (instruct.value = text));
   }
 
   /** What the dock says before anything was spoken. */
@@ -201,13 +201,20 @@ export class SpeakersRoom {
     }
   }
 
-  /** @param {import('../studio.js').Restored} take */
+  /** @param {import('../studio.js').Restored} take @returns {import('../studio.js').Back} */
   restore({ mode, config }) {
     const { catalogue } = this.studio;
+    const { wanted, earlier } = this; // a draft knows of nobody where nobody was chosen yet
     this.take(catalogue.find(keyOf(mode, config.voice ?? '')) ?? catalogue.named(config.voice ?? ''));
     this.language.value = config.language ?? 'auto';
     this.instruct.value = config.instructions ?? '';
     this.graft.checked = Boolean(config.graft);
+    return () => {
+      Object.assign(this, { wanted, earlier });
+      this.settle();
+      this.picker.mark();
+      this.studio.refresh();
+    };
   }
 }
 

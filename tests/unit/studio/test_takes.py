@@ -61,7 +61,10 @@ def test_a_take_comes_back_as_it_was_sent(client: httpx.Client) -> None:
 def test_the_outline_says_how_loud_each_part_is(client: httpx.Client) -> None:
     steps = np.repeat(np.arange(32) * 1024, 100) * np.where(np.arange(3200) % 2, 1, -1)
     path = f"/studio/takes/{keep(client, steps.astype('<i2').tobytes())['id']}/outline"
-    assert client.get(path).json() == {"outline": [step * 1024 * 255 // 32768 for step in range(32)]}
+    answer = client.get(path)
+    assert answer.json() == {"outline": [step * 1024 * 255 // 32768 for step in range(32)]}
+    assert answer.headers["cache-control"] == "private, max-age=86400, immutable"
+    assert answer.headers["vary"] == "cookie"
     assert outline(np.array([-32768, 32767], "<i2").tobytes()) == [255, 254]
     assert outline(b"") == [0]
 
