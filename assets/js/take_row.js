@@ -37,6 +37,8 @@ const MARKUP = `
   <dl class="vw-take-settings"></dl>
 </div>`;
 
+const LABEL = 48; // characters of who speaks, in a row
+
 /** @typedef {import('./take.js').TakeRecord} TakeRecord @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
 
 export class TakeRow {
@@ -117,7 +119,7 @@ export class TakeRow {
     const name = this.name;
     this.paintMark();
     this.find('.vw-take-text').textContent = record.name || record.text;
-    const who = record.label || title(record.voice ?? '');
+    const who = shortened(record.label || title(record.voice ?? ''));
     const stopped = record.stop_reason === 'cancelled' && t('library.stopped');
     const details = [who, clock(seconds * SAMPLE_RATE), stopped, this.date, ...tags.map((tag) => `#${tag}`)];
     this.find('small').textContent = details.filter(Boolean).join(' · ');
@@ -235,6 +237,12 @@ export class TakeRow {
       onAction: () => studio.history.restore(record.id).catch((error) => studio.toast(error.message)),
     });
   }
+}
+
+/** A label that holds a whole description, as far as a row has place for it. @param {string} label */
+function shortened(label) {
+  const letters = [...label];
+  return letters.length <= LABEL ? label : `${letters.slice(0, LABEL - 1).join('').trimEnd()}…`;
 }
 
 /** @param {string} tag @param {string} text */

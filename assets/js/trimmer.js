@@ -8,7 +8,7 @@ import { all, need } from './elements.js';
 import { clock } from './meter.js';
 import { BIN, Peaks } from './peaks.js';
 import { SAMPLE_RATE } from './outputs.js';
-import { Bars } from './waveform.js';
+import { Bars, inColours } from './waveform.js';
 
 const STEP_S = 0.05;
 const MARKS = 5; // times on the ruler
@@ -34,6 +34,7 @@ export class Trimmer extends EventTarget {
     /** Seconds, while it sounds. @type {number|null} */
     this.played = null;
     new ResizeObserver(() => this.paint()).observe(this.canvas);
+    inColours(this, (trimmer) => trimmer.paint());
     root.onpointerdown = (event) => this.grab(event);
     for (const handle of this.handles) handle.onkeydown = (event) => this.onKey(event, handle);
   }

@@ -26,6 +26,7 @@ export class Waveform {
     /** What is on the canvas: how, up to which bin, and up to which in the accent colour. */
     this.drawn = { how: '', low: /** @type {number[]|null} */ (null), length: 0, edge: 0 };
     new ResizeObserver(() => this.draw()).observe(canvas);
+    inColours(this, (waveform) => waveform.draw());
   }
 
   /** @param {Shown|null} take */
@@ -68,6 +69,26 @@ export class Waveform {
     }
     this.drawn = { how, low, length, edge };
   }
+}
+
+/** What draws on a canvas, and how it is drawn anew; what is gone is forgotten. @type {Set<{what: WeakRef<object>, draw: () => void}>} */
+const coloured = new Set();
+/** @type {MutationObserver|undefined} */
+let themes;
+
+/** Have what a canvas shows drawn anew in the colours of another theme. @template {object} T @param {T} drawn @param {(drawn: T) => void} draw */
+export function inColours(drawn, draw) {
+  const what = new WeakRef(drawn);
+  const one = { what, draw: () => draw(/** @type {T} */ (what.deref())) };
+  coloured.add(one);
+  if (themes) return;
+  themes = new MutationObserver(() => {
+    for (const each of coloured) {
+      if (each.what.deref()) each.draw();
+      else coloured.delete(each);
+    }
+  });
+  themes.observe(document.body, { attributeFilter: ['class'] });
 }
 
 /** Peaks as bars over the whole width of a canvas, on a line. */

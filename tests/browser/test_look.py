@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import OpenStudio
 from tests.browser.design_steps import make_three
-from tests.browser.steps import await_sound, copy_code, enter, expect_speaker, kept_take, picker, reading
+from tests.browser.steps import await_sound, copy_code, enter, expect_speaker, kept_take, picker, reading, speak_whole, wav
 
 pytestmark = pytest.mark.browser
 
@@ -134,6 +134,32 @@ def test_the_theme_is_the_systems_until_one_is_chosen_and_stays(open_studio: Ope
     assert luminance(page) < 0.15
     with page.expect_response("**/studio/me"):
         page.click("#vw-theme")  # for the tests that come after: the studio remembers
+
+
+# Whether some pixel of a canvas has the colour of that name as the page has it now.
+COLOURED = """
+([selector, name]) => {
+  const canvas = document.querySelector(selector);
+  const wanted = new OffscreenCanvas(1, 1).getContext('2d');
+  wanted.fillStyle = getComputedStyle(canvas).getPropertyValue(name);
+  wanted.fillRect(0, 0, 1, 1);
+  const [red, green, blue] = wanted.getImageData(0, 0, 1, 1).data;
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  return data.some((_, at) => at % 4 === 0 && data[at] === red && data[at + 1] === green && data[at + 2] === blue);
+}
+"""
+
+
+def test_waveforms_take_the_colours_of_another_theme_at_once(open_studio: OpenStudio) -> None:
+    page = open_studio(color_scheme="light")
+    speak_whole(page, "Hi.")
+    enter(page, "clone")
+    page.set_input_files("#vw-clone-file", wav(3.0))
+    page.locator("#vw-clone-use").wait_for()
+    for scheme in ("light", "dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        for place in (["#vw-wave", "--vw-accent"], ["#vw-clone-trim canvas", "--vw-soft"]):
+            page.wait_for_function(COLOURED, arg=place)
 
 
 def test_the_page_speaks_chinese_and_remembers_it(studio: Page) -> None:

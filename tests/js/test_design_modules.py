@@ -56,6 +56,7 @@ def test_takes_are_turned_down_to_the_quietest(
         ("Narrator", "A woman in her fifties", [], "Narrator"),
         ("Narrator", "", ["narrator ", "Narrator 2"], "Narrator 3"),
         ("", "a young man, bright and brisk", [], "A young man"),
+        ("", "A man with a calm, dark voice.", [], "A man"),
         ("", "一位六十岁左右的男性说书人，嗓音沙哑", [], "一位六十岁左右的男性说书人"),
         ("", "A woman in her fifties with a low voice", [], "A woman in her fifties"),
         ("", "An extraordinarily melodramatic storyteller with a lisp", [], "An extraordinarily"),

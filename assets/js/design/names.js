@@ -5,6 +5,7 @@ const WORDS = 6;
 const SHORT_ENOUGH = 28;
 /** Words that wait for another: no name ends with one. */
 const UNFINISHED = new Set(['a', 'an', 'the', 'of', 'in', 'with', 'and', 'or', 'but', 'at', 'to', 'for', 'from', 'who', 'her', 'his', 'their', 'very', 'slightly']);
+const ARTICLES = new Set(['a', 'an', 'the']);
 
 /** What two names share that people would take for the same. @param {string} name */
 const key = (name) => name.normalize('NFKC').toLowerCase().trim();
@@ -23,8 +24,10 @@ export function proposed(preset, description, others) {
 
 /** The first words of a description. @param {string} description */
 function beginning(description) {
-  const [phrase] = description.trim().split(/[.,:;!?。，：；！？、\n]/u);
+  const [phrase, mark = ''] = description.trim().split(/([.,:;!?。，：；！？、\n])/u);
   const words = phrase.trim().split(/\s+/u).slice(0, WORDS);
+  // Of "a man with a calm, dark voice" the comma leaves an adjective alone.
+  if (mark === ',' && words.length > 2 && ARTICLES.has(words[words.length - 2].toLowerCase())) words.pop();
   const isTooLong = () => words.join(' ').length > SHORT_ENOUGH;
   while (words.length > 1 && (isTooLong() || UNFINISHED.has(words[words.length - 1].toLowerCase()))) words.pop();
   const letters = [...words.join(' ')].slice(0, SHORT_ENOUGH);
