@@ -11,6 +11,13 @@ from spectral import mel_matrix
 from vocabulary import CODEC_VOCAB, CODES
 
 
+class HeadNorm(nn.RMSNorm):
+    """Of queries and keys, which autocast leaves in bfloat16: beside a float32 weight no fused operation is taken."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+
+
 class Attention(nn.Module):
     def __init__(self, c: dict) -> None:
         super().__init__()
@@ -22,8 +29,8 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(hidden, self.kv_heads * dim, bias=False)
         self.v_proj = nn.Linear(hidden, self.kv_heads * dim, bias=False)
         self.o_proj = nn.Linear(self.heads * dim, hidden, bias=False)
-        self.q_norm = nn.RMSNorm(dim, eps=1e-6)
-        self.k_norm = nn.RMSNorm(dim, eps=1e-6)
+        self.q_norm = HeadNorm(dim, eps=1e-6)
+        self.k_norm = HeadNorm(dim, eps=1e-6)
 
     def forward(self, x: Tensor, table: tuple[Tensor, Tensor], cache: list | None = None,
                 mask: Tensor | None = None) -> Tensor:  # fmt: skip
