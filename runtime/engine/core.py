@@ -86,6 +86,7 @@ class EngineCore:
             reader_frames=max(2, round(engine.reader_s / self.frame_s)),
             sound_work=engine.sound_work or (CPU_SOUND_WORK if on_cpu else DEVICE_SOUND_WORK),
             company=0.0 if on_cpu else DEVICE_COMPANY,
+            first_alone=on_cpu,
         )
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)
@@ -264,7 +265,8 @@ class EngineCore:
         began = self.clock()
         is_scarce = self.waiting.ready > 0 or len(self.holders) > max(1, SCARCE * self.slots)
         is_scarce &= not self.scheduler.is_ample(self.code2wav_scheduler.pace)
-        slots = self.scheduler.runnable(self.table, began, is_scarce=is_scarce)
+        is_patient = self.scheduler.is_patient(self.code2wav_scheduler.pace)
+        slots = self.scheduler.runnable(self.table, began, is_scarce=is_scarce, is_patient=is_patient)
         if not len(slots):
             return False
         self._decode_step(slots, began)

@@ -52,6 +52,7 @@ log = logging.getLogger(__name__)
 SEED_BITS = 53  # drawn seeds survive a trip through a browser's numbers
 IDLE_S = 0.5  # how long the thread sleeps where nothing wakes it
 PAUSE_S = 0.02  # the same where requests wait for a listener's clock
+SOONEST_S = 0.1  # told at the least: to come back at once is no estimate
 RETRY_AFTER_S = 2.0  # told to a request that finds every place taken, while it is not known how long a slot is held
 
 Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, what happens now
@@ -390,7 +391,7 @@ class Engine:
         waiting = sum(other is entry for other in lasting) - entry.waiting.unready - slots
         if waiting >= engine.max_waiting or (request.yields and self._open):
             wait_s = entry.waiting.wait_s(entry.waiting.ready)
-            retry_after_s = round(wait_s, 1) if wait_s else RETRY_AFTER_S
+            retry_after_s = max(SOONEST_S, round(wait_s, 1)) if wait_s else RETRY_AFTER_S
             raise Overloaded(slots=slots, waiting=max(0, waiting), retry_after_s=retry_after_s)
 
     def _slots(self, entry: RegistryEntry) -> int:

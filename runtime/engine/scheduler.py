@@ -19,7 +19,8 @@ GROWTH = 4  # a chunk is at most so many times as long as the last one
 DOUBT = 3.0  # a frame may come so much later than the last ones did
 SCARCE = 0.5  # share of busy slots from which a row that is far ahead yields
 AMPLE = 0.25  # share of a frame's sound within which frames are made where no row gains when another yields
-PATIENT_S = 0.16  # of unplayed sound beyond which a listener's next chunk may wait for company
+IN_TIME = 0.75  # share of a frame's sound within which the next frame and its sound are made before that has ended
+PATIENT_S = 0.16  # of unplayed sound beyond which what a listener hears next may wait
 
 
 class SequenceTable:
@@ -89,6 +90,9 @@ class Scheduler:
 
     ``company`` is for devices on which many rows cost little more than one: the share of all speaking rows that a
     further chunk waits for, so that they are decoded in one call. With 0 no chunk waits, and none is filled up.
+
+    ``first_alone`` is for devices on which frames and sound take processor and interpreter from each other: where there
+    is time, no frame that can wait is made while a listener waits for its first sound.
     """
 
     frame_s: float
@@ -96,22 +100,32 @@ class Scheduler:
     reader_frames: int  # that may wait for a slow reader
     sound_work: int  # frames, of all rows together, that Code2Wav makes at once
     company: float = 0.0
+    first_alone: bool = False
 
-    def runnable(self, table: SequenceTable, now: float, *, is_scarce: bool) -> Slots:
+    def runnable(self, table: SequenceTable, now: float, *, is_scarce: bool, is_patient: bool = False) -> Slots:
         """Slots whose next frame is to be made: they have text, room and a listener that keeps up.
 
-        Where slots are scarce, a row with more than ``lead_cap_s`` of unplayed sound yields.
+        Where slots are scarce, a row with more than ``lead_cap_s`` of unplayed sound yields. While a first sound is
+        made, patient rows yield: those with more than ``PATIENT_S``, and those whose first sound it is.
         """
         begun = table.begun
         may = table.speaking & (begun < table.limit) & (begun < table.text) & (begun - table.sent < BACKLOG)
         may &= ~self.waits_for_reader(table, begun)
         if is_scarce:
             may &= table.dry_at - now + (begun - table.sent) * self.frame_s <= self.lead_cap_s
+        if is_patient:
+            unheard = (table.made >= np.maximum(1, table.first_chunk)) & (table.last_chunk == 0)
+            if unheard.any():
+                may &= (table.dry_at - now <= PATIENT_S) & ~unheard
         return np.flatnonzero(may)
 
     def is_ample(self, pace: Pace) -> bool:
         """Whether frames of all rows are made so fast that a row far ahead had better be through and free its slot."""
         return pace.turn_s <= AMPLE * self.frame_s
+
+    def is_patient(self, pace: Pace) -> bool:
+        """Whether rows may wait for another's first sound: a frame and its sound, one after the other, are in time."""
+        return self.first_alone and pace.turn_s + pace.sound_s <= IN_TIME * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Rows that, with so many frames, make no more until more of their sound was taken. Shapes: frames [S]."""

@@ -16,7 +16,7 @@ from benchmarks.sockets import BenchRuntime, runtime_process
 from tests.proof.clients import bombs, deaf_ears, drain, leavers
 from tests.proof.crash import STREAMS, crash
 from tests.proof.crowd import crowd, overload
-from tests.proof.idlers import SPARE, SPEAKERS, idlers
+from tests.proof.idlers import SPARE, SPEAKERS, as_many_as_allowed, idlers
 from tests.proof.network import far_away
 from tests.proof.recovery import recovery
 from tests.support.app import running_app
@@ -77,12 +77,12 @@ def crowd_figure(model: Path, count: int) -> str:
     return asyncio.run(run())
 
 
-def overload_figure(model: Path, seconds: float) -> str:
-    """Of 4 slots and no places in line."""
+def overload_figure(seconds: float) -> str:
+    """Of the embedded voice, 4 slots and no places in line."""
 
     async def run() -> str:
         settings = {**ONE_THREAD, "VOICEWRIGHT_MAX_WAITING": "0"}
-        async with runtime_process(["--model", str(model), "--max-slots", "4"], settings) as runtime:
+        async with runtime_process(["--max-slots", "4"], settings) as runtime:
             return (await overload(runtime, 4, seconds)).figure
 
     return asyncio.run(run())
@@ -136,12 +136,12 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
     profile = "quick" if short else "proof"
     pings = {"VOICEWRIGHT_PING_S": f"{PING_S:.0f}"}
     deaf = {"VOICEWRIGHT_SEND_S": f"{SEND_S:.0f}", "VOICEWRIGHT_SEND_BUFFER_BYTES": "4096"}
-    idle = 100 if short else 1000
-    many = {"VOICEWRIGHT_MAX_CONNECTIONS": str(idle + SPEAKERS + SPARE)}
+    idle = 100 if short else as_many_as_allowed(10_000)
+    many = {"VOICEWRIGHT_MAX_CONNECTIONS": str(idle + SPEAKERS + SPARE), "VOICEWRIGHT_IDLE_S": "900"}
     measured: dict[str, Callable[[], str]] = {
         "E7": partial(crash_figure, model),
         "E11": partial(crowd_figure, model, 200 if short else 10_000),
-        "E12": partial(overload_figure, model, 6.0 if short else 300.0),
+        "E12": partial(overload_figure, 6.0 if short else 300.0),
         "D1": partial(kills_figure, folder, 10 if short else 500),
         **{number: partial(fuzz_figure, paths, profile) for number, paths in FUZZED.items()},
         "Pairs": partial(passed_figure, "pairs of state and message answered", *PAIRS),

@@ -1,4 +1,4 @@
-"""A thousand sockets that ask for nothing: what they cost those who speak, and what the one too many is told."""
+"""Thousands of sockets that ask for nothing: what they cost those who speak, and what the one too many is told."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from websockets.exceptions import InvalidStatus
 
 from benchmarks.sockets import BenchRuntime
+from runtime.shared.system import limit_process, most_files
 from tests.proof.crowd import held
 from tests.support.speech_client import talk
 
@@ -19,6 +20,16 @@ VOICE = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 SPARE = 4  # connections beyond idlers and speakers: those that ask for the figures
 AT_ONCE = 25  # handshakes
 REFUSED = 20
+FILES = 500  # that this process has open besides
+
+
+def as_many_as_allowed(count: int) -> int:
+    """So many sockets, or as many as the system lets a process have open; from now on this one may."""
+    most = most_files(at_most=True)
+    if most is None:
+        return count
+    limit_process(RLIMIT_NOFILE=most)
+    return min(count, most - FILES)
 
 
 async def idlers(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:

@@ -58,11 +58,17 @@ class Simulation:
         work: int = 16,
         lead_cap_s: float = 3.0,
         company: float = 0.0,
+        first_alone: bool = False,
         **words: object,
     ) -> Simulation:
         table = SequenceTable(slots)
         scheduler = Scheduler(
-            frame_s=FRAME_S, lead_cap_s=lead_cap_s, reader_frames=25, sound_work=work, company=company
+            frame_s=FRAME_S,
+            lead_cap_s=lead_cap_s,
+            reader_frames=25,
+            sound_work=work,
+            company=company,
+            first_alone=first_alone,
         )
         simulation = cls(scheduler, table, **words)  # type: ignore[arg-type]
         table.first_chunk[:], table.largest_chunk[:], table.batch[:] = 1, largest, 4
@@ -80,7 +86,8 @@ class Simulation:
                 self._begin(waiting.pop(0), by_slot)
             self._land(by_slot)
             self._fly(by_slot)
-            slots = self.scheduler.runnable(table, self.now, is_scarce=self.is_scarce)
+            is_patient = self.scheduler.is_patient(self.pace)
+            slots = self.scheduler.runnable(table, self.now, is_scarce=self.is_scarce, is_patient=is_patient)
             if len(slots):
                 self._step(slots)
                 if len(self._begun) <= self.max_in_flight:

@@ -99,6 +99,18 @@ def test_nobody_yields_where_frames_are_made_fast(quick: Checkpoint) -> None:
 
 
 @pytest.mark.usefixtures("slow")
+def test_no_frame_is_made_before_a_first_sound_is_out(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1, clock=VirtualClock())
+    said(engine, custom_voice(max_frames=3))  # what things take is known now
+    engine.submit(custom_voice(max_frames=9), heard := Heard())
+    table = core_of(engine).table
+    while not table.made[0]:
+        engine.tick()
+    assert (table.begun[0], table.last_chunk[0]) == (1, 0)
+    drain(engine)
+    assert len(heard.codes) == 9
+
+
 def test_a_listener_far_ahead_yields_only_where_slots_are_scarce(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)
@@ -216,6 +228,18 @@ def test_the_refused_hear_when_a_place_may_be_free(quick: Checkpoint) -> None:
         engine.submit(custom_voice(), Heard())
     retry_s = float(str(caught.value.facts["retry_after_s"]))
     assert held_s <= retry_s <= 2.5 * held_s
+    drain(engine)
+
+
+def test_the_refused_are_not_told_to_come_back_at_once(quick: Checkpoint) -> None:
+    clock = VirtualClock()
+    engine = engine_of(quick, slots=1, max_waiting=0, clock=clock)
+    engine.submit(custom_voice(max_frames=3), Heard())
+    drain(engine, clock, 0.001)
+    engine.submit(custom_voice(max_frames=3), Heard())
+    with pytest.raises(Overloaded) as caught:
+        engine.submit(custom_voice(), Heard())
+    assert caught.value.facts["retry_after_s"] == 0.1
     drain(engine)
 
 

@@ -31,7 +31,11 @@ def speaking(slots: int, *, made: int = 1, work: int = 16, company: float = 0.0)
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.9])
 def test_an_engine_faster_than_speech_leaves_no_gap(share: float, max_in_flight: int) -> None:
     simulation = Simulation.of(
-        1, max_in_flight=max_in_flight, frame_cost=(share * FRAME_S, 0.0), sound_cost=(0.0, 0.001)
+        1,
+        max_in_flight=max_in_flight,
+        first_alone=not max_in_flight,
+        frame_cost=(share * FRAME_S, 0.0),
+        sound_cost=(0.0, 0.001),
     )
     listener = Listener(frames=200)
     simulation.run([listener])
@@ -77,7 +81,12 @@ def test_no_chunk_is_larger_than_the_work_that_code2wav_takes_at_once() -> None:
 @pytest.mark.parametrize("max_in_flight", [0, 1])
 def test_a_full_house_that_the_machine_can_serve_hears_no_gap(max_in_flight: int) -> None:
     simulation = Simulation.of(
-        8, max_in_flight=max_in_flight, work=4, frame_cost=(0.012, 0.0012), sound_cost=(0.002, 0.007)
+        8,
+        max_in_flight=max_in_flight,
+        work=4,
+        first_alone=not max_in_flight,
+        frame_cost=(0.012, 0.0012),
+        sound_cost=(0.002, 0.007),
     )
     listeners = [Listener(frames=100, arrives=0.3 * place) for place in range(8)]
     simulation.run(listeners)
@@ -104,7 +113,12 @@ def test_everybody_is_heard_to_the_end_whenever_they_come(
     arrivals: list[float], share: float, max_in_flight: int
 ) -> None:
     simulation = Simulation.of(
-        8, max_in_flight=max_in_flight, work=8, frame_cost=(share * FRAME_S / 2, 0.001), sound_cost=(0.0, 0.002)
+        8,
+        max_in_flight=max_in_flight,
+        work=8,
+        first_alone=not max_in_flight,
+        frame_cost=(share * FRAME_S / 2, 0.001),
+        sound_cost=(0.0, 0.002),
     )
     listeners = [Listener(frames=30 + place, arrives=arrival) for place, arrival in enumerate(arrivals)]
     simulation.run(listeners)
@@ -125,6 +139,25 @@ def test_who_is_far_ahead_yields_only_where_slots_are_scarce() -> None:
     assert scheduler.runnable(table, 100.0, is_scarce=False).tolist() == [0, 1, 2]
     assert scheduler.runnable(table, 100.0, is_scarce=True).tolist() == [0, 2]
     assert scheduler.runnable(table, 100.6, is_scarce=True).tolist() == [0, 1, 2]
+
+
+def test_while_a_first_sound_is_made_only_rows_near_their_end_make_frames() -> None:
+    scheduler, table = speaking(4)
+    table.made[:3], table.sent[:3], table.last_chunk[:3] = 9, 8, 4
+    table.dry_at[:3] = 100.0 + PATIENT_S + np.array([0.1, -0.1, -9.0])
+    assert scheduler.runnable(table, 100.0, is_scarce=False, is_patient=True).tolist() == [1, 2]
+    assert scheduler.runnable(table, 100.0, is_scarce=False, is_patient=False).tolist() == [0, 1, 2, 3]
+    table.first_chunk[3] = 2  # it lacks a frame of its first sound
+    assert scheduler.runnable(table, 100.0, is_scarce=False, is_patient=True).tolist() == [0, 1, 2, 3]
+    table.first_chunk[3], table.last_chunk[3] = 1, 1  # it is out
+    assert scheduler.runnable(table, 100.0, is_scarce=False, is_patient=True).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("turn_s", "is_patient"), [(np.inf, False), (0.7 * FRAME_S, False), (0.6 * FRAME_S, True)])
+def test_rows_wait_for_a_first_sound_where_their_own_next_is_in_time(turn_s: float, is_patient: bool) -> None:
+    scheduler = Simulation.of(1, first_alone=True).scheduler
+    assert scheduler.is_patient(Pace(turn_s=turn_s, sound_s=0.1 * FRAME_S)) == is_patient
+    assert not Simulation.of(1).scheduler.is_patient(Pace(turn_s=0.0, sound_s=0.0))
 
 
 @pytest.mark.parametrize(("turn_s", "is_ample"), [(np.inf, False), (FRAME_S / 3, False), (FRAME_S / 5, True)])

@@ -1,0 +1,12 @@
+"""The version of this Voicewright."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from runtime.version import package_version
+
+
+def test_it_is_the_packages_and_read_once() -> None:
+    assert package_version() == version("voicewright")
+    assert package_version() is package_version()  # a session that begins reads no files
