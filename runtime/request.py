@@ -22,6 +22,9 @@ NO_SPELLING = (
 )
 NO_PAUSE = "A tag that begins like a pause was taken as a style; a pause is written [pause] or [pause:500ms]."
 DROPPED_STYLES = "This checkpoint follows no style in this mode; the tags that ask for one were left out."
+OTHER_SPEAKER = "The voice that was named is another service's; {speaker} speaks in its place."
+DESCRIBED_VOICE = "In this mode the voice is as it is described; the voice that was named was ignored."
+RECORDED_VOICE = "The voice is that of the recording; the voice that was named was ignored."
 
 
 class Mode(StrEnum):
@@ -138,6 +141,7 @@ class SpeechRequest:
     acknowledged: bool = False  # the listener reports by `SpeechEngine.taken` what has left for it
     first_chunk_frames: int | None = None  # None: the mode's own setting
     yields: bool = False  # it is served only while no other is, ends as cancelled when one comes, and is not counted
+    notes: tuple[str, ...] = ()  # sentences about what was left out or replaced before the engine had it
     graft: bool = False  # CustomVoice with a reference: the checkpoint that reads it embeds text and codes too
 
     @property

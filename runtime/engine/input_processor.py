@@ -146,7 +146,7 @@ def admit(
     """
     config, tokenizer = checkpoint.config, checkpoint.text_tokenizer
     text = request.text if request.open_text else checked_text(request.text, tokenizer, limits)
-    notes: list[str] = []
+    notes = list(request.notes)
     _check_numbers(request)
     _check_frames("max_frames", request.max_frames, limits)
     _check_frames("initial_codec_chunk_frames", request.first_chunk_frames, limits)

@@ -61,6 +61,7 @@ class Manner:
             max_frames=self.max_frames,
             holds_end=True,
             acknowledged=True,
+            notes=resolved.notes,
         )
 
 

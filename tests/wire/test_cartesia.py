@@ -17,6 +17,7 @@ import soxr
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
+from runtime.request import OTHER_SPEAKER
 from runtime.settings import ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
@@ -295,6 +296,8 @@ def test_events_carry_the_sound_the_times_and_the_end(server: RunningServer) -> 
     assert {message["context_id"] for message in messages} == {"mine"}
     times = [message["word_timestamps"] for message in messages if message["type"] == "timestamps"]
     assert [word for each_word in times for word in each_word["words"]] == ["Good", "morning."]
+    (note,) = messages[-1].pop("notes")
+    assert (note, reply.headers["x-notes"]) == (OTHER_SPEAKER.format(speaker="serena"), note)
     assert messages[-1] == {"type": "done", "done": True, "status_code": 206, "context_id": "mine"}
     refused = httpx.post(f"{server.http}/tts/sse", json={**body, "voice": "nobody"})
     assert (refused.status_code, refused.json()["error_code"]) == (404, "unknown_voice")

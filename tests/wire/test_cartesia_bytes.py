@@ -52,6 +52,9 @@ def test_raw_sound_is_that_of_the_native_protocol(server: RunningServer, native:
     assert reply.headers["content-type"] == "audio/pcm"
     assert reply.headers["x-sample-rate"] == "24000"
     assert reply.headers["x-seed"] == "11"
+    assert reply.headers["x-notes"].endswith(" speaks in its place.")
+    speaker = reply.headers["x-notes"].split()[-5]
+    assert "x-notes" not in post(server, voice=speaker).headers
     assert "ttfa;dur=" in reply.headers["server-timing"]
     assert reply.content == native
     assert post(server, seed=12).content != native

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from runtime.request import AudioChunk, SpeechEvent
+from runtime.request import DESCRIBED_VOICE, AudioChunk, SpeechEvent
 from runtime.server.speech_stream import SpeechStream
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.shared.encoding import FORMATS
@@ -600,13 +600,16 @@ def test_what_was_left_out_is_said_in_a_header(server: RunningServer, extra: dic
     reply = httpx.post(server.http + PATH, json=body, timeout=60)
     assert reply.status_code == 200, reply.text
     assert "more than 500 characters" in reply.headers["x-notes"]
-    assert "x-notes" not in httpx.post(server.http + PATH, json={**body, "instructions": "warm"}, timeout=60).headers
+    assert DESCRIBED_VOICE in reply.headers["x-notes"]
+    described = {**body, "instructions": "warm", "voice": None}
+    assert "x-notes" not in httpx.post(server.http + PATH, json=described, timeout=60).headers
 
 
 def test_what_was_left_out_is_said_in_the_last_event_and_in_a_batch(server: RunningServer) -> None:
     body = {**BODY, "task_type": "VoiceDesign", "instructions": "warm " * 101}
     events = httpx.post(server.http + PATH, json={**body, "stream_format": "sse"}, timeout=60).text
     last = json.loads(events.strip().split("data: ")[-1])
-    assert "more than 500 characters" in last["notes"][0]
+    assert last["notes"][0] == DESCRIBED_VOICE
+    assert "more than 500 characters" in last["notes"][1]
     batch = httpx.post(f"{server.http}{PATH}/batch", json={"items": [body]}, timeout=60).json()
-    assert "more than 500 characters" in batch["results"][0]["notes"][0]
+    assert "more than 500 characters" in batch["results"][0]["notes"][1]

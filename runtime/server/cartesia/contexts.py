@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from runtime.request import SpeechRequest
@@ -41,6 +42,7 @@ class Context:
     seed: int | None = None  # of its first segment, for the others
     is_complete: bool = False  # its text
     short_since: float | None = None  # seconds, when the last sound of all its text so far was handed out
+    notes: list[str] = field(default_factory=list)  # each once: of what was ignored, and what is wrong with the speech
     owed_samples: int = 0  # made, but still in the resampler: they count with the next message
 
     @property
@@ -51,6 +53,10 @@ class Context:
     def pause_due(self) -> float | None:
         """When its text is spoken as far as it has come, if the text that grows is spoken, or could be."""
         return self.text.due if self.voice.is_ready and len(self.segments) == 1 else None
+
+    def note(self, notes: Iterable[str]) -> None:
+        """Keep what its last message says; its segments say the same of the voice."""
+        self.notes += [note for note in dict.fromkeys(notes) if note not in self.notes]
 
     def expires_at(self, expiry_s: float) -> float | None:
         """When it ends because nothing follows what has been heard of it; None: something does, or may."""

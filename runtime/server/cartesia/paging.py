@@ -1,15 +1,14 @@
-"""Cuts Cartesia's lists into pages by the ids at their ends."""
+"""Says pages of lists in Cartesia's words."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from runtime.server.wire import Reply, number_in
-
-_MOST = 100  # in a page, as there
+from runtime.server import paging
+from runtime.server.wire import Reply
 
 PARAMETERS = {
-    "limit": f"how many, 1 to {_MOST}",
+    "limit": f"how many, 1 to {paging.MOST}",
     "starting_after": "the id of the last of the page before",
     "ending_before": "the id of the first of the page behind",
 }
@@ -21,15 +20,10 @@ def page_size(limit: str) -> int:
     Raises:
         InvalidConfig: it is no number from 1 to 100.
     """
-    return number_in(limit, "limit", 1, _MOST)
+    return paging.page_size(limit, "limit")
 
 
 def page(listed: list[dict[str, Any]], size: int, starting_after: str, ending_before: str) -> Reply:
-    """The page behind one id or before another; an id that is none of the list's counts as none."""
-    ids = [found["id"] for found in listed]
-    if ending_before in ids:
-        end = ids.index(ending_before)
-        start = max(0, end - size)
-        return {"data": listed[start:end], "has_more": start > 0}
-    start = ids.index(starting_after) + 1 if starting_after in ids else 0
-    return {"data": listed[start : start + size], "has_more": start + size < len(listed)}
+    """The page behind one id or before another."""
+    found = paging.page(listed, lambda entry: str(entry["id"]), size, starting_after, ending_before)
+    return {"data": found.items, "has_more": found.has_more}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 from runtime.errors import SpeechError
@@ -36,9 +37,9 @@ def timed(times: TimedWords) -> dict[str, Any]:
     }
 
 
-def end() -> dict[str, Any]:
-    """The last message of any route."""
-    return {"type": "done", "done": True, "status_code": _PARTIAL}
+def end(notes: Sequence[str] = ()) -> dict[str, Any]:
+    """The last message of any route; ``notes`` are ours, and there only where something is to be said."""
+    return {"type": "done", "done": True, "status_code": _PARTIAL, **({"notes": list(notes)} if notes else {})}
 
 
 def chunk(context: Context, data: bytes, step_ms: float) -> Reply:
@@ -60,8 +61,8 @@ def flush_done(name: str, flush_id: int) -> Reply:
     }
 
 
-def done(name: str) -> Reply:
-    return {**end(), "context_id": name}
+def done(name: str, notes: Sequence[str] = ()) -> Reply:
+    return {**end(notes), "context_id": name}
 
 
 def error(problem: SpeechError, name: str | None, session_id: str) -> Reply:

@@ -19,6 +19,7 @@ from runtime.request import AudioChunk, Broken, Finished, ShortOfText, SpeechEve
 from runtime.server.cartesia import replies
 from runtime.server.cartesia.contexts import Context, Segment
 from runtime.server.cartesia.schema import Generation, read
+from runtime.server.descriptions import end_notes
 from runtime.server.dialect import Dialect, RecentNames
 from runtime.server.text.pronunciations import all_words
 from runtime.server.utterance import GrowingText
@@ -73,12 +74,14 @@ class CartesiaSession(Dialect[Segment]):
         match event:
             case Started():
                 context.seed = event.seed
+                context.note(event.notes)
             case AudioChunk():
                 self._sound(context, event.pcm)
             case ShortOfText(chars):
                 if chars == utterance.told_chars:
                     context.short_since = self._clock()
             case Finished():
+                context.note(end_notes(event))
                 self._end_segment(context)
                 self._tell_of(context)
                 if context.short_since is None and context.segments and not context.head.is_submitted:
@@ -258,7 +261,7 @@ class CartesiaSession(Dialect[Segment]):
         del self._contexts[context.name]
         for segment in context.segments:
             self.utterances.pop(segment.number, None)
-        self._say(context.name, replies.done(context.name))
+        self._say(context.name, replies.done(context.name, context.notes))
 
     def _say(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
         """Queue a message about a context."""

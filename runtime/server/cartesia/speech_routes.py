@@ -107,7 +107,8 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
             return
         if words is not None and (times := words.finish()).words:
             yield _event(replies.timed(times) | told)
-        yield _event(replies.end() | told)
+        notes = self._speech.notes if self._speech is not None else ()
+        yield _event(replies.end(notes) | told)
 
     async def _request(self) -> SpeechRequest:
         body = self._body

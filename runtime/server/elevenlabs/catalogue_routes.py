@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 
 from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.request import ModelCard
+from runtime.server import paging
 from runtime.server.elevenlabs.answers import (
     ElevenLabsError,
     ElevenLabsVoice,
@@ -21,13 +22,12 @@ from runtime.server.engine_host import Host
 from runtime.server.languages import code_of
 from runtime.server.openapi.operations import documented
 from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
-from runtime.server.wire import Reply, number_in
+from runtime.server.wire import Reply
 from runtime.settings import Limits
 
 GET = ["GET", "HEAD"]
 KEY = "xi-api-key"  # the header that its clients always send, and others never
 
-_MOST = 100  # in a page, as there
 # What a request is spoken with that says nothing; no voice has settings of its own here.
 _SETTINGS: Reply = {
     "stability": NEUTRAL,
@@ -53,29 +53,26 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refusals=frozenset({InvalidConfig}),
         refused_as=ElevenLabsError,
         parameters={
-            "page_size": f"how many, 1 to {_MOST}",
+            "page_size": f"how many, 1 to {paging.MOST}",
             "search": "words of the name or description",
             "next_page_token": "as the page before said",
         },
     )
     async def search(request: Request, page_size: str = "10", search: str = "", next_page_token: str = "") -> Reply:
         """A page of the voices whose name or description holds ``search``."""
-        size = number_in(page_size, "page_size", 1, _MOST)
+        size = paging.page_size(page_size, "page_size")
         wanted, words = request.query_params.getlist("voice_ids"), search.casefold()
         listed = [
             voice
             for voice in known_voices(host, request.headers)
             if words in f"{voice.name} {voice.description}".casefold() and (not wanted or voice.id in wanted)
         ]
-        ids = [voice.id for voice in listed]
-        start = ids.index(next_page_token) + 1 if next_page_token in ids else 0
-        page = listed[start : start + size]
-        has_more = start + size < len(listed)
+        page = paging.page(listed, lambda voice: voice.id, size, next_page_token)
         return {
-            "voices": [_voice(voice) for voice in page],
-            "has_more": has_more,
+            "voices": [_voice(voice) for voice in page.items],
+            "has_more": page.has_more,
             "total_count": len(listed),
-            "next_page_token": page[-1].id if has_more else None,
+            "next_page_token": page.items[-1].id if page.has_more else None,
         }
 
     @app.api_route("/v1/voices/{voice_id}", methods=GET)

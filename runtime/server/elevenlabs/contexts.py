@@ -30,6 +30,7 @@ class Context(Utterance[Manner]):
     tags: Tags = field(default_factory=Tags)
     words: WordTimes = field(default_factory=WordTimes)
     owed_samples: int = 0  # made, but still in the writer: they count with the next message
+    notes: list[str] = field(default_factory=list)  # of what was ignored, and what is wrong with the speech
     plays_until: float | None = None  # when a listener without a buffer has heard all that was made; None: nothing was
     _last: str = " "  # character of its text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from runtime.errors import BadRequest, OutOfOrder, SpeechError, TooManyContexts
@@ -80,11 +81,11 @@ class MultiStreamInputSession(ElevenLabsSession):
         return name
 
     def _conclude(self, context: Context) -> None:
-        self._end_name(context.name)
+        self._end_name(context.name, context.notes)
 
-    def _end_name(self, name: str) -> None:
+    def _end_name(self, name: str, notes: Sequence[str] = ()) -> None:
         """Say the last message about a context; the last context of a client that leaves ends the socket."""
-        self._say(name, replies.final(name))
+        self._say(name, replies.final(name, notes))
         if self._is_leaving and not self.utterances:
             self._close(1000)
 

@@ -12,6 +12,7 @@ from runtime.pronunciations.dictionary import MOST_WORDS, PronunciationDictionar
 from runtime.pronunciations.folder import DictionaryEdit
 from runtime.pronunciations.lexicon import MEDIA_TYPE, read_lexicon, write_lexicon
 from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
+from runtime.server import paging
 from runtime.server.elevenlabs.answers import (
     ElevenLabsAddedDictionary,
     ElevenLabsChangedRules,
@@ -34,14 +35,13 @@ from runtime.server.http_speech import read_fields
 from runtime.server.multipart import read_multipart
 from runtime.server.openapi.operations import DICTIONARIES, FORM, documented
 from runtime.server.pronunciations.routes import CREATING, aside, dictionaries_of
-from runtime.server.wire import Checked, Reply, checked, number_in
+from runtime.server.wire import Checked, Reply, checked
 
 PATH = "/v1/pronunciation-dictionaries"
 ONE = "/{pronunciation_dictionary_id}"
 GET = ["GET", "HEAD"]
 
 _OWNER = "voicewright"  # of the account that everybody shares
-_MOST = 100  # in a page, as there
 _BY_TIME, _BY_NAME, _UP, _DOWN = "creation_time_unix", "name", "ascending", "descending"
 _FOUND = frozenset({DictionaryNotFound})
 _RULE = {"type": "alias", "string_to_replace": "Nguyen", "alias": "Win"}
@@ -104,7 +104,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refusals=frozenset({InvalidConfig}),
         refused_as=ElevenLabsError,
         parameters={
-            "page_size": f"how many, 1 to {_MOST}",
+            "page_size": f"how many, 1 to {paging.MOST}",
             "cursor": "as the page before said",
             "sort": f"{_BY_TIME} or {_BY_NAME}",
             "sort_direction": f"{_UP} or {_DOWN}",
@@ -120,7 +120,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         include_archived: str = "false",
     ) -> Reply:
         """A page of the dictionaries."""
-        size = number_in(page_size, "page_size", 1, _MOST)
+        size = paging.page_size(page_size, "page_size")
         for where, word, known in (
             ("sort", sort, (_BY_TIME, _BY_NAME)),
             ("sort_direction", sort_direction.lower(), (_UP, _DOWN)),
@@ -136,13 +136,11 @@ def add_routes(app: FastAPI, host: Host) -> None:
             listed.sort(key=lambda known: known.name.casefold() if sort == _BY_NAME else known.created_at)
             if sort_direction.lower() == _DOWN:
                 listed.reverse()
-            ids = [known.id for known in listed]
-            start = ids.index(cursor) + 1 if cursor in ids else 0
-            found, has_more = listed[start : start + size], start + size < len(listed)
+            found = paging.page(listed, lambda known: known.id, size, cursor)
             return {
-                "pronunciation_dictionaries": [_entry(kept, known) for known in found],
-                "next_cursor": found[-1].id if has_more else None,
-                "has_more": has_more,
+                "pronunciation_dictionaries": [_entry(kept, known) for known in found.items],
+                "next_cursor": found.items[-1].id if found.has_more else None,
+                "has_more": found.has_more,
             }
 
         return await aside(host, page)

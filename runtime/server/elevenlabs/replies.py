@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 from runtime.errors import InvalidMessage, SpeechError
@@ -23,9 +24,16 @@ def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) ->
     }
 
 
-def final(context: str | None) -> Reply:
-    """The last message of a context."""
-    return {"audio": None, "isFinal": True, "normalizedAlignment": None, "alignment": None, **_about(context)}
+def final(context: str | None, notes: Sequence[str] = ()) -> Reply:
+    """The last message of a context; ``notes`` are ours, and there only where something is to be said."""
+    return {
+        "audio": None,
+        "isFinal": True,
+        "normalizedAlignment": None,
+        "alignment": None,
+        **({"notes": list(notes)} if notes else {}),
+        **_about(context),
+    }
 
 
 def error(problem: SpeechError, context: str | None = None) -> Reply:

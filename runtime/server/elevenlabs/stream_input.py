@@ -35,7 +35,7 @@ class StreamInputSession(ElevenLabsSession):
         return None
 
     def _conclude(self, context: Context) -> None:
-        self._say(context.name, replies.final(None))
+        self._say(context.name, replies.final(None, context.notes))
         self._close(1000)
 
     def _leave_off(self, context: Context) -> None:

@@ -235,6 +235,7 @@ class SessionConfig(Message):
             holds_end=True,
             acknowledged=True,
             first_chunk_frames=self.initial_codec_chunk_frames or None,
+            notes=resolved.notes,
         )
 
 

@@ -34,7 +34,7 @@ def audio_done(sentence: Sentence) -> Reply:
     return {
         **reply,
         "metrics": {**figures, "stop_reason": sentence.finished.stop_reason.value, "seed": sentence.turn.seed},
-        "notes": end_notes(sentence.finished),
+        "notes": [*sentence.notes, *end_notes(sentence.finished)],
     }
 
 

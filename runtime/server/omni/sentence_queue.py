@@ -52,6 +52,7 @@ class Sentence(Utterance[OmniConfig]):
     unsent: list[bytes] = field(default_factory=list)  # samples before its turn, or the file that is being written
     sent_bytes: int = 0
     encoder: SentenceEncoder | None = None
+    notes: tuple[str, ...] = ()  # of what was ignored
     finished: Finished | None = None
     error: SpeechError | None = None
 

@@ -112,6 +112,7 @@ class OmniSession(Dialect[Sentence]):
             case Started():
                 utterance.has_begun = True
                 utterance.turn.seed = event.seed
+                utterance.notes = event.notes
             case AudioChunk():
                 self._sound(utterance, event.pcm)
             case Finished():

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from runtime.errors import ModeNotServed, UnknownModel, UnknownVoice
-from runtime.request import Mode, ModelCard
+from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, Mode, ModelCard
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import name_key
 
@@ -36,11 +36,13 @@ class ResolvedVoice:
     """Mode and voice that were chosen.
 
     ``stored`` is the id of a voice of the library. It is spoken in Base mode, or, with a style, in CustomVoice.
+    ``notes`` say where a name was not followed.
     """
 
     mode: Mode
     speaker: str | None = None
     stored: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 class VoiceResolver:
@@ -78,10 +80,11 @@ class VoiceResolver:
         if stored is not None:
             return ResolvedVoice(mode=chosen, stored=stored.id)
         if chosen is Mode.CUSTOM_VOICE:
-            return ResolvedVoice(mode=chosen, speaker=self._speaker(voice, cards))
+            return self._spoken(voice, cards)
         if chosen is Mode.BASE and voice and not has_reference:
             raise self._unknown(())
-        return ResolvedVoice(mode=chosen)
+        ignored = RECORDED_VOICE if chosen is Mode.BASE else DESCRIBED_VOICE
+        return ResolvedVoice(mode=chosen, notes=(ignored,) if voice else ())
 
     def resolve_foreign(self, *, model: str | None, voice: str | None, style: str | None = None) -> ResolvedVoice:
         """`resolve` for clients of other services, where a model that is none of ours ("sonic-2") is any of them.
@@ -102,15 +105,18 @@ class VoiceResolver:
     def _speakers(self, cards: Sequence[ModelCard]) -> list[str]:
         return [name for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers]
 
-    def _speaker(self, voice: str | None, cards: Sequence[ModelCard]) -> str | None:
+    def _spoken(self, voice: str | None, cards: Sequence[ModelCard]) -> ResolvedVoice:
+        """A speaker in CustomVoice; no name leaves the choice to the engine, which notes it."""
         if not voice:
-            return None
+            return ResolvedVoice(mode=Mode.CUSTOM_VOICE)
         speakers = self._speakers(cards)
         known = {name_key(name): name for name in speakers}
         if name_key(voice) in known:
-            return known[name_key(voice)]
+            return ResolvedVoice(mode=Mode.CUSTOM_VOICE, speaker=known[name_key(voice)])
         if voice.lower() in VOICE_ALIASES and speakers:
-            return speakers[VOICE_ALIASES.index(voice.lower()) % len(speakers)]
+            speaker = speakers[VOICE_ALIASES.index(voice.lower()) % len(speakers)]
+            note = OTHER_SPEAKER.format(speaker=speaker)
+            return ResolvedVoice(mode=Mode.CUSTOM_VOICE, speaker=speaker, notes=(note,))
         raise self._unknown(speakers)
 
     def _unknown(self, speakers: Sequence[str]) -> UnknownVoice:

@@ -70,8 +70,8 @@ class DialectDriver:
     def gather(self) -> None:
         self.commands += self.dialect.commands()
 
-    def start(self, number: int, seed: int = 7) -> None:
-        self.dialect.on_speech(number, Started(seed=seed, checkpoint="tiny"))
+    def start(self, number: int, seed: int = 7, notes: tuple[str, ...] = ()) -> None:
+        self.dialect.on_speech(number, Started(seed=seed, checkpoint="tiny", notes=notes))
         self.gather()
 
     def sound(self, number: int, frames: int = 1, first: int = 0) -> bytes:
@@ -82,9 +82,9 @@ class DialectDriver:
         self.gather()
         return pcm
 
-    def finish(self, number: int, reason: StopReason = StopReason.EOS) -> None:
+    def finish(self, number: int, reason: StopReason = StopReason.EOS, notes: tuple[str, ...] = ()) -> None:
         stats = RequestStats(frames=1, audio_s=0.08, total_ms=20)
-        self.dialect.on_speech(number, Finished(stop_reason=reason, stats=stats))
+        self.dialect.on_speech(number, Finished(stop_reason=reason, stats=stats, notes=notes))
         self.gather()
 
     def of(self, kind: type[Any]) -> list[Any]:

@@ -10,6 +10,15 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import SetUpError
+from runtime.request import (
+    DESCRIBED_VOICE,
+    DROPPED_STYLES,
+    NO_PAUSE,
+    NO_SPELLING,
+    OTHER_SPEAKER,
+    RECORDED_VOICE,
+    STRANGE_SCRIPT,
+)
 from studio.words import languages, words
 from tests.support.errors import BY_CODE
 
@@ -104,3 +113,8 @@ def test_what_the_status_line_and_notes_say_is_known_to_the_page() -> None:
                     said[shape] = f"{path.name}:{call.lineno}"
     assert len(said) > 6
     assert {shape: where for shape, where in said.items() if shape not in SHAPES} == {}
+
+
+def test_every_note_of_an_engine_and_a_resolver_is_known_to_the_page() -> None:
+    notes = (STRANGE_SCRIPT, NO_SPELLING, NO_PAUSE, DROPPED_STYLES, OTHER_SPEAKER, DESCRIBED_VOICE, RECORDED_VOICE)
+    assert {PLACE.sub("{}", note) for note in notes} <= SHAPES

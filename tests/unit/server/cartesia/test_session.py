@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from runtime.errors import Draining, GenerationFailed, Overloaded, VoiceNotFound
-from runtime.request import Broken, Mode, Queued, RequestStats, ShortOfText
+from runtime.request import OTHER_SPEAKER, Broken, Mode, Queued, RequestStats, ShortOfText, StopReason
 from runtime.server.commands import Append, FinishText, Flush, Recall, Submit, TextMessage
 from runtime.settings import Limits
 from tests.unit.server.dialects import STORED, Clock, DialectDriver, cartesia
@@ -66,6 +66,27 @@ def test_a_whole_text_has_cartesias_shapes() -> None:
     assert base64.b64decode(chunk.pop("data")) == pcm
     assert chunk.pop("step_time") == 0
     assert chunk == {"type": "chunk", "context_id": "c", "done": False, "status_code": 206, "flush_id": 1}
+
+
+def test_what_is_to_be_said_of_a_request_stands_once_in_the_last_message_of_its_context() -> None:
+    driver = cartesia()
+    driver.send(generation(voice={"mode": "id", "id": "alloy"}, flush=True, **{"continue": True}))
+    assert driver.submitted[0].request.notes == (OTHER_SPEAKER.format(speaker="anna"),)
+    driver.start(1, notes=("It is another voice.",))
+    driver.finish(1, notes=("A letter was strange.",))
+    driver.send(generation("And more."))
+    last = driver.submitted[1].utterance
+    driver.start(last, notes=("It is another voice.",))
+    driver.finish(last, StopReason.SHORT)
+    *_, done = driver.heard()
+    assert (done["type"], done["notes"]) == (
+        "done",
+        [
+            "It is another voice.",
+            "A letter was strange.",
+            "The speech is much shorter than its text; words are missing.",
+        ],
+    )
 
 
 def test_long_chunks_go_in_pieces_whose_samples_add_up() -> None:

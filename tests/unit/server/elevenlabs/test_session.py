@@ -17,7 +17,7 @@ from runtime.errors import (
     UnsupportedLanguage,
     VoiceNotFound,
 )
-from runtime.request import Mode, Sampling
+from runtime.request import OTHER_SPEAKER, Mode, Sampling
 from runtime.server.commands import Append, EncodedMessage, FinishText, Flush, Recall, TextMessage
 from runtime.server.elevenlabs import replies
 from runtime.server.elevenlabs.schema import PREMADE, ClientMessage, manner, read, read_socket_options
@@ -47,6 +47,20 @@ def waits(driver: DialectDriver, clock: Clock, seconds: float) -> None:
     clock.now += seconds
     driver.dialect.tick()
     driver.gather()
+
+
+@pytest.mark.parametrize("is_multi", [True, False])
+@pytest.mark.parametrize("voice", ["alloy", PREMADE[0]])
+def test_a_voice_that_another_speaks_for_is_told_in_the_last_message(voice: str, *, is_multi: bool) -> None:
+    driver = elevenlabs(is_multi=is_multi, voice=voice)
+    spoken(driver, " ", "Hello there.", flush=True)
+    note = OTHER_SPEAKER.format(speaker="anna")
+    assert driver.submitted[0].request.notes == (note,)
+    driver.start(1, notes=(note,))
+    driver.send({"close_context": True, "context_id": "default"} if is_multi else END)
+    driver.finish(1, notes=("A letter was strange.",))
+    final = next(message for message in driver.heard() if isinstance(message, dict) and message["isFinal"])
+    assert final["notes"] == [note, "A letter was strange."]
 
 
 # --- one text

@@ -51,12 +51,12 @@ def test_a_streamed_utterance_has_that_servers_shapes() -> None:
         }
     ]
     (submit,) = driver.submitted
-    driver.start(submit.utterance, seed=5)
+    driver.start(submit.utterance, seed=5, notes=("It is another voice.",))
     pcm = driver.sound(submit.utterance, frames=4)
     heard = driver.heard()
     assert b"".join(heard) == pcm
     assert [len(piece) for piece in heard] == [12_000, 3_360]
-    driver.finish(submit.utterance)
+    driver.finish(submit.utterance, notes=("A letter was strange.",))
     done, end = driver.heard()
     metrics = done.pop("metrics")
     assert done == {
@@ -65,7 +65,7 @@ def test_a_streamed_utterance_has_that_servers_shapes() -> None:
         "sentence_index": 0,
         "total_bytes": len(pcm),
         "error": False,
-        "notes": [],
+        "notes": ["It is another voice.", "A letter was strange."],
     }
     assert (metrics["stop_reason"], metrics["seed"], metrics["frames"]) == ("eos", 5, 1)
     assert end == {"type": "session.done", "utterance_index": 0, "total_sentences": 1}

@@ -1,0 +1,41 @@
+"""Cuts a list into pages by the ids at their ends, for every dialect whose lists have cursors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from runtime.server.wire import number_in
+
+MOST = 100  # in a page, as at Cartesia and ElevenLabs
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """Some of a list; there are more in the direction that was asked for, or not."""
+
+    items: Sequence[Item]
+    has_more: bool
+
+
+def page_size(size: str, where: str) -> int:
+    """How many a page has, by the parameter ``where``.
+
+    Raises:
+        InvalidConfig: it is no number from 1 to 100.
+    """
+    return number_in(size, where, 1, MOST)
+
+
+def page(listed: Sequence[Item], id_of: Callable[[Item], str], size: int, after: str, before: str = "") -> Page[Item]:
+    """The page behind one id, or before another; an id that is none of the list's counts as none."""
+    ids = [id_of(item) for item in listed]
+    if before in ids:
+        end = ids.index(before)
+        start = max(0, end - size)
+        return Page(listed[start:end], has_more=start > 0)
+    start = ids.index(after) + 1 if after in ids else 0
+    return Page(listed[start : start + size], has_more=start + size < len(listed))

@@ -1,0 +1,43 @@
+"""A voice that is named is spoken with, or a note says what is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, Mode
+from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
+from tests.unit.server.native.driver import CARD, CLONER, two_voices
+
+DESIGNER = replace(CARD, name="designer", modes=(Mode.VOICE_DESIGN,), speakers=())
+ALL = (CARD, CLONER, DESIGNER)
+
+
+def resolved(voice: str | None, mode: Mode | None = None, *, has_reference: bool = False) -> ResolvedVoice:
+    resolver = VoiceResolver(ALL, two_voices())
+    return resolver.resolve(mode=mode, model=None, voice=voice, has_reference=has_reference)
+
+
+@pytest.mark.parametrize("voice", ["anna", "BERT", "clara", "voice:Quiet", None, ""])
+def test_a_voice_that_is_followed_needs_no_note(voice: str | None) -> None:
+    assert resolved(voice).notes == ()
+
+
+def test_a_name_of_another_service_is_a_speaker_and_noted() -> None:
+    for name, speaker in (("alloy", "anna"), ("Ash", "bert")):
+        found = resolved(name)
+        assert (found.speaker, found.notes) == (speaker, (OTHER_SPEAKER.format(speaker=speaker),))
+
+
+@pytest.mark.parametrize("voice", ["alloy", "anna", "clara", "nobody"])
+def test_a_voice_beside_a_description_or_a_recording_is_ignored_and_noted(voice: str) -> None:
+    assert resolved(voice, Mode.VOICE_DESIGN).notes == (DESCRIBED_VOICE,)
+    assert resolved(voice, Mode.BASE, has_reference=True).notes == (RECORDED_VOICE,)
+    assert resolved(voice, has_reference=True).notes == (RECORDED_VOICE,)
+    assert not resolved(None, Mode.VOICE_DESIGN).notes
+
+
+def test_where_only_descriptions_are_spoken_a_named_voice_is_noted_too() -> None:
+    resolver = VoiceResolver((DESIGNER,), two_voices())
+    assert resolver.resolve_foreign(model="sonic-3", voice="alloy").notes == (DESCRIBED_VOICE,)
