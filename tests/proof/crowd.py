@@ -121,24 +121,40 @@ async def _heard(session: Talk, pause_s: float) -> None:
 
 
 @dataclass(slots=True)
-class OverloadReport:
-    """Milliseconds: to the first sound alone, with every slot taken and under overload, if served; to a refusal."""
+class Load:
+    """Milliseconds to the first sound of those who were served, and to a refusal."""
 
-    alone_ms: list[float] = field(default_factory=list)
-    full_ms: list[float] = field(default_factory=list)
     served_ms: list[float] = field(default_factory=list)
     refused_ms: list[float] = field(default_factory=list)
     estimates: int = 0  # refusals that said when to come again
-    recovered_ms: float = 0.0  # of the first request afterwards
 
     @property
     def figure(self) -> str:
-        alone, full, served = map(statistics.median, (self.alone_ms, self.full_ms, self.served_ms))
         return (
-            f"4x: {len(self.served_ms)} served, first sound {served:.0f} ms at the median ({full:.0f} with every slot "
-            f"taken and nobody refused, {alone:.0f} alone); {len(self.refused_ms)} refused in "
-            f"{statistics.median(self.refused_ms):.0f} ms (p50), {p95(self.refused_ms):.0f} (p95), {self.estimates} "
-            f"with an estimate; the first request afterwards {self.recovered_ms:.0f} ms"
+            f"{len(self.served_ms)} served, first sound {statistics.median(self.served_ms):.0f} ms at the median; "
+            f"{len(self.refused_ms)} refused in {statistics.median(self.refused_ms):.0f} ms (p50), "
+            f"{p95(self.refused_ms):.0f} (p95), {self.estimates} with an estimate"
+        )
+
+
+@dataclass(slots=True)
+class OverloadReport:
+    """What came of requests before, under and after more of them than can be served."""
+
+    alone: Load = field(default_factory=Load)
+    full: Load = field(default_factory=Load)  # as many clients as slots
+    rate: float = 0.0  # of these, requests a second
+    overload: Load = field(default_factory=Load)  # four times as many requests a second
+    pressed: Load = field(default_factory=Load)  # four times as many clients, who come again at once
+    recovered_ms: float = 0.0  # to the first sound of the first request afterwards
+
+    @property
+    def figure(self) -> str:
+        alone, full = statistics.median(self.alone.served_ms), statistics.median(self.full.served_ms)
+        return (
+            f"first sound {alone:.0f} ms alone, {full:.0f} with every slot taken ({self.rate:.1f} requests a second); "
+            f"4 times as many a second: {self.overload.figure}; 4 times as many clients, who come again 0.1 s after "
+            f"each refusal: {self.pressed.figure}; the first request afterwards {self.recovered_ms:.0f} ms"
         )
 
 
@@ -147,32 +163,46 @@ def p95(values: list[float]) -> float:
 
 
 async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> OverloadReport:
-    """As many clients as slots for a tenth of the time, then four times as many; each is at it again and again.
+    """Take as many clients as slots, then 4 times as many requests a second, then 4 times as many clients.
 
-    The runtime has no places in line.
+    The first take a tenth of the time and the last a fifth. The runtime has no places in line.
     """
     report = OverloadReport()
 
-    async def client(served_ms: list[float], until: float) -> None:
-        while time.monotonic() < until:
-            ms, refusal = await _first(runtime)
-            if refusal is None:
-                served_ms.append(ms)
-            else:
-                report.refused_ms.append(ms)
-                report.estimates += refusal.get("retry_after_s", 0) > 0
-                await asyncio.sleep(0.1)
+    async def request(load: Load) -> bool:
+        ms, refusal = await _first(runtime)
+        if refusal is None:
+            load.served_ms.append(ms)
+            return True
+        load.refused_ms.append(ms)
+        load.estimates += refusal.get("retry_after_s", 0) > 0
+        return False
 
-    async def clients(count: int, served_ms: list[float], for_s: float) -> None:
+    async def clients(count: int, load: Load, for_s: float) -> None:
         until = time.monotonic() + for_s
-        await asyncio.gather(*(client(served_ms, until) for _ in range(count)))
+
+        async def client() -> None:
+            while time.monotonic() < until:
+                if not await request(load):
+                    await asyncio.sleep(0.1)
+
+        await asyncio.gather(*(client() for _ in range(count)))
 
     for _ in range(10):
-        report.alone_ms.append((await _first(runtime))[0])
-    await clients(slots, report.full_ms, seconds / 10)
-    assert not report.refused_ms, "one was refused though there was a slot for it"
-    await clients(4 * slots, report.served_ms, seconds)
-    report.recovered_ms = (await _first(runtime))[0]
+        await request(report.alone)
+    began = time.monotonic()
+    await clients(slots, report.full, seconds / 10)
+    assert not report.full.refused_ms, "one was refused though there was a slot for it"
+    report.rate = len(report.full.served_ms) / (time.monotonic() - began)
+    began, pause_s = time.monotonic(), 1 / (4 * report.rate)
+    async with asyncio.TaskGroup() as group:
+        for number in range(round(seconds / pause_s)):
+            await asyncio.sleep(began + number * pause_s - time.monotonic())
+            group.create_task(request(report.overload))
+    await clients(4 * slots, report.pressed, seconds / 5)
+    after = Load()
+    await request(after)
+    report.recovered_ms = after.served_ms[0]
     return report
 
 
