@@ -24,14 +24,14 @@ class PackedProduct:
     """Rows times a matrix, in the dtype of its weights. Shapes: weight [N, K]."""
 
     def __init__(self, weight: Tensor) -> None:
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Shapes: rows [M, K]; result [M, N]."""
         count = len(rows)
         if count < LEAST:
             rows = F.pad(rows, (0, 0, 0, LEAST - count))
-        made: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._weight, None, "none", [], "")
+        made: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self.weight, None, "none", [], "")
         return made[:count]
 
 

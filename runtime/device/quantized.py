@@ -123,14 +123,14 @@ class RoundedRowsInt8:
     def __init__(self, rounded: Int8) -> None:
         # Without VNNI two products of eight bits each are added in sixteen, which must hold them.
         self.steps = FULL if torch.cpu._is_vnni_supported() else HALF
-        self._packed = _packed_by_fbgemm(rounded)
+        self.packed = _packed_by_fbgemm(rounded)
 
     def __call__(self, rows: Tensor) -> Tensor:
         if rows.dtype is not torch.float32:
             return self(rows.float()).to(rows.dtype)
         most = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=SMALLEST)
         product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-        made: Tensor = product(rows / most, 1 / self.steps, self.steps + 1, self._packed)
+        made: Tensor = product(rows / most, 1 / self.steps, self.steps + 1, self.packed)
         return made.mul_(most)
 
 

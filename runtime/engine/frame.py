@@ -26,6 +26,7 @@ from runtime.model.code_predictor import FrameCache
 from runtime.model.fused_operations import FusedOperations
 from runtime.model.layers import Attend, Operations
 from runtime.model.normed_operations import NormedOperations
+from runtime.model.scripted import scripted_pass, scripted_step
 from runtime.model.talker import Talker
 
 Slots = NDArray[np.int64]
@@ -61,8 +62,11 @@ class Frame:
         self.ops = operations_of(device, fused)
         # Starts run beside frames on devices that can: each has a cache of its own.
         predictor = self.talker.code_predictor
-        self.cache = FrameCache(predictor, most_rows, device, dtype, self.ops)
-        self.start_cache = FrameCache(predictor, most_starts, device, dtype, self.ops)
+        scripts = can_script_on(device, fused)
+        scripted = scripted_pass(predictor, dtype) if scripts else None
+        self._step = scripted_step(self.talker.model, dtype) if scripts else None
+        self.cache = FrameCache(predictor, most_rows, device, dtype, self.ops, scripted)
+        self.start_cache = FrameCache(predictor, most_starts, device, dtype, self.ops, scripted)
         self.noise: HostNoise | None = None  # of frames, and of first frames, where they come from the host
         self.start_noise: HostNoise | None = None
         if device.lean_sampling:
@@ -119,9 +123,13 @@ class Frame:
         x = self.talker.embed_frames(slot_cache.codes[rows]) + text
         if (graft := self._graft(slots)) is not None:
             graft.embed_inputs(x, rows, slot_cache)
-        span = slot_cache.length if span is None else span
-        attend = SlotAttention(slot_cache, self.device, self.talker, rows, positions, span, self.ops)
-        hidden = self.talker.decode(x[:, None], attend, self.ops)
+        if self._step is not None:
+            places, angles = (rows.tolist(), positions.tolist()), self.talker.angles(positions[:, None])
+            hidden = self._step(x[:, None], slot_cache.keys, slot_cache.values, *places, *angles)
+        else:
+            span = slot_cache.length if span is None else span
+            attend = SlotAttention(slot_cache, self.device, self.talker, rows, positions, span, self.ops)
+            hidden = self.talker.decode(x[:, None], attend, self.ops)
         output = self._sample(hidden[:, 0], rows, slots, self.cache, self.noise, plain)
         slot_cache.position[rows] = (positions + 1) * (rows < slot_cache.slots)
         return output
@@ -296,6 +304,11 @@ class Frame:
         sample(0, self.talker.logits(hidden, ops), x[:, 1])
         self.talker.code_predictor.predict(x, cache, ops, sample)
         return fused.finish(rows, slot_cache.state, sampled, config.codec_eos_token_id, positions, counts)
+
+
+def can_script_on(device: Device, fused: Fused | None = None) -> bool:
+    """Whether layers are run as TorchScript, where their products allow: on a CPU, which has no graphs to hold them."""
+    return device.name == "cpu" and fused is None and not device.holds_graphs
 
 
 def operations_of(device: Device, fused: Fused | None = None) -> Operations:

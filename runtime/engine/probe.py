@@ -24,13 +24,14 @@ from runtime.device.cpu import CORES, Threads, shared_out
 from runtime.device.huge_pages import gather
 from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization
-from runtime.engine.frame import operations_of
+from runtime.engine.frame import can_script_on, operations_of
 from runtime.engine.sampling import LevelSettings, gumbel_noise, pick
 from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
 from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.config import DecoderConfig, ModelConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, RMSNorm, join_heads
 from runtime.model.products import Conv, Linear, lay_out, pack
+from runtime.model.scripted import scripted_pass, scripted_step
 from runtime.model.weights import on_meta
 from runtime.published import SOUND_OPERATIONS
 
@@ -179,7 +180,10 @@ class Probe:
         x = torch.full((1, 1, config.hidden_size), WEIGHT, dtype=dtype)
         ops = operations_of(self.device)
         attend = _Attend(config, self.device, ops, stack, dtype)
-        return typical(lambda: stack.decode(x, attend, ops).sum()) / count
+        step = scripted_step(stack, dtype) if can_script_on(self.device) else None
+        if step is None:
+            return typical(lambda: stack.decode(x, attend, ops).sum()) / count
+        return typical(lambda: step(x, *attend.cache, [0], [SEEN - 1], *attend.angles).sum()) / count
 
     def _passes(
         self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None
@@ -189,7 +193,8 @@ class Probe:
             predictor = CodePredictor(replace(config, num_code_groups=PASSES + 1), config.hidden_size)
         _fill(predictor, dtype, quantization)
         ops = operations_of(self.device)
-        cache = FrameCache(predictor, 1, self.device, dtype, ops)
+        scripted = scripted_pass(predictor, dtype) if can_script_on(self.device) else None
+        cache = FrameCache(predictor, 1, self.device, dtype, ops, scripted)
         x = torch.full((1, 2, config.hidden_size), WEIGHT, dtype=dtype)
 
         zero, one = torch.zeros(1, dtype=torch.int64), torch.ones(1)
@@ -216,7 +221,8 @@ class _Attend:
         shape = (config.num_hidden_layers, 1, config.num_key_value_heads, SEEN, config.head_dim)
         self._keys = torch.full(shape, WEIGHT, dtype=dtype)
         self._values = torch.full(shape, WEIGHT, dtype=dtype)
-        self._cos, self._sin = stack.angles(torch.full((1, 1), SEEN), dtype)
+        self.cache = list(self._keys), list(self._values)  # by layer
+        self.angles = self._cos, self._sin = stack.angles(torch.full((1, 1), SEEN), dtype)
         self._device, self._ops = device, ops
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:

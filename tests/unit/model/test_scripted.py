@@ -1,0 +1,144 @@
+"""Layers as TorchScript have the bits of their readable twins, with every kind of product, alone and in company."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from runtime.device import open_device
+from runtime.device.packed import keeps_rows
+from runtime.device.quantized import Quantization, rounds_rows
+from runtime.engine.frame import operations_of
+from runtime.model.code_predictor import CodePredictor, FrameCache
+from runtime.model.config import DecoderConfig
+from runtime.model.layers import Attention, DecoderStack, join_heads
+from runtime.model.products import Linear, pack
+from runtime.model.scripted import can_script, scripted_pass, scripted_step
+
+INT8, INT4 = Quantization.INT8, Quantization.INT4
+CONFIG = DecoderConfig(
+    hidden_size=64,
+    intermediate_size=96,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    num_code_groups=5,
+    vocab_size=48,
+)
+ODD = DecoderConfig(
+    hidden_size=30,
+    intermediate_size=26,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    num_key_value_heads=1,
+    head_dim=10,
+    num_code_groups=4,
+    vocab_size=17,
+)
+KINDS = [
+    pytest.param(CONFIG, torch.float32, None, id="float32"),
+    pytest.param(ODD, torch.float32, None, id="float32, no fours"),
+    pytest.param(
+        CONFIG,
+        torch.float32,
+        INT8,
+        id="int8",
+        marks=pytest.mark.skipif(not rounds_rows(), reason="no fbgemm here"),
+    ),
+    pytest.param(
+        CONFIG,
+        torch.bfloat16,
+        None,
+        id="bfloat16",
+        marks=pytest.mark.skipif(not keeps_rows(64, 64, torch.bfloat16), reason="no products of bfloat16 here"),
+    ),
+]
+Kind = Quantization | None
+CPU = open_device("cpu")
+
+
+def fill_at_random(network: nn.Module) -> None:
+    random = torch.Generator().manual_seed(1)
+    for name, parameter in network.named_parameters():
+        mean, spread = (1.0, 0.1) if "norm" in name else (0.0, 0.2)
+        parameter.data = mean + spread * torch.randn(parameter.shape, generator=random)
+
+
+def made_ready(network: CodePredictor | DecoderStack, dtype: torch.dtype, kind: Kind) -> None:
+    fill_at_random(network)
+    network.to(dtype).requires_grad_(False)
+    for module in network.modules():
+        if isinstance(module, Linear) and kind is not None:
+            module.quantize(kind)
+        elif dtype is torch.bfloat16:
+            pack(module)
+
+
+def rows_of(config: DecoderConfig, B: int, T: int, dtype: torch.dtype) -> Tensor:
+    return torch.randn((B, T, config.hidden_size), generator=torch.Generator().manual_seed(B + T)).to(dtype)
+
+
+@pytest.mark.parametrize("B", [1, 3])
+@pytest.mark.parametrize(("config", "dtype", "kind"), KINDS)
+@torch.inference_mode()
+def test_every_pass_of_a_frame(config: DecoderConfig, dtype: torch.dtype, kind: Kind, B: int) -> None:
+    predictor = CodePredictor(config, config.hidden_size)
+    made_ready(predictor, dtype, kind)
+    ops, scripted = operations_of(CPU), scripted_pass(predictor, dtype)
+    assert scripted is not None
+    scores: list[list[Tensor]] = []
+    for cache in (FrameCache(predictor, 4, CPU, dtype, ops, one) for one in (None, scripted)):
+        for _ in range(3):  # TorchScript looks on twice before it settles
+            told: list[Tensor] = []
+
+            def draw(group: int, logits: Tensor, into: Tensor | None, told: list[Tensor] = told) -> None:
+                told.append(logits.clone())
+                if into is not None:
+                    into.copy_(rows_of(config, B, group, dtype)[:, 0])
+
+            predictor.predict(rows_of(config, B, 2, dtype), cache, ops, draw)
+            scores.append(told)
+    assert len(scores[0]) == config.num_code_groups - 1
+    for told in scores[1:]:
+        assert all(map(torch.equal, told, scores[0]))
+
+
+@pytest.mark.parametrize("B", [1, 3])
+@pytest.mark.parametrize(("config", "dtype", "kind"), KINDS)
+@torch.inference_mode()
+def test_a_new_position_of_rows_that_stand_at_different_ones(
+    config: DecoderConfig, dtype: torch.dtype, kind: Kind, B: int
+) -> None:
+    stack = DecoderStack(config)
+    made_ready(stack, dtype, kind)
+    ops, step = operations_of(CPU), scripted_step(stack, dtype)
+    assert step is not None
+    slots, starts = torch.tensor([2, 0, 4][:B]), torch.tensor([5, 11, 0][:B])
+    shape = (5, config.num_key_value_heads, 12, config.head_dim)
+    before = [torch.randn(shape, generator=torch.Generator().manual_seed(n)).to(dtype) for n in range(4)]
+    cos, sin = stack.angles(starts[:, None], dtype)
+    x = rows_of(config, B, 1, dtype)
+    readable = [part.clone() for part in before]
+
+    def attend(layer: int, attention: Attention, qkv: Tensor) -> Tensor:
+        at = CPU.attend_slots(slots, starts, 12, readable[0])
+        return join_heads(at(*ops.heads(attention, qkv, cos, sin), readable[layer], readable[2 + layer]))
+
+    expected = stack.decode(x, attend, ops)
+    for _ in range(3):
+        own = [part.clone() for part in before]
+        made = step(x, own[:2], own[2:], slots.tolist(), starts.tolist(), cos, sin)
+        assert torch.equal(made, expected)
+        assert all(map(torch.equal, own, readable))
+
+
+def test_products_of_other_kinds_are_left_to_the_readable_layers() -> None:
+    stack = DecoderStack(CONFIG)
+    fill_at_random(stack)
+    assert can_script(stack, torch.float32)
+    assert not can_script(stack.to(torch.float64), torch.float64)
+    stack.to(torch.float32)
+    stack.layers[0].get_submodule("mlp.down_proj").quantize(INT4)  # type: ignore[operator]
+    assert scripted_step(stack, torch.float32) is None
