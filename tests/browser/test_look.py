@@ -8,7 +8,17 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import OpenStudio
 from tests.browser.design_steps import make_three
-from tests.browser.steps import await_sound, copy_code, enter, expect_speaker, kept_take, picker, reading, speak_whole, wav
+from tests.browser.steps import (
+    await_sound,
+    copy_code,
+    enter,
+    expect_speaker,
+    kept_take,
+    picker,
+    reading,
+    speak_whole,
+    wav,
+)
 
 pytestmark = pytest.mark.browser
 
