@@ -116,7 +116,11 @@ export class Offers {
     if (runs) this.paintDownloads();
     else for (const box of this.list.querySelectorAll('input')) box.checked = this.chosen.some(({ id }) => id === box.value);
     this.begin.hidden = runs;
-    this.bits.hidden = runs || !(this.plan?.offers ?? []).some(({ bits }) => bits.length > 1);
+    const kinds = Math.max(0, ...(this.plan?.offers ?? []).map(({ bits }) => bits.length));
+    // The choice of weights has its place from the start: the button below it would move when the measurement is there.
+    const isAwaited = kinds === 0 && this.plan?.asking !== false;
+    this.bits.hidden = runs || !(isAwaited || kinds > 1);
+    this.bits.toggleAttribute('data-awaited', isAwaited);
     this.bits.title = this.t('real_voices.bits.why');
     this.select.value = this.weights ?? this.plan?.quantize ?? 'auto';
     this.turn.hidden = !runs || state === 'changing';
