@@ -174,9 +174,18 @@ def memory_of(device: Device) -> tuple[int, int]:
     # A container may be allowed less than the machine has.
     most, used = (" ".join(_lines(f"/sys/fs/cgroup/memory.{name}")) for name in ("max", "current"))
     if most.isdecimal() and used.isdecimal() and int(most) < total:
-        files = sum(int(line.split()[1]) for line in _lines("/sys/fs/cgroup/memory.stat") if line.startswith("file "))
-        return int(most), min(free, int(most) - int(used) + files)
+        return int(most), min(free, int(most) - int(used) + files_in(_lines("/sys/fs/cgroup/memory.stat")))
     return total, free
+
+
+def files_in(stat: Sequence[str]) -> int:
+    """Bytes of files that a container has in memory, by its ``memory.stat``, and that are given back on demand.
+
+    What is shared between processes or lies in a file system of memory (Ray's objects do) counts as files there, and
+    is never given back.
+    """
+    counts = dict(line.split(maxsplit=1) for line in stat)
+    return max(0, int(counts.get("file", 0)) - int(counts.get("shmem", 0)))
 
 
 def _lines(path: str) -> list[str]:

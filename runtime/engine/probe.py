@@ -23,7 +23,7 @@ from runtime.device import Device
 from runtime.device.cpu import CORES, Threads, shared_out
 from runtime.device.huge_pages import gather
 from runtime.device.open_device import choose_sound_dtype
-from runtime.device.quantized import Quantization
+from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.frame import can_script_on, operations_of
 from runtime.engine.sampling import LevelSettings, gumbel_noise, pick
 from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
@@ -84,6 +84,13 @@ def layer_size(config: DecoderConfig) -> int:
     """Numbers of the products of one decoder layer."""
     heads = 2 * config.num_attention_heads + 2 * config.num_key_value_heads
     return config.hidden_size * (heads * config.head_dim + 3 * config.intermediate_size)
+
+
+def layer_bytes(config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> int:
+    """Bytes of the same with such weights."""
+    if quantization is None:
+        return layer_size(config) * dtype.itemsize
+    return quantized_bytes(layer_size(config) // config.hidden_size, config.hidden_size, quantization)
 
 
 @dataclass(slots=True)
@@ -172,8 +179,7 @@ class Probe:
             return alone, typical(passes)
 
     def _layer_s(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> float:
-        size = layer_size(config) * (dtype.itemsize if quantization is None else 1)
-        count = min(config.num_hidden_layers, 1 + COLD // size)
+        count = min(config.num_hidden_layers, 1 + COLD // layer_bytes(config, dtype, quantization))
         with on_meta():
             stack = DecoderStack(replace(config, num_hidden_layers=count))
         _fill(stack, dtype, quantization)

@@ -27,7 +27,7 @@ from runtime.shared.files import locked, remove_file, replace_file, storing, swe
 from runtime.shared.names import checked_name, is_id, name_key, new_id
 from runtime.voices.index import Index, IndexEntry
 from runtime.voices.listing import SUFFIX, UNREADABLE, Problem, VoiceListing, file_of, listed
-from runtime.voices.storage import read_file
+from runtime.voices.storage import CANNOT_BE_READ, read_file
 from runtime.voices.voice import Edit, Voice, VoiceCard, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
 
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 A_LOOK = 8  # files that `cards` and `find` read at most, some 20 ms, where others have left many
 LOOK_AGAIN = 0  # the time of no folder
+UNREAD = ""  # the version of a file that could not be read, which is none that a file has
 COPIED_S = 60.0  # a file that has not changed for so long is not being copied any more
 SETTLED_NS = 100_000_000  # a folder that changed a moment ago may change again within one tick of its clock
 
@@ -257,21 +258,24 @@ class Library:
     def _follow(self, written: str | None, most: int | None) -> bool:
         """Read the files that differ from what is known of them; return whether those were all, or ``most`` only."""
         files = self._files()
+        if files is None:  # what is known may be there still
+            return False
         if not files and self._index is None:
             return True
         index = self._opened()
         known = {file: entry.version for file, entry in self._entries.items()}
         different = [file for file, version in files.items() if file == written or known.get(file) != version]
         read = {file: self._entry(file, files[file]) for file in different[:most]}
-        changed = {file: entry for file, entry in read.items() if entry is not None}
+        found = {file: entry for file, entry in read.items() if entry is not None}
+        changed = {file: entry for file, entry in found.items() if entry != self._entries.get(file)}
         gone = known.keys() - files.keys()
         if changed or gone:
             index.update(changed.values(), gone)
             self._entries = {file: entry for file, entry in {**self._entries, **changed}.items() if file in files}
-        return len(changed) == len(different)
+        return len(found) == len(different) and all(entry.version != UNREAD for entry in found.values())
 
-    def _files(self) -> dict[str, str]:
-        """Every file that wants to be a voice, and its version."""
+    def _files(self) -> dict[str, str] | None:
+        """Every file that wants to be a voice, and its version; None where the folder cannot be read now."""
         found: dict[str, str] = {}
         try:
             with os.scandir(self.folder) as items:
@@ -284,8 +288,10 @@ class Library:
                             state = item.stat(follow_symlinks=False)
                             found[item.name] = f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
                 self._aside = tuple(aside)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
+        except OSError:
+            return None
         return found
 
     def _set_aside(self) -> None:
@@ -303,7 +309,7 @@ class Library:
             except VoiceNotFound:
                 continue
             except VoiceFileInvalid as error:
-                if error.facts["why"] != OTHER_VERSION:
+                if error.facts["why"] not in {OTHER_VERSION, CANNOT_BE_READ}:
                     path.rename(path.with_name(file + UNREADABLE))
 
     def _entry(self, file: str, version: str) -> IndexEntry | None:
@@ -318,7 +324,8 @@ class Library:
         except VoiceNotFound:
             return None
         except SpeechError as error:
-            return replace(entry, problem=str(error))
+            is_unread = error.facts.get("why") == CANNOT_BE_READ
+            return replace(entry, problem=str(error), version=UNREAD if is_unread else version)
         except Exception:  # one file of anybody's making must not stop all others
             log.exception("%s could not be read", file)
             return replace(entry, problem="It cannot be read.")

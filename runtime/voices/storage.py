@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 from runtime.errors import VoiceFileInvalid, VoiceNotFound
 from runtime.shared.system import flags
+
+# Why a file is no voice now, and may be one later: a disk or a network failed, a right is missing, too many are open.
+CANNOT_BE_READ = "it cannot be read"
+NO_FILE = "it is no regular file"
 
 
 def read_file(path: Path, most: int) -> bytes:
@@ -20,15 +25,20 @@ def read_file(path: Path, most: int) -> bytes:
     try:
         # Neither a link nor a pipe is followed or waited for.
         descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
-        with open(descriptor, "rb") as file:
-            state = os.fstat(descriptor)
-            if not stat.S_ISREG(state.st_mode):
-                raise VoiceFileInvalid(why="it is no regular file")
-            data = file.read(most + 1)
+        try:
+            # Looked at before Python's own file is made of it, which leaves a folder open that it refuses.
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise VoiceFileInvalid(why=NO_FILE)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(most + 1)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         raise VoiceNotFound from None
-    except OSError:
-        raise VoiceFileInvalid(why="it cannot be read") from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link
+            raise VoiceFileInvalid(why=NO_FILE) from None
+        raise VoiceFileInvalid(why=CANNOT_BE_READ) from None
     if len(data) > most:
         raise VoiceFileInvalid(why=f"it has more than {most // 2**20} MB")
     return data

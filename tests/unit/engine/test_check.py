@@ -92,6 +92,13 @@ def test_what_is_larger_than_the_memory_is_refused_and_what_is_larger_than_what_
         checked(folder)
 
 
+def test_what_a_container_shares_in_memory_counts_as_no_file() -> None:
+    """As Linux writes memory.stat: Ray's objects lie in /dev/shm, are counted as files and are never given back."""
+    lines = ["anon 1000", "file 900", "kernel 50", "shmem 700", "file_mapped 10"]
+    assert memory.files_in(lines) == 200
+    assert memory.files_in([]) == 0
+
+
 def test_memory_is_what_the_system_says() -> None:
     total, free = memory.memory_of(CpuDevice())
     assert 0 < free <= total <= CpuDevice().total_bytes()

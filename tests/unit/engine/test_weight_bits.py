@@ -18,7 +18,7 @@ from runtime.engine import weight_bits
 from runtime.engine.engine import Engine
 from runtime.engine.memory import _bytes_of
 from runtime.engine.offers import shape_of, weight_bytes
-from runtime.engine.probe import FrameShape, Probe, Weights, layer_size, repeating, together
+from runtime.engine.probe import FrameShape, Probe, Weights, layer_bytes, layer_size, repeating, together
 from runtime.engine.weight_bits import Pace, choose_pace, weights_of
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import DecoderConfig
@@ -40,6 +40,18 @@ PUBLISHED_SHAPE = shape_of(PUBLISHED[0])
 
 def ladder(*rtfs: float) -> Iterator[Pace]:
     return (Pace(kind, rtf) for kind, rtf in zip((None, INT8, INT4), rtfs, strict=True))
+
+
+@pytest.mark.parametrize("kind", [None, INT8, INT4])
+def test_a_layer_is_as_large_as_it_is_held(kind: Quantization | None) -> None:
+    """Of four bits the probe took half as many layers as no cache holds, and told too fast a pace."""
+    config = DecoderConfig(
+        hidden_size=1024, intermediate_size=3072, num_hidden_layers=1, num_code_groups=4, vocab_size=64
+    )
+    with on_meta():
+        stack = DecoderStack(config)
+    told = layer_bytes(config, torch.bfloat16, kind)
+    assert told == pytest.approx(_bytes_of(stack, torch.bfloat16.itemsize, kind), rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,7 @@ from runtime.shared.files import LOCK
 from runtime.shared.names import name_key, new_id
 from runtime.voices.index import FILE
 from runtime.voices.library import A_LOOK, Library, library_folder
+from runtime.voices.storage import read_file
 from runtime.voices.voice import Edit, to_float
 from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
 from tests.support.examples import examples
@@ -284,6 +287,71 @@ def test_a_crafted_file_stops_nobody_and_is_set_aside_at_the_next_start(
     assert not path.exists()
     assert [problem.file for problem in restarted.problems()] == [f"{path.name}.unreadable"]
     assert [problem.file for problem in opened(folder).problems()] == [f"{path.name}.unreadable"]
+
+
+@contextmanager
+def without_room_for_files() -> Iterator[None]:
+    """No file can be opened within: the process has as many as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_voices_are_there_while_the_process_can_open_no_file_and_after_it(library: Library, folder: Path) -> None:
+    first = library.add(a_voice("First"))
+    assert names(library) == ["First"]
+    other = opened(folder)
+    other.add(a_voice("Second"))
+    with without_room_for_files():
+        assert names(library) == ["First"]
+        with pytest.raises(VoiceFileInvalid):
+            library.reference(first.id)
+    assert names(library) == ["First", "Second"]
+    assert library.reference(first.id)
+    other.close()
+
+
+def test_a_voice_that_could_not_be_read_for_a_moment_is_a_voice_again(
+    library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the index nor a start makes it one that never can be."""
+    library.add(a_voice("First"))
+    (path,) = folder.glob("*.voice")
+    os.utime(path, (1e9, 1e9))
+    with monkeypatch.context() as failing:
+        real = os.open
+
+        def failing_disk(file: str | Path, *how: int, **words: int) -> int:
+            if Path(file) == path:
+                raise OSError(errno.EIO, "the disk failed")
+            return real(file, *how, **words)
+
+        failing.setattr(os, "open", failing_disk)
+        restarted = opened(folder)
+        assert [problem.why for problem in restarted.problems()] == [str(VoiceFileInvalid(why="it cannot be read"))]
+        assert path.exists()
+    assert names(restarted) == ["First"]
+    assert names(opened(folder)) == ["First"]
+
+
+def test_a_folder_or_a_link_in_the_place_of_a_voice_is_closed_again(library: Library, folder: Path) -> None:
+    library.add(a_voice("First"))
+    a_folder, a_link = (folder / f"{new_id()}.voice" for _ in range(2))
+    a_folder.mkdir()
+    a_link.symlink_to("/dev/zero")
+    refused = str(VoiceFileInvalid(why="it is no regular file"))
+    assert {problem.file: problem.why for problem in opened(folder).problems()} == {
+        a_folder.name: refused,
+        a_link.name: refused,
+    }
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(3):
+        with pytest.raises(VoiceFileInvalid):
+            read_file(a_folder, 100)
+    assert len(os.listdir("/dev/fd")) == before
 
 
 def test_a_file_of_a_newer_version_is_left_for_the_program_that_can_read_it(library: Library, folder: Path) -> None:
