@@ -18,7 +18,7 @@ from runtime.device import Device
 from runtime.device.fused import Fused, Lookup, Rules, Sampled
 from runtime.engine.attending import FusedDecodeAttention, FusedPrefillAttention, PrefillAttention, SlotAttention
 from runtime.engine.graft import Graft, InputTables
-from runtime.engine.noise import HostNoise
+from runtime.engine.noise import CpuNoise, HostNoise
 from runtime.engine.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
 from runtime.engine.slots import SlotCache, on_device
 from runtime.model.checkpoint import Checkpoint
@@ -69,9 +69,10 @@ class Frame:
         self.start_cache = FrameCache(predictor, most_starts, device, dtype, self.ops, scripted)
         self.noise: HostNoise | None = None  # of frames, and of first frames, where they come from the host
         self.start_noise: HostNoise | None = None
+        widths, groups = (talker.vocab_size, self.config.predictor.vocab_size), talker.num_code_groups
+        self._cpu_noise = CpuNoise(widths, groups) if target.type == "cpu" else None
         if device.lean_sampling:
-            widths = talker.vocab_size, self.config.predictor.vocab_size
-            groups, flying = talker.num_code_groups, device.max_in_flight + 2
+            flying = device.max_in_flight + 2
             self.noise = HostNoise(device, most_rows, widths, groups, flying)
             self.start_noise = HostNoise(device, most_starts, widths, groups, prompts + 1)
         # What the talker made of a prompt's last position, until the first frame is drawn from it.
@@ -223,10 +224,10 @@ class Frame:
     ) -> tuple[Tensor, Tensor]:
         """Rule by rule and code by code. Shapes: results [B, Q] int64, [B] bool."""
         slot_cache, config, ops = self.slot_cache, self.config.talker, self.ops
-        frame, noise = slot_cache.frame[rows], None
+        frame = slot_cache.frame[rows]
+        noise: tuple[Tensor, Tensor] | None = None  # of codebook 0 [B, V], and of the others [B, Q - 1, V']
         if host_noise is None and (slots is None or slot_cache.drawing(slots).any()):
-            widest = max(config.vocab_size, self.config.predictor.vocab_size)
-            noise = gumbel_noise(slot_cache.seed[rows], frame, config.num_code_groups, widest)
+            noise = self._noise_of(slot_cache.seed[rows], frame)
         lean = self.device.lean_sampling
         levels = [level.of(rows, slots, lean=lean, plain=plain) for level in slot_cache.levels]
         graft = self._graft(slots)
@@ -241,7 +242,7 @@ class Frame:
                 scores = talker_rules(
                     scores, slot_cache.seen[rows], slot_cache.penalty[rows], frame, hold, self.allowed, eos
                 )
-            own = None if noise is None else noise[:, codebook, : scores.shape[-1]]
+            own = None if noise is None else noise[0] if codebook == 0 else noise[1][:, codebook - 1]
             if host_noise is not None:
                 own = host_noise.of(codebook, len(rows))
             codes.append(pick(scores, levels[codebook > 0], own))
@@ -254,6 +255,14 @@ class Frame:
         sample(0, self.talker.logits(hidden, ops), x[:, 1])
         self.talker.code_predictor.predict(x, cache, ops, sample)
         return torch.stack(codes, dim=-1), torch.stack(sums).isfinite().all(dim=0)
+
+    def _noise_of(self, seeds: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """Shapes: as ``CpuNoise.of``."""
+        if self._cpu_noise is not None:
+            return self._cpu_noise.of(seeds, frames)
+        first, other = self.config.talker.vocab_size, self.config.predictor.vocab_size
+        noise = gumbel_noise(seeds, frames, self.config.talker.num_code_groups, max(first, other))
+        return noise[:, 0, :first], noise[:, 1:, :other]
 
     def _fused_sample(
         self,

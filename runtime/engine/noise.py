@@ -1,4 +1,4 @@
-"""Makes the noise of coming frames on the host, for devices whose graphs had better not hash (docs/npu.md).
+"""Makes the noise of frames on the host: where that is all there is, and for graphs that had better not hash.
 
 The numbers are those of `runtime/engine/sampling.py`, ``gumbel_noise``, bit for bit: the same seed gives the same codes
 wherever the noise was made.
@@ -61,6 +61,24 @@ class HostNoise:
             for row in np.flatnonzero(draws):
                 host[:, row] = noise_of(own[row], hashes)
             device[:, :count].copy_(host[:, :count], non_blocking=True)
+
+
+class CpuNoise:
+    """Noise of a frame where a CPU makes the frame too: in words of 32 bits it takes less than half of the time.
+
+    Args:
+        widths, groups: as for `HostNoise`.
+    """
+
+    def __init__(self, widths: tuple[int, int], groups: int) -> None:
+        self._groups = groups
+        self._hashes = [hashes_of(width) for width in widths]
+
+    def of(self, seeds: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """Noise of codebook 0, and of the others. Shapes: seeds, frames [B] int64; results [B, V], [B, Q - 1, V']."""
+        keys = keys_of(seeds.numpy(), frames.numpy(), self._groups)
+        others = noise_of(keys[:, 1:].reshape(-1), self._hashes[1])
+        return noise_of(keys[:, 0], self._hashes[0]), others.view(len(keys), self._groups - 1, -1)
 
 
 def hashes_of(width: int) -> Words:

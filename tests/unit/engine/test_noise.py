@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from runtime.device.cpu import CpuDevice
-from runtime.engine.noise import HostNoise
+from runtime.engine.noise import CpuNoise, HostNoise
 from runtime.engine.sampling import LevelSettings, gumbel_noise, pick
 
 SEEDS = np.array([0, 1, 7, 2**32, 2**40 + 3, 2**63 - 1])
@@ -25,6 +25,15 @@ def test_it_has_the_bits_of_what_is_hashed_on_a_device() -> None:
         assert made.shape == (6, width)
         assert torch.equal(made[draws], expected[draws, codebook, :width])
         assert made.isfinite().all()
+
+
+def test_a_processor_makes_the_same_for_every_row() -> None:
+    groups, widths = 5, (300, 200)
+    seeds, frames = torch.from_numpy(SEEDS), torch.from_numpy(FRAMES)
+    first, others = CpuNoise(widths, groups).of(seeds, frames)
+    expected = gumbel_noise(seeds, frames, groups, max(widths))
+    assert torch.equal(first, expected[:, 0, : widths[0]])
+    assert torch.equal(others, expected[:, 1:, : widths[1]])
 
 
 def test_rows_that_all_take_the_largest_score_cost_nothing() -> None:
