@@ -112,6 +112,18 @@ def test_the_embedded_voice_s_frames_have_the_same_bits_in_a_batch(demo: Checkpo
     assert_as_alone(demo, (3, 8), order=2)
 
 
+def test_scripted_layers_make_the_frames_of_the_readable_ones(
+    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runner_of(speaker, slots=1).frame.cache.scripted is not None
+    codes, left = alone(speaker, 1)
+    monkeypatch.setattr("runtime.engine.frame.can_script_on", lambda device, fused: False)
+    assert runner_of(speaker, slots=1).frame.cache.scripted is None
+    readable_codes, readable_left = alone(speaker, 1)
+    assert np.array_equal(codes, readable_codes)
+    assert all(map(torch.equal, left, readable_left))
+
+
 def test_a_result_is_arrays_on_the_host(speaker: Checkpoint) -> None:
     runner = runner_of(speaker)
     slots = np.array([begin(runner, serial)[0] for serial in range(3)])

@@ -78,6 +78,14 @@ def test_the_codes_are_those_of_a_checkpoint_that_has_the_tables_itself(
     assert codes_of(engine, styled(text=WORDS, **words)) != heard.codes.tolist(), "without it the tables are its own"
 
 
+def test_a_checkpoint_in_another_dtype_lends_as_well(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+    """As where one has weights of eight bits, and is float32 between them, and the other is as it was published."""
+    speaker, base = speaker_and_base
+    narrow = replace(base, talker=copy.deepcopy(base.talker).to(torch.bfloat16))
+    for one, other in ((speaker, narrow), (replace(speaker, talker=speaker.talker.to(torch.bfloat16)), base)):
+        assert len(said(engine_of(one, other), styled(text=WORDS, graft=True)).codes) == 12
+
+
 def test_with_equal_weights_the_graft_changes_nothing_and_both_checkpoints_agree(
     speaker: Checkpoint, cloner: Checkpoint
 ) -> None:
