@@ -28,6 +28,7 @@ from voicewright import Client, ConnectionLost, SpeechRefused, connect
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-cluster" / "bin" / "python"  # beside all that we have, Ray
 PATIENCE_S = 120.0
+CHANGE_S = 480.0  # every replica is replaced in that time, one after the other, on a machine that does much else
 LONG = "It was a bright cold day in April, and the clocks were striking thirteen. " * 3
 SHORT = "The clocks were striking."
 
@@ -134,7 +135,11 @@ class RunningCluster:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
-        _, words = await process.communicate()
+        try:
+            _, words = await asyncio.wait_for(process.communicate(), CHANGE_S)
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()  # that waits without an end, and would outlive the tests
         assert process.returncode == 0, words.decode()[-2000:]
 
 
