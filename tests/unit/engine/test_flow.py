@@ -98,7 +98,6 @@ def test_nobody_yields_where_frames_are_made_fast(quick: Checkpoint) -> None:
     assert len(second.codes) == 2
 
 
-@pytest.mark.usefixtures("slow")
 def test_no_frame_is_made_before_a_first_sound_is_out(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, clock=VirtualClock())
     said(engine, custom_voice(max_frames=3))  # what things take is known now
@@ -111,6 +110,7 @@ def test_no_frame_is_made_before_a_first_sound_is_out(quick: Checkpoint) -> None
     assert len(heard.codes) == 9
 
 
+@pytest.mark.usefixtures("slow")
 def test_a_listener_far_ahead_yields_only_where_slots_are_scarce(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)
