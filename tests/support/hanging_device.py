@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Literal
 
-from torch import Tensor
-
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event
 
@@ -29,13 +27,11 @@ class HangingDevice(CpuDevice):
     def go_on(self) -> None:
         self.flows.set()
 
-    def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+    def mark(self) -> Event:
         if self._hangs == "at once":
             self.flows.wait()
-        return super().decode_attention(q, keys, values, rows, lengths)
-
-    def mark(self) -> Event:
-        return super().mark() if self._hangs == "at once" else Arrival(self.flows)
+            return super().mark()
+        return Arrival(self.flows)
 
 
 class Arrival:
