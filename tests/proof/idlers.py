@@ -20,16 +20,18 @@ VOICE = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 SPARE = 4  # connections beyond idlers and speakers: those that ask for the figures
 AT_ONCE = 25  # handshakes
 REFUSED = 20
-FILES = 500  # that this process has open besides
 
 
 def as_many_as_allowed(count: int) -> int:
-    """So many sockets, or as many as the system lets a process have open; from now on this one may."""
+    """So many sockets, or as many as a port takes here beside those who speak; from now on this process may have them.
+
+    A port takes half as many as its process may have files (`runtime/shared/port/connections.py`).
+    """
     most = most_files(at_most=True)
     if most is None:
         return count
     limit_process(RLIMIT_NOFILE=most)
-    return min(count, most - FILES)
+    return min(count, most // 2 - SPEAKERS - SPARE - AT_ONCE)
 
 
 async def idlers(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
