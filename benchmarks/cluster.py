@@ -223,7 +223,7 @@ async def compare_http(ways: dict[str, str], rounds: int) -> dict[str, dict[str,
 
 
 def say(words: str) -> None:
-    """Tell the person who waits what is being measured."""
+    """What is measured now, on stderr; `benchmarks.report` would load torch into every process of listeners."""
     print(words, file=sys.stderr, flush=True)
 
 

@@ -13,6 +13,7 @@ from runtime.device import Device
 from runtime.device.cpu import CpuDevice
 from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
+from runtime.engine.probe import Weights
 from runtime.engine.sizing import CPU_SLOTS, GIB, MOST_SLOTS, RESERVE, slot_bytes
 from runtime.errors import CheckpointTooLarge
 from runtime.model.checkpoint import DECODER, ENCODER, TALKER, are_same
@@ -62,7 +63,7 @@ class MemoryNeed:
         found: Sequence[Inspection],
         room: MemoryRoom,
         settings: EngineSettings,
-        weights: Sequence[tuple[torch.dtype, Quantization | None]],
+        weights: Sequence[Weights],
     ) -> MemoryNeed:
         """What inspected checkpoints without problems take, those that ship the same speech tokenizer share it.
 
@@ -95,8 +96,8 @@ class MemoryNeed:
 
 
 def _networks(
-    found: Sequence[Inspection], weights: Sequence[tuple[torch.dtype, Quantization | None]]
-) -> Iterator[tuple[Inspection, str, nn.Module, tuple[torch.dtype, Quantization | None]]]:
+    found: Sequence[Inspection], weights: Sequence[Weights]
+) -> Iterator[tuple[Inspection, str, nn.Module, Weights]]:
     """Every network that would be loaded, with its checkpoint, the prefix of its keys and the weights of both."""
     sounds: list[Sequence[Path]] = []
     for inspection, kind in zip(found, weights, strict=True):
@@ -126,7 +127,7 @@ def _bytes_here(
     inspection: Inspection,
     prefix: str,
     network: nn.Module,
-    weights: tuple[torch.dtype, Quantization | None],
+    weights: Weights,
     settings: EngineSettings,
     *,
     on_cpu: bool,

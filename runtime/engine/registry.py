@@ -10,6 +10,7 @@ import torch
 from runtime.device.quantized import Quantization
 from runtime.engine.core import EngineCore
 from runtime.engine.waiting import WaitingQueue
+from runtime.engine.weight_bits import word_of
 from runtime.errors import CheckpointUnusable, InvalidSetting, ModeNotServed
 from runtime.model.checkpoint import Checkpoint, fingerprint, public_name, resolve
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
@@ -64,7 +65,7 @@ class RegistryEntry:
             part_chars=config.part_chars or limits.part_chars,
             samples_per_frame=self.tokenizer.code2wav.samples_per_frame,
             device=device,
-            dtype=config.quantization or self.quantization or str(self.dtype).removeprefix("torch."),
+            dtype=config.quantization or word_of((self.dtype, self.quantization)),
             fingerprint=self.fingerprint,
             loaded=self.core is not None,
             created=self.created,

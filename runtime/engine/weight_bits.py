@@ -110,7 +110,7 @@ class WeightBits:
 
 
 def word_of(weights: Weights) -> str:
-    """What a person reads of weights: their bits where they are rounded, else their dtype."""
+    """The word for weights: their bits where they are rounded, else their dtype."""
     dtype, quantization = weights
     return quantization or str(dtype).removeprefix("torch.")
 
