@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.design_steps import LETTERS, act, expect_state, make_three
+from tests.browser.design_steps import LETTERS, act, card, expect_state, make_three
 from tests.browser.steps import clone_from, enter, kept_take, prepare, wav
 
 pytestmark = pytest.mark.browser
@@ -27,8 +27,8 @@ const later = setTimeout;
 window.setTimeout = (deed, wait, ...values) => later(deed, wait === 5000 ? 60000 : wait, ...values);
 window.shifts = [];
 new PerformanceObserver((list) => {
-  for (const { value, sources } of list.getEntries()) {
-    shifts.push({ value, what: sources.map(({ node }) => node?.id || node?.className || node?.nodeName) });
+  for (const { value, hadRecentInput, sources } of list.getEntries()) {
+    shifts.push({ value, hadRecentInput, what: sources.map(({ node }) => node?.id || node?.className || node?.nodeName) });
   }
 }).observe({ type: 'layout-shift', buffered: true });
 """
@@ -194,6 +194,33 @@ def test_a_recording_that_is_chosen_hardly_moves_the_steps_below(
     picture(page, "recording")
     shifts = page.evaluate("shifts")
     assert sum(shift["value"] for shift in shifts) < MOST_SHIFT, shifts
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_a_take_that_is_kept_moves_no_older_set(open_studio: OpenStudio, window: tuple[int, int]) -> None:
+    page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
+    enter(page, "design")
+    page.fill("#vw-text", "Good evening. The last ferry leaves at nine.")  # short for a reference: the form says so
+    make_three(page)
+    make_three(page)
+    page.keyboard.press("Escape")
+    act(page, "B", "keep")
+    expect(page.locator("#vw-design-short")).to_be_visible()
+    held: list[Route] = []
+    page.route("**/voice", lambda route: held.append(route))
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(600)  # what moves within half a second of the key is the key's
+    page.evaluate("shifts.length = 0")
+    held.pop().continue_()
+    expect_state(page, "B", "kept")
+    page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
+    shifts = page.evaluate("shifts")
+    assert sum(shift["value"] for shift in shifts) < 0.005, shifts
+    # Back in the room the card has no more height than it needs.
+    asked = card(page, "B").evaluate("(card) => card.offsetHeight")
+    enter(page, "speakers")
+    enter(page, "design")
+    assert card(page, "B").evaluate("(card) => card.offsetHeight") < asked
 
 
 def test_takes_that_come_back_with_a_reload_push_nothing_down(open_studio: OpenStudio) -> None:

@@ -158,6 +158,11 @@ export class TakeCard extends Emitter {
     }
   }
 
+  /** Stay as high as now, or no more: what its form took is not given back while others are looked at below it. @param {boolean} on */
+  hold(on) {
+    this.article.style.minHeight = on ? `${this.article.offsetHeight}px` : '';
+  }
+
   /** Name a control for those who hear the page. @param {HTMLElement} element @param {string} key */
   describe(element, key) {
     const label = this.t(key, { letter: this.name });

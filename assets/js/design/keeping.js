@@ -29,6 +29,8 @@ export class Keeping extends Emitter {
     this.keepError = need(root, '[data-error-for=keep]');
     /** @type {TakeCard|null} */
     this.card = null;
+    /** The card that was answered last: the sets below it have not moved up. @type {TakeCard|null} */
+    this.answered = null;
     this.form.onsubmit = (event) => {
       event.preventDefault();
       this.keep();
@@ -50,6 +52,7 @@ export class Keeping extends Emitter {
   /** Ask in a take's card how it is to be kept. @param {TakeCard} card @param {string} preset name of the preset it came from, or '' */
   open(card, preset) {
     this.close();
+    this.letGo();
     this.card = card;
     const taken = this.studio.voices.list.map(({ name }) => name);
     this.name.value = proposed(preset, card.description, taken);
@@ -70,6 +73,12 @@ export class Keeping extends Emitter {
     if (!card) return;
     card.article.classList.remove('vw-design-take-asks');
     this.emit('closed', { card });
+  }
+
+  /** The card that was answered has the height that it needs again. To call where the room changes by a hand. */
+  letGo() {
+    this.answered?.hold(false);
+    this.answered = null;
   }
 
   /** The take that was asked about is here no more. @param {TakeCard} card */
@@ -105,6 +114,9 @@ export class Keeping extends Emitter {
       if (!take.id) throw new Error(studio.t('design.not_stored'));
       const voice = await studio.api.post(`studio/takes/${take.id}/voice`, { name });
       await studio.voices.refresh();
+      this.letGo();
+      this.answered = card;
+      card.hold(true);
       this.forget(card);
       this.emit('kept', { card, voice: studio.voices.find(voice.id) ?? voice });
     } catch (thrown) {

@@ -169,6 +169,10 @@ export class DesignRoom {
     return Object.values(this.studio.presets.texts).includes(text) || this.picker.isSample(text);
   }
 
+  leave() {
+    this.keeping.letGo();
+  }
+
   /** The fields of session.config that are this room's. @throws {FieldError} */
   config() {
     const instructions = this.description.value.trim();
@@ -249,6 +253,7 @@ export class DesignRoom {
       return { take, letter: own, note, voice: null };
     });
     this.count = number;
+    this.keeping.letGo();
     const set = this.bring({ number, at: Date.now(), origin, description: description ?? wanted[0].asked.config.instructions ?? '' }, cards);
     this.listening.play(set.cards[0], { clicked });
     set.element.scrollIntoView({ block: 'nearest' });
