@@ -121,6 +121,7 @@ def build(
         return unrouted(app.router.routes[:last], request.scope)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.state.downloads = downloads  # what the page is told first says where one is
     app.add_middleware(VisitorCookies, visitors=keeping.visitors)
     must = settings.visits.sign_in == "required"
     app.add_middleware(VisitLimits, visitors=keeping.visitors, settings=settings.visits, must_sign_in=must)
@@ -281,7 +282,7 @@ def _features(
     return {
         "transcribe": transcribe,
         "oauth": None if sign_in is None else sign_in.feature(),
-        "real_voices": feature(request, runtime, settings),
+        "real_voices": feature(request, runtime, settings, request.app.state.downloads),
     }
 
 

@@ -7,7 +7,8 @@
  * @property {{available: boolean, how: string}} [transcribe]  how: what its host is told
  * @property {{sign_out: string}|null} [oauth]
  * @property {boolean} [share]        takes by link
- * @property {{small: string, speaks: boolean, may: boolean}} [real_voices]  small: the id of the built-in checkpoint
+ * @property {{small: string, speaks: boolean, may: boolean, download?: import('./real_voices.js').Download|null}} [real_voices]
+ *   small: the id of the built-in checkpoint; download: where one is, for who may change it
  *
  * @typedef {Object} Me               GET studio/me
  * @property {Features} features

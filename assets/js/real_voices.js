@@ -25,14 +25,14 @@ export class RealVoices {
   constructor(page, studio) {
     this.studio = studio;
     this.t = studio.t;
-    const { small = '', speaks = false, may = false } = studio.me.features.real_voices ?? {};
+    const { small = '', speaks = false, may = false, download = null } = studio.me.features.real_voices ?? {};
     this.small = small;
     this.may = may;
     this.key = '';
     /** Whether the small voice speaks in the room that is open; before the runtime has said so, what is set. */
     this.speaks = speaks;
     /** @type {Download} */
-    this.download = { state: 'none', parts: [], got: 0, of: 0, rate: null, change: null, problem: null, can_go_back: false };
+    this.download = download ?? { state: 'none', parts: [], got: 0, of: 0, rate: null, change: null, problem: null, can_go_back: false };
     this.banner = need(page, '#vw-banner');
     this.says = need(page, '#vw-banner-says');
     this.bar = need(page, '#vw-banner-bar', HTMLProgressElement);

@@ -44,13 +44,20 @@ async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, A
         return []
 
 
-def feature(request: Request, runtime: Runtime, settings: StudioSettings) -> dict[str, Any]:
-    """What the page has to know before it is shown: whether the small voice speaks, and who may change that."""
+def feature(
+    request: Request, runtime: Runtime, settings: StudioSettings, downloads: Downloads | None
+) -> dict[str, Any]:
+    """What the page has to know before it is shown: whether the small voice speaks, and who may change that.
+
+    Who may is told where a download is as well: its notice would otherwise come later, and move the page.
+    """
     models = models_of(runtime.args) if isinstance(runtime, ChildRuntime) else []
+    may = isinstance(runtime, ChildRuntime) and is_host(request, settings)
     return {
         "small": DEMO_CHECKPOINT.name,
         "speaks": any(str(DEMO_CHECKPOINT) in model for model in models),
-        "may": isinstance(runtime, ChildRuntime) and is_host(request, settings),
+        "may": may,
+        "download": downloads.told() if may and downloads is not None else None,
     }
 
 

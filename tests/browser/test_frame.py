@@ -28,7 +28,8 @@ window.setTimeout = (deed, wait, ...values) => later(deed, wait === 5000 ? 60000
 window.shifts = [];
 new PerformanceObserver((list) => {
   for (const { value, hadRecentInput, sources } of list.getEntries()) {
-    shifts.push({ value, hadRecentInput, what: sources.map(({ node }) => node?.id || node?.className || node?.nodeName) });
+    const what = sources.map(({ node }) => node?.id || node?.className || node?.nodeName);
+    shifts.push({ value, hadRecentInput, what });
   }
 }).observe({ type: 'layout-shift', buffered: true });
 """
