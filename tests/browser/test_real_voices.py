@@ -10,9 +10,11 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import INSECURE_HOST, OpenStudio
+from tests.browser.test_frame import MOST_SHIFT, SHIFTS, WINDOWS
 from tests.conftest import FolderOf
 from tests.support.app import App, running_app
 from tests.support.hub import Hub, serving
+from tests.support.patience import until
 
 pytestmark = pytest.mark.browser
 
@@ -82,6 +84,46 @@ def test_what_fails_is_said_and_visitors_are_only_told(open_studio: OpenStudio, 
     page.click("#vw-real-stop")
     expect(page.locator("#vw-real-begin")).to_be_visible()
     expect(page.locator("#vw-real-error")).to_be_empty()
+
+
+def stands(page: Page, words: str) -> None:
+    """What the banner says stands there, and has moved nothing, by a hand's deed or without."""
+    expect(page.locator("#vw-banner")).to_contain_text(words)
+    page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
+    shifts = page.evaluate("shifts")
+    assert sum(shift["value"] for shift in shifts) < MOST_SHIFT, (page.viewport_size, shifts)
+
+
+def test_a_download_that_waits_or_fails_moves_nothing(open_studio: OpenStudio, own: App, hub: Hub) -> None:
+    hub.status, hub.rate, hub.hold_at = None, 200_000, 600_000
+    page = open_studio(url=own.url, script=SHIFTS)
+    downloads = f"{own.url}/studio/host/downloads"
+
+    def come_to(state: str) -> None:
+        until(lambda: page.request.get(downloads).json()["download"]["state"] == state)
+
+    assert page.request.post(downloads, data={"models": [CUSTOM]}).ok
+    assert page.request.post(f"{downloads}/pause").ok
+    # The answer about downloads comes late, as on a slow line: the page knows before it.
+    page.route("**/host/downloads", lambda route: (page.wait_for_timeout(400), route.continue_()))
+    for width, height in WINDOWS:
+        page.set_viewport_size({"width": width, "height": height})
+        for _ in range(2):
+            page.reload(wait_until="domcontentloaded")
+            page.locator("#vw-speak:enabled").wait_for()
+            page.wait_for_timeout(600)
+            stands(page, "Paused.")
+    hub.status = 503
+    for width, height in WINDOWS:
+        page.set_viewport_size({"width": width, "height": height})
+        page.reload(wait_until="domcontentloaded")
+        page.locator("#vw-speak:enabled").wait_for()
+        page.evaluate("shifts.length = 0")
+        page.click("#vw-banner-turn")
+        come_to("failed")
+        stands(page, "The real voices are not here yet.")
+    assert page.request.delete(downloads).ok
+    hub.status = hub.rate = hub.hold_at = None
 
 
 def test_the_host_fetches_the_real_voices_while_the_small_one_speaks(
