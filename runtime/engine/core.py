@@ -17,9 +17,10 @@ from runtime.engine.code2wav_streams import Code2WavStreams
 from runtime.engine.code2wav_worker import Code2WavWorker
 from runtime.engine.graphs import GraphPool
 from runtime.engine.in_flight import Expect, InFlight
-from runtime.engine.model_runner import STARTS, FrameLost, FrameResult, ModelRunner
+from runtime.engine.model_runner import FrameLost, FrameResult, ModelRunner
 from runtime.engine.parts import Parts
 from runtime.engine.prefix_cache import PrefixCache
+from runtime.engine.prompt_batches import STARTS
 from runtime.engine.scheduler import SCARCE, Scheduler, SequenceTable, Slots
 from runtime.engine.sequence import Sequence, SequenceState
 from runtime.engine.slots import SlotInputs

@@ -150,16 +150,16 @@ class Frame:
         self.hidden[slot] = self.talker.decode(embeds[None], attend, self.ops)[0, -1]
         self.slot_cache.position[slot] = stop
 
-    def prefill_padded(
-        self, embeds: Tensor, slots: Tensor, starts: Tensor, counts: Tensor, span: int | None = None
-    ) -> None:
-        """The same for several prompts at once, as a graph can hold it: the first ``counts`` positions are theirs.
+    def prefill_padded(self, embeds: Tensor, places: Tensor, span: int | None = None) -> None:
+        """The same for pieces of several prompts at once, as a graph can hold it.
 
         Args:
             span: as for `next`.
 
-        Shapes: embeds [n, P, H]; slots, starts, counts [n] int64.
+        Shapes: embeds [n, P, H]; places [5, n] int64, as in runtime/engine/prompt_batches.py: the first so many
+        positions of a piece are a prompt's, and what comes of the last of them is kept in the row named there.
         """
+        slots, starts, counts, rows, stops = places
         attend: Attend
         if self.fused is not None:
             attend = FusedPrefillAttention(self.slot_cache, self.fused, self.angles, slots, starts)
@@ -169,11 +169,8 @@ class Frame:
             attend = SlotAttention(*place, slots, starts, span, self.ops, new)
         hidden = self.talker.decode(embeds, attend, self.ops)
         last = torch.arange(len(slots), device=slots.device)
-        self.hidden[slots] = hidden[last, counts - 1]
-        stops = starts + counts
-        if self.fused is None:
-            stops = stops * (slots < self.slot_cache.slots)  # the scratch slot stays at its beginning
-        self.slot_cache.position[slots] = stops
+        self.hidden[rows] = hidden[last, counts - 1]
+        self.slot_cache.position[rows] = stops
 
     def first(self, rows: Tensor, slots: Slots | None = None, *, plain: bool = False) -> Tensor:
         """The first frame of rows whose prompts were read. Shapes as in `next`."""

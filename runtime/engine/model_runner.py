@@ -19,6 +19,7 @@ from runtime.engine.frame import Frame
 from runtime.engine.graphs import DECODE_BUCKETS, Capture, GraphPool, Progress, Shape, Work
 from runtime.engine.noise import HostNoise
 from runtime.engine.prompt import Prompt
+from runtime.engine.prompt_batches import STARTS, Chunk, PackedPieces, PromptBatches, WholeChunks
 from runtime.engine.slots import SlotCache, on_device
 from runtime.model.checkpoint import Checkpoint
 
@@ -26,10 +27,7 @@ Slots = NDArray[np.int64]
 
 # Positions that a frame's attention reads of every slot, where the device cannot stop at each row's own length.
 SPANS = (512, 2048)
-CHUNKS = (16, 32, 64, 128, 256, 512)  # positions of a prefill chunk
 PLAIN, SORTED = 0, 1  # how rows draw, last in the shape of graphs where that counts: a sorted one serves both
-TOGETHER = 128  # positions of several prompts' chunks in one go
-STARTS = (1, 2, 4, 8)  # prompts that are read at once, and rows whose first frames are drawn at once
 
 
 class FrameLost(Exception):
@@ -101,13 +99,12 @@ class ModelRunner:
         self.graphs = GraphPool(device) if graphs is None else graphs
         self._rows = torch.full((largest,), slots, device=device.torch_device)
         self._first_rows = torch.full((STARTS[-1],), slots, device=device.torch_device)
-        # Positions that a chunk may be filled up to: no more than what holds a whole one.
-        whole = next((size for size in CHUNKS if size >= chunk), chunk)
-        self._widths = [*(size for size in CHUNKS if size < whole), whole]
-        width = max(whole, TOGETHER)
-        self._embeds = torch.zeros((width, self.hidden_size), device=device.torch_device, dtype=dtype)
-        # Slots, starts and counts of the prompts that are read.
-        self._places = torch.zeros((3, STARTS[-1]), device=device.torch_device, dtype=torch.int64)
+        packs = self.frame.fused is not None
+        self._batches: PromptBatches = PackedPieces() if packs else WholeChunks(chunk, self._starts)
+        shapes = list(self._batches.shapes()) if self._pads else [(1, 1)]
+        width, pieces = max(count * size for count, size in shapes), max(count for count, _ in shapes)
+        self._embeds = torch.zeros((width, self.hidden_size), device=target, dtype=dtype)
+        self._places = torch.zeros((5, pieces), device=target, dtype=torch.int64)  # as in PromptBatch
         width = checkpoint.config.talker.num_code_groups + 2
         # As many buffers of the host's memory as frames can be in flight, and one that is being read.
         self._outputs = Ring(
@@ -137,14 +134,13 @@ class ModelRunner:
 
     def _works(self) -> Iterator[tuple[Work, Shape, tuple[Callable[[], object], Stream]]]:
         """What is captured, in which shape, how it is run and on which stream; the largest first."""
-        sizes = [size for size in DECODE_BUCKETS if size <= len(self._rows)]
-        chunks = list(self._shapes()) if self._pads else []
+        sizes, scratch = [size for size in DECODE_BUCKETS if size <= len(self._rows)], self.slot_cache.slots
+        chunks = list(self._batches.shapes()) if self._pads else []
         draws: list[tuple[int, ...]] = [(SORTED,), (PLAIN,)] if self._is_lean else [()]
         for span, size, drawn in product(reversed(self._spans), reversed(sizes), draws):
             following = partial(self.frame.next, self._rows[:size], span=span, plain=drawn == (PLAIN,))
             yield Work.DECODE, (size, span, *drawn), (following, Stream.FRAMES)
-        self._places[0] = self.slot_cache.slots
-        self._places[2] = 1
+        self._places[:] = torch.tensor([scratch, 0, 1, scratch, 0])[:, None]
         for count, size in reversed(chunks):
             prefill = partial(self.frame.prefill_padded, *self._chunk(count, size), self._spans[0])
             yield Work.PREFILL, (count, size), (prefill, Stream.STARTS)
@@ -152,17 +148,9 @@ class ModelRunner:
             first = partial(self.frame.first, self._first_rows[:count], plain=drawn == (PLAIN,))
             yield Work.FIRST_FRAME, (count, *drawn), (first, Stream.STARTS)
 
-    def _shapes(self) -> Iterator[tuple[int, int]]:
-        """Prompts and positions of chunks that are read at once, small ones first."""
-        for size in self._widths:
-            for count in self._starts:
-                if count == 1 or count * size <= TOGETHER:
-                    yield count, size
-
-    def _chunk(self, count: int, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Where the chunks of ``count`` prompts lie: embeds [count, size, H]; slots, starts, counts [count]."""
-        slots, starts, counts = self._places[:, :count]
-        return self._embeds[: count * size].view(count, size, -1), slots, starts, counts
+    def _chunk(self, count: int, size: int) -> tuple[Tensor, Tensor]:
+        """Where the pieces of a launch lie. Shapes: embeds [count, size, H]; places [5, count]."""
+        return self._embeds[: count * size].view(count, size, -1), self._places[:, :count]
 
     @contextmanager
     def starting(self, slot: int) -> Iterator[None]:
@@ -211,36 +199,21 @@ class ModelRunner:
         if (event := self._last_of.pop(slot, None)) is not None:
             self.device.wait(event)
 
-    def _prefill_together(self, chunks: list[tuple[int, int, Tensor]]) -> None:
-        """Slot, start and embeds of each, as many at once as there is a shape for."""
-        while chunks:
-            size, count = self._shape_for(chunks)
-            now, chunks = chunks[:count], chunks[count:]
-            width = next(count for count in STARTS if count >= len(now))
-            embeds, slots, starts, counts = self._chunk(width, size)
-            embeds.zero_()  # padding is attended to with weight 0, and 0 * NaN is NaN: zero it
-            for number, (_, _, part) in enumerate(now):
-                embeds[number, : len(part)] = part
-            spare = [(self.slot_cache.slots, 0, 1)] * (width - len(now))
-            numbers = np.array([*((slot, start, len(part)) for slot, start, part in now), *spare], np.int64)
-            self._places[:, :width] = on_device(self._places.device, np.ascontiguousarray(numbers.T))
-            span = self._span_of(max(start for _, start, _ in now) + size)
-            graph = self.graphs.get(Work.PREFILL, width, size) if span == self._spans[0] else None
+    def _prefill_together(self, chunks: list[Chunk]) -> None:
+        """As many at once as there is a shape for."""
+        for batch in self._batches.batches(chunks, self.slot_cache.slots):
+            embeds, places = self._chunk(*batch.shape)
+            flat = embeds.flatten(0, 1)
+            flat.zero_()  # padding is attended to with weight 0, and 0 * NaN is NaN: zero it
+            for at, part in batch.embeds:
+                flat[at : at + len(part)] = part
+            places.copy_(on_device(places.device, batch.places))
+            span = self._span_of(batch.reach)
+            graph = self.graphs.get(Work.PREFILL, *batch.shape) if span == self._spans[0] else None
             if graph is not None:
                 graph.replay()
             else:
-                self.frame.prefill_padded(embeds, slots, starts, counts, span)
-
-    def _shape_for(self, chunks: list[tuple[int, int, Tensor]]) -> tuple[int, int]:
-        """Positions of the next shape, and how many of the chunks go into it."""
-        size = count = 0
-        for number, (_, _, part) in enumerate(chunks[: STARTS[-1]], 1):
-            larger = max(size, next(width for width in self._widths if width >= len(part)))
-            width = next(count for count in STARTS if count >= number)
-            if number > 1 and width * larger > TOGETHER:
-                break
-            size, count = larger, number
-        return size, count
+                self.frame.prefill_padded(embeds, places, span)
 
     @torch.inference_mode()
     def first(self, slots: Slots, then: Callable[[Tensor], None] = lambda codes: None) -> LaunchedFrame:

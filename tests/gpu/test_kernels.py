@@ -15,7 +15,7 @@ from runtime.device.fused import Lookup, Norm, Rules, Sampled
 from runtime.device.kernels import small_m_gemm
 from runtime.device.kernels.decode_attention import decode_attention
 from runtime.device.kernels.frame_io import begin, finish
-from runtime.device.kernels.gemm import TILES, Tiles, gemm, norm, swiglu
+from runtime.device.kernels.gemm import MOST_ROWS, TILES, Tiles, gemm, norm, swiglu
 from runtime.device.kernels.prefill_attention import prefill_attention
 from runtime.device.kernels.sample import sample
 from tests.support.kernel_twins import (
@@ -216,9 +216,9 @@ def test_a_frames_input_is_the_sum_of_its_codes_and_its_text(dtype: torch.dtype)
 
 
 def product_of(N: int, K: int, *, gated: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Weight, 128 rows and a residual."""
+    """Weight, as many rows as a product may have, and a residual."""
     generator = torch.Generator("cuda").manual_seed(N + K)
-    shapes = ((2 * N if gated else N, K), (128, K), (128, N))
+    shapes = ((2 * N if gated else N, K), (MOST_ROWS, K), (MOST_ROWS, N))
     weight, x, residual = (torch.randn(shape, generator=generator, device="cuda").bfloat16() for shape in shapes)
     return weight * K**-0.5, x, residual
 
@@ -228,8 +228,11 @@ def test_a_products_row_has_the_same_bits_among_any_others(shape: tuple[int, int
     *_, gated = shape
     weight, x, residual = product_of(*shape[:2], gated=gated)
 
+    def of(x: Tensor, residual: Tensor) -> Tensor:
+        return swiglu(x, weight) if gated else gemm(x, weight, residual=residual)
+
     def rows(count: int) -> Tensor:
-        return swiglu(x[:count], weight) if gated else gemm(x[:count], weight, residual=residual[:count])
+        return of(x[:count], residual[:count])
 
     together = rows(64)
     expected = x[:64].float() @ weight.float().t()
@@ -239,8 +242,34 @@ def test_a_products_row_has_the_same_bits_among_any_others(shape: tuple[int, int
     else:
         expected += residual[:64].float()
     torch.testing.assert_close(together.float(), expected, rtol=2e-2, atol=2e-2)
-    for count in (1, 7, 16, 17, 32, 33, 128):
+    for count in (1, 7, 16, 17, 32, 33, 128, 192, 256, 384, MOST_ROWS):
         assert torch.equal(rows(count)[:64], together[:count]), count
+    assert torch.equal(rows(MOST_ROWS)[-64:], of(x[-64:], residual[-64:]))
+
+
+def test_pieces_of_one_launch_attend_as_the_whole_chunk_alone() -> None:
+    """To the bit, and leave the same keys and values: pieces of 16 of three chunks, between each other's."""
+    counts, starts, slots, piece = (70, 128, 16), (0, 40, 300), (2, 0, 1), 16
+    whole = heads_of(21, sum(counts), (16, 8, 128), slots=4, length=700, dtype=torch.bfloat16)
+    apart = whole.copy()
+    ends = torch.tensor(counts).cumsum(0).tolist()
+    alone, order = [], []
+    for slot, start, count, end in zip(slots, starts, counts, ends, strict=True):
+        rows = whole.qkv[end - count : end].clone()
+        alone.append(prefill_attention(rows, *whole.given()[1:], ints(slot), ints(start)))
+        order += [(slot, start + at, end - count + at, min(piece, count - at)) for at in range(0, count, piece)]
+    order = order[1::2] + order[::2]
+    padded = torch.zeros(len(order), piece, apart.qkv.shape[1], device="cuda", dtype=torch.bfloat16)
+    for place, (_, _, row, length) in enumerate(order):
+        padded[place, :length] = apart.qkv[row : row + length]
+    given = [ints(*(slot for slot, *_ in order)), ints(*(start for _, start, *_ in order))]
+    out = prefill_attention(padded.flatten(0, 1), *apart.given()[1:], *given).view(len(order), piece, -1)
+    for place, (_, _, row, length) in enumerate(order):
+        assert torch.equal(out[place, :length], torch.cat(alone)[row : row + length]), place
+    for slot, start, count in zip(slots, starts, counts, strict=True):
+        read = slice(start, start + count)
+        assert torch.equal(apart.keys[slot, :, read], whole.keys[slot, :, read])
+        assert torch.equal(apart.values[slot, :, read], whole.values[slot, :, read])
 
 
 @pytest.mark.parametrize("shape", small_m_gemm.TILES, ids=str)

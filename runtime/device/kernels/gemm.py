@@ -1,8 +1,8 @@
-"""Multiplies up to 128 rows with a large matrix, as a frame does: what that costs is the reading of the weights.
+"""Multiplies up to 512 rows with a large matrix, as frames and prompts do; of few, the cost is reading the weights.
 
 A program makes some outputs of all rows: weights [BN, BK] times inputs [BK, BM], the weights in the place that tensor
 cores have for the larger side, so that the same instructions in the same order make a row whether it is alone or one
-of sixty-four. The residual or the gate behind is done in the same launch. The norm before is a launch of its own: it
+of five hundred. The residual or the gate behind is done in the same launch. The norm before is a launch of its own: it
 takes a microsecond, and of many rows in every program it would take longer. Of few rows
 runtime/device/kernels/small_m_gemm.py does it all.
 """
@@ -20,7 +20,7 @@ from runtime.device.fused import Norm
 from runtime.device.kernels import launch_options, stages
 from runtime.device.kernels.split_k import LINE, split_k_gemm
 
-MOST_ROWS = 128
+MOST_ROWS = 512
 MANY_ROWS = tl.constexpr(64)  # of the matrix, for a program: as many as the tensor cores' largest instruction takes
 PARTS = 4  # stretches of K whose sums are added up one after the other, of every matrix below
 
@@ -31,7 +31,8 @@ class Tiles(NamedTuple):
     K is summed in ``parts`` stretches (1 or 4), whose sums are added up one after the other. A program with few outputs
     has the stretches beside each other, a warp each; one with many has them one behind the other; with ``split_k``
     every stretch is a program's own, and a second launch adds them up. ``calls``: whether a program calls its weights
-    into the cache while the kernel ahead still works.
+    into the cache while the kernel ahead still works. ``BM``: rows of a program, where they are not as many as there
+    are, up to 64.
     """
 
     BN: int
@@ -41,6 +42,7 @@ class Tiles(NamedTuple):
     stages: int
     calls: bool = False
     split_k: bool = False
+    BM: int = 0
 
 
 @triton.jit
@@ -212,7 +214,7 @@ def _launch(
     assert x.stride(1) == 1
     assert weight.is_contiguous()
     tiles = tiles or choose_tiles(N, K, M, gated=gated)
-    BM = min(64, max(16, triton.next_power_of_2(M)))
+    BM = tiles.BM or min(64, max(16, triton.next_power_of_2(M)))
     if out is None:
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     assert out.shape == (M, N)
@@ -254,13 +256,23 @@ def _launch(
 def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
     """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles` on an H200.
 
-    For one matrix ``parts`` is the same for any rows: it decides the order of the sums.
+    For one matrix ``parts`` is the same for any rows: it decides the order of the sums. More than 128 rows read the
+    weights from the cache again and again, so that programs take more of both, as long as there is one for most
+    multiprocessors.
     """
     if (found := TILES.get((N, K, gated))) is not None:
+        if rows > MANY and N // WIDE[gated].BN * triton.cdiv(rows, WIDE[gated].BM) >= ENOUGH:
+            return WIDE[gated]
+        if rows > MANY and N // NARROW.BN * triton.cdiv(rows, NARROW.BM) >= ENOUGH and not gated:
+            return NARROW
         return found[0 if rows <= 16 else 1 if rows <= 32 else 2]
     return Tiles(32, min(256, triton.next_power_of_2(K)), 1, 4, 3)
 
 
+MANY, ENOUGH = 128, 100  # rows that are more than a few; programs that fill a card
+# Of many rows, without a gate and with one; reckoned, not searched for.
+WIDE = (Tiles(128, 64, PARTS, 8, 4, BM=128), Tiles(64, 64, PARTS, 8, 4, BM=128))
+NARROW = Tiles(64, 64, PARTS, 8, 4, BM=128)
 # By outputs, inputs and gate, for up to 16, 32 and more rows: code predictor and the talkers of both sizes.
 TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 4, 6, True), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),

@@ -69,11 +69,11 @@ def test_a_chunk_of_a_prompt_can_be_held_by_a_graph(npu: NpuDevice, ascend: Stan
     checkpoint = on_npu("tiny", "custom_voice")
     frame = frame_of(checkpoint, npu, torch.float32)
     embeds = torch.zeros(2, 16, checkpoint.config.talker.hidden_size, device=NPU)
-    slots, starts, counts = [torch.tensor(numbers).to(NPU) for numbers in ([0, 3], [0, 100], [16, 5])]
-    frame.prefill_padded(embeds, slots, starts, counts, 512)
+    places = torch.tensor([[0, 3], [0, 100], [16, 5], [0, 3], [16, 105]]).to(NPU)
+    frame.prefill_padded(embeds, places, 512)
     ascend.npu.ai_cpu, ascend.npu.copied = [], 0
     with torch.inference_mode(), linted(NPU):
-        frame.prefill_padded(embeds, slots, starts, counts, 512)
+        frame.prefill_padded(embeds, places, 512)
     assert frame.slot_cache.position.tolist() == [16, 0, 0, 105, 0, 0, 0]
     assert (ascend.npu.ai_cpu, ascend.npu.copied) == ([], 0)
 

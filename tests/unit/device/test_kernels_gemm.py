@@ -25,6 +25,7 @@ WAYS = [
     Tiles(64, 32, 4, 4, 2),
     Tiles(32, 64, 4, 4, 2, split_k=True),
     Tiles(64, 32, 4, 4, 2, split_k=True),
+    Tiles(64, 32, 4, 8, 2, BM=128),
 ]
 per_way = pytest.mark.parametrize("tiles", WAYS, ids=str)
 
@@ -34,7 +35,7 @@ def normal(seed: int, *shape: int) -> Tensor:
 
 
 @per_way
-@pytest.mark.parametrize("rows", [1, 5, 70])
+@pytest.mark.parametrize("rows", [1, 5, 70, 150])
 def test_a_product_is_the_librarys(tiles: Tiles, rows: int) -> None:
     x, weight, bias, residual = normal(1, rows, K), normal(2, N, K), normal(3, N), normal(4, rows, N)
     torch.testing.assert_close(gemm(x, weight, tiles=tiles), F.linear(x, weight), rtol=1e-4, atol=1e-4)

@@ -34,7 +34,7 @@ def test_it_compares_with_the_cpu_measures_and_writes_both_down(
 ) -> None:
     monkeypatch.setattr(ascend_check, "FIRSTS", 2)
     monkeypatch.setattr("runtime.device.npu.WARM_UPS", 1)
-    monkeypatch.setattr("runtime.engine.model_runner.CHUNKS", (64, 256))
+    monkeypatch.setattr("runtime.engine.prompt_batches.CHUNKS", (64, 256))
     out = tmp_path / "npu.json"
     model = str(folder_of("brief", "custom_voice"))
     ascend_check.main(["--model", model, "--json", str(out), "--frames", "4", "--batches", "1", "--counted", "2"])

@@ -1,0 +1,86 @@
+"""How chunks of prompts are laid out for a launch."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from runtime.engine.prompt_batches import PIECE, POSITIONS, TOGETHER, Chunk, PackedPieces, PromptBatches, WholeChunks
+
+SCRATCH = 64
+WAYS: list[PromptBatches] = [PackedPieces(), WholeChunks(128)]
+
+
+def chunks_of(*lengths: int) -> list[Chunk]:
+    """Every position's embedding is a number of its own."""
+    ends = torch.tensor(lengths).cumsum(0).tolist()
+    return [
+        (slot, 3 * slot, torch.arange(end - length, end, dtype=torch.float32)[:, None])
+        for slot, (length, end) in enumerate(zip(lengths, ends, strict=True))
+    ]
+
+
+def launched(ways: PromptBatches, chunks: list[Chunk]) -> tuple[dict[tuple[int, int], float], dict[int, int]]:
+    """What is read at which position of which slot, and where each row stands behind all launches."""
+    read: dict[tuple[int, int], float] = {}
+    stands: dict[int, int] = {}
+    for batch in ways.batches(chunks, SCRATCH):
+        pieces, size = batch.shape
+        assert batch.shape in set(ways.shapes())
+        laid = torch.zeros(pieces * size)
+        for at, part in batch.embeds:
+            laid[at : at + len(part)] = part[:, 0]
+        for piece, (slot, start, count, row, stop) in enumerate(batch.places.T.tolist()):
+            assert batch.reach >= start + count
+            assert (row, stop) in ((SCRATCH, 0), (slot, start + count))
+            stands[row] = stop
+            if slot != SCRATCH:
+                given = laid[piece * size : piece * size + count].tolist()
+                assert not read.keys() & {(slot, start + at) for at in range(count)}
+                read |= {(slot, start + at): value for at, value in enumerate(given)}
+    return read, stands
+
+
+@pytest.mark.parametrize("ways", WAYS, ids=lambda ways: type(ways).__name__)
+@pytest.mark.parametrize("seed", range(20))
+def test_every_position_is_read_once_and_each_row_ends_behind_its_last(ways: PromptBatches, seed: int) -> None:
+    draw = random.Random(seed)
+    chunks = chunks_of(*(draw.randint(1, 128) for _ in range(draw.randint(1, 8))))
+    read, stands = launched(ways, chunks)
+    assert read == {
+        (slot, start + at): value for slot, start, part in chunks for at, value in enumerate(part[:, 0].tolist())
+    }
+    stands.pop(SCRATCH, None)
+    assert stands == {slot: start + len(part) for slot, start, part in chunks}
+
+
+def test_a_chunk_longer_than_a_launch_goes_into_several() -> None:
+    chunks = chunks_of(40, 2 * POSITIONS[-1] + 5)
+    read, stands = launched(PackedPieces(), chunks)
+    assert len(read) == 40 + 2 * POSITIONS[-1] + 5
+    assert stands[1] == 3 + 2 * POSITIONS[-1] + 5
+
+
+@pytest.mark.parametrize(
+    ("lengths", "packed", "whole"),
+    [
+        ((35,), [64], [64]),
+        ((70,), [128], [128]),
+        ((35,) * 8, [384], [128] * 4),
+        ((70,) * 8, [512, 128], [128] * 8),
+        ((128,) * 8, [512, 512], [128] * 8),
+        ((9, 128, 9), [192], [16, 128, 16]),
+    ],
+)
+def test_positions_of_the_launches(lengths: tuple[int, ...], packed: list[int], whole: list[int]) -> None:
+    for ways, expected in zip(WAYS, (packed, whole), strict=True):
+        shapes = [batch.shape for batch in ways.batches(chunks_of(*lengths), SCRATCH)]
+        assert [count * size for count, size in shapes] == expected
+
+
+def test_shapes_hold_whole_pieces_and_no_more_than_may_be_read_together() -> None:
+    assert all(positions % PIECE == 0 for positions in POSITIONS)
+    assert all(count == 1 or count * size <= TOGETHER for count, size in WholeChunks(512).shapes())
+    assert {count for count, _ in WholeChunks(128, (1, 2)).shapes()} == {1, 2}
