@@ -15,6 +15,7 @@ import json
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,10 @@ from runtime.knobs import override
 from runtime.request import AudioChunk, Broken, Finished, Mode, Sampling, SpeechEvent, SpeechRequest, Split
 from runtime.settings import Settings
 
-WORDS = "old quiet boat lights harbour market garden river letter window story train morning winter evening".split()
+WORDS = (
+    *("old", "quiet", "boat", "lights", "harbour", "market", "garden", "river"),
+    *("letter", "window", "story", "train", "morning", "winter", "evening"),
+)
 FRAMES, TOGETHER, WARM_UPS = 12, 8, 3
 WAIT_S = 60
 Row = dict[str, Any]
@@ -125,7 +129,7 @@ def main() -> int:
     for positions in arguments.positions:
         for clients in arguments.clients:
             prompts = [parts.prompt(texts.text(positions)) for _ in range(clients)]
-            rounds = [timed(lambda: read(parts, prompts)) for _ in range(WARM_UPS + arguments.rounds)][WARM_UPS:]
+            rounds = [timed(partial(read, parts, prompts)) for _ in range(WARM_UPS + arguments.rounds)][WARM_UPS:]
             rows.append(
                 {
                     "arm": arguments.label,

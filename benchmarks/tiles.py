@@ -84,6 +84,15 @@ def split_ks(product: Product, rows: int) -> Iterator[Tiles]:
             yield Tiles(BN, BK, PARTS, warps, stages, calls, True)
 
 
+def wides(product: Product) -> Iterator[Tiles]:
+    """Tiles of many rows, whose programs take more of them."""
+    for BM, BN, BK, warps, stages in itertools.product((64, 128), (64, 128), (64, 128), (4, 8), (3, 4)):
+        tile = BN * (2 if product.gated else 1)
+        sums = 2 * tile * BM // (32 * warps)  # numbers of a thread; more than some 200 do not stay in registers
+        if (tile + BM) * BK * 2 * stages <= 200_000 and sums <= 200:
+            yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
+
+
 def ways(product: Product, rows: int) -> Iterator[Way]:
     """Ways of small_m_gemm."""
     if rows <= small_m_gemm.MOST_ROWS:
@@ -177,11 +186,16 @@ def main() -> int:
         for product in PRODUCTS:
             if arguments.only not in product.name:
                 continue
+            place = product.N, product.K
             kept, floor = list(candidates(product, 1)), product.N * product.K * (4 if product.gated else 2) / 4.3e6
             for rows in arguments.rows:
                 began = time.perf_counter()
                 wanted: list[Tiles | Way] = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
                 wanted += [*split_ks(product, rows), *ways(product, rows)]
+                if rows > gemm.MANY:
+                    # Those of few rows beside them: their bits are the ones to be kept.
+                    chosen = [gemm.choose_tiles(*place, count, gated=product.gated) for count in (1, 64, rows)]
+                    wanted = list(dict.fromkeys((*chosen, *wides(product))))
                 jobs = [pool.submit(compile_one, product, rows, tiles) for tiles in wanted]
                 failures = [job.result() for job in jobs]
                 bench = Bench(product, rows)

@@ -134,3 +134,20 @@ def test_a_prompt_of_no_numbers_leaves_nothing_where_the_next_ones_are_read(load
     assert runner.frame.hidden[1].isnan().all()
     assert runner.prefill_chunks([(0, sane, 0)]) == alone[0] == [9]
     assert torch.equal(runner.frame.hidden[0], alone[1])
+
+
+def test_prompts_packed_into_one_launch_leave_what_each_leaves_alone(loaded: Loaded) -> None:
+    """Of one piece, of a part of one, and of two with a part: keys, values, and what the last position comes to."""
+    checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
+    width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(1)
+    runner = ModelRunner(checkpoint, Interpreted(), torch.float32, 8, LENGTH, 200)
+    prompts = [Prompt(torch.randn(length, width, generator=generator), []) for length in (16, 9, 37)]
+    runner.prefill_chunks([(slot, prompt, 0) for slot, prompt in enumerate(prompts)])
+    for slot, prompt in enumerate(prompts):
+        length, alone = len(prompt.embeds), slot + 3
+        runner.prefill_chunks([(alone, prompt, 0)])
+        assert runner.slot_cache.position[[slot, alone]].tolist() == [length, length]
+        torch.testing.assert_close(runner.frame.hidden[slot], runner.frame.hidden[alone], rtol=1e-5, atol=1e-5)
+        for kept in (*runner.slot_cache.keys, *runner.slot_cache.values):
+            torch.testing.assert_close(kept[slot, :, :length], kept[alone, :, :length], rtol=1e-5, atol=1e-5)
+    assert runner.slot_cache.position[-1] == 0
