@@ -16,13 +16,14 @@ import sys
 import threading
 import time
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.figures import nearest_rank, rounded
-from benchmarks.parts import Parts, timed
+from benchmarks.parts import TEXT, Parts, timed
 from benchmarks.report import tell
 from runtime.engine.engine import Engine
 from runtime.engine.prompt import Prompt
@@ -41,29 +42,23 @@ Row = dict[str, Any]
 
 
 class Texts:
-    """Texts by the length of their prompts."""
+    """Texts by the length of their prompts, in a mode whose prompts hold the whole text."""
 
     def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+        self._tokenizer = parts.core.checkpoint.text_tokenizer
+        self._beside = len(parts.prompt(TEXT).embeds) - len(self._tokenizer.body(TEXT))
         self._serial = 0
 
     def text(self, positions: int) -> str:
         """A text nobody had, whose prompt has so many positions, or as few more as words allow."""
         self._serial += 1
-        words: list[str] = []
-        wanted = positions
-        while True:
-            while len(words) < wanted:
-                words.append(WORDS[(self._serial * 7 + len(words) * (1 + self._serial % 13)) % len(WORDS)])
-            # Each word makes the prompt longer by one position at least.
-            short = positions - len(self._parts.prompt(" ".join(words) + ".").embeds)
-            if wanted == positions and short < 0:
-                wanted = max(1, positions + short)
-                words = words[:wanted]
-                continue
-            if short <= 0:
-                return " ".join(words) + "."
-            wanted = len(words) + 1
+        first, step = self._serial * 7, 1 + self._serial % 13
+        said = ""
+        for number in count(first, step):
+            said = f"{said} {WORDS[number % len(WORDS)]}" if said else f"{self._serial}"
+            if self._beside + len(self._tokenizer.body(f"{said}.")) >= positions:
+                return f"{said}."
+        raise AssertionError
 
 
 def read(parts: Parts, prompts: list[Prompt]) -> None:
@@ -128,7 +123,7 @@ def main() -> int:
     mode, texts, rows = parts.engine.cards[0].modes[0], Texts(parts), list[Row]()
     for positions in arguments.positions:
         for clients in arguments.clients:
-            prompts = [parts.prompt(texts.text(positions)) for _ in range(clients)]
+            prompts = [parts.prompt(texts.text(positions), FRAMES) for _ in range(clients)]
             rounds = [timed(partial(read, parts, prompts)) for _ in range(WARM_UPS + arguments.rounds)][WARM_UPS:]
             rows.append(
                 {

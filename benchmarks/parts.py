@@ -138,10 +138,11 @@ class Parts:
         launched.result()
 
     @torch.inference_mode()
-    def prompt(self, text: str) -> Prompt:
-        """What a request for a text begins with, in a voice that needs no recording."""
+    def prompt(self, text: str, frames: int | None = None) -> Prompt:
+        """What a request for a text, and so many frames of it, begins with, in a voice that needs no recording."""
         checkpoint, mode = self.core.checkpoint, self.engine.cards[0].modes[0]
-        request = SpeechRequest(text=text, mode=mode if mode is not Mode.BASE else Mode.VOICE_DESIGN)
+        mode = mode if mode is not Mode.BASE else Mode.VOICE_DESIGN
+        request = SpeechRequest(text=text, mode=mode, max_frames=frames)
         admission, text_stream = admit(request, checkpoint, self._settings.limits, self.core.length)
         utterance = admission.plan(text_stream.text, checkpoint.text_tokenizer).prompt_inputs
         return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)

@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
 ]
 
-SLOTS, FRAMES, LENGTH, PIECE = 20, 60, 256, 32
+SLOTS, FRAMES, LENGTH, PIECE = 20, 60, 256, 64  # eight chunks are as many positions as one launch has
 STEPS = 8
 WAITS = {"cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaMemcpy"}
 WIDE = replace(
