@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runtime.errors import RateLimited, SpeechError, TooManyConnections
 from runtime.shared.port.allowance import Allowance
 from runtime.shared.port.error_responses import error_response
-from runtime.shared.port.error_shapes import error_body
+from runtime.shared.port.error_shapes import told_on_socket
 from studio.errors import SignInNeeded
 from studio.relay import Allowed
 from studio.settings import VisitSettings
@@ -114,5 +114,5 @@ async def _say_no(scope: Scope, receive: Receive, send: Send, error: SpeechError
     offered = scope["subprotocols"]
     await receive()
     await send({"type": "websocket.accept", "subprotocol": offered[0] if offered else None})
-    await send({"type": "websocket.send", "text": json.dumps({**error_body(error), "type": "error"})})
+    await send({"type": "websocket.send", "text": json.dumps(told_on_socket(error, scope["path"]))})
     await send({"type": "websocket.close", "code": error.close_code, "reason": error.code})

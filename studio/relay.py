@@ -28,7 +28,7 @@ from runtime.errors import OriginRefused, SlowReader, SpeechError
 from runtime.settings import Settings
 from runtime.shared.port import allowance
 from runtime.shared.port.error_responses import error_response
-from runtime.shared.port.error_shapes import error_body
+from runtime.shared.port.error_shapes import told_on_socket
 from runtime.shared.port.listening import give_up
 from runtime.shared.port.origins import SAFE_METHODS, may_use
 from runtime.shared.port.sending import within
@@ -269,7 +269,7 @@ async def _turn_away(browser: WebSocket) -> None:
 async def _say_unavailable(browser: WebSocket) -> None:
     error = RuntimeUnavailable()
     with suppress(*GONE):
-        await browser.send_text(json.dumps({**error_body(error), "type": "error"}))
+        await browser.send_text(json.dumps(told_on_socket(error, browser.scope["path"])))
         await browser.close(error.close_code, error.code)
 
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from runtime.shared.port.error_responses import error_response
 from runtime.shipped import shipped
 from studio.errors import StudioOpening
 
 WAITING = shipped("studio", "assets/html/opening.html")
-RETRY_S = "2"
 
 
 class Opening:
@@ -53,6 +53,5 @@ class Opening:
         if request.method in {"GET", "HEAD"} and request.url.path == "/":
             response: Response = HTMLResponse(self._waiting_page, headers={"cache-control": "no-store"})
         else:
-            body = {"error": {"type": "server_error", "code": error.code, "message": str(error), "param": None}}
-            response = JSONResponse(body, error.http_status, headers={"retry-after": RETRY_S})
+            response = error_response(error)
         await response(scope, receive, send)

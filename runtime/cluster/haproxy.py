@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.cluster.view import HEALTH_OF_SERVE
-from runtime.errors import Busy, InvalidSetting, NoReplica, PortInUse, ReplicaLost, TooManyConnections
+from runtime.errors import InvalidSetting, NoReplica, PortInUse, ReplicaLost, TooManyConnections
 from runtime.request import Mode
 from runtime.settings import Settings
-from runtime.shared.port.error_shapes import error_body
+from runtime.shared.port.error_shapes import DIALECT_PATHS, shaped
 from runtime.shared.port.tcp_uri import WYOMING as WYOMING_SETTING
 from runtime.shared.port.tcp_uri import address_of
 from runtime.shared.system import most_files
@@ -32,7 +32,9 @@ from runtime.shared.system import most_files
 ANY = "any"  # the backend of all replicas; each mode has one besides
 WYOMING = "wyoming"  # the backend of TCP
 BACKENDS = (ANY, *(mode.value for mode in Mode), WYOMING)
-VOICES = "voices.map"  # names of speakers to modes; file beside the configuration
+# Files beside the configuration.
+VOICES = "voices.map"  # names of speakers to modes
+BUSY, EMPTY, LOST = "busy.map", "empty.map", "lost.map"  # what a path begins with to a refusal as its clients read it
 
 START_S = 10.0  # until it answers its admin socket
 
@@ -83,11 +85,6 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
     if (files := most_files(at_most=True)) is not None:
         most = max(100, min(most, (files - 50 * cluster.max_replicas) // 2))
     per_address = server.max_connections_per_address
-    busy, empty, lost = (
-        _answer(TooManyConnections(limit=per_address, retry_after_s=2.0)),
-        _answer(NoReplica(retry_after_s=1.0)),
-        _answer(ReplicaLost(retry_after_s=1.0)),
-    )
     long_s = int(limits.session_s) + 60
     lines = [
         "global",
@@ -110,14 +107,16 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         f"    timeout tunnel {long_s}s",
         f"    timeout http-request {int(server.header_s * 1000)}ms",
         "    timeout http-keep-alive 15s",
-        f"    http-error status 503 content-type application/json string {_quoted(empty)} hdr Retry-After 1",
-        f"    http-error status 502 content-type application/json string {_quoted(lost)} hdr Retry-After 1",
+        f"    http-error status 503 {_refusal(folder, EMPTY)} hdr Retry-After 1",
+        f"    http-error status 502 {_refusal(folder, LOST)} hdr Retry-After 1",
         "frontend public",
         f"    bind {_bound(server.host)}:{server.port}",
         "    stick-table type ipv6 size 100k expire 60s store conn_cur",
         "    tcp-request connection track-sc0 src",
-        f"    http-request return status 503 content-type application/json string {_quoted(busy)} hdr Retry-After 2"
-        f" if {{ sc0_conn_cur gt {per_address} }} !{{ src 127.0.0.0/8 ::1 }}",
+        # Kept: by the time a replica is missing or lost the request may have been passed on.
+        "    http-request set-var(txn.path) path",
+        f"    http-request return status 503 {_refusal(folder, BUSY)}"
+        f" hdr Retry-After 2 if {{ sc0_conn_cur gt {per_address} }} !{{ src 127.0.0.0/8 ::1 }}",
         "    http-request disable-l7-retry unless METH_GET",
         "    http-after-response set-status 503 if { status 502 }",
         *_routing(folder),
@@ -131,6 +130,25 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
     if server.wyoming:
         lines += _wyoming(settings, long_s)
     return "\n".join(lines) + "\n"
+
+
+def map_files(settings: Settings, voices: Mapping[str, str]) -> dict[str, str]:
+    """What the configuration looks up, by the names of its files: what `voices` says, and refusals by path."""
+    refusals = {
+        BUSY: TooManyConnections(limit=settings.server.max_connections_per_address, retry_after_s=2.0),
+        EMPTY: NoReplica(retry_after_s=1.0),
+        LOST: ReplicaLost(retry_after_s=1.0),
+    }
+    found = {VOICES: "".join(f"{name} {mode}\n" for name, mode in voices.items())}
+    for file, error in refusals.items():  # of several that a path begins with HAProxy takes the longest
+        lines = (f"{begin} {json.dumps(shaped(error, begin, ''))}\n" for begin in ("/", *DIALECT_PATHS))
+        found[file] = "".join(lines)
+    return found
+
+
+def _refusal(folder: Path, file: str) -> str:
+    """The body of a reply, and its type."""
+    return f"content-type application/json lf-string %[var(txn.path),map_beg({folder}/{file})]"
 
 
 def _towards_replicas(long_s: int) -> list[str]:
@@ -263,7 +281,8 @@ class HAProxy:
         if await self._adopt(path, words):
             return
         path.write_text(words, encoding="utf-8")
-        (self.folder / VOICES).write_text("".join(f"{name} {mode}\n" for name, mode in (voices or {}).items()))
+        for name, text in map_files(self._settings, voices or {}).items():
+            (self.folder / name).write_text(text, encoding="utf-8")
         (self.folder / "admin.sock").unlink(missing_ok=True)
         process = self._spawn(path)
         self.pid = process.pid
@@ -395,12 +414,3 @@ def _runs(pid: int, folder: Path) -> bool:
 def _but_the_view(words: str) -> list[str]:
     """A configuration without the port that every ingress chooses anew."""
     return [line for line in words.splitlines() if not line.startswith("    server view ")]
-
-
-def _answer(error: Busy) -> str:
-    return json.dumps({"error": error_body(error)})
-
-
-def _quoted(text: str) -> str:
-    """A word of HAProxy's configuration, whatever stands in it."""
-    return "'" + text.replace("'", "'\\''") + "'"

@@ -183,12 +183,13 @@ async def test_scaling_to_four_and_back_and_a_rolling_update_cut_nothing(cluster
 def test_the_system_s_haproxy_takes_the_same_configuration(tmp_path: Path) -> None:
     import subprocess
 
-    from runtime.cluster.haproxy import VOICES, configuration
+    from runtime.cluster.haproxy import configuration, map_files
     from runtime.settings import ServerSettings, Settings
 
-    (tmp_path / VOICES).write_text("")
     path = tmp_path / "haproxy.cfg"
     settings = Settings(server=ServerSettings(wyoming="tcp://0.0.0.0:10200"))
+    for name, text in map_files(settings, {}).items():
+        (tmp_path / name).write_text(text)
     path.write_text(configuration(settings, folder=tmp_path, view_port=9))
     done = subprocess.run(["haproxy", "-c", "-q", "-f", str(path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -9,7 +9,7 @@ from typing import Any
 from runtime.errors import SpeechError
 from runtime.server.cartesia.contexts import Context
 from runtime.server.wire import Reply
-from runtime.shared.port.error_shapes import cartesia_fields
+from runtime.shared.port.error_shapes import cartesia_message
 from runtime.shared.word_times import TimedWords
 
 _PARTIAL = 206  # status_code of all that is well, the last message too
@@ -67,10 +67,4 @@ def done(name: str, notes: Sequence[str] = ()) -> Reply:
 
 def error(problem: SpeechError, name: str | None, session_id: str) -> Reply:
     """Say what is wrong; with a name it is the last message of that context."""
-    return {
-        "type": "error",
-        "context_id": name,
-        **cartesia_fields(problem, session_id),
-        "status_code": problem.http_status,
-        "done": name is not None,
-    }
+    return cartesia_message(problem, name, session_id)

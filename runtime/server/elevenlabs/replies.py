@@ -8,7 +8,7 @@ from typing import Any
 
 from runtime.errors import InvalidMessage, SpeechError
 from runtime.server.wire import Reply
-from runtime.shared.port.error_shapes import elevenlabs_field
+from runtime.shared.port.error_shapes import elevenlabs_message
 
 _MISTAKE = 1008  # how a socket is closed for what the client can mend
 
@@ -38,14 +38,7 @@ def final(context: str | None, notes: Sequence[str] = ()) -> Reply:
 
 def error(problem: SpeechError, context: str | None = None) -> Reply:
     """Say on a socket what is wrong; ``code`` is that of the close that follows, where one does."""
-    return {
-        "message": str(problem),
-        "error": problem.code,
-        "code": close_code(problem),
-        "param": elevenlabs_field(problem),
-        "retryable": problem.retryable,
-        **_about(context),
-    }
+    return {**elevenlabs_message(problem, close_code(problem)), **_about(context)}
 
 
 def close_code(problem: SpeechError) -> int:

@@ -15,6 +15,8 @@ ELEVENLABS = (
     "/v1/pronunciation-dictionaries",
 )
 
+DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # whose errors have another shape than OpenAI's
+
 _ELEVENLABS_FIELDS = {"language": "language_code"}  # what the engine names by our word
 
 
@@ -44,6 +46,37 @@ def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
         }
         return {"detail": detail}
     return {"error": error_body(error)}
+
+
+def told_on_socket(error: SpeechError, path: str) -> dict[str, object]:
+    """What a socket of that path that was accepted is told of a refusal, before it is closed with the error's code."""
+    if path.startswith(CARTESIA):
+        return cartesia_message(error, None, "")
+    if path.startswith(ELEVENLABS):
+        return elevenlabs_message(error, error.close_code)
+    return {**error_body(error), "type": "error"}
+
+
+def cartesia_message(error: SpeechError, context: str | None, request_id: str) -> dict[str, object]:
+    """Of a socket; with a context it is the last message of that."""
+    return {
+        "type": "error",
+        "context_id": context,
+        **cartesia_fields(error, request_id),
+        "status_code": error.http_status,
+        "done": context is not None,
+    }
+
+
+def elevenlabs_message(error: SpeechError, close_code: int) -> dict[str, object]:
+    """Of a socket; the code is that of the close that follows, where one does."""
+    return {
+        "message": str(error),
+        "error": error.code,
+        "code": close_code,
+        "param": elevenlabs_field(error),
+        "retryable": error.retryable,
+    }
 
 
 def cartesia_fields(error: SpeechError, request_id: str) -> dict[str, object]:

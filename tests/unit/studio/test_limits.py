@@ -77,13 +77,18 @@ class Studio:
             yield client, f"ws://{address}/v1/audio/speech/stream"
 
 
-async def refusal(socket: ClientConnection) -> tuple[str, int]:
-    """The code of the message and that of the close."""
+async def told(socket: ClientConnection) -> tuple[dict[str, Any], int]:
+    """The message that a socket is closed behind, and the code of the close."""
     said = json.loads(await socket.recv())
     with pytest.raises(ConnectionClosed) as closed:
         await socket.recv()
     assert closed.value.rcvd is not None
-    return said["code"], closed.value.rcvd.code
+    return said, closed.value.rcvd.code
+
+
+async def refusal(socket: ClientConnection) -> tuple[str, int]:
+    said, closed = await told(socket)
+    return said["code"], closed
 
 
 async def heard(url: str) -> bytes | None:
@@ -189,5 +194,17 @@ def test_where_signing_in_is_asked_for_nothing_else_is_served() -> None:
                 assert (await client.get(path, headers=ONE)).status_code == 401
             async with connect(url, additional_headers=ONE, proxy=None) as socket:
                 assert await refusal(socket) == ("sign_in_needed", 1008)
+            host = url.removesuffix("/v1/audio/speech/stream")
+            async with connect(f"{host}/tts/websocket", additional_headers=ONE, proxy=None) as socket:
+                said, closed = await told(socket)
+                assert (said["type"], said["error_code"], said["status_code"], said["done"], closed) == (
+                    *("error", "sign_in_needed", 401, False),
+                    1008,
+                )
+            eleven = f"{host}/v1/text-to-speech/clara/stream-input"
+            async with connect(eleven, additional_headers=ONE, proxy=None) as socket:
+                said, closed = await told(socket)
+                assert (said["error"], said["code"], said["retryable"], closed) == ("sign_in_needed", 1008, False, 1008)
+                assert "type" not in said
 
     asyncio.run(run())

@@ -235,6 +235,9 @@ def test_a_page_is_told_that_no_runtime_is_there() -> None:
             async with connect(url, subprotocols=["voicewright.speech.v1"]) as socket_:
                 assert socket_.subprotocol == "voicewright.speech.v1"
                 await expect_unavailable(socket_)
+            async with connect(f"ws://{address}/v1/text-to-speech/clara/stream-input") as socket_:
+                error = json.loads(await socket_.recv())  # as ElevenLabs' clients read it
+                assert (error["error"], error["code"], error["retryable"]) == ("runtime_unavailable", 1013, True)
             async with httpx.AsyncClient() as client:
                 answer = await client.get(f"http://{address}/v1/models")
             assert answer.status_code == 503
