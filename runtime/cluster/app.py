@@ -34,9 +34,9 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
         ValidationError: the arguments are not valid.
         InvalidSetting: a setting is not valid.
     """
-    arguments = Arguments.model_validate(args)
-    own = {name: value for name, value in os.environ.items() if name.startswith(_PREFIX)}
-    environment = {**own, **arguments.environment}
+    counted = ray.cluster_resources() if ray.is_initialized() else {}
+    arguments = placed(Arguments.model_validate(args), counted)
+    environment = environment_of(arguments)
     settings = Settings.from_env(environment)
     told = sorted((name, value) for name, value in environment.items() if name not in _SCALES)
     stamp = repr((package_version(), told, arguments.spread))
@@ -44,11 +44,10 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
         Directory, name="directory", max_ongoing_requests=1000, ray_actor_options={"num_cpus": 0}
     )
     directory = _stamped(directory, package_version()).bind()
-    counted = ray.cluster_resources() if ray.is_initialized() else {}
-    placed = {name: pool.placed(device_of(pool, environment), counted) for name, pool in arguments.pools.items()}
-    left = spare(placed.values(), counted)
+    left = spare(arguments.pools.values(), counted)
     pools = [
-        _pool(name, pool, directory, environment, arguments, settings, stamp, left) for name, pool in placed.items()
+        _pool(name, pool, directory, environment, arguments, settings, stamp, left)
+        for name, pool in arguments.pools.items()
     ]
     ingress = serve.deployment(
         Ingress,
@@ -62,13 +61,26 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
     return _stamped(ingress, stamp).bind(directory, environment, *pools, folder=folder_of(settings))
 
 
-def device_of(pool: Pool, environment: Mapping[str, str]) -> str:
-    """The device that a pool's settings name.
+def placed(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
+    """The arguments with the accelerators of every pool named; those that are named already stay.
+
+    ``counted`` is what Ray has, by kind.
 
     Raises:
         InvalidSetting: a setting is not valid.
     """
-    return Settings.from_env({**environment, **pool.environment}).engine.device
+    environment = environment_of(arguments)
+    pools = {
+        name: pool.placed(Settings.from_env({**environment, **pool.environment}).engine.device, counted)
+        for name, pool in arguments.pools.items()
+    }
+    return arguments.model_copy(update={"pools": pools})
+
+
+def environment_of(arguments: Arguments) -> dict[str, str]:
+    """Settings of all processes, by their names: this process's, and those of the arguments before them."""
+    own = {name: value for name, value in os.environ.items() if name.startswith(_PREFIX)}
+    return {**own, **arguments.environment}
 
 
 def folder_of(settings: Settings) -> str:

@@ -55,7 +55,7 @@ def cluster(
     except ImportError:
         why = "install the extra cluster: pip install 'voicewright[cluster]'"
         raise InvalidSetting(name="ray", value="not installed", why=why) from None
-    from runtime.cluster.app import build, device_of, folder_of
+    from runtime.cluster.app import build, folder_of, placed
     from runtime.cluster.arguments import Arguments, Pool, check_accelerators
     from runtime.cluster.haproxy import end_left, find_haproxy
 
@@ -85,9 +85,10 @@ def cluster(
         logging_level=logging.WARNING,
         log_to_driver=False,
     )
-    counted, wanted = ray.cluster_resources(), arguments.pools.values()
+    counted = ray.cluster_resources()
+    arguments = placed(arguments, counted)
     try:
-        check_accelerators([pool.placed(device_of(pool, arguments.environment), counted) for pool in wanted], counted)
+        check_accelerators(arguments.pools.values(), counted)
     except InvalidSetting as missing:
         if address is None:
             ray.shutdown()
