@@ -20,13 +20,14 @@ from runtime.engine.attending import FusedDecodeAttention, FusedPrefillAttention
 from runtime.engine.graft import Graft, InputTables
 from runtime.engine.noise import CpuNoise, HostNoise
 from runtime.engine.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
+from runtime.engine.scripted_frame import scripted_frame
 from runtime.engine.slots import SlotCache, on_device
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code_predictor import FrameCache
 from runtime.model.fused_operations import FusedOperations
 from runtime.model.layers import Attend, Operations
 from runtime.model.normed_operations import NormedOperations
-from runtime.model.scripted import scripted_pass, scripted_step
+from runtime.model.scripted import scripted_step
 from runtime.model.talker import Talker
 
 Slots = NDArray[np.int64]
@@ -63,10 +64,10 @@ class Frame:
         # Starts run beside frames on devices that can: each has a cache of its own.
         predictor = self.talker.code_predictor
         scripts = can_script_on(device, fused)
-        scripted = scripted_pass(predictor, dtype) if scripts else None
+        self.scripted = scripted_frame(predictor, dtype) if scripts else None
         self._step = scripted_step(self.talker.model, dtype) if scripts else None
-        self.cache = FrameCache(predictor, most_rows, device, dtype, self.ops, scripted)
-        self.start_cache = FrameCache(predictor, most_starts, device, dtype, self.ops, scripted)
+        self.cache = FrameCache(predictor, most_rows, device, dtype, self.ops)
+        self.start_cache = FrameCache(predictor, most_starts, device, dtype, self.ops)
         self.noise: HostNoise | None = None  # of frames, and of first frames, where they come from the host
         self.start_noise: HostNoise | None = None
         widths, groups = (talker.vocab_size, self.config.predictor.vocab_size), talker.num_code_groups
@@ -250,6 +251,12 @@ class Frame:
 
         x = self.talker.code_predictor.begin(hidden, ops)
         sample(0, self.talker.logits(hidden, ops), x[:, 1])
+        if self.scripted is not None:
+            level, own = levels[1], None if noise is None else noise[1]
+            settings = level.temperature, level.top_k, level.top_p, level.greedy, level.widest_k, level.any_top_p
+            rest, rest_sums = self.scripted(x, cache.keys, cache.values, cache.cos, cache.sin, *settings, own)
+            is_finite = torch.cat((torch.stack(sums), rest_sums)).isfinite().all(dim=0)
+            return torch.cat((codes[0][:, None], rest), dim=1), is_finite
         self.talker.code_predictor.predict(x, cache, ops, sample)
         return torch.stack(codes, dim=-1), torch.stack(sums).isfinite().all(dim=0)
 

@@ -26,12 +26,13 @@ from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.frame import can_script_on, operations_of
 from runtime.engine.sampling import LevelSettings, gumbel_noise, pick
+from runtime.engine.scripted_frame import scripted_frame
 from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
 from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.config import DecoderConfig, ModelConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, RMSNorm, join_heads
-from runtime.model.products import Conv, Linear, lay_out, pack
-from runtime.model.scripted import scripted_pass, scripted_step
+from runtime.model.products import Conv, Linear, Table, lay_out, pack
+from runtime.model.scripted import scripted_step
 from runtime.model.weights import on_meta
 from runtime.published import SOUND_OPERATIONS
 
@@ -199,12 +200,16 @@ class Probe:
             predictor = CodePredictor(replace(config, num_code_groups=PASSES + 1), config.hidden_size)
         _fill(predictor, dtype, quantization)
         ops = operations_of(self.device)
-        scripted = scripted_pass(predictor, dtype) if can_script_on(self.device) else None
-        cache = FrameCache(predictor, 1, self.device, dtype, ops, scripted)
+        cache = FrameCache(predictor, 1, self.device, dtype, ops)
         x = torch.full((1, 2, config.hidden_size), WEIGHT, dtype=dtype)
 
         zero, one = torch.zeros(1, dtype=torch.int64), torch.ones(1)
         level = LevelSettings(one, (TOP_K * one).long(), one, one > 1, TOP_K, any_top_p=False)
+        if can_script_on(self.device) and (draws := scripted_frame(predictor, dtype)) is not None:
+            settings = level.temperature, level.top_k, level.top_p, level.greedy, level.widest_k, level.any_top_p
+            noise = gumbel_noise(zero, zero, PASSES, config.vocab_size)
+            keys, values, cos, sin = cache.keys, cache.values, cache.cos, cache.sin
+            return lambda: draws(x, keys, values, cos, sin, *settings, noise)[1].sum()
 
         def draw(group: int, logits: Tensor, into: Tensor | None) -> None:
             pick(logits.float(), level, gumbel_noise(zero, zero, 1, config.vocab_size)[:, 0])
@@ -239,9 +244,9 @@ class _Attend:
 
 
 def _fill(network: nn.Module, dtype: torch.dtype, quantization: Quantization | None) -> None:
-    """Give the products and norms of a network on the meta device weights; tables, which are not read, stay without."""
+    """Give the products, norms and tables of a network on the meta device weights."""
     for module in network.modules():
-        if isinstance(module, Linear | RMSNorm | Conv | SnakeBeta):
+        if isinstance(module, Linear | Table | RMSNorm | Conv | SnakeBeta):
             for name, parameter in module.named_parameters(recurse=False):
                 filled = nn.Parameter(torch.full(parameter.shape, WEIGHT, dtype=dtype), requires_grad=False)
                 setattr(module, name, filled)

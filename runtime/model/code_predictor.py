@@ -14,8 +14,6 @@ from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.products import Linear, Table
 
-# (positions [B, T, H'], codebook, positions before them, keys, values, cosine, sine) -> logits [B, V]
-ScriptedPass = Callable[[Tensor, int, int, Tensor, Tensor, Tensor, Tensor], Tensor]
 # (codebook, logits [B, V], where the code's embedding goes [B, H'], its rows apart, or None where no pass follows)
 DrawCode = Callable[[int, Tensor, Tensor | None], None]
 
@@ -55,9 +53,7 @@ class FrameCache:
         device: Device,
         dtype: torch.dtype,
         ops: Operations | None = None,
-        scripted: ScriptedPass | None = None,
     ) -> None:
-        """``scripted`` makes passes in place of the layers' own operations (runtime/model/scripted.py)."""
         config, target = predictor.config, device.torch_device
         positions = torch.arange(config.num_code_groups, device=target)
         # [layers, B, kv_heads, Q, d]
@@ -75,7 +71,6 @@ class FrameCache:
         self._device = device
         self._fused = device.fused(dtype)
         self._ops = Operations() if ops is None else ops
-        self.scripted = scripted
         self._rows = torch.arange(rows, device=target)
         self._positions = positions[:, None].repeat(1, rows)  # [Q, B]
         self._places: dict[tuple[int, int, int, int], Places] = {}  # by layer, rows, and positions before and within
@@ -153,10 +148,7 @@ class CodePredictor(nn.Module):
         last = len(self.lm_head)
         for group, head in enumerate(self.lm_head, 1):
             assert isinstance(head, Linear)
-            if cache.scripted is None:
-                logits = ops.norm_linear(self.model.decode(x, cache, ops)[:, -1], self.model.norm, head)
-            else:
-                logits = cache.scripted(x, group, cache.used, cache.keys, cache.values, cache.cos, cache.sin)
+            logits = ops.norm_linear(self.model.decode(x, cache, ops)[:, -1], self.model.norm, head)
             cache.used += x.shape[1]
             x = torch.empty_like(x[:, -1:])
             draw(group, logits, x[:, 0] if group < last else None)

@@ -20,13 +20,14 @@ from torch import Tensor, nn
 
 from runtime.device.packed import LEAST, PackedProduct
 from runtime.device.quantized import SMALLEST, RoundedRowsInt8
-from runtime.model.code_predictor import CodePredictor, ScriptedPass
+from runtime.model.code_predictor import CodePredictor
 from runtime.model.layers import DecoderLayer, DecoderStack, RMSNorm
 from runtime.model.products import GRAIN, Linear
 
 log = logging.getLogger(__name__)
 
-# `DecodeStep.forward`
+# `PredictorPass.forward`, `DecodeStep.forward`
+ScriptedPass = Callable[[Tensor, int, int, Tensor, Tensor, Tensor, Tensor], Tensor]
 ScriptedStep = Callable[[Tensor, list[Tensor], list[Tensor], list[int], list[int], Tensor, Tensor], Tensor]
 
 _SCRIPTING = threading.Lock()
@@ -68,9 +69,10 @@ class PackedRows(nn.Module):
 class Fours(nn.Module):
     """`runtime.model.products.linear`. Shapes: as above, float32."""
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.weight = weight
+        self.bias = bias
         self.grain = GRAIN
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -81,7 +83,19 @@ class Fours(nn.Module):
             rows = F.pad(rows, [0, more, 0, more_rows])
         if more:
             weight = F.pad(weight, [0, more])
-        return F.linear(rows, weight)[:M]
+        return F.linear(rows, weight, self.bias)[:M]
+
+
+class Biased(nn.Module):
+    """A product with weights that are laid out or rounded, and the bias of its outputs."""
+
+    def __init__(self, product: nn.Module, bias: Tensor) -> None:
+        super().__init__()
+        self.product = product
+        self.bias = bias
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.product(rows).add_(self.bias)
 
 
 class Norm(nn.Module):
@@ -214,12 +228,16 @@ def layers_of(stack: DecoderStack) -> nn.ModuleList:
 
 def product_of(linear: nn.Module) -> nn.Module:
     assert isinstance(linear, Linear)
+    bias = None if linear.bias is None else linear.bias.detach()
+    if linear.product is None:
+        return Fours(linear.weight.detach(), bias)
+    made: nn.Module
     if isinstance(linear.product, RoundedRowsInt8):
-        return RoundedRows(linear.product)
-    if isinstance(linear.product, PackedProduct):
-        return PackedRows(linear.product)
-    assert linear.product is None
-    return Fours(linear.weight.detach())
+        made = RoundedRows(linear.product)
+    else:
+        assert isinstance(linear.product, PackedProduct)
+        made = PackedRows(linear.product)
+    return made if bias is None else Biased(made, bias)
 
 
 def can_script(network: nn.Module, dtype: torch.dtype) -> bool:
@@ -228,26 +246,22 @@ def can_script(network: nn.Module, dtype: torch.dtype) -> bool:
     layers = [module for module in network.modules() if isinstance(module, DecoderLayer)]
     products = [module for layer in layers for module in layer.modules() if isinstance(module, Linear)]
     if isinstance(network, CodePredictor):
-        products += [head for head in network.lm_head if isinstance(head, Linear)]
+        ends = (*network.lm_head, network.small_to_mtp_projection)
+        products += [end for end in ends if isinstance(end, Linear)]
     return bool(products) and all(
         linear.weight.is_cpu
-        and linear.bias is None
         and (isinstance(linear.product, known) or (linear.product is None and dtype is torch.float32))
         for linear in products
     )
 
 
-def scripted_pass(predictor: CodePredictor, dtype: torch.dtype) -> ScriptedPass | None:
-    """`PredictorPass` of a loaded code predictor, whose weights it shares; None where that is not to be had."""
-    return _scripted(PredictorPass, predictor, dtype) if can_script(predictor, dtype) else None
-
-
 def scripted_step(stack: DecoderStack, dtype: torch.dtype) -> ScriptedStep | None:
-    """`DecodeStep` of a loaded talker's layers; otherwise as above."""
-    return _scripted(DecodeStep, stack, dtype) if can_script(stack, dtype) else None
+    """`DecodeStep` of a loaded talker's layers, whose weights it shares; None where that is not to be had."""
+    return scripted(DecodeStep, stack, dtype) if can_script(stack, dtype) else None
 
 
-def _scripted(kind: Callable[[Any], nn.Module], network: nn.Module, dtype: torch.dtype) -> Any:
+def scripted(kind: Callable[[Any], nn.Module], network: nn.Module, dtype: torch.dtype) -> Any:
+    """A module here, made of a loaded network, as TorchScript; None where that fails, which is logged."""
     try:
         with _SCRIPTING, warnings.catch_warnings():  # whose filters are all threads'
             warnings.simplefilter("ignore", DeprecationWarning)

@@ -115,10 +115,10 @@ def test_the_embedded_voice_s_frames_have_the_same_bits_in_a_batch(demo: Checkpo
 def test_scripted_layers_make_the_frames_of_the_readable_ones(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert runner_of(speaker, slots=1).frame.cache.scripted is not None
+    assert runner_of(speaker, slots=1).frame.scripted is not None
     codes, left = alone(speaker, 1)
     monkeypatch.setattr("runtime.engine.frame.can_script_on", lambda device, fused: False)
-    assert runner_of(speaker, slots=1).frame.cache.scripted is None
+    assert runner_of(speaker, slots=1).frame.scripted is None
     readable_codes, readable_left = alone(speaker, 1)
     assert np.array_equal(codes, readable_codes)
     assert all(map(torch.equal, left, readable_left))

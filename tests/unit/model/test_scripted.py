@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,11 +12,13 @@ from runtime.device import open_device
 from runtime.device.packed import keeps_rows
 from runtime.device.quantized import Quantization, rounds_rows
 from runtime.engine.frame import operations_of
+from runtime.engine.sampling import LevelSettings, pick
+from runtime.engine.scripted_frame import scripted_frame
 from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, join_heads
 from runtime.model.products import Linear, pack
-from runtime.model.scripted import can_script, scripted_pass, scripted_step
+from runtime.model.scripted import can_script, scripted_step
 
 INT8, INT4 = Quantization.INT8, Quantization.INT4
 CONFIG = DecoderConfig(
@@ -86,23 +90,83 @@ def rows_of(config: DecoderConfig, B: int, T: int, dtype: torch.dtype) -> Tensor
 def test_every_pass_of_a_frame(config: DecoderConfig, dtype: torch.dtype, kind: Kind, B: int) -> None:
     predictor = CodePredictor(config, config.hidden_size)
     made_ready(predictor, dtype, kind)
-    ops, scripted = operations_of(CPU), scripted_pass(predictor, dtype)
+    ops, scripted = operations_of(CPU), scripted_frame(predictor, dtype)
     assert scripted is not None
-    scores: list[list[Tensor]] = []
-    for cache in (FrameCache(predictor, 4, CPU, dtype, ops, one) for one in (None, scripted)):
-        for _ in range(3):  # TorchScript looks on twice before it settles
-            told: list[Tensor] = []
+    inputs = [rows_of(config, B, 2, dtype), *(rows_of(config, B, n, dtype)[:, :1] for n in range(1, 9))]
+    expected: list[Tensor] = []
 
-            def draw(group: int, logits: Tensor, into: Tensor | None, told: list[Tensor] = told) -> None:
-                told.append(logits.clone())
-                if into is not None:
-                    into.copy_(rows_of(config, B, group, dtype)[:, 0])
+    def draw(group: int, logits: Tensor, into: Tensor | None) -> None:
+        expected.append(logits.clone())
+        if into is not None:
+            into.copy_(inputs[group][:, 0])
 
-            predictor.predict(rows_of(config, B, 2, dtype), cache, ops, draw)
-            scores.append(told)
-    assert len(scores[0]) == config.num_code_groups - 1
-    for told in scores[1:]:
-        assert all(map(torch.equal, told, scores[0]))
+    predictor.predict(inputs[0], FrameCache(predictor, 4, CPU, dtype, ops), ops, draw)
+    assert len(expected) == config.num_code_groups - 1
+    cache = FrameCache(predictor, 4, CPU, dtype, ops)
+    for _ in range(3):  # TorchScript looks on twice before it settles
+        used = 0
+        for group, scores in enumerate(expected, 1):
+            x = inputs[group - 1]
+            made = scripted.one(x, group, used, cache.keys, cache.values, cache.cos, cache.sin)
+            used += x.shape[1]
+            assert torch.equal(made, scores)
+
+
+WIDER = replace(CONFIG, hidden_size=48)
+DRAWS = [
+    pytest.param(None, False, id="greedy"),
+    pytest.param(50, False, id="all"),
+    pytest.param(7, False, id="top-k"),
+    pytest.param(50, True, id="top-p"),
+    pytest.param(7, True, id="top-k and top-p"),
+]
+
+
+@pytest.mark.parametrize("B", [1, 3])
+@pytest.mark.parametrize(("top_k", "any_top_p"), DRAWS)
+@pytest.mark.parametrize(
+    ("config", "dtype", "kind", "width"),
+    [
+        *(pytest.param(*case.values, CONFIG.hidden_size, id=case.id, marks=case.marks) for case in KINDS[::2]),
+        pytest.param(WIDER, torch.float32, None, 64, id="a projection"),
+        pytest.param(WIDER, torch.float32, INT8, 64, id="a rounded projection", marks=KINDS[2].marks),
+    ],
+)
+@torch.inference_mode()
+def test_draws_of_a_frame(
+    config: DecoderConfig, dtype: torch.dtype, kind: Kind, width: int, B: int, top_k: int | None, any_top_p: bool
+) -> None:
+    predictor = CodePredictor(config, width)
+    made_ready(predictor, dtype, kind)
+    ops, scripted, random = operations_of(CPU), scripted_frame(predictor, dtype), torch.Generator().manual_seed(3)
+    assert scripted is not None
+    x, V = rows_of(config, B, 2, dtype), config.vocab_size
+    noise = None if top_k is None else torch.randn((B, config.num_code_groups - 1, V), generator=random)
+    widest = min(top_k or V, V)
+    level = LevelSettings(
+        temperature=torch.tensor([0.9, 1.3, 0.2][:B]),
+        top_k=torch.tensor([widest, max(1, widest - 3), widest][:B]),
+        top_p=torch.tensor([0.8, 0.3, 1.0][:B]) if any_top_p else torch.ones(B),
+        greedy=torch.tensor([False, False, True][:B]),
+        widest_k=widest,
+        any_top_p=any_top_p,
+    )
+    codes: list[Tensor] = []
+    sums: list[Tensor] = []
+
+    def draw(group: int, logits: Tensor, into: Tensor | None) -> None:
+        sums.append(logits.float().sum(dim=-1))
+        codes.append(pick(logits.float(), level, None if noise is None else noise[:, group - 1]))
+        if into is not None:
+            into.copy_(predictor.project(predictor.model.codec_embedding[group - 1](codes[-1])))
+
+    predictor.predict(x, FrameCache(predictor, 4, CPU, dtype, ops), ops, draw)
+    cache = FrameCache(predictor, 4, CPU, dtype, ops)
+    settings = level.temperature, level.top_k, level.top_p, level.greedy, level.widest_k, level.any_top_p
+    for _ in range(3):
+        made = scripted(x, cache.keys, cache.values, cache.cos, cache.sin, *settings, noise)
+        assert torch.equal(made[0], torch.stack(codes, dim=-1))
+        assert torch.equal(made[1], torch.stack(sums))
 
 
 @pytest.mark.parametrize("B", [1, 3])

@@ -1,0 +1,115 @@
+"""Has the code predictor make its codes of a frame in one call of TorchScript, draws included, on a CPU.
+
+Between two passes a code is drawn and looked up: some thirty operations, which asked for one by one from Python take
+longer than they last, and each of which waits for the interpreter that the Code2Wav worker asks with. The readable
+twins are `CodePredictor.predict` and `Frame.codes` with ``pick`` of `runtime/engine/sampling.py`: the codes are theirs,
+and so are the bits of the scores. What TorchScript asks of sources stands in `runtime/model/scripted.py`.
+"""
+
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from runtime.model.code_predictor import CodePredictor
+from runtime.model.products import Linear, Table
+from runtime.model.scripted import PredictorPass, ScriptedPass, can_script, product_of, scripted
+
+
+class ScriptedFrame(Protocol):
+    """`PredictorFrame` as TorchScript."""
+
+    one: ScriptedPass
+
+    def __call__(
+        self,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        temperature: Tensor,
+        top_k: Tensor,
+        top_p: Tensor,
+        greedy: Tensor,
+        widest_k: int,
+        any_top_p: bool,
+        noise: Tensor | None,
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+def keep_top_k(scores: Tensor, top_k: Tensor, widest_k: int) -> Tensor:
+    if widest_k >= scores.shape[-1]:
+        largest = scores.sort(dim=-1, descending=True)[0]
+    else:
+        largest = scores.topk(widest_k, dim=-1)[0]
+    last = largest.gather(-1, (top_k[:, None] - 1).clamp(max=largest.shape[-1] - 1))
+    return scores.masked_fill(scores < last, -float("inf"))
+
+
+def keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
+    ascending = scores.sort(dim=-1)[0]
+    up_to = torch.searchsorted(ascending, scores, right=True) - 1
+    mass = ascending.softmax(dim=-1).cumsum(dim=-1).gather(-1, up_to)
+    banned = (mass <= 1 - top_p[:, None]) & (top_p < 1)[:, None] & (scores < ascending[:, -1:])
+    return scores.masked_fill(banned, -float("inf"))
+
+
+class PredictorFrame(nn.Module):
+    """Passes of the code predictor and the draws behind them."""
+
+    def __init__(self, predictor: CodePredictor) -> None:
+        super().__init__()
+        self.one = PredictorPass(predictor)
+        tables = [table for table in predictor.model.codec_embedding if isinstance(table, Table)]
+        self.tables = [table.weight.detach() for table in tables]
+        small = predictor.small_to_mtp_projection
+        self.project = product_of(small) if isinstance(small, Linear) else nn.Identity()
+        self.last = len(predictor.lm_head)
+
+    def forward(
+        self,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        temperature: Tensor,
+        top_k: Tensor,
+        top_p: Tensor,
+        greedy: Tensor,
+        widest_k: int,
+        any_top_p: bool,
+        noise: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Codes 1 to Q-1 of every row, and the sum of each one's scores, which is finite if they are.
+
+        Shapes: x [B, 2, H'], what a frame begins with; keys to sin as for `PredictorPass`; temperature to greedy [B],
+        and what follows, as in ``LevelSettings`` of `runtime/engine/sampling.py`; noise [B, Q - 1, V], or None where
+        every row is greedy; results [B, Q - 1] int64, [Q - 1, B] float32.
+        """
+        codes: list[Tensor] = []
+        sums: list[Tensor] = []
+        used = 0
+        for group in range(1, self.last + 1):
+            scores = self.one(x, group, used, keys, values, cos, sin).float()
+            used += x.shape[1]
+            sums.append(scores.sum(dim=-1))
+            if noise is None:
+                code = scores.argmax(dim=-1)
+            else:
+                kept = keep_top_k(scores / temperature[:, None], top_k, widest_k)
+                if any_top_p:
+                    kept = keep_top_p(kept, top_p)
+                code = torch.where(greedy[:, None], scores, kept + noise[:, group - 1]).argmax(dim=-1)
+            codes.append(code)
+            if group < self.last:
+                embedded = F.embedding(code, self.tables[group - 1]).to(x.dtype)
+                x = self.project(embedded)[:, None]
+        return torch.stack(codes, dim=-1), torch.stack(sums)
+
+
+def scripted_frame(predictor: CodePredictor, dtype: torch.dtype) -> ScriptedFrame | None:
+    """`PredictorFrame` of a loaded code predictor, whose weights it shares; None where that is not to be had."""
+    return scripted(PredictorFrame, predictor, dtype) if can_script(predictor, dtype) else None
