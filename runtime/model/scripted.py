@@ -98,8 +98,13 @@ class Biased(nn.Module):
         return self.product(rows).add_(self.bias)
 
 
+def unit_norm(x: Tensor, eps: float) -> Tensor:
+    """`torch.nn.functional.rms_norm` of float32 without a weight, by the operations that it asks for itself."""
+    return x * (x * x).sum(dim=-1, keepdim=True).div_(x.shape[-1]).add_(eps).rsqrt_()
+
+
 class Norm(nn.Module):
-    """`RMSNorm`, in float32 with its weight in one operation."""
+    """`RMSNorm`."""
 
     def __init__(self, norm: RMSNorm) -> None:
         super().__init__()
@@ -108,7 +113,7 @@ class Norm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dtype == torch.float32:
-            return F.rms_norm(x, [x.shape[-1]], self.weight, self.eps)
+            return unit_norm(x, self.eps).mul_(self.weight)
         return self.weight * F.rms_norm(x, [x.shape[-1]], None, self.eps)
 
 
@@ -125,24 +130,30 @@ class Layer(nn.Module):
         weights = (attention.q_norm.weight, self.queries), (attention.k_norm.weight, self.key_heads)
         self.head_weights = torch.cat([weight.detach().expand(count, -1) for weight, count in weights])
         self.eps = attention.q_norm.eps
+        self.inner = mlp.down_proj.in_features
 
     def heads(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Shapes: x [B, T, H]; cos, sin [B or 1, 1, T, d]; q [B, heads, T, d]; k, v [B, kv_heads, T, d]."""
         B, T, H = x.shape
         both = self.queries + self.key_heads
         heads = self.qkv(self.before(x).view(B * T, H)).view(B, T, -1, self.head_dim)
-        normed = F.rms_norm(heads[:, :, :both], [self.head_dim], None, self.eps) * self.head_weights
+        if x.dtype == torch.float32:
+            normed = unit_norm(heads[:, :, :both], self.eps).mul_(self.head_weights)
+        else:
+            normed = F.rms_norm(heads[:, :, :both], [self.head_dim], None, self.eps) * self.head_weights
         normed = normed.transpose(1, 2)
-        first, second = normed.chunk(2, dim=-1)
-        turned = normed * cos + torch.cat((-second, first), dim=-1) * sin
+        half = self.head_dim // 2
+        first, second = normed[:, :, :, :half], normed[:, :, :, half:]
+        turned = (normed * cos).add_(torch.cat((-second, first), dim=-1).mul_(sin))
         return turned[:, : self.queries], turned[:, self.queries :], heads[:, :, both:].transpose(1, 2)
 
     def forward(self, x: Tensor, attended: Tensor) -> Tensor:
         """Shapes: x, result [B, T, H]; attended [B, heads, T, d]."""
         B, T, H = x.shape
-        x = x + self.o(attended.transpose(1, 2).reshape(B * T, self.queries * self.head_dim)).view(B, T, H)
-        gate, up = self.gate_up(self.behind(x).view(B * T, H)).chunk(2, dim=-1)
-        return x + self.down(F.silu(gate) * up).view(B, T, H)
+        x = self.o(attended.transpose(1, 2).reshape(B * T, self.queries * self.head_dim)).view(B, T, H).add_(x)
+        both = self.gate_up(self.behind(x).view(B * T, H))
+        gate, up = both[:, : self.inner], both[:, self.inner :]
+        return self.down(F.silu(gate).mul_(up)).view(B, T, H).add_(x)
 
 
 class PredictorPass(nn.Module):
