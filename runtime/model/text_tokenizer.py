@@ -7,13 +7,23 @@ from pathlib import Path
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one short text at a time
 
-from tokenizers import AddedToken
-from transformers import Qwen2Tokenizer
+from tokenizers import AddedToken, Regex, Tokenizer
+from tokenizers.models import BPE
+from tokenizers.normalizers import NFC
+from tokenizers.pre_tokenizers import ByteLevel, Split
+from tokenizers.pre_tokenizers import Sequence as InTurn
 
 from runtime.errors import CheckpointInvalid
 from runtime.model.ascii_spelling import has_no_spelling, in_ascii
 from runtime.model.config import ModelConfig
-from runtime.model.tokenizer_files import read_tokenizer_files
+from runtime.model.tokenizer_files import TokenizerFiles, read_tokenizer_files
+
+# Qwen2's, which cuts a text into the pieces that byte pairs are merged within.
+PIECES = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+END_OF_TEXT = "<|endoftext|>"  # which transformers' class adds whether the files have it or not
 
 
 class TextTokenizer:
@@ -27,13 +37,7 @@ class TextTokenizer:
         files = read_tokenizer_files(folder)
         self._spells_ascii = config.alphabet is not None
         try:
-            self._tokenizer = Qwen2Tokenizer(
-                vocab=files.vocabulary,  # added tokens too: the library would close gaps between their ids
-                merges=files.merges,
-                added_tokens_decoder={
-                    index: AddedToken(token, special=True, normalized=False) for token, index in files.added.items()
-                },
-            )
+            self._tokenizer = qwen2_tokenizer(files)
         except Exception as error:  # the Rust side raises bare ones
             raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
         self.ids = max(self._tokenizer.get_vocab().values()) + 1  # rows that an embedding must have
@@ -73,7 +77,7 @@ class TextTokenizer:
         The text is one as it is `spelled`. The ids are those of `body` for a text that starts and ends with neither
         white space nor a combining mark.
         """
-        encoding = self._tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
         pieces: list[tuple[int, list[int]]] = []
         last = None
         for word, (start, _), token in zip(encoding.word_ids, encoding.offsets, encoding.ids, strict=True):
@@ -88,10 +92,26 @@ class TextTokenizer:
         return self.encode(f"<|im_start|>user\n{self.spelled(text)}<|im_end|>\n")
 
     def encode(self, text: str) -> list[int]:
-        # The Rust tokenizer itself: what transformers does around it takes three times as long as the encoding.
-        return list(self._tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids)
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _check_template(self, folder: Path, config: ModelConfig) -> None:
         role = self.role()
         if len(role) != 3 or role[0] != config.im_start_token_id:
             raise CheckpointInvalid(path=folder, why="its tokenizer does not write the role in the three ids it should")
+
+
+def qwen2_tokenizer(files: TokenizerFiles) -> Tokenizer:
+    """What transformers' ``Qwen2Tokenizer`` makes of the files, without transformers, which takes a second to import.
+
+    Raises:
+        Exception: as the library's Rust side raises it.
+    """
+    tokenizer = Tokenizer(BPE(vocab=files.vocabulary, merges=files.merges))
+    tokenizer.normalizer = NFC()
+    tokenizer.pre_tokenizer = InTurn(
+        [Split(Regex(PIECES), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    # They have their ids in the vocabulary: the library would close gaps between them.
+    added = [token for token, _ in sorted(files.added.items(), key=lambda item: item[1])]
+    tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in (*added, END_OF_TEXT)])
+    return tokenizer

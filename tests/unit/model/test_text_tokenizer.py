@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from pathlib import Path
 
 import pytest
+from tokenizers import AddedToken
+from transformers import Qwen2Tokenizer
 
 from benchmarks.layout.tokenizer import vocabulary
 from runtime.model.config_files import read_model_config
-from runtime.model.text_tokenizer import TextTokenizer
+from runtime.model.text_tokenizer import TextTokenizer, qwen2_tokenizer
+from runtime.model.tokenizer_files import TokenizerFiles, read_tokenizer_files
 from tests.conftest import FolderOf
 from tests.support.tiny_tokenizer import TOKENS
 
 VOCABULARY = vocabulary(TOKENS)
+ODD = "aZ9 _'sÉe\u0301ßſ你好。，\u3000\t\r\n\n  ก็\u200d🙂\u00a0!?<|im_end|><|endoftext|>\ufb01\u212b\u1e9b\u0323½٣"
 
 
 @pytest.fixture
@@ -114,3 +119,32 @@ def test_a_checkpoint_that_knows_ascii_alone_reads_text_in_its_spelling(folder: 
     assert ascii_alone.cannot_spell("\u041c")
     assert not published.cannot_spell("\u041c")
     assert published.spelled(text) == text
+
+
+@pytest.mark.parametrize("change", [None, "no end of text", "a gap"])
+def test_texts_are_cut_as_by_the_class_of_transformers(folder: Path, change: str | None) -> None:
+    files = read_tokenizer_files(folder)
+    if change == "a gap":
+        further = {"<|further|>": max(files.vocabulary.values()) + 7}
+        files = TokenizerFiles(files.vocabulary | further, files.merges, files.added | further)
+    elif change is not None:
+        parts = (
+            {word: place for word, place in ids.items() if word != "<|endoftext|>"}
+            for ids in (files.vocabulary, files.added)
+        )
+        without, added = parts
+        files = TokenizerFiles(without, files.merges, added)
+    theirs = Qwen2Tokenizer(
+        vocab=files.vocabulary,
+        merges=files.merges,
+        added_tokens_decoder={
+            index: AddedToken(token, special=True, normalized=False) for token, index in files.added.items()
+        },
+    )
+    ours, draw = qwen2_tokenizer(files), random.Random(5)
+    assert ours.get_vocab() == theirs.get_vocab()
+    words = [*ODD, "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|further|>", "iPhone", "it's", "I'LL", "  "]
+    for _ in range(2000):
+        text = "".join(draw.choices(words, k=draw.randrange(30)))
+        own, their = (each.encode(text, add_special_tokens=False) for each in (ours, theirs.backend_tokenizer))
+        assert (own.ids, own.offsets, own.word_ids) == (their.ids, their.offsets, their.word_ids)
