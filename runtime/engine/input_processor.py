@@ -295,7 +295,7 @@ def _follows_instruct(mode: Mode, config: ModelConfig) -> bool:
 
 def _layout(request: SpeechRequest, config: ModelConfig) -> Layout:
     default = Layout.STREAMING if request.mode is Mode.BASE else Layout.NON_STREAMING
-    layout = request.layout or (default if default in config.layouts else config.layouts[0])
+    layout = request.layout or config.preferred_layout or default
     if layout not in config.layouts:
         raise UnsupportedLayout(param="non_streaming_mode", layout=layout, known=", ".join(config.layouts))
     return layout

@@ -109,7 +109,8 @@ class ModelConfig:
     speaker_encoder: SpeakerEncoderConfig | None
     generation: GenerationDefaults
     modes: tuple[Mode, ...]
-    layouts: tuple[Layout, ...]
+    layouts: tuple[Layout, ...]  # that it serves
+    preferred_layout: Layout | None  # of a request that names none; None: as the mode has it
     speaks: bool
     part_chars: int | None  # characters that are spoken as one part; None: as the settings say
     takes_instruct: bool

@@ -105,6 +105,8 @@ def read_model_config(folder: Path) -> ModelConfig:
     _check_ids(talker, path)
     talker = _with_known_dialects(talker, notes)
 
+    layouts = _words(Layout, top.get("voicewright_layouts", list(Layout)), path, "voicewright_layouts")
+
     def token(name: str, default: int) -> int:
         index = _integer(top, name, default, path, notes)
         require(0 <= index < talker.text_vocab_size, path, f"{name} is {index}, which text_embedding does not have")
@@ -116,7 +118,8 @@ def read_model_config(folder: Path) -> ModelConfig:
         speaker_encoder=speaker_encoder,
         generation=_generation(folder, notes),
         modes=modes,
-        layouts=_words(Layout, top.get("voicewright_layouts", list(Layout)), path, "voicewright_layouts"),
+        layouts=layouts,
+        preferred_layout=layouts[0] if "voicewright_layouts" in top else None,
         speaks=bool(top.get("voicewright_speaks", True)),
         part_chars=_part_chars(top, path),
         # The reference drops instruct for the 0.6B CustomVoice model (docs/model.md 3.2).

@@ -87,10 +87,17 @@ def test_each_mode_has_its_own_layout(speaker: Checkpoint, designer: Checkpoint,
 
 
 def test_a_checkpoint_of_one_layout_refuses_the_other(speaker: Checkpoint) -> None:
-    streaming = replace(speaker, config=replace(speaker.config, layouts=(Layout.STREAMING,)))
+    only = replace(speaker.config, layouts=(Layout.STREAMING,), preferred_layout=Layout.STREAMING)
+    streaming = replace(speaker, config=only)
     assert admitted(custom_voice(), streaming).prompt_inputs.layout is Layout.STREAMING
     with pytest.raises(UnsupportedLayout, match="it serves: streaming"):
         admitted(custom_voice(layout=Layout.NON_STREAMING), streaming)
+
+
+def test_a_checkpoint_s_own_first_layout_stands_before_the_mode_s(cloner: Checkpoint) -> None:
+    own = replace(cloner, config=replace(cloner.config, preferred_layout=Layout.NON_STREAMING))
+    assert admitted(cloned(), own).prompt_inputs.layout is Layout.NON_STREAMING
+    assert admitted(replace(cloned(), layout=Layout.STREAMING), own).prompt_inputs.layout is Layout.STREAMING
 
 
 def test_base_drops_an_instruct_and_says_so(cloner: Checkpoint) -> None:

@@ -237,12 +237,14 @@ def test_unknown_fields_are_ignored(folder_of: FolderOf, tmp_path: Path) -> None
 def test_our_own_fields_extend_a_checkpoint(folder_of: FolderOf, tmp_path: Path) -> None:
     def change(content: dict[str, Any]) -> None:
         content["voicewright_modes"] = ["custom_voice", "voice_design"]
-        content["voicewright_layouts"] = ["non_streaming"]
+        content["voicewright_layouts"] = ["non_streaming", "streaming"]
         content["voicewright_speaks"] = False
 
     config = read_model_config(changed(folder_of("tiny", "custom_voice"), tmp_path, MODEL, change))
     assert config.modes == (Mode.CUSTOM_VOICE, Mode.VOICE_DESIGN)
-    assert config.layouts == (Layout.NON_STREAMING,)
+    assert config.layouts == (Layout.NON_STREAMING, Layout.STREAMING)
+    assert config.preferred_layout is Layout.NON_STREAMING
+    assert read_model_config(folder_of("tiny", "custom_voice")).preferred_layout is None
     assert not config.speaks
 
 
