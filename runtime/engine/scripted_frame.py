@@ -14,13 +14,11 @@ from torch import Tensor, nn
 
 from runtime.model.code_predictor import CodePredictor
 from runtime.model.products import Linear, Table
-from runtime.model.scripted import PredictorPass, ScriptedPass, can_script, product_of, scripted
+from runtime.model.scripted import PredictorPass, can_script, product_of, scripted
 
 
 class ScriptedFrame(Protocol):
     """`PredictorFrame` as TorchScript."""
-
-    one: ScriptedPass
 
     def __call__(
         self,

@@ -26,8 +26,7 @@ from runtime.model.products import GRAIN, Linear
 
 log = logging.getLogger(__name__)
 
-# `PredictorPass.forward`, `DecodeStep.forward`
-ScriptedPass = Callable[[Tensor, int, int, Tensor, Tensor, Tensor, Tensor], Tensor]
+# `DecodeStep.forward`
 ScriptedStep = Callable[[Tensor, list[Tensor], list[Tensor], list[int], list[int], Tensor, Tensor], Tensor]
 
 _SCRIPTING = threading.Lock()
@@ -276,7 +275,22 @@ def scripted(kind: Callable[[Any], nn.Module], network: nn.Module, dtype: torch.
     try:
         with _SCRIPTING, warnings.catch_warnings():  # whose filters are all threads'
             warnings.simplefilter("ignore", DeprecationWarning)
-            return torch.jit.script(kind(network).eval())
+            return AsWritten(torch.jit.script(kind(network).eval()))
     except Exception:
         log.exception("layers in %s could not be scripted; they are run operation by operation", dtype)
         return None
+
+
+class AsWritten:
+    """Runs TorchScript operation by operation, without what it would do to the program first.
+
+    It would look on at the first call and rewrite the program at the second, which takes a second for layers of a
+    published size, in the middle of somebody's reply, and saves a hundredth of a frame.
+    """
+
+    def __init__(self, module: Callable[..., Any]) -> None:
+        self._module = module
+
+    def __call__(self, *arguments: Any) -> Any:
+        with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]  # of this thread
+            return self._module(*arguments)

@@ -18,7 +18,7 @@ from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, join_heads
 from runtime.model.products import Linear, pack
-from runtime.model.scripted import can_script, scripted_step
+from runtime.model.scripted import PredictorPass, can_script, scripted, scripted_step
 
 INT8, INT4 = Quantization.INT8, Quantization.INT4
 CONFIG = DecoderConfig(
@@ -90,8 +90,8 @@ def rows_of(config: DecoderConfig, B: int, T: int, dtype: torch.dtype) -> Tensor
 def test_every_pass_of_a_frame(config: DecoderConfig, dtype: torch.dtype, kind: Kind, B: int) -> None:
     predictor = CodePredictor(config, config.hidden_size)
     made_ready(predictor, dtype, kind)
-    ops, scripted = operations_of(CPU), scripted_frame(predictor, dtype)
-    assert scripted is not None
+    ops, scripted_pass = operations_of(CPU), scripted(PredictorPass, predictor, dtype)
+    assert scripted_pass is not None
     inputs = [rows_of(config, B, 2, dtype), *(rows_of(config, B, n, dtype)[:, :1] for n in range(1, 9))]
     expected: list[Tensor] = []
 
@@ -103,11 +103,11 @@ def test_every_pass_of_a_frame(config: DecoderConfig, dtype: torch.dtype, kind: 
     predictor.predict(inputs[0], FrameCache(predictor, 4, CPU, dtype, ops), ops, draw)
     assert len(expected) == config.num_code_groups - 1
     cache = FrameCache(predictor, 4, CPU, dtype, ops)
-    for _ in range(3):  # TorchScript looks on twice before it settles
+    for _ in range(3):
         used = 0
         for group, scores in enumerate(expected, 1):
             x = inputs[group - 1]
-            made = scripted.one(x, group, used, cache.keys, cache.values, cache.cos, cache.sin)
+            made = scripted_pass(x, group, used, cache.keys, cache.values, cache.cos, cache.sin)
             used += x.shape[1]
             assert torch.equal(made, scores)
 
@@ -138,8 +138,8 @@ def test_draws_of_a_frame(
 ) -> None:
     predictor = CodePredictor(config, width)
     made_ready(predictor, dtype, kind)
-    ops, scripted, random = operations_of(CPU), scripted_frame(predictor, dtype), torch.Generator().manual_seed(3)
-    assert scripted is not None
+    ops, frame, random = operations_of(CPU), scripted_frame(predictor, dtype), torch.Generator().manual_seed(3)
+    assert frame is not None
     x, V = rows_of(config, B, 2, dtype), config.vocab_size
     noise = None if top_k is None else torch.randn((B, config.num_code_groups - 1, V), generator=random)
     widest = min(top_k or V, V)
@@ -164,7 +164,7 @@ def test_draws_of_a_frame(
     cache = FrameCache(predictor, 4, CPU, dtype, ops)
     settings = level.temperature, level.top_k, level.top_p, level.greedy, level.widest_k, level.any_top_p
     for _ in range(3):
-        made = scripted(x, cache.keys, cache.values, cache.cos, cache.sin, *settings, noise)
+        made = frame(x, cache.keys, cache.values, cache.cos, cache.sin, *settings, noise)
         assert torch.equal(made[0], torch.stack(codes, dim=-1))
         assert torch.equal(made[1], torch.stack(sums))
 
@@ -206,3 +206,18 @@ def test_products_of_other_kinds_are_left_to_the_readable_layers() -> None:
     stack.to(torch.float32)
     stack.layers[0].get_submodule("mlp.down_proj").quantize(INT4)  # type: ignore[operator]
     assert scripted_step(stack, torch.float32) is None
+
+
+@torch.inference_mode()
+def test_no_call_looks_on_and_rewrites_the_program() -> None:
+    stack = DecoderStack(CONFIG)
+    made_ready(stack, torch.float32, None)
+    step = scripted_step(stack, torch.float32)
+    assert step is not None
+    cos, sin = stack.angles(torch.zeros((1, 1), dtype=torch.int64), torch.float32)
+    keys, values = [[torch.zeros((1, 2, 4, 16)) for _ in stack.layers] for _ in range(2)]
+    before = torch._C._get_graph_executor_optimize()
+    for _ in range(3):
+        step(rows_of(CONFIG, 1, 1, torch.float32), keys, values, [0], [0], cos, sin)
+        assert "prim::profile" not in str(torch.jit.last_executed_optimized_graph())  # type: ignore[attr-defined]
+    assert torch._C._get_graph_executor_optimize() is before
