@@ -14,6 +14,8 @@ from pathlib import Path
 
 from benchmarks.sockets import BenchRuntime, runtime_process
 from tests.proof.clients import bombs, deaf_ears, drain, leavers
+from tests.proof.company import STREAMS as AT_ONCE
+from tests.proof.company import busy_loop, greedy, storm
 from tests.proof.crash import STREAMS, crash
 from tests.proof.crowd import crowd, overload
 from tests.proof.idlers import SPARE, SPEAKERS, as_many_as_allowed, idlers
@@ -138,6 +140,7 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
     deaf = {"VOICEWRIGHT_SEND_S": f"{SEND_S:.0f}", "VOICEWRIGHT_SEND_BUFFER_BYTES": "4096"}
     idle = 100 if short else as_many_as_allowed(10_000)
     many = {"VOICEWRIGHT_MAX_CONNECTIONS": str(idle + SPEAKERS + SPARE), "VOICEWRIGHT_IDLE_S": "900"}
+    kept = {"VOICEWRIGHT_VOICES": str(folder / "voices-of-the-loop")}
     measured: dict[str, Callable[[], str]] = {
         "E7": partial(crash_figure, model),
         "E11": partial(crowd_figure, model, 200 if short else 10_000),
@@ -153,6 +156,9 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
         "Bombs": partial(process_figure, cloner, 4, partial(bombs, count=20 if short else 100)),
         "Recovery": partial(recovery, folder / "kept", 100 if short else 1000),
         "Far away": partial(process_figure, model, 24, partial(far_away, ping_s=PING_S), **pings),
+        "Storm": partial(process_figure, model, 8, partial(storm, count=20 if short else 200)),
+        "Greedy": partial(process_figure, model, 4, partial(greedy, running=64, seconds=5.0 if short else 60.0)),
+        "Loop": partial(process_figure, model, AT_ONCE, partial(busy_loop, seconds=5.0 if short else 120.0), **kept),
         "Drain": partial(process_figure, model, 20, partial(drain, streams=20), VOICEWRIGHT_DRAIN_S="240"),
     }
     rows = promises(PAGE.read_text(encoding="utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import statistics
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.conftest import FolderOf
 from tests.fuzz.__main__ import FIGURE as FUZZED
 from tests.proof.__main__ import ELSEWHERE, forms, with_figures
 from tests.proof.clients import bombs, drain, leavers
+from tests.proof.company import busy_loop, greedy, storm
 from tests.proof.crash import STREAMS, crash
 from tests.proof.crowd import TOGETHER, crowd, overload
 from tests.proof.idlers import SPARE, SPEAKERS, idlers
@@ -101,6 +103,28 @@ def test_idle_sockets_are_let_in_up_to_the_limit_and_told_beyond_it(folder_of: F
             figure = await idlers(runtime, 30, times=1)
         assert figure.startswith("30 idle sockets")
         assert "20 of 20 refused" in figure
+
+    asyncio.run(asyncio.wait_for(run(), 300))
+
+
+def test_who_loses_the_socket_and_who_stands_beside_a_greedy_one_is_heard(folder_of: FolderOf, tmp_path: Path) -> None:
+    async def run() -> None:
+        arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "2"]
+        settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_MAX_WAITING": "3", "VOICEWRIGHT_VOICES": str(tmp_path)}
+        async with runtime_process(arguments, settings) as runtime:
+            assert "12 of 12 replies whole to the bit" in await storm(runtime, 12)
+            assert "beside one with 5 requests running" in await greedy(runtime, running=5, seconds=2.0)
+
+    asyncio.run(asyncio.wait_for(run(), 300))
+
+
+def test_the_event_loop_is_looked_at_while_many_speak_and_voices_are_kept(folder_of: FolderOf, tmp_path: Path) -> None:
+    async def run() -> None:
+        arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "64"]
+        settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_VOICES": str(tmp_path)}
+        async with runtime_process(arguments, settings) as runtime:
+            figure = await busy_loop(runtime, 3.0)
+        assert all(int(kept) for kept in re.findall(r"with (\d+) voices", figure)), figure
 
     asyncio.run(asyncio.wait_for(run(), 300))
 

@@ -1,0 +1,171 @@
+"""Many at once against a real runtime process: all who come again, one who wants everything, an event loop between."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+import time
+from contextlib import AsyncExitStack
+
+import httpx
+import soundfile
+from websockets.exceptions import InvalidStatus
+
+from benchmarks.sockets import BenchRuntime
+from tests.proof.clients import LONG, quantile
+from tests.proof.crowd import at_rest
+from tests.support.signals import voice
+from tests.support.speech_client import Talk, spoken, talk
+
+TEXT = "The bread is warm."
+SHORT = {"task_type": "custom_voice", "max_frames": 12}
+SEEDS = 8
+STORM_S = 2.0  # in which all sockets are lost
+POLITE = 4  # clients, each of which asks for one text after the other
+FEW, STREAMS = 4, 64
+LAG = 'voicewright_loop_lag_seconds_bucket{le="'
+
+
+async def storm(runtime: BenchRuntime, count: int) -> str:
+    """So many sockets, most in mid-reply, are lost within two seconds; their clients come again at once.
+
+    Who is refused waits as long as it was told to.
+
+    Raises:
+        AssertionError: a reply is not what it is alone, a refusal has no estimate, or something is left.
+    """
+    alone = [(await spoken(runtime.stream, TEXT, seed=seed, **SHORT)).pcm for seed in range(SEEDS)]
+    before, dice = await at_rest(runtime), random.Random(1)
+    all_there, moments = asyncio.Barrier(count), [dice.random() * STORM_S for _ in range(count)]
+    refusals = 0
+
+    async def client(number: int) -> float:
+        nonlocal refusals
+        async with AsyncExitStack() as stack:
+            session = await _let_in(stack, runtime, LONG)
+            await session.say(TEXT)
+            await all_there.wait()
+            await asyncio.sleep(moments[number])
+            session.connection.transport.abort()
+        lost = time.monotonic()
+        while True:
+            async with AsyncExitStack() as stack:
+                session = await _let_in(stack, runtime, {**SHORT, "seed": number % SEEDS})
+                await session.say(TEXT)
+                take = await session.take()
+            if take.end["type"] == "audio.done":
+                assert take.pcm == alone[number % SEEDS], "a reply is not what it is alone"
+                return time.monotonic() - lost
+            assert (take.end["code"], take.pcm) == ("overloaded", b""), take.end
+            refusals += 1
+            await asyncio.sleep(take.end["retry_after_s"])
+
+    waited_s = await asyncio.gather(*(client(number) for number in range(count)))
+    after = await at_rest(runtime)
+    assert not after.busy, "a slot or a session is left"
+    return (
+        f"{count} sockets lost within {STORM_S:.0f} s, whose clients come again at once: {len(waited_s)} of {count} "
+        f"replies whole to the bit, {quantile(waited_s, 0.5):.1f} s (p50) and {max(waited_s):.1f} s (all) after the "
+        f"loss; {refusals} refusals meanwhile, each with an estimate; {after.busy} slots or sessions left, threads "
+        f"{after.threads - before.threads:+d}, files {after.files - before.files:+d}"
+    )
+
+
+async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str, object]) -> Talk:
+    """A session; who is refused for too many connections comes again when it is told to."""
+    while True:
+        try:
+            return await stack.enter_async_context(talk(runtime.stream, **config))
+        except InvalidStatus as refusal:
+            await asyncio.sleep(float(refusal.response.headers["retry-after"]))
+
+
+async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
+    """Polite clients alone, and beside one that always has so many requests running, for so long each.
+
+    Whoever is refused comes again when it is told to, and waits on where it is not heard by the end.
+    """
+    over = asyncio.Event()
+
+    async def first_ms(seed: int, gone: float) -> float | None:
+        """To the first sound, the waits after refusals in it; None: it was refused until that time."""
+        began = time.perf_counter()
+        while True:
+            async with talk(runtime.stream, **SHORT, seed=seed) as session:
+                await session.say(TEXT)
+                message = await session.hear()
+                while not isinstance(message, bytes) and message["type"] != "error":
+                    message = await session.hear()
+                if isinstance(message, bytes):
+                    ms = 1000 * (time.perf_counter() - began)
+                    await session.take()
+                    return ms
+            if time.perf_counter() > gone:
+                return None
+            await asyncio.sleep(message["retry_after_s"])
+
+    async def polite(number: int, until: float) -> list[float | None]:
+        told = []
+        while time.perf_counter() < until:
+            told.append(await first_ms(number, until))
+        return told
+
+    async def all_polite() -> str:
+        until = time.perf_counter() + seconds
+        asked = [ms for told in await asyncio.gather(*(polite(n, until) for n in range(POLITE))) for ms in told]
+        heard = [ms for ms in asked if ms is not None]
+        times = f", first sound after {quantile(heard, 0.5):.0f} ms (p50), {quantile(heard, 0.95):.0f} (p95)"
+        return f"{len(heard)} of {len(asked)} requests heard{times if heard else ''}"
+
+    async def wants_everything(number: int) -> None:
+        while not over.is_set():
+            await first_ms(number, 0.0)
+
+    alone = await all_polite()
+    wanting = [asyncio.create_task(wants_everything(number)) for number in range(running)]
+    await asyncio.sleep(1.0)
+    beside = await all_polite()
+    over.set()
+    await asyncio.gather(*wanting)
+    return f"{POLITE} clients for {seconds:.0f} s alone: {alone}; beside one with {running} requests running: {beside}"
+
+
+async def busy_loop(runtime: BenchRuntime, seconds: float) -> str:
+    """How late the event loop is under few streams and under many, while recordings are decoded, kept and deleted."""
+    async with httpx.AsyncClient(base_url=runtime.url, trust_env=False, timeout=120) as client:
+        told = [await _late(runtime, client, streams, seconds) for streams in (FEW, STREAMS)]
+    return "; ".join(told)
+
+
+async def _late(runtime: BenchRuntime, client: httpx.AsyncClient, streams: int, seconds: float) -> str:
+    sound = io.BytesIO()
+    soundfile.write(sound, voice(4.0, 5), 24_000, format="FLAC")
+    until, kept = time.monotonic() + seconds, 0
+
+    async def stream(seed: int) -> None:
+        while time.monotonic() < until:
+            take = await spoken(runtime.stream, TEXT, seed=seed, **SHORT)
+            assert take.end["type"] == "audio.done", take.end
+
+    async def librarian() -> None:
+        nonlocal kept
+        while time.monotonic() < until:
+            files = {"audio_sample": ("a.flac", sound.getvalue(), "audio/flac")}
+            form = {"name": "Somebody", "consent": "A test's own."}
+            (await client.post("/v1/audio/voices", data=form, files=files)).raise_for_status()
+            (listed,) = (await client.get("/v1/audio/voices?of=objects")).json()["data"]
+            (await client.delete(f"/v1/audio/voices/{listed['id']}")).raise_for_status()
+            kept += 1
+
+    before = lags((await client.get("/metrics")).text)
+    await asyncio.gather(librarian(), *(stream(seed) for seed in range(streams)))
+    looks = {bound: count - before[bound] for bound, count in lags((await client.get("/metrics")).text).items()}
+    shares = ", ".join(f"{100 * looks[ms / 1000] / max(looks.values()):.0f} % below {ms} ms" for ms in (10, 50, 250))
+    return f"late under {streams} streams, with {kept} voices decoded, kept and deleted in {seconds:.0f} s: {shares}"
+
+
+def lags(page: str) -> dict[float, float]:
+    """How often the event loop was at most so many seconds late, of a page of metrics."""
+    rows = (line.removeprefix(LAG).split('"} ') for line in page.splitlines() if line.startswith(LAG))
+    return {float(bound): float(count) for bound, count in rows}
