@@ -54,7 +54,9 @@ class Draws:
 
 def drawn(model: str, weights: str, positions: int, led_by: Draws | None = None) -> Draws:
     """The draws of one kind of weights, at least so many."""
-    parts, draws = Parts(settings_of(model, weights, ROWS)), Draws()
+    with patch.object(frame, "scripted_frame", lambda predictor, dtype: None):  # TorchScript draws by itself
+        parts = Parts(settings_of(model, weights, ROWS))
+    draws = Draws()
     groups = parts.core.checkpoint.config.talker.num_code_groups
     prompts = [parts.prompt(text) for text in sentences()[:ROWS]]
     with patch.object(frame, "pick", draws.recording(led_by)):
