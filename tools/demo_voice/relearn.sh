@@ -35,7 +35,7 @@ say "codec restored; $(tail -n 1 work/pieces.log)"
 echo $((start + lm_end)) > work/lm_end
 train() { # FROM [ARGUMENTS]
     python3 train_lm.py --resume "$1" --rate "${RATE:-1e-3}" --hours "$((hours + 10))" --least-hours "$least" --loaders "$loaders" \
-        --positions "$positions" --until work/lm_end --out work/trained.pt "${@:2}" >> "$out/train.log" 2>&1
+        --positions "$positions" --until work/lm_end --out work/trained.pt ${MORE:-} "${@:2}" >> "$out/train.log" 2>&1
 }
 export_voice() { # CHECKPOINT FOLDER: exported, and packed into OUT
     python3 export.py --lm "$1" --speech $shipped/speech_tokenizer --out "$2" > "$2.log" 2>&1 || { fails "export to $2" "$2.log"; return 1; }

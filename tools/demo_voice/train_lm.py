@@ -28,6 +28,7 @@ from checkpoints import moved, new_voice, read_voice, save_voice
 from config import CONFIG, HERE
 from encode import Spoken
 from lm_model import MelFront
+from muon import Muon
 from prompts import Corpus, collate
 from store import Store
 from teachers import PHONES
@@ -73,6 +74,9 @@ class Trainer:
         device: torch.device,
         resume: Path | None,
         eager: bool = False,
+        muon: bool = False,
+        fused: bool = False,
+        still: bool = False,
     ) -> None:
         torch.manual_seed(CONFIG["seed"] + 1)
         self.c = CONFIG["lm"]
@@ -89,9 +93,18 @@ class Trainer:
         self.phone_head = nn.Linear(hidden, 4 * len(PHONES)).to(device)
         self.traits = nn.Linear(hidden, 1).to(device)
         self.modules = nn.ModuleList([self.voice, self.phone_head, self.traits])
+        bodies = self.voice.talker.model, self.voice.talker.code_predictor.model
+        if fused:
+            for layer in (layer for body in bodies for layer in body.layers):
+                layer.compile(dynamic=True)
+        if still:
+            self.voice.speaker_encoder.requires_grad_(False)
         cuda = device.type == "cuda"
         self.rate = torch.tensor(0.0, device=device)
-        self.optimiser = torch.optim.AdamW(self.modules.parameters(), lr=self.rate if cuda else 1e-3, betas=(0.9, 0.97),
+        matrices = [w for body in bodies for w in body.layers.parameters() if w.ndim == 2] if muon else []
+        self.muon = Muon(matrices, self.rate, 0.05)
+        others = [w for w in self.modules.parameters() if w.requires_grad and all(w is not m for m in matrices)]
+        self.optimiser = torch.optim.AdamW(others, lr=self.rate if cuda else 1e-3, betas=(0.9, 0.97),
                                            weight_decay=0.05, capturable=cuda, fused=cuda)  # fmt: skip
         self.logged = torch.zeros(4 + self.books - 1, device=device)
         self.shapes: dict[tuple[int, ...], tuple[dict[str, Tensor], Callable[[], None]]] = {}
@@ -140,12 +153,13 @@ class Trainer:
         return total, torch.stack((code0, rest_mean, phone, trait, *rest)).detach()
 
     def _step(self, batch: dict[str, Tensor]) -> None:
-        self.optimiser.zero_grad(set_to_none=False)
+        self.modules.zero_grad(set_to_none=False)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda", cache_enabled=False):
             total, parts = self.loss(batch)
         total.backward()
         torch.nn.utils.clip_grad_norm_(self.modules.parameters(), 1.0, foreach=True)
         self.optimiser.step()
+        self.muon.step()
         self.logged.lerp_(parts, 0.01)
 
     def step(self, batch: dict[str, Tensor], rate: float) -> None:
@@ -194,6 +208,9 @@ def main() -> None:
     parser.add_argument("--until", type=Path, help="a file with the time (seconds since 1970) at which training ends")
     parser.add_argument("--rate", type=float, default=CONFIG["lm"]["lr"], help="the highest")
     parser.add_argument("--eager", action="store_true", help="capture no graphs")
+    parser.add_argument("--muon", action="store_true", help="for the layers' matrices, in place of AdamW")
+    parser.add_argument("--fused", action="store_true", help="layers through torch.compile")
+    parser.add_argument("--still", action="store_true", help="the speaker encoder learns nothing")
     parser.add_argument("--loaders", type=int, default=8)
     parser.add_argument("--positions", type=int, default=CONFIG["lm"]["positions"])
     parser.add_argument("--every", type=int, default=250)
@@ -207,7 +224,7 @@ def main() -> None:
                              prefetch_factor=8 if args.loaders else None,
                              pin_memory=device.type == "cuda"))  # fmt: skip
     batch = next(loader)
-    trainer = Trainer(vocabulary, spoken.store.audio, device, args.resume, args.eager)
+    trainer = Trainer(vocabulary, spoken.store.audio, device, args.resume, args.eager, args.muon, args.fused, args.still)
     if args.until:
         args.seconds = max(1.0, float(args.until.read_text()) - time.time())
     start, step = time.monotonic(), 0

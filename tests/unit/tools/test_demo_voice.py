@@ -204,3 +204,25 @@ def test_the_export_says_which_letters_it_has_learned_from(
     assert not recipe["text"].PLAIN.match("caf\u00e9")
     shipped = json.loads((Path(str(DEMO_CHECKPOINT)) / "config.json").read_text())
     assert recipe["export"].model_config(voice[1])["voicewright_alphabet"] == shipped["voicewright_alphabet"] == "ascii"
+
+
+def test_muon_steps_as_torch_does_and_follows_a_rate_that_changes(recipe: dict[str, ModuleType]) -> None:
+    generator = torch.Generator().manual_seed(5)
+    shapes = [(48, 32), (48, 32), (32, 96)]
+    ours = [torch.nn.Parameter(torch.randn(shape, generator=generator) * 0.04) for shape in shapes]
+    theirs = [torch.nn.Parameter(weight.detach().clone()) for weight in ours]
+    rate = torch.tensor(0.0)
+    muon = importlib.import_module("muon").Muon(ours, rate, decay=0.05)
+    twin = torch.optim.Muon(theirs, lr=0.0, weight_decay=0.05, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    for value in (1e-3, 2e-3, 5e-4):
+        rate.fill_(value)
+        twin.param_groups[0]["lr"] = value
+        for a, b in zip(ours, theirs, strict=True):
+            a.grad = torch.randn(a.shape, generator=generator)
+            b.grad = a.grad.clone()
+        before = [weight.detach().clone() for weight in ours]
+        muon.step()
+        twin.step()
+        for a, b, start in zip(ours, theirs, before, strict=True):
+            assert (a - start).detach().square().mean().sqrt() == pytest.approx(0.2 * value, rel=0.3)
+            torch.testing.assert_close(a, b, rtol=0, atol=0.2 * value)  # both iterate in bfloat16

@@ -1,0 +1,53 @@
+"""Muon: momentum whose step is made orthogonal, for the weight matrices of layers.
+
+Source: Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024); the scale that lets it share
+AdamW's rate and decay: Liu et al., "Muon is scalable for LLM training" (2025), section 2.2. torch.optim.Muon reads its
+rate as a Python number, which a captured graph would keep for ever, and steps through one matrix after the other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the iteration: they raise small singular values fastest
+
+
+def orthogonal(x: Tensor, steps: int = 5) -> Tensor:
+    """Return matrices [N, rows, columns] with all singular values near one (about 0.7 to 1.2), in bfloat16."""
+    a, b, c = COEFFICIENTS
+    y = x.bfloat16()
+    tall = y.shape[1] > y.shape[2]
+    y = y.mT if tall else y
+    y = y / (y.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(steps):
+        gram = y @ y.mT
+        y = a * y + (b * gram + c * gram @ gram) @ y
+    return y.mT if tall else y
+
+
+class Muon:
+    """Steps through all matrices of one shape at once. `rate` is a tensor, so that a captured graph follows it."""
+
+    def __init__(self, weights: Iterable[nn.Parameter], rate: Tensor, decay: float, momentum: float = 0.95) -> None:
+        self.rate = rate
+        self.decay = decay
+        self.momentum = momentum
+        self.groups: dict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+        for weight in weights:
+            self.groups[weight.shape].append(weight)
+        self.moving = {shape: torch.zeros(len(w), *shape, device=w[0].device) for shape, w in self.groups.items()}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Take one step along the weights' gradients."""
+        for shape, weights in self.groups.items():
+            gradient, moving = torch.stack([w.grad for w in weights]), self.moving[shape]
+            moving.lerp_(gradient, 1 - self.momentum)
+            update = orthogonal(gradient.lerp(moving, self.momentum))
+            update = update * (-0.2 * max(shape) ** 0.5 * self.rate)
+            torch._foreach_mul_(weights, 1 - self.rate * self.decay)
+            torch._foreach_add_(weights, list(update.to(weights[0].dtype).unbind()))
