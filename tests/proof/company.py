@@ -115,8 +115,10 @@ async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
         until = time.perf_counter() + seconds
         asked = [ms for told in await asyncio.gather(*(polite(n, until) for n in range(POLITE))) for ms in told]
         heard = [ms for ms in asked if ms is not None]
-        times = f", first sound after {quantile(heard, 0.5):.0f} ms (p50), {quantile(heard, 0.95):.0f} (p95)"
-        return f"{len(heard)} of {len(asked)} requests heard{times if heard else ''}"
+        told = f"{len(heard)} of {len(asked)} requests heard"
+        if not heard:
+            return told
+        return f"{told}, first sound after {quantile(heard, 0.5):.0f} ms (p50), {quantile(heard, 0.95):.0f} (p95)"
 
     async def wants_everything(number: int) -> None:
         while not over.is_set():

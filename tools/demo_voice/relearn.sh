@@ -35,7 +35,7 @@ say "codec restored; $(tail -n 1 work/pieces.log)"
 echo $((start + lm_end)) > work/lm_end
 train() { # FROM [ARGUMENTS]
     python3 train_lm.py --resume "$1" --rate "${RATE:-1e-3}" --hours "$((hours + 10))" --least-hours "$least" --loaders "$loaders" \
-        --positions "$positions" --until work/lm_end --out work/trained.pt ${MORE:-} "${@:2}" >> "$out/train.log" 2>&1
+        --positions "$positions" --until work/lm_end --out work/trained.pt --still "${@:2}" >> "$out/train.log" 2>&1
 }
 export_voice() { # CHECKPOINT FOLDER: exported, and packed into OUT
     python3 export.py --lm "$1" --speech $shipped/speech_tokenizer --out "$2" > "$2.log" 2>&1 || { fails "export to $2" "$2.log"; return 1; }
@@ -73,9 +73,9 @@ say "training: $(tail -n 2 "$out/train.log" | tr '\n' ' ')"
 export_voice work/trained.pt work/demo-voice
 wait $early || say "what was to be done beside the training failed"
 if hearing; then
-    judge tts 8 tts --lm work/trained.pt &
+    judge tts 15 tts --lm work/trained.pt &
     one=$!
-    judge tts_streaming 8 tts --lm work/trained.pt --layout streaming &
+    judge tts_streaming 15 tts --lm work/trained.pt --layout streaming &
     two=$!
     while kill -0 $one 2> /dev/null || kill -0 $two 2> /dev/null; do
         [ "$(left "$end")" -gt 0 ] || { say "the time is up, judging stops"; break; }

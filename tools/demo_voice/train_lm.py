@@ -37,6 +37,7 @@ from train_codec import capture, load
 from vocabulary import CODES
 
 GRID = 32  # positions: widths are its multiples
+DECAY = 0.05  # of weights, a step at rate 1
 MOST_SHARDS = 12  # that are encoded between two steps, 200 steps apart
 
 
@@ -74,10 +75,9 @@ class Trainer:
         device: torch.device,
         resume: Path | None,
         eager: bool = False,
-        muon: bool = False,
-        fused: bool = False,
         still: bool = False,
     ) -> None:
+        """``eager``: neither graphs nor compiled layers. ``still``: the speaker encoder learns nothing."""
         torch.manual_seed(CONFIG["seed"] + 1)
         self.c = CONFIG["lm"]
         self.device = device
@@ -93,19 +93,18 @@ class Trainer:
         self.phone_head = nn.Linear(hidden, 4 * len(PHONES)).to(device)
         self.traits = nn.Linear(hidden, 1).to(device)
         self.modules = nn.ModuleList([self.voice, self.phone_head, self.traits])
-        bodies = self.voice.talker.model, self.voice.talker.code_predictor.model
-        if fused:
-            for layer in (layer for body in bodies for layer in body.layers):
-                layer.compile(dynamic=True)
+        layers = [*self.voice.talker.model.layers, *self.voice.talker.code_predictor.model.layers]
+        for layer in () if self.eager else layers:
+            layer.compile(dynamic=True)
         if still:
             self.voice.speaker_encoder.requires_grad_(False)
         cuda = device.type == "cuda"
         self.rate = torch.tensor(0.0, device=device)
-        matrices = [w for body in bodies for w in body.layers.parameters() if w.ndim == 2] if muon else []
-        self.muon = Muon(matrices, self.rate, 0.05)
-        others = [w for w in self.modules.parameters() if w.requires_grad and all(w is not m for m in matrices)]
-        self.optimiser = torch.optim.AdamW(others, lr=self.rate if cuda else 1e-3, betas=(0.9, 0.97),
-                                           weight_decay=0.05, capturable=cuda, fused=cuda)  # fmt: skip
+        matrices = {w: None for layer in layers for w in layer.parameters() if w.ndim == 2}
+        others = [w for w in self.modules.parameters() if w.requires_grad and w not in matrices]
+        self.muon = Muon(matrices, self.rate, DECAY)
+        self.adam = torch.optim.AdamW(others, lr=self.rate if cuda else 1e-3, betas=(0.9, 0.97),
+                                      weight_decay=DECAY, capturable=cuda, fused=cuda)  # fmt: skip
         self.logged = torch.zeros(4 + self.books - 1, device=device)
         self.shapes: dict[tuple[int, ...], tuple[dict[str, Tensor], Callable[[], None]]] = {}
 
@@ -158,14 +157,14 @@ class Trainer:
             total, parts = self.loss(batch)
         total.backward()
         torch.nn.utils.clip_grad_norm_(self.modules.parameters(), 1.0, foreach=True)
-        self.optimiser.step()
+        self.adam.step()
         self.muon.step()
         self.logged.lerp_(parts, 0.01)
 
     def step(self, batch: dict[str, Tensor], rate: float) -> None:
         """Train on one batch, by the graph of its shape."""
         self.rate.fill_(rate)
-        for group in self.optimiser.param_groups if self.device.type != "cuda" else ():
+        for group in self.adam.param_groups if self.device.type != "cuda" else ():
             group["lr"] = rate
         shape = tuple(batch["text"].shape)
         if shape not in self.shapes:
@@ -207,9 +206,7 @@ def main() -> None:
     parser.add_argument("--least-hours", type=float, default=0.05, help="of speech, to begin with")
     parser.add_argument("--until", type=Path, help="a file with the time (seconds since 1970) at which training ends")
     parser.add_argument("--rate", type=float, default=CONFIG["lm"]["lr"], help="the highest")
-    parser.add_argument("--eager", action="store_true", help="capture no graphs")
-    parser.add_argument("--muon", action="store_true", help="for the layers' matrices, in place of AdamW")
-    parser.add_argument("--fused", action="store_true", help="layers through torch.compile")
+    parser.add_argument("--eager", action="store_true", help="capture no graphs, compile no layers")
     parser.add_argument("--still", action="store_true", help="the speaker encoder learns nothing")
     parser.add_argument("--loaders", type=int, default=8)
     parser.add_argument("--positions", type=int, default=CONFIG["lm"]["positions"])
@@ -224,7 +221,7 @@ def main() -> None:
                              prefetch_factor=8 if args.loaders else None,
                              pin_memory=device.type == "cuda"))  # fmt: skip
     batch = next(loader)
-    trainer = Trainer(vocabulary, spoken.store.audio, device, args.resume, args.eager, args.muon, args.fused, args.still)
+    trainer = Trainer(vocabulary, spoken.store.audio, device, args.resume, args.eager, args.still)
     if args.until:
         args.seconds = max(1.0, float(args.until.read_text()) - time.time())
     start, step = time.monotonic(), 0
