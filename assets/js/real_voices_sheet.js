@@ -126,6 +126,7 @@ export class Offers {
     this.turn.hidden = !runs || state === 'changing';
     this.stop.hidden = !runs;
     this.turn.textContent = this.voices.turn.textContent;
+    this.stop.textContent = this.t(state === 'failed' ? 'real_voices.others' : 'real_voices.stop');
     this.sum.textContent = runs ? (problem ? '' : this.t('real_voices.close_this')) : this.total();
     // What is said of a download goes with it, also where an answer that was on its way said it once more.
     const saysWhy = runs && Boolean(problem);
@@ -238,7 +239,8 @@ export class Offers {
     const { parts, state, rate } = this.voices.download;
     for (const [at, { small, bar }] of (this.rows ?? []).entries()) {
       const { got, of, step } = parts[at];
-      const key = of && got < of && step === 'fetching' ? 'fetching' : step;
+      const moves = of && got < of && step === 'fetching' ? 'fetching' : step;
+      const key = state === 'failed' && step !== 'here' ? 'failed' : moves;
       small.textContent = this.t(`real_voices.step.${key}`, { got: gigabytes(got), of: gigabytes(of) });
       bar.max = 1;
       bar.value = of ? got / of : 0;

@@ -384,7 +384,7 @@ def _asking(reference: str) -> Iterator[None]:
         why = "its owner asks for an agreement; accept it on the Hub's page and sign in here with `hf auth login`"
         raise HubRefused(name=reference, why=why) from None
     except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError):
-        hint = "The Hub has no such repository or revision, or it is private. Check how it is written (owner/name)."
+        hint = "The Hub has no repository or revision of this name (owner/name), or it is private."
         raise CheckpointMissing(path=reference, what="the checkpoint", hint=hint) from None
     except HfHubHTTPError as error:
         raise _unreachable(f"it answered with {error.response.status_code}") from None

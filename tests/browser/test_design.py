@@ -404,7 +404,8 @@ def test_a_take_that_is_too_short_is_told_before_it_is_kept(room: Page) -> None:
     room.keyboard.press("Escape")
     before = seeds(room)
     act(room, "A", "keep")
-    expect(room.locator("#vw-design-short-why")).to_contain_text("3 s or more")
+    expect(room.locator("#vw-design-short-why")).to_contain_text("a voice needs 1 s at least")
+    expect(room.locator("#vw-design-keep")).to_be_disabled()
     with newly_kept(room, 1):
         room.click("#vw-design-longer")
         expect(newest(room)).to_contain_text("a longer text")

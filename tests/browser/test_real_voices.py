@@ -81,6 +81,7 @@ def test_what_fails_is_said_and_visitors_are_only_told(open_studio: OpenStudio, 
     # Stopped, nothing of it stands in the way of another time.
     hub.status = None
     page.click("#vw-banner-see")
+    expect(page.locator("#vw-real-stop")).to_have_text("Choose other voices")
     page.click("#vw-real-stop")
     expect(page.locator("#vw-real-begin")).to_be_visible()
     expect(page.locator("#vw-real-error")).to_be_empty()

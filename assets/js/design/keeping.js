@@ -11,7 +11,7 @@
 import { need } from '../elements.js';
 import { Emitter } from '../emitter.js';
 import { errorOf } from '../errors.js';
-import { isShort } from './lineage.js';
+import { LEAST_REFERENCE, isShort } from './lineage.js';
 import { proposed } from './names.js';
 
 /** @extends {Emitter<{kept: OfCard & {voice: import('./card.js').KeptAs}, longer: OfCard, closed: OfCard}>} */
@@ -90,7 +90,10 @@ export class Keeping extends Emitter {
     if (!this.card) return;
     const { take } = this.card;
     this.short.hidden = !isShort(take);
-    this.why.textContent = this.studio.t('design.short', { s: take.seconds.toFixed(1) });
+    const isTooShort = take.seconds < LEAST_REFERENCE;
+    const said = { s: take.seconds.toFixed(1), least: LEAST_REFERENCE };
+    this.why.textContent = this.studio.t(isTooShort ? 'design.too_short' : 'design.short', said);
+    this.button.disabled = isTooShort;
   }
 
   /** @param {string} name what is wrong with the name @param {string} rest */
@@ -124,6 +127,7 @@ export class Keeping extends Emitter {
       this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {
       this.button.disabled = false;
+      this.refresh();
     }
   }
 
