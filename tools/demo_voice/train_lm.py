@@ -2,7 +2,7 @@
 
 Run: python train_lm.py --seconds 600
 Training begins with the first shards of speech and takes in the others as they are spoken. Text is cut into pieces anew
-each time; half of the sequences are in the streaming layout.
+each time; a share of the sequences (`streaming` in config.toml) is in the streaming layout.
 The speaker encoder learns from the talker's own loss: its x-vector of another utterance of the same voice is what
 the speaker slot holds. A small head that reads pitch and formants from it keeps it from being ignored.
 """
