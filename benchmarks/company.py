@@ -42,7 +42,7 @@ Row = dict[str, Any]
 
 
 class Texts:
-    """Texts by the length of their prompts, in a mode whose prompts hold the whole text."""
+    """Texts by the length of their prompts, in a mode that reads the whole text before its first frame."""
 
     def __init__(self, parts: Parts) -> None:
         self._tokenizer = parts.core.checkpoint.text_tokenizer
@@ -50,7 +50,7 @@ class Texts:
         self._serial = 0
 
     def text(self, positions: int) -> str:
-        """A text nobody had, whose prompt has so many positions, or as few more as words allow."""
+        """A text that was not given out before; its prompt has so many positions, or as few more as words allow."""
         self._serial += 1
         first, step = self._serial * 7, 1 + self._serial % 13
         said = ""

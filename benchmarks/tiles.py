@@ -85,7 +85,7 @@ def split_ks(product: Product, rows: int) -> Iterator[Tiles]:
 
 
 def wides(product: Product) -> Iterator[Tiles]:
-    """Tiles of many rows, whose programs take more of them."""
+    """Tiles for many rows: each program takes more rows than those of few."""
     for BM, BN, BK, warps, stages in itertools.product((64, 128), (64, 128), (64, 128), (4, 8), (3, 4)):
         tile = BN * (2 if product.gated else 1)
         sums = 2 * tile * BM // (32 * warps)  # numbers of a thread; more than some 200 do not stay in registers

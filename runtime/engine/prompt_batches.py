@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-STARTS = (1, 2, 4, 8)  # prompts that are read at once, and rows whose first frames are drawn at once
+STARTS = (1, 2, 4, 8)  # prompts that are read at once, and first frames that are drawn at once
 CHUNKS = (16, 32, 64, 128, 256, 512)  # positions that a chunk which is not cut is filled up to
 TOGETHER = 128  # positions of several such chunks in one launch
 PIECE = 16

@@ -109,5 +109,5 @@ class PredictorFrame(nn.Module):
 
 
 def scripted_frame(predictor: CodePredictor, dtype: torch.dtype) -> ScriptedFrame | None:
-    """`PredictorFrame` of a loaded code predictor, whose weights it shares; None where that is not to be had."""
+    """`PredictorFrame` that shares the weights of a loaded code predictor; None where TorchScript cannot be had."""
     return scripted(PredictorFrame, predictor, dtype) if can_script(predictor, dtype) else None

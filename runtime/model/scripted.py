@@ -266,7 +266,7 @@ def can_script(network: nn.Module, dtype: torch.dtype) -> bool:
 
 
 def scripted_step(stack: DecoderStack, dtype: torch.dtype) -> ScriptedStep | None:
-    """`DecodeStep` of a loaded talker's layers, whose weights it shares; None where that is not to be had."""
+    """`DecodeStep` that shares the weights of a loaded talker's layers; None where TorchScript cannot be had."""
     return scripted(DecodeStep, stack, dtype) if can_script(stack, dtype) else None
 
 
