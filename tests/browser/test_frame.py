@@ -209,7 +209,8 @@ def test_a_take_that_is_kept_moves_no_older_set(open_studio: OpenStudio, window:
     expect(page.locator("#vw-design-short")).to_be_visible()
     held: list[Route] = []
     page.route("**/voice", lambda route: held.append(route))
-    page.keyboard.press("Enter")
+    with page.expect_event("request", lambda request: request.url.endswith("/voice")):
+        page.keyboard.press("Enter")
     page.wait_for_timeout(600)  # what moves within half a second of the key is the key's
     page.evaluate("shifts.length = 0")
     held.pop().continue_()
