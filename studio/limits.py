@@ -88,22 +88,28 @@ class VisitLimits:
 
 
 def allowances(visitors: Visitors, settings: VisitSettings) -> Allowed:
-    """How many seconds of speech a day whoever is there may have made."""
+    """For whom a request is, and how many seconds of speech a day that may have made.
 
-    def allowed(connection: HTTPConnection) -> Allowance | None:
+    Where the page has one owner, whoever comes from another address is somebody else when slots are given out.
+    """
+
+    def allowed(connection: HTTPConnection) -> Allowance:
         if not visitors.each:
-            return None
+            return Allowance(_address(connection))
         kind, who = _who(visitors, connection)
         seconds = settings.member_speech_s if kind == "member" else settings.visitor_speech_s
-        return Allowance(who, seconds) if seconds else None
+        return Allowance(who, seconds or None)
 
     return allowed
 
 
 def _who(visitors: Visitors, connection: HTTPConnection) -> tuple[str, str]:
     visitor = visitors.of(connection)
-    address = connection.client.host if connection.client else ""
-    return visitor.kind, visitor.owner or f"address:{address}"
+    return visitor.kind, visitor.owner or _address(connection)
+
+
+def _address(connection: HTTPConnection) -> str:
+    return f"address:{connection.client.host if connection.client else ''}"
 
 
 async def _say_no(scope: Scope, receive: Receive, send: Send, error: SpeechError) -> None:

@@ -65,8 +65,8 @@ GONE = (RuntimeError, WebSocketDisconnect)  # what a socket raises that the page
 
 # The word under which the runtime keeps the voices of whoever is there; empty for the host, whose are the common ones.
 Whose = Callable[[HTTPConnection], str]
-# How much speech whoever is there may have made.
-Allowed = Callable[[HTTPConnection], allowance.Allowance | None]
+# For whom a request is, and how much speech that may have made.
+Allowed = Callable[[HTTPConnection], allowance.Allowance]
 
 
 class Relay:

@@ -24,6 +24,7 @@ from runtime.cluster.view import HEALTH_OF_SERVE
 from runtime.errors import InvalidSetting, NoReplica, PortInUse, ReplicaLost, TooManyConnections
 from runtime.request import Mode
 from runtime.settings import Settings
+from runtime.shared.port.allowance import ACCOUNT
 from runtime.shared.port.error_shapes import DIALECT_PATHS, shaped
 from runtime.shared.port.tcp_uri import WYOMING as WYOMING_SETTING
 from runtime.shared.port.tcp_uri import address_of
@@ -40,6 +41,8 @@ START_S = 10.0  # until it answers its admin socket
 
 _PID = "haproxy.pid"
 _AT_ONCE = 100  # commands in one line of the admin socket, which has room for a buffer's
+# Replicas see our address and not the client's; where there are no keys it is told, so that clients take turns.
+_CALLER = f"    http-request set-header {ACCOUNT} address:%[src] unless {{ req.hdr({ACCOUNT}) -m found }}"
 _BUFFER = 16_384  # bytes that HAProxy holds of a connection each way, and that it reads of a body to route it
 
 
@@ -117,6 +120,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    http-request set-var(txn.path) path",
         f"    http-request return status 503 {_refusal(folder, BUSY)}"
         f" hdr Retry-After 2 if {{ sc0_conn_cur gt {per_address} }} !{{ src 127.0.0.0/8 ::1 }}",
+        *([] if server.needs_key else [_CALLER]),
         "    http-request disable-l7-retry unless METH_GET",
         "    http-after-response set-status 503 if { status 502 }",
         *_routing(folder),

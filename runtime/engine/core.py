@@ -181,6 +181,13 @@ class EngineCore:
         if sequence is not None:
             self.end(sequence, StopReason.CANCELLED)
 
+    def displace(self, ticket: int, error: SpeechError) -> bool:
+        """End a request that waits for a slot; False if it has one by now, or has ended."""
+        sequence = self.waiting.leave(ticket)
+        if sequence is not None:
+            self.end(sequence, error)
+        return sequence is not None
+
     # --- the turn
 
     def collect(self) -> None:
@@ -235,7 +242,7 @@ class EngineCore:
                 sequence.sink(ShortOfText(chars))
 
     def admit(self) -> None:
-        """Give free slots to the requests that wait longest; tell the others their place when it has changed."""
+        """Give free slots to the requests whose turn it is; tell the others their place when it has changed."""
         now = self.clock()
         for sequence, error in self.waiting.read(now):
             self.end(sequence, error)
@@ -285,7 +292,7 @@ class EngineCore:
             if sequence.prompt is not None:
                 self.prefilling.remove(sequence)
             self.runner.slot_cache.give_back(sequence.slot)
-            self.waiting.slot_freed(now - sequence.admitted)
+            self.waiting.slot_freed(sequence.request.caller, now - sequence.admitted)
         stats = sequence.stats(now, self.samples_per_frame, self.frame_s)
         sequence.end(outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.told))
         log.info("request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))

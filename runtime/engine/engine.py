@@ -6,8 +6,9 @@ import logging
 import secrets
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
@@ -42,6 +43,7 @@ from runtime.request import (
     Sink,
     SpeechEvent,
     SpeechRequest,
+    Started,
     StopReason,
     VoicePrompt,
 )
@@ -56,6 +58,17 @@ SOONEST_S = 0.1  # told at the least: to come back at once is no estimate
 RETRY_AFTER_S = 2.0  # told to a request that finds every place taken, while it is not known how long a slot is held
 
 Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, what happens now
+
+
+@dataclass(slots=True)
+class OpenRequest:
+    """What the door knows of a request that has not ended."""
+
+    entry: RegistryEntry
+    caller: str
+    yields: bool
+    has_begun: bool = False  # it has a slot, or had one
+    is_displaced: bool = False  # its place in the queue was given to another
 
 
 class Engine:
@@ -76,8 +89,7 @@ class Engine:
         self.code2wav_worker = Code2WavWorker(self.loader.prepare_sound_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
-        self._open: dict[int, RegistryEntry] = {}  # by ticket, of requests that have not ended
-        self._yielding: set[int] = set()  # of those the tickets that give way to others
+        self._open: dict[int, OpenRequest] = {}  # by ticket, in the order in which they came
         self._next_ticket = 1
         self._pulse = Pulse(clock)
         self.completion_waiter = CompletionWaiter(self._wake.set, device.enter_thread)
@@ -136,7 +148,8 @@ class Engine:
 
         Raises:
             BadRequest: it cannot be served as it is; nothing was started.
-            Overloaded: every slot and every waiting place is taken; or it yields, and another is open.
+            Overloaded: every slot and every waiting place is taken, and no caller has more of them than this one
+                would have; or it yields, and another is open.
             EngineDead: the engine has stopped.
             CheckpointUnusable: its checkpoint was to be loaded at first use, and could not.
         """
@@ -147,14 +160,13 @@ class Engine:
         with self._lock:
             if not self.alive:
                 raise EngineDead
-            self._check_room(entry, request)
+            self._make_room(entry, request)
             ticket = self._next_ticket
             self._next_ticket += 1
-            for yielding in self._yielding:
-                self._command(yielding, partial(EngineCore.cancel, ticket=yielding))
-            if request.yields:
-                self._yielding.add(ticket)
-            self._open[ticket] = entry
+            for other, opened in self._open.items():
+                if opened.yields:
+                    self._command(other, partial(EngineCore.cancel, ticket=other))
+            self._open[ticket] = OpenRequest(entry, request.caller, request.yields)
             sequence = Sequence(ticket, request, self._closing_sink(ticket, sink))
             if core is not None and admitted is not None:
                 sequence.admit(*admitted, self._seed(request), self.clock())
@@ -187,8 +199,8 @@ class Engine:
     def cancel(self, ticket: int) -> None:
         """End a request within a frame; unknown and ended tickets are ignored."""
         with self._lock:
-            entry = self._open.get(ticket)
-            held = None if entry is None else entry.waiting.withdraw(ticket)
+            opened = self._open.get(ticket)
+            held = None if opened is None else opened.entry.waiting.withdraw(ticket)
         if held is not None:  # its checkpoint is still being loaded
             held.end(StopReason.CANCELLED, RequestStats())
         else:
@@ -217,7 +229,7 @@ class Engine:
         slots = sum(self._slots(entry) for entry in self.registry.entries)
         wordless = sum(entry.waiting.short_of_text for entry in self.registry.entries)
         with self._lock:
-            waiting = len(self._open) - len(self._yielding) - active - wordless
+            waiting = sum(not opened.yields for opened in self._open.values()) - active - wordless
         return EngineLoad(
             slots=slots,
             active=active,
@@ -384,15 +396,54 @@ class Engine:
     def _seed(request: SpeechRequest) -> int:
         return secrets.randbits(SEED_BITS) if request.seed is None else request.seed
 
-    def _check_room(self, entry: RegistryEntry, request: SpeechRequest) -> None:
-        """Raises Overloaded where no more may wait. A request without text yet takes no place. Under the lock."""
-        engine, slots = self.settings.engine, self._slots(entry)
-        lasting = [other for ticket, other in self._open.items() if ticket not in self._yielding]
-        waiting = sum(other is entry for other in lasting) - entry.waiting.unready - slots
-        if waiting >= engine.max_waiting or (request.yields and self._open):
-            wait_s = entry.waiting.wait_s(entry.waiting.ready)
-            retry_after_s = max(SOONEST_S, round(wait_s, 1)) if wait_s else RETRY_AFTER_S
-            raise Overloaded(slots=slots, waiting=max(0, waiting), retry_after_s=retry_after_s)
+    def _make_room(self, entry: RegistryEntry, request: SpeechRequest) -> None:
+        """See to it that a request may wait. One without text yet takes no place. Under the lock.
+
+        The queue is full where every place is taken, and where whoever came last would wait for longer than any may.
+        Then the caller with most requests gives up the place of its newest, if it has more even then than the caller
+        of this one.
+
+        Raises:
+            Overloaded: no place is left for it.
+        """
+        slots = self._slots(entry)
+        lasting = {
+            ticket: opened.caller
+            for ticket, opened in self._open.items()
+            if opened.entry is entry and not opened.yields and not opened.is_displaced
+        }
+        waiting = len(lasting) - entry.waiting.unready - slots
+        if request.yields and self._open:
+            raise self._overloaded(entry, waiting)
+        is_too_long = waiting > 0 and (entry.waiting.wait_s(waiting) or 0.0) > self.settings.limits.queue_s
+        if waiting < self.settings.engine.max_waiting and not is_too_long:
+            return
+        count = Counter(lasting.values())
+        ready = [
+            ticket
+            for ticket in reversed(lasting)  # of those with as many requests the newest is the first
+            if not (self._open[ticket].has_begun or entry.waiting.is_unready(ticket))
+        ]
+        ticket = max(ready, key=lambda ticket: count[lasting[ticket]], default=None)
+        if ticket is None or count[lasting[ticket]] <= count[request.caller] + 1:
+            raise self._overloaded(entry, waiting)
+        self._displace(ticket, self._overloaded(entry, waiting))
+
+    def _displace(self, ticket: int, error: SpeechError) -> None:
+        """Have a request leave the queue, unless its turn has come by then."""
+        opened = self._open[ticket]
+        opened.is_displaced = True
+
+        def displace(core: EngineCore) -> None:
+            opened.is_displaced = core.displace(ticket, error)
+
+        self._command(ticket, displace)
+
+    def _overloaded(self, entry: RegistryEntry, waiting: int) -> Overloaded:
+        waiting = max(0, waiting)
+        wait_s = entry.waiting.wait_s(waiting)
+        retry_after_s = max(SOONEST_S, round(wait_s, 1)) if wait_s else RETRY_AFTER_S
+        return Overloaded(slots=self._slots(entry), waiting=waiting, retry_after_s=retry_after_s)
 
     def _slots(self, entry: RegistryEntry) -> int:
         """Slots of a checkpoint; of one that is not loaded yet, what is likely."""
@@ -405,9 +456,10 @@ class Engine:
         """Have something done about a request by its engine core, in the order of the calls."""
 
         def command() -> None:
-            entry = self._open.get(ticket)
-            if entry is None:
+            opened = self._open.get(ticket)
+            if opened is None:
                 return
+            entry = opened.entry
             # Loaded or not, a request that waits for its checkpoint is not let in yet.
             if not entry.waiting.defer(ticket, command) and entry.core is not None:
                 tell(entry.core)
@@ -419,10 +471,11 @@ class Engine:
         """The client's sink, forgetting the ticket at its last event. A sink that fails ends its request only."""
 
         def tell(event: SpeechEvent) -> None:
+            if isinstance(event, Started):
+                self._open[ticket].has_begun = True
             if isinstance(event, Finished | Broken):
                 with self._lock:
                     self._open.pop(ticket, None)
-                    self._yielding.discard(ticket)
             try:
                 sink(event)
             except Exception:

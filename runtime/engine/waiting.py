@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
@@ -18,7 +19,10 @@ Command = Callable[[], None]
 
 
 class WaitingQueue:
-    """First come, first served, among those that lack nothing but a slot. Waiting costs no slot and no device time.
+    """Those that lack nothing but a slot take turns. Waiting costs no slot and no device time.
+
+    The next slot goes to a request of the caller that has fewest, and of these to the one that has waited longest: one
+    caller is served in the order in which its requests came, and nobody waits behind all that another has asked for.
 
     Engine thread, but for `hold` and `withdraw`, which the engine calls under its lock, as it does `release`.
     """
@@ -27,7 +31,7 @@ class WaitingQueue:
         self._no_checkpoint: dict[int, Sequence] = {}  # by ticket, as all of these
         self._no_text: dict[int, Sequence] = {}
         self._no_voice: dict[int, Sequence] = {}
-        self._no_slot: dict[int, Sequence] = {}  # in the order in which they are served
+        self._no_slot: dict[int, Sequence] = {}  # in the order in which they came
         self._by_state = {
             SequenceState.NO_CHECKPOINT: self._no_checkpoint,
             SequenceState.NO_TEXT: self._no_text,
@@ -37,6 +41,8 @@ class WaitingQueue:
         self._commands: dict[int, list[Command]] = {}  # by ticket, about those without a checkpoint
         self._reading: dict[int, Future[ClonedVoice]] = {}  # by ticket
         self._hold_s: float | None = None  # running mean of how long a slot is held
+        self._holding: Counter[str] = Counter()  # slots, by caller
+        self._has_moved = False  # places may be others than was told last
 
     def open(self, voices: VoiceCache, slots: int, patience_s: float, wake: Callable[[], None]) -> None:
         """The checkpoint is loaded; ``wake`` is called when a voice was read."""
@@ -62,6 +68,10 @@ class WaitingQueue:
     def ready(self) -> int:
         """How many wait for a slot only."""
         return len(self._no_slot)
+
+    def is_unready(self, ticket: int) -> bool:
+        """Whether a request could not take a slot now, for lack of its text, voice or checkpoint. Thread: any."""
+        return ticket in self._no_text or ticket in self._no_voice or ticket in self._no_checkpoint
 
     # --- without a checkpoint
 
@@ -123,11 +133,16 @@ class WaitingQueue:
         self._reading.pop(ticket, None)
         if (sequence := self.find(ticket)) is not None:
             del self._by_state[sequence.state][ticket]
+            self._has_moved = True
         return sequence
 
     def next(self) -> Sequence:
-        """Take out the request whose turn it is; one must be ready."""
-        return self._no_slot.pop(next(iter(self._no_slot)))
+        """Take out the request whose turn it is, for a slot; one must be ready."""
+        turns = self._turns()
+        sequence = self._no_slot.pop(min(turns, key=turns.__getitem__))
+        self._holding[sequence.request.caller] += 1
+        self._has_moved = True
+        return sequence
 
     def drain(self) -> list[Sequence]:
         """Take out all that were admitted."""
@@ -153,30 +168,50 @@ class WaitingQueue:
         """Take out the requests that have waited for a slot for too long; yields them and why they have to leave."""
         late = [sequence for sequence in self._no_slot.values() if now - sequence.queued > self._patience_s]
         for sequence in late:
-            del self._no_slot[sequence.ticket]
+            self.leave(sequence.ticket)
         for sequence in late:
             wait_s = self.wait_s(self.ready) or self._patience_s
             yield sequence, QueueTimeout(limit=self._patience_s, retry_after_s=round(wait_s, 1))
 
     def tell_places(self) -> None:
         """Tell those that wait for a slot where they stand, if that has changed."""
-        for place, sequence in enumerate(self._no_slot.values()):
+        if not self._has_moved:
+            return
+        self._has_moved = False
+        turns = self._turns()
+        for place, ticket in enumerate(sorted(turns, key=turns.__getitem__)):
+            sequence = self._no_slot[ticket]
             if sequence.place != place:
                 sequence.place = place
                 wait_s = self.wait_s(place)
                 sequence.sink(Queued(place, None if wait_s is None else 1000 * wait_s))
 
-    def slot_freed(self, held_s: float) -> None:
-        """A slot was given back after so long."""
+    def slot_freed(self, caller: str, held_s: float) -> None:
+        """A caller has given a slot back after so long."""
         known = self._hold_s
         self._hold_s = held_s if known is None else known + WEIGHT * (held_s - known)
+        self._holding -= Counter([caller])  # of whom has none left nothing is remembered
+        self._has_moved = True
 
     def wait_s(self, place: int) -> float | None:
         """Seconds until the place comes up, if slots are held as long as they were lately; None: not known yet."""
         return None if self._hold_s is None else (place + 1) * self._hold_s / self._slots
+
+    def _turns(self) -> dict[int, int]:
+        """How many slots each ready request's caller has by the time it gets one, by ticket in the order of arrival.
+
+        The fewer, the earlier; of equals the one that came first.
+        """
+        holding = self._holding.copy()
+        turns = {}
+        for ticket, sequence in self._no_slot.items():
+            turns[ticket] = holding[sequence.request.caller]
+            holding[sequence.request.caller] += 1
+        return turns
 
     def _put(self, sequence: Sequence, state: SequenceState) -> None:
         if sequence.state in self._by_state:
             self._by_state[sequence.state].pop(sequence.ticket, None)
         sequence.state = state
         self._by_state[state][sequence.ticket] = sequence
+        self._has_moved = True

@@ -23,9 +23,9 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.errors import MessageTooLarge, RateLimited, SpeechError, Unauthorized
+from runtime.server.caller import CALLER, Caller
 from runtime.server.engine_host import Host
 from runtime.server.keys import Clock, KeyRing, Tickets, digest
-from runtime.server.spending import ALLOWED
 from runtime.shared.port.allowance import allowance_of
 from runtime.shared.port.checking import Checking
 from runtime.shared.port.error_responses import error_response
@@ -86,7 +86,6 @@ class AccessControl(Checking):
         self._max_body_bytes = host.settings.limits.max_body_bytes
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
-        ALLOWED.set(allowance_of(Headers(scope=scope)))
         if scope["type"] == "http":
             with self._host.answering():
                 await self._pass_http(scope, receive, send)
@@ -105,6 +104,7 @@ class AccessControl(Checking):
             raise RateLimited(retry_after_s=round(wait_s, 3))
         if self._keys.is_needed and key is None:
             raise Unauthorized
+        CALLER.set(Caller(key.hex() if key else address, allowance_of(headers)))
         if scope["type"] == "websocket":
             scope["subprotocols"] = [word for word in scope["subprotocols"] if not word.startswith(TOKEN)]
         elif (length := headers.get("content-length", "")).isdecimal() and int(length) > self._max_body_bytes:

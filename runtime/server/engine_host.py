@@ -16,11 +16,12 @@ from weakref import WeakSet
 from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, SpeechError
 from runtime.exits import Exit
 from runtime.request import Broken, Finished
+from runtime.server.caller import CALLER, CallersEngine
 from runtime.server.health.watchdog import Watchdog
 from runtime.server.logs import RequestLog, log_end
 from runtime.server.metrics import ServerMetrics
 from runtime.server.speech_engine import Progress, SpeechEngine
-from runtime.server.spending import ALLOWED, AccountedEngine, Spending
+from runtime.server.spending import Spending
 from runtime.server.voices.prompt_keeper import PromptKeeper
 from runtime.server.voices.speakers import Speaker, Speakers
 from runtime.server.voices.uploads import fetcher_for
@@ -123,8 +124,7 @@ class Host:
             raise self.problem
         if self._engine is None:
             raise Loading
-        allowance = ALLOWED.get()
-        return self._engine if allowance is None else AccountedEngine(self._engine, allowance, self.spending)
+        return CallersEngine(self._engine, CALLER.get(), self.spending)
 
     def speakers(self) -> dict[str, Speaker]:
         """Speakers by name: of what is loaded, none while it loads, and of what else is served behind the same port."""

@@ -9,25 +9,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextvars import ContextVar
 
-from runtime.errors import SpeechError, SpeechSpent
-from runtime.request import (
-    AudioChunk,
-    EngineLoad,
-    Mode,
-    ModelCard,
-    Reference,
-    Sink,
-    SpeechEvent,
-    SpeechRequest,
-    VoicePrompt,
-)
-from runtime.server.speech_engine import SpeechEngine
+from runtime.errors import SpeechSpent
 from runtime.shared.port.allowance import Allowance
-
-# Of the request that is being answered; AccessControl sets it.
-ALLOWED: ContextVar[Allowance | None] = ContextVar("allowed", default=None)
 
 _DAY_S = 86_400
 _BYTES_PER_S = 48_000  # s16le at 24 kHz
@@ -58,7 +42,7 @@ class Spending:
                 self._day = now // _DAY_S
                 self._spent.clear()
             spent = self._spent.get(allowance.account, 0)
-        if spent >= allowance.seconds * _BYTES_PER_S:
+        if allowance.seconds is not None and spent >= allowance.seconds * _BYTES_PER_S:
             raise SpeechSpent(limit=allowance.seconds, retry_after_s=_DAY_S - now % _DAY_S)
 
     def spend(self, account: str, size: int) -> None:
@@ -67,52 +51,3 @@ class Spending:
             self._spent[account] = self._spent.pop(account, 0) + size
             if len(self._spent) > _MAX_ACCOUNTS:
                 self._spent.popitem(last=False)
-
-
-class AccountedEngine:
-    """The engine for requests of one account; all but what it makes for them is the engine's own."""
-
-    def __init__(self, engine: SpeechEngine, allowance: Allowance, spending: Spending) -> None:
-        self._engine = engine
-        self._allowance = allowance
-        self._spending = spending
-        self.start = engine.start
-        self.close = engine.close
-        self.append = engine.append
-        self.flush = engine.flush
-        self.finish_text = engine.finish_text
-        self.taken = engine.taken
-        self.played = engine.played
-        self.cancel = engine.cancel
-
-    @property
-    def cards(self) -> tuple[ModelCard, ...]:
-        return self._engine.cards
-
-    @property
-    def alive(self) -> bool:
-        return self._engine.alive
-
-    def load(self) -> EngineLoad:
-        return self._engine.load()
-
-    def at_work_since(self) -> float | None:
-        return self._engine.at_work_since()
-
-    def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        self._engine.prepare(reference, mode, done)
-
-    def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """As the engine's own.
-
-        Raises:
-            SpeechSpent: the account has had enough for today.
-        """
-        self._spending.check(self._allowance)
-
-        def counted(event: SpeechEvent) -> None:
-            if isinstance(event, AudioChunk):
-                self._spending.spend(self._allowance.account, len(event.pcm))
-            sink(event)
-
-        return self._engine.submit(request, counted)

@@ -84,15 +84,16 @@ async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str
 async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
     """Polite clients alone, and beside one that always has so many requests running, for so long each.
 
-    Whoever is refused comes again when it is told to, and waits on where it is not heard by the end.
+    Each has an address of its own, by which the runtime tells them apart. Whoever is refused comes again when it is
+    told to, and waits on where it is not heard by the end.
     """
     over = asyncio.Event()
 
-    async def first_ms(seed: int, gone: float) -> float | None:
+    async def first_ms(address: str, seed: int, gone: float) -> float | None:
         """To the first sound, the waits after refusals in it; None: it was refused until that time."""
         began = time.perf_counter()
         while True:
-            async with talk(runtime.stream, **SHORT, seed=seed) as session:
+            async with talk(runtime.stream, {"local_addr": (address, 0)}, **SHORT, seed=seed) as session:
                 await session.say(TEXT)
                 message = await session.hear()
                 while not isinstance(message, bytes) and message["type"] != "error":
@@ -108,7 +109,7 @@ async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
     async def polite(number: int, until: float) -> list[float | None]:
         told = []
         while time.perf_counter() < until:
-            told.append(await first_ms(number, until))
+            told.append(await first_ms(f"127.0.0.{10 + number}", number, until))
         return told
 
     async def all_polite() -> str:
@@ -122,7 +123,7 @@ async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
 
     async def wants_everything(number: int) -> None:
         while not over.is_set():
-            await first_ms(number, 0.0)
+            await first_ms("127.0.0.2", number, 0.0)
 
     alone = await all_polite()
     wanting = [asyncio.create_task(wants_everything(number)) for number in range(running)]

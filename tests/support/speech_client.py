@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 PROTOCOL = "voicewright.speech.v1"
 WAIT_S = 60.0
+_ANYHOW: Mapping[str, Any] = {}
 
 
 @dataclass(slots=True)
@@ -74,9 +75,10 @@ class Talk:
 
 
 @asynccontextmanager
-async def talk(url: str, **config: Any) -> AsyncIterator[Talk]:
-    """Connect, read session.created, and configure if fields are given."""
-    async with connect(url, subprotocols=[Subprotocol(PROTOCOL)], max_size=None, compression=None) as connection:
+async def talk(url: str, connecting: Mapping[str, Any] = _ANYHOW, /, **config: Any) -> AsyncIterator[Talk]:
+    """Connect, read session.created, and configure if fields are given. ``connecting`` is for `connect`."""
+    protocols = [Subprotocol(PROTOCOL)]
+    async with connect(url, subprotocols=protocols, max_size=None, compression=None, **connecting) as connection:
         session = Talk(connection)
         created = await session.hear()
         assert isinstance(created, dict)

@@ -20,6 +20,7 @@ from runtime.cluster.haproxy import ANY, WYOMING, HAProxy, end_left, find_haprox
 from runtime.cluster.ingress import changes
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import ServerSettings, Settings
+from runtime.shared.port.allowance import ACCOUNT
 from tests.support.cluster import require_haproxy
 
 require_haproxy()
@@ -29,11 +30,12 @@ SPEAKERS = {"clara": "custom_voice"}
 
 @contextmanager
 def answering(name: str) -> Iterator[int]:
-    """A replica's stand-in for HAProxy: it says its name to whatever is asked."""
+    """A replica's stand-in for HAProxy: it says its name to whatever is asked, and for whom it was."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
+            self.send_header("asked-for", self.headers.get(ACCOUNT, ""))
             self.end_headers()
             self.wfile.write(name.encode())
 
@@ -122,6 +124,15 @@ def test_where_all_serve_all_modes_no_body_is_waited_for(settings: Settings, tmp
     request = {"method": "POST", "url": "/v1/audio/speech", "json": {"input": "Hello.", "task_type": "base"}}
     answers = ask(settings, [request] * 4, tmp_path, {"a": both, "b": both})
     assert sorted(answer.text for answer in answers) == ["a", "a", "b", "b"]
+
+
+def test_a_replica_hears_for_whom_a_request_is(settings: Settings, tmp_path: Path) -> None:
+    asked = {"method": "GET", "url": "/v1/audio/speech/stream"}
+    plain, told = ask(settings, [asked, {**asked, "headers": {ACCOUNT: "anna"}}], tmp_path, {"a": ("base",)})
+    assert (plain.headers["asked-for"], told.headers["asked-for"]) == ("address:127.0.0.1", "anna")
+    with_keys = replace(settings, server=replace(settings.server, api_keys="one"))
+    (keyed,) = ask(with_keys, [asked], tmp_path / "keys", {"a": ("base",)})
+    assert keyed.headers["asked-for"] == ""  # the key says who it is
 
 
 PATHS = {"openai": "/v1/audio/voices", "elevenlabs": "/v1/voices?show_legacy=true", "cartesia": "/tts/websocket?a=/v1"}

@@ -11,6 +11,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from runtime.errors import RateLimited, SpeechError
 from runtime.server.access import Rate
+from runtime.server.caller import CALLER, Caller
 from runtime.server.engine_host import Host
 from runtime.server.websocket_routes import new_id, shared, speak
 from runtime.server.wyoming import replies
@@ -95,6 +96,7 @@ class WyomingPort:
                 await socket.send_text(json.dumps(replies.error(error)))
                 await socket.close()
         else:
+            CALLER.set(Caller(address))
             with self._caps.holding(address):
                 dialect = WyomingSession(**shared(self._host, socket))
                 await speak(socket, self._host, dialect, name=DIALECT, session_id=new_id())

@@ -1,4 +1,4 @@
-"""Carries how much speech an account may have made in a day, which the studio tells the runtime with each request."""
+"""Carries for which account a request is, and how much speech a day that may have; the studio tells the runtime."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _MAX_ACCOUNT_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """``account`` is any word that stands for the visitor."""
+    """``account`` is any word that stands for the visitor; ``seconds`` of speech a day, None: as many as it likes."""
 
     account: str
-    seconds: float
+    seconds: float | None = None
 
     def headers(self) -> dict[str, str]:
-        return {ACCOUNT: self.account, SECONDS: f"{self.seconds:g}"}
+        return {ACCOUNT: self.account} | ({} if self.seconds is None else {SECONDS: f"{self.seconds:g}"})
 
 
 def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
-    """What a request carries; None: as much as it likes."""
+    """What a request carries; None: no account is named."""
     account = headers.get(ACCOUNT, "")[:_MAX_ACCOUNT_CHARS]
     try:
         seconds = float(headers.get(SECONDS, ""))
     except ValueError:
-        return None
-    return Allowance(account, seconds) if account and math.isfinite(seconds) else None
+        seconds = math.inf
+    return Allowance(account, seconds if math.isfinite(seconds) else None) if account else None

@@ -200,6 +200,47 @@ def test_places_are_limited_and_free_up(endless: Checkpoint) -> None:
     assert said(engine, custom_voice(max_frames=2)).end.stats.frames == 2
 
 
+def test_where_all_places_are_taken_the_caller_with_most_gives_up_its_newest(endless: Checkpoint) -> None:
+    engine = engine_of(endless, slots=1, max_waiting=3)
+    greedy = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
+    engine.tick()
+    polite = submit(engine, {"max_frames": 2, "caller": "b"}, {"max_frames": 2, "caller": "c"})
+    with pytest.raises(Overloaded):  # of "a" one speaks and one waits, which is as many as "b" would have
+        engine.submit(custom_voice(caller="b"), Heard())
+    drain(engine)
+    for _, displaced in greedy[2:]:
+        assert isinstance(displaced.end, Broken)
+        assert isinstance(displaced.end.error, Overloaded)
+        assert displaced.end.error.retryable
+        assert not displaced.of(Started)
+    for _, served in [*greedy[:2], *polite]:
+        assert served.end.stats.frames == 2
+    assert engine.load() == EngineLoad(slots=1, active=0, waiting=0)
+
+
+def test_who_asks_alone_may_have_every_place(endless: Checkpoint) -> None:
+    engine = engine_of(endless, slots=1, max_waiting=3)
+    submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
+    engine.tick()
+    with pytest.raises(Overloaded):
+        engine.submit(custom_voice(caller="a"), Heard())
+    drain(engine)
+
+
+def test_a_request_whose_turn_has_come_is_not_displaced(endless: Checkpoint) -> None:
+    engine = engine_of(endless, slots=1, max_waiting=1)
+    (running, first), (_, second) = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 2)
+    engine.tick()
+    engine.cancel(running)  # the command that displaces comes behind this one, and the slot is given away between them
+    late = Heard()
+    engine.submit(custom_voice(caller="b", max_frames=2), late)
+    engine.commands.popleft()()
+    core_of(engine).admit()
+    drain(engine)
+    assert first.end.stop_reason is StopReason.CANCELLED
+    assert second.end.stats.frames == late.end.stats.frames == 2
+
+
 def test_no_place_to_wait_still_lets_the_slots_be_used(endless: Checkpoint) -> None:
     engine = engine_of(endless, slots=1, max_waiting=0)
     submit(engine, {"max_frames": 2})

@@ -231,6 +231,21 @@ def test_the_refused_hear_when_a_place_may_be_free(quick: Checkpoint) -> None:
     drain(engine)
 
 
+def test_who_would_wait_in_vain_is_refused_at_once(quick: Checkpoint) -> None:
+    clock = VirtualClock()
+    engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=4.0))
+    engine.submit(custom_voice(max_frames=3), Heard())
+    drain(engine, clock, 0.5)
+    held_s = clock.now - 100
+    assert 4.0 / 3 < held_s < 4.0 / 2
+    for _ in range(3):  # nothing of this has come to the engine's thread yet
+        engine.submit(custom_voice(max_frames=3), Heard())
+    with pytest.raises(Overloaded) as caught:
+        engine.submit(custom_voice(max_frames=3), Heard())
+    assert float(str(caught.value.facts["retry_after_s"])) == pytest.approx(3 * held_s, abs=0.2)
+    drain(engine)
+
+
 def test_the_refused_are_not_told_to_come_back_at_once(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, max_waiting=0, clock=clock)

@@ -32,8 +32,8 @@ class Voices:
         return future.result()
 
 
-def sequence_of(ticket: int, *, is_ready: bool = True, voice: str | None = None) -> Sequence:
-    sequence, text = Sequence(ticket, custom_voice(), Heard()), SimpleNamespace(is_ready=is_ready)
+def sequence_of(ticket: int, *, is_ready: bool = True, voice: str | None = None, caller: str = "") -> Sequence:
+    sequence, text = Sequence(ticket, custom_voice(caller=caller), Heard()), SimpleNamespace(is_ready=is_ready)
     admission = SimpleNamespace(reference=voice, voice_key=voice)
     sequence.admit(admission, text, 0, 0.0)  # type: ignore[arg-type]
     return sequence
@@ -133,11 +133,42 @@ def test_nobody_guesses_before_a_slot_was_given_back() -> None:
 
 def test_the_estimate_follows_how_long_slots_are_held() -> None:
     queue = queue_of(4, slots=2)
-    queue.slot_freed(6.0)
+    queue.slot_freed("", 6.0)
     assert [queue.wait_s(place) for place in range(3)] == [3.0, 6.0, 9.0]
     for _ in range(50):
-        queue.slot_freed(2.0)
+        queue.slot_freed("", 2.0)
     assert queue.wait_s(1) == pytest.approx(2.0, rel=0.01)
+
+
+def test_callers_take_turns_and_each_ones_requests_are_served_as_they_came() -> None:
+    queue = queue_of(0)
+    for ticket, caller in enumerate("aaaabbc"):
+        queue.enter(sequence_of(ticket, caller=caller), float(ticket))
+    assert [queue.next().ticket for _ in range(7)] == [0, 4, 6, 1, 5, 2, 3]
+
+
+def test_the_caller_with_fewest_slots_is_next() -> None:
+    queue = queue_of(0)
+    for ticket, caller in enumerate("aaab"):
+        queue.enter(sequence_of(ticket, caller=caller), float(ticket))
+    assert [queue.next().ticket for _ in range(2)] == [0, 3]
+    queue.enter(sequence_of(4, caller="c"), 4.0)
+    assert queue.next().ticket == 4  # the others have one each
+    queue.slot_freed("b", 1.0)
+    queue.enter(sequence_of(5, caller="b"), 5.0)
+    assert [queue.next().ticket for _ in range(3)] == [5, 1, 2]
+
+
+def test_a_place_is_where_one_stands_when_callers_take_turns() -> None:
+    queue = queue_of(0)
+    for ticket, caller in enumerate("aab"):
+        queue.enter(sequence_of(ticket, caller=caller), float(ticket))
+    heards = [heard_by(queue.find(ticket)) for ticket in range(3)]
+    queue.tell_places()
+    assert [heard.places for heard in heards] == [[0], [2], [1]]
+    queue.enter(sequence_of(3, caller="c"), 3.0)
+    queue.tell_places()
+    assert [heard.places for heard in heards] == [[0], [2, 3], [1]]
 
 
 def test_who_has_waited_too_long_is_taken_out_and_the_others_stay() -> None:

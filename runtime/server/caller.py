@@ -1,0 +1,94 @@
+"""Says by whom the request is that is being answered, and has the engine serve it as that caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+from runtime.errors import SpeechError
+from runtime.request import (
+    AudioChunk,
+    EngineLoad,
+    Mode,
+    ModelCard,
+    Reference,
+    Sink,
+    SpeechEvent,
+    SpeechRequest,
+    VoicePrompt,
+)
+from runtime.server.speech_engine import SpeechEngine
+from runtime.server.spending import Spending
+from runtime.shared.port.allowance import Allowance
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """``door`` is the key's digest, or the address where no good key came. Nothing of it is ever written."""
+
+    door: str = ""
+    allowance: Allowance | None = None  # for whom it asks, where whoever stands before us says so
+
+    @property
+    def name(self) -> str:
+        """What its turn in the queue goes by."""
+        return self.door if self.allowance is None else f"{self.door}/{self.allowance.account}"
+
+
+NOBODY = Caller()
+# Of the request that is being answered. AccessControl sets it, and a port that it does not stand before.
+CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
+
+
+class CallersEngine:
+    """The engine for the requests of one caller; all but what it makes for them is the engine's own."""
+
+    def __init__(self, engine: SpeechEngine, caller: Caller, spending: Spending) -> None:
+        self._engine = engine
+        self._caller = caller
+        self._spending = spending
+        self.start = engine.start
+        self.close = engine.close
+        self.append = engine.append
+        self.flush = engine.flush
+        self.finish_text = engine.finish_text
+        self.taken = engine.taken
+        self.played = engine.played
+        self.cancel = engine.cancel
+
+    @property
+    def cards(self) -> tuple[ModelCard, ...]:
+        return self._engine.cards
+
+    @property
+    def alive(self) -> bool:
+        return self._engine.alive
+
+    def load(self) -> EngineLoad:
+        return self._engine.load()
+
+    def at_work_since(self) -> float | None:
+        return self._engine.at_work_since()
+
+    def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        self._engine.prepare(reference, mode, done)
+
+    def submit(self, request: SpeechRequest, sink: Sink) -> int:
+        """As the engine's own.
+
+        Raises:
+            SpeechSpent: the account has had enough for today.
+        """
+        request = replace(request, caller=self._caller.name)
+        allowance = self._caller.allowance
+        if allowance is None or allowance.seconds is None:
+            return self._engine.submit(request, sink)
+        self._spending.check(allowance)
+
+        def counted(event: SpeechEvent) -> None:
+            if isinstance(event, AudioChunk):
+                self._spending.spend(allowance.account, len(event.pcm))
+            sink(event)
+
+        return self._engine.submit(request, counted)

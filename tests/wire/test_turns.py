@@ -1,0 +1,98 @@
+"""Callers take turns: one with many requests keeps nobody out, by whatever the server tells callers apart."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from runtime.settings import EngineSettings, ServerSettings
+from studio.visitors import COOKIE
+from tests.conftest import FolderOf
+from tests.support.patience import until
+from tests.support.runtime_server import running_server
+from tests.support.speech_client import Talk, talk
+from tests.support.studio_port import studio_port
+from tests.wire.conftest import Serving
+
+VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
+LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
+PLACES = 3
+ONE_SLOT = EngineSettings(threads=1, max_slots=1, max_waiting=PLACES)
+
+
+@dataclass(frozen=True)
+class Somebody:
+    """Whom the server takes a client for."""
+
+    address: str = "127.0.0.1"
+    headers: dict[str, str] = field(default_factory=dict)
+
+    async def talk(self, stack: AsyncExitStack, port: int, **config: Any) -> Talk:
+        url = f"ws://127.0.0.1:{port}/v1/audio/speech/stream"
+        words = {"local_addr": (self.address, 0), "additional_headers": self.headers}
+        return await stack.enter_async_context(talk(url, words, **config))
+
+    async def post(self, port: int) -> httpx.Response:
+        body = {"input": "Hello.", "response_format": "pcm", "max_frames": 5}
+        transport = httpx.AsyncHTTPTransport(local_address=self.address)
+        async with httpx.AsyncClient(transport=transport, headers=self.headers, timeout=30) as client:
+            return await client.post(f"http://127.0.0.1:{port}/v1/audio/speech", json=body)
+
+
+async def take_turns(port: int, greedy: Somebody, polite: Somebody) -> None:
+    """One client has the slot and every place in the queue; another comes."""
+    async with AsyncExitStack() as stack:
+        speaking = await greedy.talk(stack, port, **LONG)
+        await speaking.say("Speak for a long time.")
+        await speaking.until("audio.start")
+        waiting = [await greedy.talk(stack, port, **VOICE) for _ in range(PLACES - 1)]
+        for place, session in enumerate(waiting):
+            await session.say("Me too.")
+            assert (await session.until("queue"))["position"] == place
+        async with asyncio.TaskGroup() as group:
+            newest = group.create_task(greedy.post(port))
+            other = await polite.talk(stack, port, **VOICE)
+            await asyncio.to_thread(until, lambda: waiting_at(port) == PLACES)
+            await other.say("And me?")
+            assert (await other.until("queue"))["position"] == 0
+        refused = newest.result()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "overloaded")
+        assert "retry-after" in refused.headers
+        assert [(await session.until("queue"))["position"] for session in waiting] == [1, 2]
+        assert (await greedy.post(port)).json()["error"]["code"] == "overloaded"
+        await speaking.send("context.cancel")
+        for session in (other, *waiting):
+            assert (await session.take()).end["type"] == "audio.done"
+
+
+def waiting_at(port: int) -> int:
+    return int(httpx.get(f"http://127.0.0.1:{port}/ready").json()["waiting"])
+
+
+def run(port: int, greedy: Somebody, polite: Somebody) -> None:
+    asyncio.run(asyncio.wait_for(take_turns(port, greedy, polite), 60))
+
+
+def test_who_comes_from_another_address_is_somebody_else(serving: Serving, folder_of: FolderOf) -> None:
+    with serving(folder_of("brief", "custom_voice"), engine=ONE_SLOT) as server:
+        run(server.port, Somebody("127.0.0.2"), Somebody("127.0.0.3"))
+
+
+def test_who_has_another_key_is_somebody_else(folder_of: FolderOf) -> None:
+    settings = ServerSettings(api_keys="one,other")
+    with running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT, server=settings) as server:
+        one, other = (Somebody(headers={"X-API-Key": key}) for key in ("one", "other"))
+        run(server.port, one, other)
+
+
+def test_every_visitor_of_the_studio_is_somebody_else(folder_of: FolderOf) -> None:
+    with (
+        running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT) as runtime,
+        studio_port(runtime.http, visitors="each") as port,
+    ):
+        one, other = (Somebody(headers={"cookie": f"{COOKIE}={number:043d}"}) for number in range(2))
+        run(port, one, other)
