@@ -17,7 +17,7 @@ from tests.proof.clients import bombs, deaf_ears, drain, leavers
 from tests.proof.company import STREAMS as AT_ONCE
 from tests.proof.company import busy_loop, greedy, storm
 from tests.proof.crash import STREAMS, crash
-from tests.proof.crowd import crowd, overload
+from tests.proof.crowd import crowd, overload, queue
 from tests.proof.idlers import SPARE, SPEAKERS, as_many_as_allowed, idlers
 from tests.proof.network import far_away
 from tests.proof.recovery import recovery
@@ -90,6 +90,16 @@ def overload_figure(seconds: float) -> str:
     return asyncio.run(run())
 
 
+def queue_figure(seconds: float) -> str:
+    """Of the embedded voice, 4 slots and the places in line that there are by default."""
+
+    async def run() -> str:
+        async with runtime_process(["--max-slots", "4"], ONE_THREAD) as runtime:
+            return await queue(runtime, 4, seconds)
+
+    return asyncio.run(run())
+
+
 def crash_figure(model: Path) -> str:
     with running_app(["--model", str(model), "--max-slots", str(STREAMS)]) as app:
         return asyncio.run(crash(app)).figure
@@ -156,6 +166,7 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
         "Bombs": partial(process_figure, cloner, 4, partial(bombs, count=20 if short else 100)),
         "Recovery": partial(recovery, folder / "kept", 100 if short else 1000),
         "Far away": partial(process_figure, model, 24, partial(far_away, ping_s=PING_S), **pings),
+        "Queue": partial(queue_figure, 10.0 if short else 120.0),
         "Storm": partial(process_figure, model, 8, partial(storm, count=20 if short else 200)),
         "Greedy": partial(process_figure, model, 4, partial(greedy, running=64, seconds=5.0 if short else 60.0)),
         "Loop": partial(process_figure, model, AT_ONCE, partial(busy_loop, seconds=5.0 if short else 120.0), **kept),

@@ -18,6 +18,7 @@ from tests.support.speech_client import Talk, talk
 TOGETHER = 12
 QUIET_S = 20.0  # for everything to be given back
 FRAMES = 6  # of a request, at most
+AT_ONCE_MS = 1000  # a refusal that took longer was in the queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,42 +169,71 @@ async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> Overloa
     The first take a tenth of the time and the last a fifth. The runtime has no places in line.
     """
     report = OverloadReport()
-
-    async def request(load: Load) -> bool:
-        ms, refusal = await _first(runtime)
-        if refusal is None:
-            load.served_ms.append(ms)
-            return True
-        load.refused_ms.append(ms)
-        load.estimates += refusal.get("retry_after_s", 0) > 0
-        return False
-
-    async def clients(count: int, load: Load, for_s: float) -> None:
-        until = time.monotonic() + for_s
-
-        async def client() -> None:
-            while time.monotonic() < until:
-                if not await request(load):
-                    await asyncio.sleep(0.1)
-
-        await asyncio.gather(*(client() for _ in range(count)))
-
     for _ in range(10):
-        await request(report.alone)
-    began = time.monotonic()
-    await clients(slots, report.full, seconds / 10)
-    assert not report.full.refused_ms, "one was refused though there was a slot for it"
-    report.rate = len(report.full.served_ms) / (time.monotonic() - began)
-    began, pause_s = time.monotonic(), 1 / (4 * report.rate)
-    async with asyncio.TaskGroup() as group:
-        for number in range(round(seconds / pause_s)):
-            await asyncio.sleep(began + number * pause_s - time.monotonic())
-            group.create_task(request(report.overload))
-    await clients(4 * slots, report.pressed, seconds / 5)
+        await _request(runtime, report.alone)
+    report.rate = await _capacity(runtime, slots, report.full, seconds / 10)
+    await _offer(runtime, 4 * report.rate, report.overload, seconds)
+    await _clients(runtime, 4 * slots, report.pressed, seconds / 5)
     after = Load()
-    await request(after)
+    await _request(runtime, after)
     report.recovered_ms = after.served_ms[0]
     return report
+
+
+async def queue(runtime: BenchRuntime, slots: int, seconds: float) -> str:
+    """The same four times as many requests a second, where they may wait for a slot as they may by default."""
+    load = Load()
+    rate = await _capacity(runtime, slots, Load(), seconds / 10)
+    await _offer(runtime, 4 * rate, load, seconds)
+    at_once = [ms for ms in load.refused_ms if ms < AT_ONCE_MS]
+    waited = [ms for ms in load.refused_ms if ms >= AT_ONCE_MS]
+    return (
+        f"4 times as many requests a second as {slots} slots serve, for {seconds:.0f} s, with the places of the "
+        f"default: {len(load.served_ms)} served, first sound after {statistics.median(load.served_ms) / 1000:.1f} s "
+        f"(p50), {p95(load.served_ms) / 1000:.1f} (p95); {len(at_once)} refused in {statistics.median(at_once):.0f} ms "
+        f"(p50), {p95(at_once):.0f} (p95); {len(waited)} after a wait; {load.estimates} of {len(load.refused_ms)} with "
+        "an estimate"
+    )
+
+
+async def _request(runtime: BenchRuntime, load: Load) -> bool:
+    """One request; whether it was served."""
+    ms, refusal = await _first(runtime)
+    if refusal is None:
+        load.served_ms.append(ms)
+        return True
+    load.refused_ms.append(ms)
+    load.estimates += refusal.get("retry_after_s", 0) > 0
+    return False
+
+
+async def _clients(runtime: BenchRuntime, count: int, load: Load, for_s: float) -> None:
+    """So many clients, each of which asks again when it was served, or soon after it was refused."""
+    until = time.monotonic() + for_s
+
+    async def client() -> None:
+        while time.monotonic() < until:
+            if not await _request(runtime, load):
+                await asyncio.sleep(0.1)
+
+    await asyncio.gather(*(client() for _ in range(count)))
+
+
+async def _capacity(runtime: BenchRuntime, slots: int, load: Load, for_s: float) -> float:
+    """Requests a second of as many clients as there are slots."""
+    began = time.monotonic()
+    await _clients(runtime, slots, load, for_s)
+    assert not load.refused_ms, "one was refused though there was a slot for it"
+    return len(load.served_ms) / (time.monotonic() - began)
+
+
+async def _offer(runtime: BenchRuntime, rate: float, load: Load, for_s: float) -> None:
+    """So many requests a second, whatever comes of them."""
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for number in range(round(for_s * rate)):
+            await asyncio.sleep(began + number / rate - time.monotonic())
+            group.create_task(_request(runtime, load))
 
 
 async def _first(runtime: BenchRuntime) -> tuple[float, dict[str, Any] | None]:

@@ -16,7 +16,7 @@ from tests.proof.__main__ import ELSEWHERE, forms, with_figures
 from tests.proof.clients import bombs, drain, leavers
 from tests.proof.company import busy_loop, greedy, storm
 from tests.proof.crash import STREAMS, crash
-from tests.proof.crowd import TOGETHER, crowd, overload
+from tests.proof.crowd import TOGETHER, crowd, overload, queue
 from tests.proof.idlers import SPARE, SPEAKERS, idlers
 from tests.support.app import running_app
 from tests.support.reliability_table import PAGE, promises
@@ -46,6 +46,8 @@ def test_four_times_the_capacity_refuses_at_once_and_serves_the_rest(folder_of: 
     async def run() -> None:
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "2"]
         settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_MAX_WAITING": "0"}
+        async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:
+            assert "; 0 after a wait; " in await queue(runtime, 2, 4.0)
         async with runtime_process(arguments, settings) as runtime:
             report = await overload(runtime, 2, 5.0)
         for load in (report.overload, report.pressed):
