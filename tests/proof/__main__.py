@@ -1,4 +1,4 @@
-"""Takes the figures of docs/reliability.md and writes them there: `make proof`, or with ``--short`` in two minutes."""
+"""Takes the figures of docs/reliability.md and writes them there: `make proof`, or says them only, with ``--short`` in minutes."""
 
 from __future__ import annotations
 
@@ -180,9 +180,12 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
 
 
 def main() -> None:
-    """Take each figure, say it, and write it down at once, so that what was taken stays if a later one fails."""
+    """Take each figure, say it, and write it down at once, so that what was taken stays if a later one fails.
+
+    A short form is no figure of the page.
+    """
     parser = argparse.ArgumentParser(prog="make proof", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="a fiftieth of everything")
+    parser.add_argument("--short", action="store_true", help="a fiftieth of everything, and nothing is written")
     parser.add_argument("--only", nargs="*", metavar="ROW", help="E11, P1, Drain, …")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="proof-") as name:
@@ -190,6 +193,8 @@ def main() -> None:
             if arguments.only is None or number in arguments.only:
                 figure = form()
                 print(f"{number}: {figure}", flush=True)
+                if arguments.short:
+                    continue
                 PAGE.write_text(with_figures(PAGE.read_text(encoding="utf-8"), {number: figure}), encoding="utf-8")
 
 
