@@ -1,4 +1,4 @@
-"""Takes the figures of docs/reliability.md and writes them there: `make proof`, or says them only, with ``--short`` in minutes."""
+"""Takes the figures of docs/reliability.md and writes them there: `make proof`. ``--short`` ones are only said."""
 
 from __future__ import annotations
 
