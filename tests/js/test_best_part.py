@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.js.conftest import Node
-from tests.support.signals import cough, voice
+from tests.support.signals import cough, hush, voice
 
 RATE = 24_000
 READ = """
@@ -80,6 +80,11 @@ def test_the_best_part_of_a_long_recording_has_no_cough_hum_or_silence_in_it(
     assert begins[6] <= best["start"] <= begins[7] + 0.1, "it begins in the pause before the good part"
     assert best["end"] <= begins[15]
     assert found["within"] == []
+
+
+def test_a_loud_sh_is_no_cough(node: Node, tmp_path: Path) -> None:
+    path, _ = recorded(tmp_path, *(piece for seed in range(1, 6) for piece in (phrase(1.5, seed), hush(seed))))
+    assert codes(heard(node, path)["all"]) == []
 
 
 def test_a_short_recording_is_cut_to_what_is_said(node: Node, tmp_path: Path) -> None:

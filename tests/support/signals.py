@@ -42,6 +42,15 @@ def noise(count: int, channels: int, seed: int) -> NDArray[np.float32]:
     return np.random.RandomState(seed).uniform(-0.5, 0.5, (count, channels)).astype(np.float32)
 
 
+def hush(seed: int = 1) -> NDArray[np.float32]:
+    """An sh, as loud as a voice: noise of 2200 to 4500 Hz."""
+    count = round(0.25 * SAMPLE_RATE)
+    spectrum = np.fft.rfft(np.random.RandomState(seed).standard_normal(count))
+    hertz = np.fft.rfftfreq(count, 1 / SAMPLE_RATE)
+    noise = np.fft.irfft(spectrum * (hertz > 2200) * (hertz < 4500), count)
+    return (0.6 * noise * np.hanning(count) / np.abs(noise).max()).astype(np.float32)
+
+
 def cough(seed: int = 1) -> NDArray[np.float32]:
     """Noise of a throat, 500 to 3000 Hz, that bursts and dies away."""
     count = round(0.35 * SAMPLE_RATE)

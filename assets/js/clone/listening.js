@@ -20,6 +20,8 @@ const LONG_S = 120; // a longer recording is looked at more coarsely, so that no
 
 const BURST_S = 0.13; // of loud noise; consonants are shorter or softer
 const BRIGHT = 0.8; // where most of the energy lies above 3.5 kHz
+const DULL = 0.06; // where most of it lies below 1 kHz: a voice so deep or hoarse that it hardly repeats itself
+const THROAT = 0.25; // share of the energy below 2 kHz; of an sh it is a tenth at most
 const HUM_S = 0.8; // no vowel keeps pitch and loudness for so long
 const GAP_S = 0.16; // a stop within a word
 const CLICK_S = 0.06;
@@ -44,7 +46,7 @@ export function listen(pcm) {
   const floor = quantile(levels, 0.1);
   const peak = quantile(levels, 0.98);
   const audible = Math.max(floor + 4, peak - 40);
-  const { repeats, lags } = repetition(pcm, count, (frame) => levels[frame] > Math.min(audible, floor + 1) - 6);
+  const { repeats, lags, throat } = repetition(pcm, count, (frame) => levels[frame] > Math.min(audible, floor + 1) - 6);
   const voiced = levels.filter((level, frame) => repeats[frame] > REPEATS && level > audible);
   const isVoiced = voiced.length > 10;
   const loud = quantile(isVoiced ? voiced : levels, 0.8);
@@ -52,7 +54,7 @@ export function listen(pcm) {
   const least = Math.max(loud - 32, Math.min(floor + 9, (floor + loud) / 2));
   const hum = humming(levels, repeats, lags, floor, loud);
   // Where nobody speaks nothing stands out.
-  const burst = isVoiced ? bursting({ levels, repeats, bright, least, loud, hum }) : new Uint8Array(count);
+  const burst = isVoiced ? bursting({ levels, repeats, bright, throat, least, loud, hum }) : new Uint8Array(count);
   const speech = Uint8Array.from(levels, (level, frame) => (level > least && !hum[frame] && !burst[frame] ? 1 : 0));
   fill(speech, 1, GAP_S, (frame) => !burst[frame] && !hum[frame]);
   for (const [from, to] of runs(speech, 1)) {
@@ -109,7 +111,8 @@ function levelsOf(pcm) {
 }
 
 /**
- * How well each frame repeats what came before it, and after how many samples of 4 kHz it does.
+ * How well each frame repeats what came before it, after how many samples of 4 kHz it does, and how much energy it has
+ * below 2 kHz (of samples of 16 bits, squared).
  *
  * @param {Int16Array} pcm @param {number} count frames @param {(frame: number) => boolean} matters
  */
@@ -142,7 +145,8 @@ function repetition(pcm, count, matters) {
     repeats.fill(best, frame, frame + reach);
     lags.fill(found, frame, frame + reach);
   }
-  return { repeats, lags };
+  const throat = Float64Array.from({ length: count }, (_, frame) => DECIMATED * (energy[(frame + 1) * LOW_FRAME] - energy[frame * LOW_FRAME]));
+  return { repeats, lags, throat };
 }
 
 /** Frames of a tone that goes on and on. @param {Float32Array} levels @param {Float32Array} repeats @param {Uint8Array} lags @param {number} floor @param {number} loud */
@@ -158,18 +162,22 @@ function humming(levels, repeats, lags, floor, loud) {
 }
 
 /**
- * Frames of noise that is as loud as a voice. An s is that as well, but brighter than any throat; and what stands alone
- * between two pauses need not be so loud.
+ * Frames of noise that is as loud as a voice. An s and an sh are that as well, but brighter than a throat or without what
+ * is low in it; and what stands alone between two pauses need not be so loud.
  *
- * @param {{levels: Float32Array, repeats: Float32Array, bright: Float32Array, least: number, loud: number, hum: Uint8Array}} told
+ * @param {{levels: Float32Array, repeats: Float32Array, bright: Float32Array, throat: Float64Array, least: number, loud: number, hum: Uint8Array}} told
  */
-function bursting({ levels, repeats, bright, least, loud, hum }) {
+function bursting({ levels, repeats, bright, throat, least, loud, hum }) {
+  const isThroat = (/** @type {number} */ frame) => {
+    const energy = FRAME * 32768 ** 2 * 10 ** (levels[frame] / 10);
+    return bright[frame] > DULL && bright[frame] < BRIGHT && throat[frame] > THROAT * energy;
+  };
   const found = new Uint8Array(levels.length);
   const noise = Uint8Array.from(levels, (level, frame) => (repeats[frame] < REPEATS && level > least && !hum[frame] ? 1 : 0));
   fill(noise, 1, 0.05);
   for (const [from, to] of runs(noise, 1)) {
     const loudest = levels.slice(from, to).reduce((most, level) => Math.max(most, level), QUIETEST_DB);
-    const strong = levels.slice(from, to).filter((level, k) => level > loud - 10 && bright[from + k] < BRIGHT).length * FRAME_S;
+    const strong = levels.slice(from, to).filter((level, k) => level > loud - 10 && isThroat(from + k)).length * FRAME_S;
     const isSound = (/** @type {number} */ frame) => levels[frame] > least;
     const isAlone = !some(from - 8, from, isSound) && !some(to, Math.min(levels.length, to + 8), isSound);
     if (strong >= BURST_S || (isAlone && loudest > loud - 14)) found.fill(1, from, to);
