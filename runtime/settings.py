@@ -243,7 +243,10 @@ class ServerSettings:
         64, "VOICEWRIGHT_MAX_CONNECTIONS_PER_ADDRESS", "connections of one address, loopback excepted", low=1
     )
     requests_per_minute: int = knob(
-        0, "VOICEWRIGHT_REQUESTS_PER_MINUTE", "requests of one key or address a minute; 0: any number", low=0
+        0,
+        "VOICEWRIGHT_REQUESTS_PER_MINUTE",
+        "requests and utterances of one key or address a minute; 0: any number",
+        low=0,
     )
     reference_addresses: bool = knob(
         False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "open https addresses in ref_audio, public ones only"

@@ -4,7 +4,8 @@ It stands behind the checks that both of our ports make (`shared/port/door.py`) 
 caller learns no more than it may:
 
 1. /health and /ready are open to every client.
-2. Requests a minute, of one key, or of one address where no good key came: 429.
+2. Requests a minute, of one key, or of one address where no good key came: 429. Each further utterance of a request or
+   a socket counts as one more.
 3. The key, where the server has any: 401. A WebSocket may bring a ticket instead.
 4. The body's size, as it comes: 413.
 
@@ -17,6 +18,7 @@ import hmac
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
@@ -100,11 +102,12 @@ class AccessControl(Checking):
         """
         headers = Headers(scope=scope)
         key = self._good_key(scope, headers)
-        if wait_s := self._rate.wait_s(key or address.encode()):
+        count = partial(self._rate.wait_s, key or address.encode())
+        if wait_s := count():
             raise RateLimited(retry_after_s=round(wait_s, 3))
         if self._keys.is_needed and key is None:
             raise Unauthorized
-        CALLER.set(Caller(key.hex() if key else address, allowance_of(headers)))
+        CALLER.set(Caller(key.hex() if key else address, allowance_of(headers), count))
         if scope["type"] == "websocket":
             scope["subprotocols"] = [word for word in scope["subprotocols"] if not word.startswith(TOKEN)]
         elif (length := headers.get("content-length", "")).isdecimal() and int(length) > self._max_body_bytes:

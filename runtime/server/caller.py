@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from runtime.errors import SpeechError
+from runtime.errors import RateLimited, SpeechError
 from runtime.request import (
     AudioChunk,
     EngineLoad,
@@ -23,17 +23,36 @@ from runtime.server.spending import Spending
 from runtime.shared.port.allowance import Allowance
 
 
-@dataclass(frozen=True, slots=True)
+def _any_number() -> float:
+    return 0.0
+
+
+@dataclass(slots=True)
 class Caller:
-    """``door`` is the key's digest, or the address where no good key came. Nothing of it is ever written."""
+    """By whom one request or socket is; ``door`` is the key's digest, or the address where no good key came.
+
+    Nothing of it is ever written.
+    """
 
     door: str = ""
     allowance: Allowance | None = None  # for whom it asks, where whoever stands before us says so
+    wait_s: Callable[[], float] = _any_number  # counts one more request of the door's; seconds until there may be one
+    utterances: int = 0
 
     @property
     def name(self) -> str:
         """What its turn in the queue goes by."""
         return self.door if self.allowance is None else f"{self.door}/{self.allowance.account}"
+
+    def count(self) -> None:
+        """One more utterance. The first came with the request or the socket, which was counted when it was let in.
+
+        Raises:
+            RateLimited: it comes too soon.
+        """
+        self.utterances += 1
+        if self.utterances > 1 and (wait_s := self.wait_s()):
+            raise RateLimited(retry_after_s=round(wait_s, 3))
 
 
 NOBODY = Caller()
@@ -78,8 +97,10 @@ class CallersEngine:
         """As the engine's own.
 
         Raises:
+            RateLimited: the caller asks for too many in a minute.
             SpeechSpent: the account has had enough for today.
         """
+        self._caller.count()
         request = replace(request, caller=self._caller.name)
         allowance = self._caller.allowance
         if allowance is None or allowance.seconds is None:

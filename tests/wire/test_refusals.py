@@ -112,6 +112,26 @@ def test_requests_that_come_too_fast(folder_of: FolderOf) -> None:
         assert httpx.get(f"{server.http}/ready").status_code == 200  # whoever watches the process is not counted
 
 
+def test_utterances_that_come_too_fast(folder_of: FolderOf) -> None:
+    settings = ServerSettings(requests_per_minute=3)
+    with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
+
+        async def scenario() -> None:
+            async with talk(server.socket, **VOICE) as session:
+                for code in (None, None, None, "rate_limited"):  # the first came with the socket
+                    await session.say("Once more.")
+                    end = (await session.take()).end
+                    assert end.get("code") == code
+                assert end["retry_after_s"] > 1
+
+        asyncio.run(scenario())
+        refused(post(server), "rate_limited")
+    with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
+        items = [{"input": "Hello.", "max_new_tokens": 5}] * 5
+        told = httpx.post(f"{server.http}/v1/audio/speech/batch", json={"items": items}, timeout=30).json()
+        assert (told["succeeded"], told["failed"]) == (3, 2)
+
+
 def test_connections_beyond_the_limit(serving: Serving, folder_of: FolderOf) -> None:
     settings = ServerSettings(max_connections=1)
     with serving(folder_of("brief", "custom_voice"), server=settings) as server:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from contextlib import suppress
+from functools import partial
 
 from starlette.websockets import WebSocketDisconnect
 
@@ -96,7 +97,7 @@ class WyomingPort:
                 await socket.send_text(json.dumps(replies.error(error)))
                 await socket.close()
         else:
-            CALLER.set(Caller(address))
+            CALLER.set(Caller(address, wait_s=partial(self._rate.wait_s, address.encode())))
             with self._caps.holding(address):
                 dialect = WyomingSession(**shared(self._host, socket))
                 await speak(socket, self._host, dialect, name=DIALECT, session_id=new_id())
