@@ -162,6 +162,19 @@ class SseBody(CartesiaRequest):
     add_timestamps: bool = False
 
 
+def read_generation(fields: dict[str, Any], limits: Limits) -> Generation:
+    """Check a message of the socket.
+
+    Raises:
+        BadRequest: as `read`, and for one without a transcript that cancels nothing: under another key its text would
+            be lost without a word.
+    """
+    if fields.get("transcript") is None and not fields.get("cancel"):
+        why = "it is needed, and empty where a text only ends"
+        raise InvalidConfig(where="transcript", why=why, param="transcript")
+    return read(Generation, fields, limits)
+
+
 def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     """Check a decoded message or body.
 

@@ -18,7 +18,7 @@ from runtime.errors import BadRequest, InvalidConfig, OutOfOrder, SpeechError, T
 from runtime.request import AudioChunk, Broken, Finished, ShortOfText, SpeechEvent, Started
 from runtime.server.cartesia import replies
 from runtime.server.cartesia.contexts import Context, Segment
-from runtime.server.cartesia.schema import Generation, read
+from runtime.server.cartesia.schema import Generation, read_generation
 from runtime.server.descriptions import end_notes
 from runtime.server.dialect import Dialect, RecentNames
 from runtime.server.text.pronunciations import all_words
@@ -96,7 +96,7 @@ class CartesiaSession(Dialect[Segment]):
     # --- the client's messages
 
     def _read(self, fields: dict[str, Any]) -> Generation:
-        return read(Generation, fields, self._limits)
+        return read_generation(fields, self._limits)
 
     def _handle(self, message: Generation) -> None:
         if message.cancel:
@@ -284,5 +284,9 @@ class CartesiaSession(Dialect[Segment]):
         name = fields.get("context_id")
         if not isinstance(name, str):
             self._say_error(error)
-        elif name not in self._muted:
-            self._refuse(name, error, goes_on=fields.get("continue") is True)
+            return
+        goes_on = fields.get("continue") is True
+        if name not in self._muted:
+            self._refuse(name, error, goes_on=goes_on)
+        elif not goes_on:
+            self._muted.forget(name)

@@ -126,8 +126,8 @@ class ClientMessage(Spoken):
     close_socket: bool = False
 
 
-# What a message can say; one that names its context and no more says nothing.
-_SAYS_SOMETHING = frozenset({*ClientMessage.model_fields, "generator_config"}) - {"context_id"}
+# What a message can say without a text.
+_WITHOUT_TEXT = ("flush", "close_context", "close_socket")
 
 
 class TextToSpeechBody(Spoken):
@@ -180,9 +180,10 @@ def read_message(fields: dict[str, Any], limits: Limits) -> ClientMessage:
     """Check a message of a socket.
 
     Raises:
-        BadRequest: as `read`, and for one of which nothing is known here, whose text would be lost without a word.
+        BadRequest: as `read`, and for one without a text that says nothing else: under another key its text would be
+            lost without a word.
     """
-    if not _SAYS_SOMETHING.intersection(fields):
+    if fields.get("text") is None and not any(fields.get(word) for word in _WITHOUT_TEXT):
         raise InvalidConfig(where="text", why="it is needed", param="text")
     return read(ClientMessage, fields, limits)
 

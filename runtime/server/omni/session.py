@@ -160,7 +160,7 @@ class OmniSession(Dialect[Sentence]):
             reason = OutOfOrder(what="The message", why="no session.config has been accepted yet")
             self._refuse(f"Expected session.config, got: {_quoted(kind)}", reason)
         elif kind == "input.text":
-            self._append(self._voice, message.get("text", ""))
+            self._append(self._voice, message.get("text"))
         elif kind == "input.commit":
             self._commit(self._voice, message.get("commit_id"))
         elif kind == "input.done":

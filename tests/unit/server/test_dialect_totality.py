@@ -113,7 +113,7 @@ CARTESIA_MESSAGES: dict[str, Any] = {
     "last words": {"context_id": "c", "transcript": "More."},
     "blank": {"context_id": "c", "transcript": " ", "continue": True},
     "end": {"context_id": "c", "transcript": ""},
-    "flush": {"context_id": "c", "flush": True, "continue": True},
+    "flush": {"context_id": "c", "transcript": "", "flush": True, "continue": True},
     "cancel": {"context_id": "c", "cancel": True},
     "wrong": {"context_id": "c", "transcript": 7, "continue": True},
     "nothing": {},
@@ -128,7 +128,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "flush": ["flush_done"],
         "cancel": [],
         "wrong": ["invalid_config"],
-        "nothing": ["done"],
+        "nothing": ["invalid_config"],
         "no json": ["invalid_json", "close 1007"],
     },
     "opened": {
@@ -139,7 +139,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "flush": ["flush_done"],
         "cancel": [],
         "wrong": ["invalid_config"],
-        "nothing": ["done"],
+        "nothing": ["invalid_config"],
         "no json": ["invalid_json", "invalid_json", "close 1007"],
     },
     "composing": {
@@ -150,7 +150,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "flush": ["finishtext"],
         "cancel": ["cancel"],
         "wrong": ["invalid_config", "cancel"],
-        "nothing": ["done"],
+        "nothing": ["invalid_config"],
         "no json": ["invalid_json", "invalid_json", "close 1007", "cancel"],
     },
     "complete": {
@@ -161,7 +161,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "flush": [],
         "cancel": ["cancel"],
         "wrong": ["invalid_config", "cancel"],
-        "nothing": ["done"],
+        "nothing": ["invalid_config"],
         "no json": ["invalid_json", "invalid_json", "close 1007", "cancel"],
     },
     "waiting for its voice": {
@@ -172,7 +172,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "flush": [],
         "cancel": [],
         "wrong": ["invalid_config"],
-        "nothing": ["done"],
+        "nothing": ["invalid_config"],
         "no json": ["invalid_json", "invalid_json", "close 1007"],
     },
     "refused": {
@@ -183,7 +183,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "flush": [],
         "cancel": [],
         "wrong": [],
-        "nothing": ["done"],
+        "nothing": ["invalid_config"],
         "no json": ["invalid_json", "close 1007"],
     },
     "cancelled": {
@@ -194,7 +194,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "flush": ["flush_done"],
         "cancel": [],
         "wrong": ["invalid_config"],
-        "nothing": ["done"],
+        "nothing": ["invalid_config"],
         "no json": ["invalid_json", "close 1007"],
     },
     "closed": {key: [] for key in CARTESIA_MESSAGES},

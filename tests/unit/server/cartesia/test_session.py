@@ -391,6 +391,7 @@ def test_fields_of_ours_are_taken_and_foreign_ones_ignored() -> None:
         ({"output_format": {**NATIVE, "container": "wav"}}, "invalid_config"),
         ({"output_format": {**NATIVE, "sample_rate": 4000}}, "invalid_config"),
         ({"transcript": 7}, "invalid_config"),
+        ({"transcript": None}, "invalid_config"),
         ({"transcript": "x" * 5000}, "text_too_long"),
         ({"transcript": "x" * 2**17}, "message_too_large"),
         ({"max_frames": 99_999}, "invalid_config"),
@@ -422,6 +423,27 @@ def test_a_fault_in_a_growing_text_ends_it_once() -> None:
     assert driver.cancelled == [1]
     driver.send(generation("Again."))
     assert len(driver.submitted) == 2
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_text_under_a_misspelt_key_is_an_error_and_is_not_lost(goes_on: bool) -> None:
+    driver = cartesia()
+    misspelt = {"context_id": "c", "transcipt": "Hello there.", "voice": "anna", "continue": goes_on, "flush": True}
+    for _ in range(2):  # of one text that goes on, only the first is told
+        driver.send(misspelt)
+    errors = driver.heard()
+    assert len(errors) == (1 if goes_on else 2)
+    assert {(error["error_code"], error["context_id"], error["done"]) for error in errors} == {
+        ("invalid_config", "c", True)
+    }
+    assert errors[0]["message"] == "transcript is not valid: it is needed, and empty where a text only ends."
+    driver.send({**misspelt, "continue": False})
+    driver.heard()
+    driver.send(misspelt)
+    assert driver.kinds() == ["invalid_config"]
+    driver.send({"context_id": "c", "cancel": True})
+    assert driver.heard() == []
+    assert driver.submitted == []
 
 
 def test_a_text_that_goes_on_needs_a_name() -> None:

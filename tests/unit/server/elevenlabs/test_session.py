@@ -112,9 +112,10 @@ def test_what_ends_a_socket_is_said_with_the_code_that_it_is_closed_with() -> No
         assert close.code == 1008
 
 
-def test_a_message_of_which_nothing_is_known_is_refused_and_not_lost() -> None:
+@pytest.mark.parametrize("more", [{}, {"voice_settings": {"speed": 1.1}}, {"generator_config": {}}, {"flush": False}])
+def test_a_message_without_a_text_that_says_nothing_else_is_refused_and_not_lost(more: dict[str, Any]) -> None:
     driver = elevenlabs()
-    driver.send({"context_id": "c", "txt": "Hello."})
+    driver.send({"context_id": "c", "txt": "Hello.", **more})
     error, final = driver.heard()
     assert (error["error"], error["param"], error["contextId"], final["isFinal"]) == (
         "invalid_config",
@@ -122,10 +123,13 @@ def test_a_message_of_which_nothing_is_known_is_refused_and_not_lost() -> None:
         "c",
         True,
     )
-    for fine in ({"text": ""}, {"context_id": "d", "flush": True}, {"generator_config": {}}):
-        driver = elevenlabs()
-        driver.send(fine)
-        assert driver.heard() == []
+
+
+@pytest.mark.parametrize("fine", [{"text": ""}, {"context_id": "d", "flush": True}, {"close_context": True}])
+def test_a_message_that_needs_no_text_is_taken(fine: dict[str, Any]) -> None:
+    driver = elevenlabs()
+    driver.send(fine)
+    assert driver.heard() == []
 
 
 def test_a_fault_names_their_field_and_not_ours() -> None:

@@ -346,6 +346,7 @@ def test_a_config_in_the_middle_of_an_utterance_is_refused_and_changes_nothing()
     ("message", "text"),
     [
         ({"type": "input.text", "text": 7}, "input.text requires a string value"),
+        ({"type": "input.text", "txt": "Hello."}, "input.text requires a string value"),
         ({"type": "input.text", "text": None}, "input.text requires a string value"),
         ({"type": "context.cancel"}, "Unknown message type: context.cancel"),
         ({"type": "x" * 100}, "Unknown message type: " + "x" * 64),
