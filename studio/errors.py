@@ -37,10 +37,9 @@ class StudioOpening(Busy):
     sentence = "The studio is still being opened; try again in a moment."
 
 
-class RuntimeUnavailable(Failed):
+class RuntimeUnavailable(Busy):
     code = "runtime_unavailable"
     http_status = 503
-    close_code = 1013
     sentence = "The runtime is not answering; it is being started again."
 
 

@@ -54,7 +54,7 @@ def told_on_socket(error: SpeechError, path: str) -> dict[str, object]:
         return cartesia_message(error, None, "")
     if path.startswith(ELEVENLABS):
         return elevenlabs_message(error, error.close_code)
-    return {**error_body(error), "type": "error"}
+    return {**error_body(error), "type": "error", "context_id": None}
 
 
 def cartesia_message(error: SpeechError, context: str | None, request_id: str) -> dict[str, object]:

@@ -217,6 +217,7 @@ def test_a_refused_handshake_is_refused_with_the_same_words() -> None:
 async def expect_unavailable(socket_: ClientConnection) -> None:
     error = json.loads(await socket_.recv())
     assert (error["type"], error["code"], error["retryable"]) == ("error", "runtime_unavailable", True)
+    assert error["context_id"] is None  # of all of them: the close that follows ends every context
     with pytest.raises(ConnectionClosed):
         await socket_.recv()
     assert (socket_.close_code, socket_.close_reason) == (1013, "runtime_unavailable")
@@ -242,6 +243,7 @@ def test_a_page_is_told_that_no_runtime_is_there() -> None:
                 answer = await client.get(f"http://{address}/v1/models")
             assert answer.status_code == 503
             assert answer.json()["error"]["code"] == "runtime_unavailable"
+            assert int(answer.headers["retry-after"]) >= 1
 
     asyncio.run(run())
 
