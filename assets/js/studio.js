@@ -600,10 +600,12 @@ function modesOf({ mode, modes }) {
   return modes ?? (mode ? [mode] : []);
 }
 
-/** A button that was clicked by hand lets go of the keys, so that Space plays and pauses. @param {MouseEvent} event */
+/** A button that was clicked by hand lets go of the keys, so that Space plays and pauses; so does the one that took its place. @param {MouseEvent} event */
 function leaveFocus({ detail, target }) {
   const button = detail > 0 && target instanceof Element ? target.closest('button:not([role=tab])') : null;
-  if (button instanceof HTMLElement && button === document.activeElement && !button.closest('dialog')) button.blur();
+  const focused = document.activeElement;
+  if (!(button instanceof HTMLElement && focused instanceof HTMLButtonElement) || button.closest('dialog')) return;
+  if (focused === button || (button.hidden && focused.parentElement === button.parentElement)) focused.blur();
 }
 
 /** Whether the key belongs to a field. @param {KeyboardEvent} event */

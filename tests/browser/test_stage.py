@@ -21,6 +21,17 @@ TOLD = """() => {
 }"""
 
 
+# How many utterances the page asks for from here on.
+COUNT_TAKES = """() => {
+  window.asked = 0;
+  const send = WebSocket.prototype.send;
+  WebSocket.prototype.send = function (message) {
+    if (typeof message === 'string' && JSON.parse(message).type === 'input.done') asked++;
+    return send.call(this, message);
+  };
+}"""
+
+
 def module(page: Page, body: str, **values: Any) -> Any:
     """Run a script that may import the page's modules."""
     return page.evaluate(f"async (given) => {{ {body} }}", values)
@@ -68,6 +79,41 @@ def test_space_pauses_and_goes_on_where_it_was(studio: Page) -> None:
     assert clock(studio) >= paused
     await_end(studio)
     assert clock(studio) == pytest.approx(length, abs=0.11)
+
+
+def test_space_plays_and_pauses_after_the_first_button_was_clicked(studio: Page) -> None:
+    studio.evaluate(COUNT_TAKES)
+    studio.fill("#vw-text", 3 * "One more sentence that takes its time. ")
+    studio.click("#vw-speak")
+    await_sound(studio)
+    studio.keyboard.press("Space")
+    expect(studio.locator("#vw-play")).to_have_attribute("aria-label", "Play")
+    studio.wait_for_function("document.querySelector('#vw-speak').checkVisibility()")
+    assert clock(studio) > 0, "it is paused, and not stopped"
+    studio.keyboard.press("Space")
+    expect(studio.locator("#vw-play")).to_have_attribute("aria-label", "Pause")
+    studio.click("#vw-stop")
+    studio.keyboard.press("Space")
+    expect(studio.locator("#vw-play")).to_have_attribute("aria-label", "Pause")
+    await_end(studio)
+    assert studio.evaluate("asked") == 1, "no take was made but the first"
+
+
+@pytest.mark.parametrize("key", ["Space", "Enter"])
+def test_keys_press_the_first_button_where_keys_have_reached_it(studio: Page, key: str) -> None:
+    studio.evaluate(COUNT_TAKES)
+    studio.fill("#vw-text", 3 * "One more sentence that takes its time. ")
+    studio.focus("#vw-speak")
+    studio.keyboard.press(key)
+    await_sound(studio)
+    expect(studio.locator("#vw-stop")).to_be_focused()
+    studio.keyboard.press(key)
+    expect(studio.locator("#vw-speak")).to_be_focused()
+    assert clock(studio) == 0, "it is stopped"
+    studio.keyboard.press(key)
+    expect(studio.locator("#vw-stop")).to_be_focused()
+    studio.click("#vw-stop")
+    assert studio.evaluate("asked") == 2
 
 
 def test_space_in_a_field_is_a_space(studio: Page) -> None:
