@@ -6,6 +6,7 @@ const SYLLABLE_FRAMES = 2.8;
 const DIGIT_FRAMES = 4;
 const DIGIT = /\p{Nd}/u;
 const SYLLABLE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Bopomofo}\p{Script=Yi}\p{Script=Ethiopic}]/u;
+const SYLLABLES = new RegExp(SYLLABLE, 'gu');
 
 // Nobody says a text in less than this share of its ordinary time; a take of a second or less is not judged.
 const TOO_SHORT = 0.3;
@@ -19,6 +20,12 @@ export function expectedSeconds(text) {
     else frames += SYLLABLE.test(character) ? SYLLABLE_FRAMES : LETTER_FRAMES;
   }
   return frames * FRAME_S;
+}
+
+/** Whether most of a text's time goes to scripts with a syllable or more a character: what one speaks of these says nothing of letters. @param {string} text */
+export function isSyllabic(text) {
+  const syllables = text.match(SYLLABLES)?.length ?? 0;
+  return syllables * SYLLABLE_FRAMES > (text.length - syllables) * LETTER_FRAMES;
 }
 
 /** Whether so much sound cannot be all of that text. @param {string} text @param {number} seconds */

@@ -1,30 +1,45 @@
-/** How fast each voice speaks against an ordinary pace, learnt from every take that came whole; and so how long one will be. */
+/** How fast each voice speaks against an ordinary pace, learnt from the takes that came whole; and so how long one will be. */
 
 import { SAMPLE_RATE } from './outputs.js';
-import { expectedSeconds } from './speech_rate.js';
+import { expectedSeconds, isSyllabic } from './speech_rate.js';
+import { untagged } from './tags.js';
+
+const TELLING_S = 3; // of ordinary speech: a shorter text is said fast or slowly by chance
+const FASTEST = 0.5; // of the ordinary time; a voice that seems to leave this range did not say its text
+const SLOWEST = 2;
 
 export class VoicePaces {
-  /** By mode and voice. @type {Map<string, number>} */
+  /** By mode, voice and kind of script. @type {Map<string, number>} */
   known = new Map();
 
-  /** @param {import('./take.js').Take} take that is whole */
+  /** @param {Spoken & {seconds: number}} take that is whole */
   learn(take) {
-    const expected = expectedSeconds(take.sent.trim());
-    if (expected > 0 && take.seconds > 0) this.known.set(keyOf(take), take.seconds / expected);
+    const said = take.sent.trim();
+    const expected = expectedSeconds(said);
+    if (expected < TELLING_S || wordsOf(take) !== said) return; // a pause that was asked for is no pace
+    const pace = take.seconds / expected;
+    if (pace >= FASTEST && pace <= SLOWEST) this.known.set(keyOf(take), pace);
   }
 
-  /** Of the voice of a take; undefined: it was not heard yet. @param {import('./take.js').Take} take */
+  /** Of the voice of a take, in the script of its text; undefined: it was not heard yet. @param {Spoken} take */
   of(take) {
     return this.known.get(keyOf(take));
   }
 
-  /** Samples that a take will have, as far as its text tells. @param {import('./take.js').Take} take */
+  /** Samples that a take will have, as far as its text tells. @param {Spoken} take */
   samplesOf(take) {
-    return Math.round(expectedSeconds(take.sent.trim()) * (this.of(take) ?? 1) * SAMPLE_RATE);
+    return Math.round(expectedSeconds(wordsOf(take)) * (this.of(take) ?? 1) * SAMPLE_RATE);
   }
 }
 
-/** @param {import('./take.js').Take} take */
-function keyOf({ mode, config }) {
-  return `${mode} ${config.voice ?? ''}`;
+/** @typedef {Pick<import('./take.js').Take, 'mode'|'config'|'sent'>} Spoken */
+
+/** What of a text is read aloud. @param {Spoken} take */
+function wordsOf({ config, sent }) {
+  return (config.tags ? untagged(sent) : sent).trim();
+}
+
+/** @param {Spoken} take */
+function keyOf({ mode, config, sent }) {
+  return `${mode} ${config.voice ?? ''} ${isSyllabic(sent) ? 'syllables' : 'letters'}`;
 }

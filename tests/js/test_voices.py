@@ -118,3 +118,32 @@ LISTED = """async () => {
 
 def test_voices_that_were_listed_before_the_last_change_are_not_shown_after_it(node: Node) -> None:
     assert node.evaluate(LISTED) == [["Marta", "Zoë"]]
+
+
+PACES = """async ({ takes, asked }) => {
+  const { VoicePaces } = await import('/js/voice_paces.js');
+  const paces = new VoicePaces();
+  for (const take of takes) paces.learn(take);
+  return paces.samplesOf(asked) / 24000;
+}"""
+SENTENCE = "The boat came back in the evening, and nobody asked where it had been."
+ENGLISH: dict[str, Any] = {"mode": "base", "config": {"voice": "v1"}, "sent": SENTENCE}
+CHINESE = {**ENGLISH, "sent": "那条船傍晚回来了，没有人问它去过哪里。"}
+PAUSED = {**ENGLISH, "sent": f"{SENTENCE} [pause 2s]", "config": {"voice": "v1", "tags": True}}
+ORDINARY_S = 0.85 * 0.08 * len(SENTENCE)
+
+
+@pytest.mark.parametrize(
+    ("take", "seconds"),
+    [
+        ({**ENGLISH, "seconds": 1.4 * ORDINARY_S}, 1.4 * ORDINARY_S),
+        ({**ENGLISH, "seconds": 2.4 * ORDINARY_S}, ORDINARY_S),
+        ({**ENGLISH, "config": {"voice": "v2"}, "seconds": 1.4 * ORDINARY_S}, ORDINARY_S),
+        ({**CHINESE, "seconds": 8}, ORDINARY_S),
+        ({**ENGLISH, "sent": "Good morning, all!", "seconds": 2}, ORDINARY_S),
+        ({**PAUSED, "seconds": 1.8 * ORDINARY_S}, ORDINARY_S),
+    ],
+    ids=["the same voice", "no pace", "another voice", "another script", "short", "with a pause"],
+)
+def test_a_voices_pace_is_learnt_from_what_tells_of_it(node: Node, take: dict[str, Any], seconds: float) -> None:
+    assert node.evaluate(PACES, {"takes": [take], "asked": ENGLISH}) == pytest.approx(seconds, rel=0.01)
