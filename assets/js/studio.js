@@ -360,16 +360,35 @@ export class Studio {
     const before = sources.map((source) => ({ source, draft: source.draft?.() }));
     const back = deed();
     if (this.undo && !isOwn) return;
-    this.dismiss?.();
-    const undo = () => {
-      if (this.undo === undo) this.undo = null;
-      this.dismiss?.();
+    const recall = () => {
       for (const { source, draft } of before) if (draft) source.recall?.(draft);
       back?.();
+    };
+    this.dismiss?.();
+    this.undo = null;
+    this.undoable(recall, isOwn ? sentence : '');
+  }
+
+  /**
+   * Give what was done a way back: Ctrl+Z, for as long as nothing else is written and the room is shown, and a toast where
+   * a sentence says what was done. Behind it lies the way back of what was done before.
+   *
+   * @param {Back} back @param {string} [sentence]
+   */
+  undoable(back, sentence = '') {
+    const before = this.undo;
+    /** @type {(() => void)|null} */
+    let dismiss = null;
+    const undo = () => {
+      if (this.undo === undo) this.undo = before;
+      dismiss?.();
+      back();
       this.drafts.touch();
     };
     this.undo = undo;
-    this.dismiss = isOwn ? this.toast(sentence, { action: this.t('shell.undo'), onAction: undo }) : null;
+    if (!sentence) return;
+    this.dismiss?.();
+    this.dismiss = dismiss = this.toast(sentence, { action: this.t('shell.undo'), onAction: undo });
   }
 
   // --- speaking
@@ -532,9 +551,9 @@ export class Studio {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       this.speak();
-    } else if (event.key === 'z' && (event.ctrlKey || event.metaKey) && this.undo) {
-      event.preventDefault();
-      this.undo();
+    } else if (event.key === 'z' && (event.ctrlKey || event.metaKey) && (this.undo || !isTyping(event))) {
+      event.preventDefault(); // the browser's own way back would empty a field that nobody looks at
+      this.undo?.();
     } else if (event.key === 'Escape' && !this.stopButton.disabled && !this.page.querySelector(':popover-open')) {
       this.stop();
     } else if (!isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {

@@ -180,6 +180,56 @@ def test_a_clip_is_dragged_to_another_place(script: Page) -> None:
     assert texts(script) == [third, second, first]
 
 
+def drag(page: Page, number: int, x: float) -> None:
+    """Drag a clip to a place on the screen."""
+    at, y = middle(page, clip(page, number))
+    page.mouse.move(at, y)
+    page.mouse.down()
+    page.mouse.move(x, y, steps=4)
+    page.mouse.up()
+
+
+def test_what_was_dragged_goes_back_and_no_field_loses_its_words(script: Page) -> None:
+    lines = first, second, third = texts(script)
+    script.locator("#vw-script-name").fill("The hat")
+    script.locator("#vw-script-name").blur()
+    end = script.locator(".vw-timeline-in").bounding_box()
+    assert end is not None
+    drag(script, 1, end["x"] + end["width"] - 3)
+    script.get_by_role("button", name="Undo").last.click()
+    assert texts(script) == lines
+    drag(script, 1, end["x"] + end["width"] - 3)
+    drag(script, 1, end["x"] + end["width"] - 3)
+    assert texts(script) == [third, first, second]
+    x, y = middle(script, script.locator(".vw-timeline-gaps i").first)
+    script.mouse.move(x, y)
+    script.mouse.down()
+    script.mouse.move(x + 40, y, steps=4)
+    script.mouse.up()
+    pause = line(script, 1).locator(".vw-line-gap")
+    expect(pause).not_to_have_value("")
+    script.keyboard.press("Control+z")
+    expect(pause).to_have_value("")
+    for expected in ([second, third, first], lines, lines):  # there is no more to take back then
+        script.keyboard.press("Control+z")
+        assert texts(script) == expected
+    expect(script.locator("#vw-script-name")).to_have_value("The hat")
+
+
+def test_a_line_that_keys_have_moved_or_removed_goes_back(script: Page) -> None:
+    lines = texts(script)
+    text_of(script, 3).focus()
+    script.keyboard.press("Alt+ArrowUp")
+    script.keyboard.press("Alt+ArrowUp")
+    line(script, 2).locator(".vw-line-open").click()
+    line(script, 2).locator(".vw-line-remove").click()
+    assert texts(script) == [lines[2], lines[1]]
+    script.keyboard.press("Control+z")
+    script.keyboard.press("Control+z")
+    script.keyboard.press("Control+z")
+    assert texts(script) == lines
+
+
 def test_a_finger_drags_a_clip_that_it_holds_and_scrolls_before(script: Page) -> None:
     first, second, third = texts(script)
     devtools = script.context.new_cdp_session(script)

@@ -83,12 +83,10 @@ export class ScriptRoom {
     this.hand = new TimelineHand(this.timeline, {
       seek: (at) => this.seek(at),
       choose: (id) => this.lines.choose(id),
-      move: (id, before) => {
-        this.script.moveBefore(id, before);
-        this.tell(studio.t('script.moved', { n: this.script.at(id) + 1 }));
-      },
+      move: (id, before) => this.dragged(id, this.script.moveBefore(id, before)),
       gapOf: (id) => this.script.gapAfter(this.script.line(id) ?? {}),
       setGap: (id, seconds) => this.script.setGap(id, seconds),
+      onGap: (id, before) => studio.undoable(() => this.script.setGap(id, before)),
     });
     this.listen();
   }
@@ -186,6 +184,7 @@ export class ScriptRoom {
     const { stage } = this.studio;
     const isShown = stage.take === this.whole;
     if (isShown) this.studio.stop();
+    if (this.studio.current === this) this.studio.undo = null; // what Ctrl+Z took back was of another script
     this.forgetTold();
     this.parts.gap.value = String(script.gap);
     this.maker.open(script);
@@ -406,6 +405,13 @@ export class ScriptRoom {
   file() {
     for (const line of this.script.lines) line.takes = this.maker.partsOf(line);
     this.script.tell(false);
+  }
+
+  /** A line was dragged to another place. @param {string} id @param {(() => void)|null} undo null: it stands where it stood */
+  dragged(id, undo) {
+    const sentence = this.studio.t('script.moved', { n: this.script.at(id) + 1 });
+    if (undo) this.studio.undoable(undo, sentence);
+    this.tell(sentence);
   }
 
   /** Tell those who do not see. @param {string} sentence */

@@ -138,20 +138,21 @@ export class Script extends Emitter {
     return () => void this.insert([line], Math.min(at, this.lines.length));
   }
 
-  /** @param {string} id @param {number} to where it stands afterwards */
+  /** @param {string} id @param {number} to where it stands afterwards @returns {(() => void)|null} undoes it; null: it stands there already */
   move(id, to) {
     const from = this.at(id);
     const place = Math.max(0, Math.min(to, this.lines.length - 1));
-    if (from < 0 || from === place) return;
+    if (from < 0 || from === place) return null;
     this.lines.splice(place, 0, ...this.lines.splice(from, 1));
     this.tell(true);
+    return () => void this.move(id, from);
   }
 
-  /** @param {string} id @param {string|null} before the line that follows it afterwards; null: none */
+  /** @param {string} id @param {string|null} before the line that follows it afterwards; null: none @returns {(() => void)|null} as of move */
   moveBefore(id, before) {
     const from = this.at(id);
     const to = before === null ? this.lines.length : this.at(before);
-    this.move(id, to > from ? to - 1 : to);
+    return this.move(id, to > from ? to - 1 : to);
   }
 
   /** @param {(line: Line) => boolean} rule */

@@ -145,13 +145,13 @@ export class LinesView {
     const undo = this.script.remove(id);
     if (this.script.lines.length === 0) this.add();
     this.focus(this.script.lines[Math.min(at, this.script.lines.length - 1)].id);
-    const { t } = this.studio;
-    this.studio.toast(t('script.removed', { n: at + 1 }), { action: t('shell.undo'), onAction: undo });
+    this.studio.undoable(undo, this.studio.t('script.removed', { n: at + 1 }));
   }
 
   /** @param {string} id @param {number} by @param {Element|null} [focus] what keeps the focus */
   move(id, by, focus = document.activeElement) {
-    this.script.move(id, this.script.at(id) + by);
+    const undo = this.script.move(id, this.script.at(id) + by);
+    if (undo) this.studio.undoable(undo);
     if (focus instanceof HTMLElement) focus.focus();
     this.room.tell(this.studio.t('script.moved', { n: this.script.at(id) + 1 }));
   }
@@ -222,12 +222,11 @@ export class LinesView {
     const replaced = at >= 0 && !script.lines[at].text.trim() ? [script.lines[at]] : [];
     script.insert(lines, at + 1);
     script.keep((line) => !replaced.includes(line));
-    const { t } = this.studio;
     const undo = () => {
       script.keep((line) => !lines.includes(line));
       script.insert(replaced, Math.max(0, at));
     };
-    this.studio.toast(t('script.added', { n: lines.length }), { action: t('shell.undo'), onAction: undo });
+    this.studio.undoable(undo, this.studio.t('script.added', { n: lines.length }));
     const last = lines.at(-1);
     if (last) this.focus(last.id, last.text.length);
   }
@@ -264,7 +263,7 @@ export class LinesView {
     event.preventDefault();
     const from = this.script.at(this.dragged);
     const to = this.script.at(over.dataset.line ?? '') + (over.dataset.drop === 'below' ? 1 : 0);
-    this.script.move(this.dragged, to > from ? to - 1 : to);
+    this.room.dragged(this.dragged, this.script.move(this.dragged, to > from ? to - 1 : to));
     this.endDrag();
   }
 

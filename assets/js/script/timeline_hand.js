@@ -10,6 +10,7 @@
  * @property {(id: string, before: string|null) => void} move  a line in front of another, or to the end
  * @property {(id: string) => number} gapOf           seconds of silence behind a line
  * @property {(id: string, seconds: number|null) => void} setGap  null: as everywhere in the script
+ * @property {(id: string, before: number) => void} onGap  it was set by hand; before: seconds
  */
 
 import { SAMPLE_RATE } from '../outputs.js';
@@ -30,7 +31,10 @@ export class TimelineHand {
     inner.onpointerdown = (event) => this.grab(event);
     inner.ondblclick = ({ clientX, clientY }) => {
       const id = idAt(document.elementFromPoint(clientX, clientY), 'gap'); // the target is who held the pointer
-      if (id) deeds.setGap(id, null);
+      if (!id) return;
+      const before = deeds.gapOf(id);
+      deeds.setGap(id, null);
+      deeds.onGap(id, before);
     };
     inner.addEventListener('touchmove', (event) => this.isDragging && event.preventDefault(), { passive: false });
     inner.oncontextmenu = (event) => this.isDragging && event.preventDefault();
@@ -102,6 +106,7 @@ export class TimelineHand {
       end: (last) => {
         const place = last && !isPulled ? timeline.placeOf(last) : null;
         timeline.release();
+        if (isPulled) deeds.onGap(id, before);
         if (place !== null) deeds.seek(place);
       },
     });
