@@ -17,6 +17,9 @@ class GivenRuntime:
         self.url: str | None = url
         self.status = Status(RuntimeState.STARTING, "Looking for the runtime.")
 
+    async def drain(self) -> None:
+        """It goes on without us."""
+
     async def run(self) -> int:
         """Ask it for ever how it is."""
         async with httpx.AsyncClient(trust_env=False, timeout=HEALTH_S) as client:

@@ -11,9 +11,10 @@ import httpx
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from runtime.errors import MessageTooLarge, SessionIdle, SlowReader, SpeechError
+from runtime.errors import Draining, MessageTooLarge, SessionIdle, SlowReader, SpeechError
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.sending import send_stream
+from studio.draining import Drain
 from studio.errors import RuntimeUnavailable
 from studio.upstream import connections_closed
 
@@ -38,9 +39,12 @@ class Passage(Response):
         max_body_bytes: int,
         body_s: float,
         send_s: float,
+        drain: Drain,
     ) -> None:
         """``headers`` are the request's; those of the answer that are ``dropped`` go no further."""
         super().__init__()
+        self._drain = drain
+        self._has_begun = False  # to answer
         self._client = client
         self._url = url
         self._asked = headers
@@ -53,14 +57,20 @@ class Passage(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         passing = asyncio.create_task(self._pass(scope, receive, send), name="passage")
         listening = asyncio.create_task(self._listen(receive), name="passage-listener")
+        told = asyncio.create_task(self._drain.until_out(), name="passage-drain")
+        tasks = (passing, listening, told)
         try:
-            await asyncio.wait({passing, listening}, return_when=asyncio.FIRST_COMPLETED)
+            with self._drain.passing():
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if passing.done():
                 passing.result()
+            has_to_go = told.done() and not passing.done()
         finally:
-            for task in (passing, listening):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(passing, listening, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if has_to_go and not self._has_begun:
+            await error_response(Draining())(scope, receive, send)
 
     async def _listen(self, receive: Receive) -> None:
         """Return once the client has left."""
@@ -112,6 +122,7 @@ class Passage(Response):
 
     async def _return(self, answer: httpx.Response, send: Send) -> None:
         """Stream the answer. An unfinished one makes the server close the connection."""
+        self._has_begun = True
         headers = [
             (name.lower(), value)
             for name, value in answer.headers.raw

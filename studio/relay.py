@@ -13,6 +13,7 @@ import logging
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -24,7 +25,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from runtime.errors import OriginRefused, SlowReader, SpeechError
+from runtime.errors import Draining, OriginRefused, SlowReader, SpeechError
 from runtime.settings import Settings
 from runtime.shared.port import allowance
 from runtime.shared.port.error_responses import error_response
@@ -32,6 +33,7 @@ from runtime.shared.port.error_shapes import told_on_socket
 from runtime.shared.port.listening import give_up
 from runtime.shared.port.origins import SAFE_METHODS, may_use
 from runtime.shared.port.sending import within
+from studio.draining import Drain
 from studio.errors import RuntimeUnavailable
 from studio.passage import Passage
 from studio.supervisor import Runtime
@@ -90,6 +92,7 @@ class Relay:
         self.allowed = allowed
         self.settings = settings or Settings.from_env()
         self.key = {"x-api-key": api_key} if api_key else {}
+        self.drain = Drain()
         # No read timeout: a stream may be silent for as long as a sentence waits for its slot. No limit and no pool:
         # whom there is no room for is the runtime's to say, and a kept connection may just be being closed there.
         self.client = httpx.AsyncClient(
@@ -107,6 +110,8 @@ class Relay:
         """Pass one request on and stream its answer back."""
         if request.method not in SAFE_METHODS and not same_origin(request.headers):
             return error_response(OriginRefused())
+        if self.drain.begun and request.url.path != "/ready":
+            return error_response(Draining())
         if self.runtime.url is None:
             return error_response(RuntimeUnavailable())
         try:
@@ -127,6 +132,7 @@ class Relay:
             max_body_bytes=limits.max_body_bytes,
             body_s=limits.config_s,
             send_s=self.settings.server.send_s,
+            drain=self.drain,
         )
 
     def _own_headers(self, connection: HTTPConnection) -> dict[str, str]:
@@ -164,8 +170,8 @@ class Relay:
             await browser.send_denial_response(error_response(OriginRefused()))
             return
         url = self.runtime.url
-        if url is None:
-            await _turn_away(browser)
+        if url is None or self.drain.begun:
+            await _turn_away(browser, Draining() if self.drain.begun else RuntimeUnavailable())
             return
         try:
             own = self._own_headers(browser)
@@ -194,26 +200,43 @@ class Relay:
             await browser.send_denial_response(words)
             return
         except (OSError, TimeoutError, InvalidHandshake):
-            await _turn_away(browser)
+            await _turn_away(browser, RuntimeUnavailable())
             return
         raw: socket.socket = upstream.transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
         give_up(raw, self.settings.server)
         async with upstream:
             await browser.accept(subprotocol=upstream.subprotocol)
-            await _join(browser, upstream, self.settings.server.send_s)
+            with self.drain.passing():
+                await _join(browser, upstream, self.drain, self.settings.server.send_s)
 
 
-async def _join(browser: WebSocket, upstream: ClientConnection, send_s: float) -> None:
-    up = asyncio.create_task(_up(browser, upstream))
-    down = asyncio.create_task(_down(browser, upstream, send_s))
+@dataclass(slots=True)
+class Traffic:
+    """When a socket carried something last, by the loop's clock."""
+
+    moved: float
+
+    def move(self) -> None:
+        self.moved = asyncio.get_running_loop().time()
+
+
+async def _join(browser: WebSocket, upstream: ClientConnection, drain: Drain, send_s: float) -> None:
+    traffic = Traffic(asyncio.get_running_loop().time())
+    up = asyncio.create_task(_up(browser, upstream, traffic))
+    down = asyncio.create_task(_down(browser, upstream, traffic, send_s))
+    told = asyncio.create_task(drain.until_told(lambda: traffic.moved))
+    tasks = (up, down, told)
     try:
-        await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        has_to_go = told.done() and not (up.done() or down.done())
     finally:
-        for task in (up, down):
+        for task in tasks:
             task.cancel()
-        _, ended = await asyncio.gather(up, down, return_exceptions=True)
-    if isinstance(ended, SlowReader):
+        _, ended, _ = await asyncio.gather(*tasks, return_exceptions=True)
+    if has_to_go:
+        await _say_goodbye(browser, Draining(), 1001)
+    elif isinstance(ended, SlowReader):
         log.warning("a client took nothing for %g s and was dropped", send_s)
         code, reason = ended.close_code, ended.code
         with suppress(*GONE):
@@ -223,9 +246,10 @@ async def _join(browser: WebSocket, upstream: ClientConnection, send_s: float) -
         await _end_browser(browser, upstream)
 
 
-async def _up(browser: WebSocket, upstream: ClientConnection) -> None:
+async def _up(browser: WebSocket, upstream: ClientConnection, traffic: Traffic) -> None:
     while True:
         message = await browser.receive()
+        traffic.move()
         if message["type"] == "websocket.disconnect":
             await upstream.close(_sendable(message.get("code")), (message.get("reason") or "")[:100])
             return
@@ -236,13 +260,14 @@ async def _up(browser: WebSocket, upstream: ClientConnection) -> None:
             return
 
 
-async def _down(browser: WebSocket, upstream: ClientConnection, send_s: float) -> None:
+async def _down(browser: WebSocket, upstream: ClientConnection, traffic: Traffic, send_s: float) -> None:
     """
     Raises:
         SlowReader: the page took nothing for ``send_s``.
     """
     try:
         async for message in upstream:
+            traffic.move()
             async with within(send_s):
                 await (browser.send_text(message) if isinstance(message, str) else browser.send_bytes(message))
     except ConnectionClosed:
@@ -253,24 +278,23 @@ async def _end_browser(browser: WebSocket, upstream: ClientConnection) -> None:
     """Close the page's side as the runtime closed ours, or say that it has gone."""
     code = upstream.close_code
     if code is None or code == 1006:
-        await _say_unavailable(browser)
+        await _say_goodbye(browser, RuntimeUnavailable(), RuntimeUnavailable.close_code)
     else:
         with suppress(*GONE):
             await browser.close(_sendable(code), upstream.close_reason or "")
 
 
-async def _turn_away(browser: WebSocket) -> None:
+async def _turn_away(browser: WebSocket, error: SpeechError) -> None:
     # Accepted first: a page cannot read the status of a refused handshake, but it can read a message.
     offered = browser.scope["subprotocols"]
     await browser.accept(subprotocol=offered[0] if offered else None)
-    await _say_unavailable(browser)
+    await _say_goodbye(browser, error, error.close_code)
 
 
-async def _say_unavailable(browser: WebSocket) -> None:
-    error = RuntimeUnavailable()
+async def _say_goodbye(browser: WebSocket, error: SpeechError, code: int) -> None:
     with suppress(*GONE):
         await browser.send_text(json.dumps(told_on_socket(error, browser.scope["path"])))
-        await browser.close(error.close_code, error.code)
+        await browser.close(code, error.code)
 
 
 def _sendable(code: int | None) -> int:

@@ -32,6 +32,7 @@ from runtime.shared.port.signals import ignore_signals, on_signals
 from runtime.shared.port.unrouted import no_socket, unrouted
 from runtime.shipped import shipped
 from studio.downloads import Downloads
+from studio.draining import Drain
 from studio.fetching import Plan
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
@@ -59,6 +60,8 @@ from studio.words import languages, words
 ASSETS = shipped("studio", "assets")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE_S = 2  # for open requests when the process ends
+GOODBYE_S = 2.0  # before that, for what could not be finished to be told
+HURRIED_GOODBYE_S = 0.3  # the same, once the operator has signalled again
 
 
 class FreshFiles(StaticFiles):
@@ -122,6 +125,7 @@ def build(
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.downloads = downloads  # what the page is told first says where one is
+    app.state.drain = relay.drain
     app.add_middleware(VisitorCookies, visitors=keeping.visitors)
     must = settings.visits.sign_in == "required"
     app.add_middleware(VisitLimits, visitors=keeping.visitors, settings=settings.visits, must_sign_in=must)
@@ -255,7 +259,8 @@ async def serve(settings: StudioSettings) -> int:
     server = Server(config(app, told))
     # From here on nothing may fail: asyncio cannot cancel a child that is just being started.
     supervision = asyncio.create_task(runtime.run())
-    told_to_end = asyncio.create_task(_told_to_end())
+    signals = Signals()
+    told_to_end = asyncio.create_task(signals.first.wait())
     answering = asyncio.create_task(server.serve(sockets=[listener]))
     handing_over = asyncio.create_task(opening.hand_over(partial(page, app)))
     announcing = asyncio.create_task(_announce(opening, listener))
@@ -264,6 +269,8 @@ async def serve(settings: StudioSettings) -> int:
         if task.done():
             task.result()
     code = supervision.result() if supervision.done() else 0
+    if told_to_end.done():
+        await _drain(app.state.drain, runtime, told.server.drain_s, signals.second)
     server.should_exit = True
     helpers = (supervision, handing_over, announcing, told_to_end)
     for helper in helpers:
@@ -299,10 +306,28 @@ def _sign_in(settings: StudioSettings) -> SignIn | None:
     return SignIn(os.environ, required=wanted == "required") if is_set or wanted == "required" else None
 
 
-async def _told_to_end() -> None:
-    told = asyncio.Event()
-    on_signals(SIGNALS, told.set)
-    await told.wait()
+class Signals:
+    """That the process is told to end, and that it is told so again. On the main thread, in the running loop."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+        on_signals(SIGNALS, self._come)
+
+    def _come(self) -> None:
+        (self.second if self.first.is_set() else self.first).set()
+
+
+async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.Event) -> None:
+    """Take no new speech, and let what runs come to its end, for so long; a second signal waits for nobody."""
+    resting = asyncio.gather(runtime.drain(), drain.rest(drain_s, ends_idle=isinstance(runtime, GivenRuntime)))
+    hurrying = asyncio.create_task(hurry.wait())
+    either: set[asyncio.Future[Any]] = {resting, hurrying}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    for task in either:
+        task.cancel()
+    await asyncio.gather(*either, return_exceptions=True)
+    await drain.turn_out(HURRIED_GOODBYE_S if hurry.is_set() else GOODBYE_S)
 
 
 def config(app: FastAPI, told: Settings) -> uvicorn.Config:

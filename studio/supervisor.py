@@ -63,6 +63,10 @@ class Runtime(Protocol):
 
     async def run(self) -> int: ...
 
+    async def drain(self) -> None:
+        """Where it ends with us: let it take no new speech, and return once what runs has ended and it is gone."""
+        ...
+
 
 class ChildRuntime:
     """A runtime of our own, on a free port of this machine."""
@@ -77,6 +81,7 @@ class ChildRuntime:
         self._settled = asyncio.Event()  # a change has left `_child` as it shall be
         self._makes_room = False  # the child is ended for one that has no room beside it
         self._leaving: dict[asyncio.Task[None], RuntimeProcess] = {}  # replaced, and still speaking
+        self._is_draining = False
         self._problem: str | None = None
         self.url: str | None = None
         self.status = Status(RuntimeState.STARTING, "The runtime is starting.")
@@ -102,6 +107,8 @@ class ChildRuntime:
             while True:
                 began = loop.time()
                 code = await self._run_once()
+                if self._is_draining:
+                    return code or 0
                 if code is None:
                     backoff = FIRST_BACKOFF_S
                     continue
@@ -120,6 +127,13 @@ class ChildRuntime:
                 backoff = min(backoff * 2, MAX_BACKOFF_S)
         finally:
             await self._end_all()
+
+    async def drain(self) -> None:
+        """Let no child take new speech, and return once what runs has ended and all are gone."""
+        self._is_draining = True
+        self.give_up()
+        serving = [] if self._child is None else [self._child.end(self._drain_s + LEAVE_S)]
+        await asyncio.gather(*self._leaving, *serving, return_exceptions=True)
 
     # --- the child that serves
 

@@ -10,17 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
+from websockets import Subprotocol
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from tests.support.app import ROOT, START_S, App, running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
 from tests.support.patience import PATIENCE_S
+from tests.support.speech_client import PROTOCOL
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +41,16 @@ def gone(pid: int, within_s: float) -> bool:
     return True
 
 
+def socket_url(app: App) -> str:
+    return f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
+
+
 @contextmanager
-def speaking(app: App) -> Iterator[ClientConnection]:
+def speaking(app: App, max_frames: int = 4000) -> Iterator[ClientConnection]:
     """A socket in the middle of a sentence."""
-    url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
-    with connect(url, subprotocols=["voicewright.speech.v1"], open_timeout=PATIENCE_S) as socket:
+    with connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=PATIENCE_S) as socket:
         for message in (
-            {"type": "session.config", "task_type": "custom_voice", "voice": "serena", "max_frames": 4000},
+            {"type": "session.config", "task_type": "custom_voice", "voice": "serena", "max_frames": max_frames},
             {"type": "input.text", "text": "A sentence that will not come to its end."},
             {"type": "input.done"},
         ):
@@ -55,16 +60,57 @@ def speaking(app: App) -> Iterator[ClientConnection]:
         yield socket
 
 
+def rest(socket: ClientConnection) -> tuple[list[dict[str, object]], int, str]:
+    """The messages up to the end of a socket, and its close code and reason."""
+    messages = []
+    with suppress(ConnectionClosed):
+        while True:
+            message = socket.recv(timeout=PATIENCE_S)
+            if isinstance(message, str):
+                messages.append(json.loads(message))
+    return messages, socket.close_code or 0, socket.close_reason or ""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_both_processes_in_the_middle_of_a_sentence(checkpoint: Path, number: signal.Signals) -> None:
-    with running_app(["--model", str(checkpoint)]) as app:
+def test_a_signal_ends_both_processes_and_tells_who_is_cut_off(checkpoint: Path, number: signal.Signals) -> None:
+    with running_app(["--model", str(checkpoint)], VOICEWRIGHT_DRAIN_S="0.5") as app:
         runtime = app.runtime_pid
         with speaking(app) as socket:
             app.process.send_signal(number)
+            messages, *closed = rest(socket)  # the last one may be of the session's end
+            assert [messages[0][word] for word in ("code", "context_id", "partial_audio")] == [
+                "draining",
+                "default",
+                True,
+            ]
+            assert closed == [1001, "draining"]
             assert app.process.wait(60) == 0
             assert gone(runtime, within_s=60)
-            with pytest.raises(ConnectionClosed):
-                collections.deque(iter(lambda: socket.recv(timeout=60), None))
+
+
+def test_a_signal_lets_replies_end_and_takes_no_new_ones(checkpoint: Path, tmp_path: Path) -> None:
+    body = {"model": "tts-1", "voice": "serena", "input": "To its end.", "max_frames": 100, "response_format": "pcm"}
+    with (
+        (tmp_path / "log").open("w") as log,
+        running_app(["--model", str(checkpoint)], log=log, VOICEWRIGHT_DRAIN_S="240") as app,
+        httpx.Client(base_url=app.url, trust_env=False, timeout=60) as client,
+        speaking(app, max_frames=100) as socket,
+        connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=PATIENCE_S) as idle,
+        client.stream("POST", "/v1/audio/speech", json=body) as answer,
+    ):
+        pieces = answer.iter_bytes()
+        heard = len(next(pieces))
+        app.process.send_signal(signal.SIGTERM)
+        assert rest(idle)[1:] == (1001, "draining")
+        refused = client.post("/v1/audio/speech", json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "draining")
+        with connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=PATIENCE_S) as late:
+            told, *closed = rest(late)
+            assert (told[-1]["code"], *closed) == ("draining", 1013, "draining")
+        assert heard + sum(map(len, pieces)) == 100 * 1920 * 2
+        assert "audio.done" in [message["type"] for message in rest(socket)[0]]
+        assert app.process.wait(60) == 0
+    assert "Traceback" not in Path(log.name).read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -110,6 +156,11 @@ def test_a_runtime_that_is_killed_under_streams_is_a_line_a_stream_in_the_log(ch
 
 def test_a_runtime_that_runs_elsewhere_is_used_and_left_running(checkpoint: Path) -> None:
     with running_app(["--model", str(checkpoint)]) as first:
+        with running_app(["--runtime-url", first.url]) as ending, speaking(ending, max_frames=100) as socket:
+            ending.process.send_signal(signal.SIGTERM)
+            messages, *closed = rest(socket)
+            assert [messages[-2]["type"], messages[-1]["code"], *closed] == ["audio.done", "draining", 1001, "draining"]
+            assert ending.process.wait(60) == 0
         with running_app(["--runtime-url", first.url]) as second:
             models = httpx.get(f"{second.url}/v1/models", trust_env=False).json()
             assert models["data"][0]["id"] == "tiny"

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -17,6 +17,7 @@ from typing import IO
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 240.0  # a cold import of torch and gradio on a busy machine
 STOP_S = 60.0
+HURRY_S = 2.0
 READY = re.compile(r"Voicewright is ready at (http://\S+)")
 
 
@@ -67,9 +68,17 @@ def running_app(
             yield App(url, process)
         finally:
             late.cancel()
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
-                process.wait(STOP_S)
+            if not _ended(process, HURRY_S):
+                assert _ended(process, STOP_S), "it did not end"  # what a test has left speaking is not waited for
+
+
+def _ended(process: subprocess.Popen[str], within_s: float) -> bool:
+    """Signal to it, if it is there, and wait for its end so long."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(within_s)
+    return process.returncode is not None
 
 
 def _url(output: IO[str]) -> str:

@@ -1,0 +1,64 @@
+"""Lets what is passed on to the runtime come to its end when the studio is told to end. Thread: the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+# Of a runtime that goes on without us nobody says which sockets are idle: those that have carried nothing for so long.
+AT_REST_S = 5.0
+_LOOK_S = 0.05  # between looks at what still runs
+
+
+class Drain:
+    """What is passed on, and whether it has to go."""
+
+    def __init__(self) -> None:
+        self._open = 0  # requests and sockets
+        self._begun = asyncio.Event()
+        self._ends_idle = False
+        self._all_out = asyncio.Event()
+
+    @property
+    def begun(self) -> bool:
+        """Nothing new is taken in."""
+        return self._begun.is_set()
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """A request or a socket, while it is passed on."""
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+
+    async def rest(self, patience_s: float, *, ends_idle: bool) -> None:
+        """Take nothing new in, and return once all has ended, or after so long.
+
+        ``ends_idle``: sockets that carry nothing have to go; a runtime that is drained itself ends its own.
+        """
+        self._ends_idle = ends_idle
+        self._begun.set()
+        end = asyncio.get_running_loop().time() + patience_s
+        while self._open and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  until one of two things
+            await asyncio.sleep(_LOOK_S)
+
+    async def turn_out(self, patience_s: float) -> None:
+        """Have all go that is left, and wait so long for that."""
+        self._all_out.set()
+        await self.rest(patience_s, ends_idle=True)
+
+    async def until_out(self) -> None:
+        """Return once all has to go."""
+        await self._all_out.wait()
+
+    async def until_told(self, moved: Callable[[], float]) -> None:
+        """Return once a socket has to go, which carried something last at ``moved`` by the loop's clock."""
+        loop = asyncio.get_running_loop()
+        await self._begun.wait()
+        while not self._all_out.is_set():
+            if self._ends_idle and loop.time() - moved() > AT_REST_S:
+                return
+            await asyncio.sleep(_LOOK_S)
