@@ -21,6 +21,7 @@ from runtime.shared.system import lingers_not, most_files
 log = logging.getLogger(__name__)
 
 _CLOSING_S = 10.0  # for a client to answer a close and take what is before it
+_NO_PONG = "keepalive ping timeout"  # uvicorn's words
 _RETRY_S = 1  # after which a refused client may try again
 
 
@@ -177,11 +178,26 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.transport.set_write_buffer_limits(high=0)
+        self._has_end = False  # the connection is cut soon, whatever the client does
 
     def keepalive_timeout(self) -> None:
+        if self._has_end:
+            return  # a goodbye is on its way, to a client that may be about to read it
+        was_closing = self.close_sent or self.transport.is_closing()
         super().keepalive_timeout()
         # uvicorn waits until what was sent has left, which it never does where the network is gone.
-        self.transport.abort()
+        if was_closing:
+            self.transport.abort()
+            return
+        # The application hears of it at once. The reason may stand behind sound that the client has not read yet.
+        self.disconnected = True
+        self.writable.set()
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": 1011, "reason": _NO_PONG})
+        self._end_soon()
+
+    def _end_soon(self) -> None:
+        self._has_end = True
+        self.loop.call_later(_CLOSING_S, self.transport.abort)
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):
@@ -197,7 +213,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.close" and self.handshake_complete:
             # A goodbye does not wait for a client that reads nothing, and nor does the connection's end.
             self.writable.set()
-            self.loop.call_later(_CLOSING_S, self.transport.abort)
+            self._end_soon()
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
             self.handshake_complete = True  # it was answered, if by a refusal; uvicorn would log an error

@@ -16,9 +16,14 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
-from runtime.shared.port.connections import HttpConnection, Waiting, most_open
+from runtime.errors import SlowReader
+from runtime.shared.port.connections import HttpConnection, Waiting, WebSocketConnection, most_open
+from runtime.shared.port.sending import within
 from runtime.shared.port.serving import Server
 from tests.support.patience import PATIENCE_S
 
@@ -28,16 +33,20 @@ PIECES = [b"one ", b"two ", b"three"]
 class Port:
     """A server whose application streams, or waits until it is told."""
 
-    def __init__(self, most: int = 100) -> None:
+    def __init__(self, most: int = 100, **words: Any) -> None:
+        """``words`` are uvicorn's."""
         self.begun, self.leave = asyncio.Event(), asyncio.Event()
+        self.send_s = PATIENCE_S  # that one message of a socket may wait for its client
+        self.told: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # with what code a socket ended
         routes = [
             Route("/wait", self.wait),
             Route("/stream", self.stream),
             Route("/broken", self.broken),
             Route("/whole", lambda _: PlainTextResponse("whole")),
+            WebSocketRoute("/speak", self.speak),
         ]
         connection = cast(Any, partial(HttpConnection, header_s=60, waiting=Waiting(most)))
-        words: dict[str, Any] = {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1}
+        words |= {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1, "ws": WebSocketConnection}
         self.server = Server(uvicorn.Config(Starlette(routes=routes), http=connection, **words))
 
     async def wait(self, _: Request) -> Response:
@@ -58,6 +67,19 @@ class Port:
             raise RuntimeError("on the way")
 
         return StreamingResponse(pieces())
+
+    async def speak(self, client: WebSocket) -> None:
+        """Send without end; a client that takes nothing is told so."""
+        await client.accept()
+        try:
+            while True:
+                async with within(self.send_s):
+                    await client.send_bytes(bytes(65536))
+        except SlowReader:
+            await client.close(1008, "slow_reader")
+            self.told.set_result(1008)
+        except WebSocketDisconnect:
+            self.told.set_result((await client.receive())["code"])
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[int]:
@@ -147,3 +169,31 @@ def test_where_all_are_served_the_next_is_told_so() -> None:
 def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch, files: int, most: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
     assert most_open(256) == most
+
+
+REASONS = {1008: "slow_reader", 1011: "keepalive ping timeout"}
+
+
+@pytest.mark.parametrize("send_s", [1.0, PATIENCE_S])
+def test_a_client_that_reads_again_hears_why_it_was_dropped(send_s: float) -> None:
+    """A ping went unanswered by then; the reason stands behind what was not read, whichever limit was the first."""
+    ping_s = 0.8
+
+    async def scenario() -> None:
+        at = Port(ws_ping_interval=ping_s, ws_ping_timeout=ping_s)
+        at.send_s = send_s
+        async with (
+            at.open() as port,
+            connect(f"ws://127.0.0.1:{port}/speak", compression=None, max_size=None, ping_interval=None) as deaf,
+        ):
+            deaf.transport.pause_reading()
+            async with asyncio.timeout(PATIENCE_S):
+                code = await at.told
+                await asyncio.sleep(1.5 * ping_s)
+                deaf.transport.resume_reading()
+                with suppress(ConnectionClosed):
+                    while await deaf.recv():
+                        pass
+            assert (deaf.close_code, deaf.close_reason) == (code, REASONS[code])
+
+    asyncio.run(scenario())
