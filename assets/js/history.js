@@ -123,11 +123,19 @@ export class TakeHistory extends EventTarget {
   }
 
   /** A take was kept just now: it comes first, where it belongs to what is listed. @param {TakeRecord} record */
-  add(record) {
+  async add(record) {
     const { search, room, favourite, loose } = this.wanted;
     this.edits += 1;
     if (loose && record.room === 'script') return;
-    if (search || favourite || (room && room !== record.room)) return;
+    if (favourite || (room && room !== record.room)) return;
+    if (search && !(await this.finds(record))) return;
     this.show([record, ...this.list]);
+  }
+
+  /** Whether the search that is shown finds a new take: the studio knows what it looks at. @param {TakeRecord} record */
+  async finds({ id }) {
+    const { turn } = this;
+    const { takes } = await this.page(null).catch(() => ({ takes: [] }));
+    return turn === this.turn && takes.some((/** @type {TakeRecord} */ one) => one.id === id);
   }
 }

@@ -216,9 +216,9 @@ export class TakeRow {
     studio.stop();
     try {
       const onTake = (/** @type {import('./take.js').Take} */ take) => studio.stage.play(take, { clicked: performance.now() });
-      const { identical, why } = await studio.history.reproduce(this.record.id, { onTake });
+      const { take, identical, why } = await studio.history.reproduce(this.record.id, { onTake });
       outcome.dataset.identical = String(identical);
-      outcome.textContent = why;
+      outcome.textContent = take.record ? `${why} ${studio.t('library.reproduced')}` : why;
     } catch (error) {
       outcome.textContent = '';
       throw error;

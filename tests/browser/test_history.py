@@ -135,6 +135,22 @@ def test_a_take_is_made_again_with_the_same_bytes(app: App, studio: Page) -> Non
     assert np.array_equal(pcm_of(app, again), pcm_of(app, first))
 
 
+def test_a_take_that_is_made_again_is_listed_where_the_search_finds_it(studio: Page) -> None:
+    first = kept_take(studio, "A kingfisher dives.")
+    enter(studio, "library")
+    studio.fill("#vw-takes-search", "kingfisher")
+    takes = studio.locator("#vw-takes-list .vw-take")
+    expect(takes).to_have_count(1)
+    row = studio.locator(f"[data-take='{first}']")
+    unfold(row)
+    row.locator("[data-do=reproduce]").click()
+    expect(row.locator(".vw-take-outcome")).to_contain_text("The new take is kept beside this one.", timeout=60_000)
+    expect(takes).to_have_count(2)
+    row.locator("[data-do=remove]").click()
+    expect(takes).to_have_count(1)
+    expect(studio.locator("#vw-takes-empty")).to_be_hidden()
+
+
 def _answering(record: dict[str, Any]) -> Callable[[Route], None]:
     return lambda route: route.fulfill(json=record)
 
