@@ -151,6 +151,7 @@ export class RealVoices {
   }
 
   dismiss() {
+    if (this.download.state === 'failed') this.tell(() => this.send('', 'DELETE')); // what has come is kept for the next time
     this.remember('1');
     this.paint();
     const back = () => {
@@ -215,7 +216,7 @@ export class RealVoices {
     this.see.textContent = this.t(moves ? 'real_voices.details' : 'real_voices.see');
     this.turn.hidden = !moves || state === 'changing';
     this.turn.textContent = this.t(state === 'fetching' ? 'real_voices.pause' : state === 'failed' ? 'real_voices.again' : 'real_voices.resume');
-    this.leave.hidden = moves;
+    this.leave.hidden = moves && state !== 'failed';
     this.offers.paint();
   }
 

@@ -211,6 +211,8 @@ export class Offers {
     if (!plan) return '';
     if (chosen.length === 0) return this.t('real_voices.choose');
     const told = [this.t('real_voices.to_download', { get: gigabytes(this.size(chosen)) })];
+    const once = chosen.reduce((sum, { download }) => sum + download, 0) - this.size(chosen);
+    if (Number(gigabytes(once))) told.push(this.t('real_voices.once', { once: gigabytes(once) }));
     if (plan.total !== null) {
       told.push(this.t('real_voices.memory_of', { need: gigabytes(this.memory(chosen)), have: gigabytes(plan.total) }));
     }

@@ -38,12 +38,26 @@ export function sayWith(chosen) {
  * @param {string} said @returns {string|null}
  */
 export function phrase(said) {
-  if (!words) return null;
+  const found = find(said);
+  return words && found && words.t(found.key, placesOf(found.groups));
+}
+
+/**
+ * Which sentence the server said; null: the page knows it not.
+ *
+ * @param {string} said @returns {string|null} its key, without what all of them begin with
+ */
+export function nameOf(said) {
+  return find(said)?.key.slice(PHRASE.length) ?? null;
+}
+
+/** @param {string} said @returns {{key: string, groups: Object<string, string>}|null} */
+function find(said) {
   const key = phrases.whole.get(said);
-  if (key) return words.t(key);
+  if (key) return { key, groups: {} };
   for (const one of phrases.patterns) {
     const match = one.pattern.exec(said);
-    if (match) return words.t(one.key, placesOf(match.groups ?? {}));
+    if (match) return { key: one.key, groups: match.groups ?? {} };
   }
   return null;
 }

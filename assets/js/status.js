@@ -117,9 +117,8 @@ export class Status extends Emitter {
     if (mute) this.show('mute', this.t('shell.mute'));
     this.line.dataset.voice = isSmall ? 'small' : '';
     if (!mute) this.show('ready', this.t(isSmall ? 'real_voices.small' : 'shell.ready'));
-    this.models.textContent = cards
-      .map(({ id, device, dtype }) => this.t('shell.model', { id, device, dtype }))
-      .join(' · ');
+    // What they run on stands where the status word leads.
+    this.models.textContent = cards.map(({ id }) => (id === this.small ? this.t('real_voices.small_voice') : id)).join(' · ');
   }
 
   /** @param {string} state @param {string} sentence */

@@ -7,11 +7,12 @@ import { CodeDialog } from './code_dialog.js';
 import { CutOff } from './cut_off.js';
 import { Dock } from './dock.js';
 import { Drafts } from './drafts.js';
-import { all, need, write } from './elements.js';
+import { all, need } from './elements.js';
 import { errorOf } from './errors.js';
 import { TakeHistory } from './history.js';
 import { Importing } from './importing.js';
 import { endLeftFrames } from './left_frames.js';
+import { Notes } from './notes.js';
 import { Preferences } from './preferences.js';
 import { Pronunciation } from './pronunciation.js';
 import { PronunciationSheet } from './pronunciation_sheet.js';
@@ -23,7 +24,7 @@ import { HostRoom } from './rooms/host.js';
 import { LibraryRoom } from './rooms/library.js';
 import { ScriptRoom } from './rooms/script.js';
 import { SpeakersRoom } from './rooms/speakers.js';
-import { inPageWords, sayWith } from './server_words.js';
+import { sayWith } from './server_words.js';
 import { shareTake } from './sharing.js';
 import { Shortcuts } from './shortcuts.js';
 import { SoundingText } from './sounding_text.js';
@@ -101,7 +102,6 @@ export class Studio {
     this.speakWord = need(this.speakButton, '[data-i18n]');
     this.stopButton = need(page, '#vw-stop', HTMLButtonElement);
     this.variation = new Variation(need(page, '#vw-shared-variation', HTMLDetailsElement), this.t);
-    this.note = need(page, '#vw-note');
     this.doors = all(page, '[data-room]');
     this.tabs = this.doors.filter(({ role }) => role === 'tab');
     /** @type {Map<string, ModelCard>} */
@@ -112,6 +112,7 @@ export class Studio {
     /** Where each room was left. @type {Map<string, number>} */
     this.scrolled = new Map();
     this.toasts = new Toasts(need(page, '#vw-toasts'));
+    this.notes = new Notes(page, this);
     this.stage = new Stage(page, this.t);
     this.stage.keep.isShared = Boolean(me.features?.share);
     this.dock = new Dock(page, this);
@@ -325,6 +326,11 @@ export class Studio {
     tab.title = served ? '' : unserved.textContent;
   }
 
+  /** What a model is called on the page. @param {{id: string}} card */
+  modelName({ id }) {
+    return id === this.realVoices?.small ? this.t('real_voices.small_voice') : id;
+  }
+
   /** What tells a model from another. @param {string} id @returns {import('./take.js').Model} */
   modelOf(id) {
     const card = [...this.cards.values()].find((one) => one.id === id);
@@ -518,7 +524,7 @@ export class Studio {
     this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
     this.drafts.touch();
     this.dock.refresh(this.isBusy);
-    write(this.note, this.noteOf(this.stage.take));
+    this.note(this.stage.take);
     this.facts.refreshSoon();
   }
 
@@ -533,14 +539,15 @@ export class Studio {
     }
   }
 
-  /** @param {import('./stage.js').Shown|null} take */
-  noteOf(take) {
-    if (!take || (take instanceof Take && take.state === 'stopped')) return '';
-    if (take instanceof Take && take.isUnanswered) return performance.now() - take.askedAt < PATIENCE_MS ? '' : this.t('shell.no_answer_yet');
-    if (!take.queue) return (take.start?.notes ?? []).map(inPageWords).join(' ');
+  /** Say what is to be said of a take beside its name. @param {import('./stage.js').Shown|null} take */
+  note(take) {
+    const { notes } = this;
+    if (!take || (take instanceof Take && take.state === 'stopped')) return notes.say('');
+    if (take instanceof Take && take.isUnanswered) return notes.say(performance.now() - take.askedAt < PATIENCE_MS ? '' : this.t('shell.no_answer_yet'));
+    if (!take.queue) return notes.tell(take);
     const { position: n, etaMs } = take.queue;
     const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;
-    return this.t(key, { n, time: span((etaMs ?? 0) / 1000, this.t) });
+    notes.say(this.t(key, { n, time: span((etaMs ?? 0) / 1000, this.t) }));
   }
 
   // --- keys

@@ -53,9 +53,11 @@ export class TagChips {
   refresh() {
     const { studio, holder } = this;
     // Before it is known who speaks they have their place: nothing moves when they come.
-    const isAwaited = studio.cards.size === 0 && Boolean(studio.current?.takesTags);
-    holder.toggleAttribute('data-awaited', isAwaited);
-    holder.hidden = !isAwaited && !studio.current?.followsTags;
+    const takes = Boolean(studio.current?.takesTags);
+    holder.toggleAttribute('data-awaited', takes && studio.cards.size === 0);
+    holder.hidden = !takes;
+    // A pause is made for every voice; the others are for those that follow a style.
+    holder.toggleAttribute('data-pause-only', !studio.current?.followsTags && studio.cards.size > 0);
     if (this.language === studio.words.language) return;
     this.language = studio.words.language;
     holder.replaceChildren(

@@ -5,7 +5,7 @@ import { languageName } from './rooms/fields.js';
 import { expectedSeconds } from './speech_rate.js';
 import { TagChips, untagged } from './tags.js';
 import { span } from './time_words.js';
-import { unknownTongue } from './tongues.js';
+import { scriptName, unknownTongue } from './tongues.js';
 
 const LONG = 400; // characters: as a script it is heard sooner, and mended line by line
 const NEAR = 0.8; // of what one take may have: from there on the limit is said
@@ -97,12 +97,16 @@ export class TextFacts {
     const unknown = card && unknownTongue(text, card.languages);
     if (!unknown) return '';
     const page = studio.words.language;
-    const name = unknown.script
-      ? new Intl.DisplayNames([page], { type: 'script' }).of(unknown.script)
-      : new Intl.DisplayNames([page], { type: 'language' }).of(unknown.language ?? '');
-    const { length } = card.languages;
-    const known = new Intl.ListFormat(page, { type: 'conjunction' }).format(card.languages.map((one) => languageName(one, page)));
-    const languages = length > MOST_NAMED ? studio.t('shell.languages', { n: length }) : known;
-    return studio.t(unknown.script ? 'shell.unknown_script' : 'shell.unknown_language', { model: card.id, name, languages });
+    const name = unknown.script ? scriptName(unknown.script, page) : new Intl.DisplayNames([page], { type: 'language' }).of(unknown.language ?? '');
+    const values = { model: studio.modelName(card), name, languages: this.languagesOf(card) };
+    return studio.t(unknown.script ? 'shell.unknown_script' : 'shell.unknown_language', values);
+  }
+
+  /** What a checkpoint speaks. @param {import('./rooms/fields.js').ModelCard} card */
+  languagesOf({ languages }) {
+    const { t, words } = this.studio;
+    const { length } = languages;
+    const known = new Intl.ListFormat(words.language, { type: 'conjunction' }).format(languages.map((one) => languageName(one, words.language)));
+    return length > MOST_NAMED ? t('shell.languages', { n: length }) : known;
   }
 }

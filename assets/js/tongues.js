@@ -51,7 +51,7 @@ const FAMILIAR = 0.15; // of the words are among the commonest
  * @returns {{script?: string, language?: string}|null}  an ISO 15924 code, or a BCP 47 tag
  */
 export function unknownTongue(text, languages) {
-  const known = languages.map((name) => (name.toLowerCase().endsWith('dialect') ? 'chinese' : name.toLowerCase()));
+  const known = languages.map(plainName);
   if (known.length === 0 || known.some((name) => !KNOWN.has(name))) return null; // nothing to judge by
   const read = text.slice(0, READ);
   /** @type {[string, number][]} */
@@ -61,6 +61,30 @@ export function unknownTongue(text, languages) {
   if (foreign.length) return { script: foreign.sort(([, one], [, other]) => other - one)[0][0] };
   return latinTongue(read, known);
 }
+
+/**
+ * The script of the first letter that nobody writes the languages in; null: there is none. Greek letters stand in any text, as symbols.
+ *
+ * @param {string} text @param {string[]} languages  of the checkpoint, by its own names
+ * @returns {{script: string, isRead: boolean}|null}  an ISO 15924 code, and whether a published checkpoint reads it
+ */
+export function strangeScript(text, languages) {
+  const known = languages.map(plainName);
+  const strange = LETTERS.filter(([script]) => script !== 'Latn' && script !== 'Grek' && !WRITTEN[script].some((name) => known.includes(name)));
+  const places = strange.map(([script, letters]) => /** @type {const} */ ([script, text.search(letters)])).filter(([, at]) => at >= 0);
+  if (places.length === 0) return null;
+  const [script] = places.reduce((one, other) => (other[1] < one[1] ? other : one));
+  return { script, isRead: WRITTEN[script].length > 0 };
+}
+
+/** What a script is called; the Chinese one is none that people call Han. @param {string} script ISO 15924 @param {string} page BCP 47 */
+export function scriptName(script, page) {
+  const [type, code] = script === 'Hani' ? /** @type {const} */ (['language', 'zh']) : /** @type {const} */ (['script', script]);
+  return new Intl.DisplayNames([page], { type }).of(code) ?? script;
+}
+
+/** @param {string} name of a language, as a checkpoint has it */
+const plainName = (name) => (name.toLowerCase().endsWith('dialect') ? 'chinese' : name.toLowerCase());
 
 /**
  * The language of a text in Latin letters, where it is plainly none that is known.

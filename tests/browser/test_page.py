@@ -14,8 +14,9 @@ import httpx
 import numpy as np
 import pytest
 import soundfile
-from playwright.sync_api import Page, Route, WebSocketRoute, expect
+from playwright.sync_api import Page, Route, ViewportSize, WebSocketRoute, expect
 
+from runtime.request import DROPPED_STYLES, STRANGE_SCRIPT
 from tests.browser.conftest import INSECURE_HOST, SCREENSHOTS, OpenStudio
 from tests.browser.steps import (
     SHORT,
@@ -92,6 +93,48 @@ def test_what_is_spoken_otherwise_than_written_is_said(studio: Page) -> None:
     studio.click("#vw-speak")
     expect(studio.locator("#vw-note")).to_contain_text("more than 500 characters")
     studio.keyboard.press("Escape")  # three short takes may have ended by themselves
+
+
+def noted(page: Page, *notes: str) -> None:
+    """As if the runtime had said these of every text."""
+
+    def add(socket: WebSocketRoute) -> None:
+        runtime = socket.connect_to_server()
+
+        def pass_on(message: str | bytes) -> None:
+            told = json.loads(message) if isinstance(message, str) else {}
+            socket.send(json.dumps({**told, "notes": notes}) if told.get("type") == "audio.start" else message)
+
+        runtime.on_message(pass_on)
+
+    page.route_web_socket("**/v1/audio/speech/stream", add)
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (360, 780)])
+def test_a_note_is_read_whole_in_the_words_of_the_page(open_studio: OpenStudio, width: int, height: int) -> None:
+    page = open_studio(viewport=ViewportSize(width=width, height=height))
+    noted(page, STRANGE_SCRIPT.format(script="cjk"), DROPPED_STYLES)
+    page.fill("#vw-text", "Tea is 茶 [whispering] here.")
+    page.click("#vw-speak")
+    note, more, sheet = (page.locator(name) for name in ("#vw-note", "#vw-note-more", "#vw-notes"))
+    expect(note).to_contain_text("This voice speaks English; the Chinese letters in the text are not said")
+    expect(note).not_to_contain_text("checkpoint")
+    box, whole = more.bounding_box(), page.locator(".vw-caption").bounding_box()
+    assert box is not None
+    assert whole is not None
+    assert box["height"] >= 24
+    assert box["x"] + box["width"] <= whole["x"] + whole["width"] + 1, "it is not cut off with the sentence"
+    await_end(page)
+    more.click()
+    expect(sheet).to_be_visible()
+    expect(sheet).to_contain_text("The real voices read them.")
+    expect(sheet).to_contain_text("This voice follows no styles in square brackets, and they were left out")
+    page.screenshot(path=SCREENSHOTS / f"note-{width}.png")
+    sheet.get_by_role("button", name="See the real voices").click()
+    expect(sheet).to_be_hidden()
+    expect(page.locator("#vw-real-voices")).to_be_visible()
 
 
 def test_a_refusal_costs_nothing_and_goes_once_it_is_mended(studio: Page) -> None:
@@ -290,7 +333,7 @@ def test_random_weights_and_checkpoints_are_named(studio: Page) -> None:
         listing = route.fetch().json()
         route.fulfill(json={**listing, "data": [{**card, "speaks": False} for card in listing["data"]]})
 
-    expect(studio.locator("#vw-models")).to_contain_text("demo-voice on cpu")
+    expect(studio.locator("#vw-models")).to_have_text("The small built-in voice")
     expect(studio.locator("#vw-status")).to_have_text("Built-in voice")
     studio.route("**/v1/models", mute)
     studio.reload(wait_until="domcontentloaded")

@@ -67,6 +67,11 @@ def test_what_fails_is_said_and_visitors_are_only_told(open_studio: OpenStudio, 
     expect(page.locator("#vw-real-voices .vw-offer").first).to_contain_text("real time", timeout=CHANGE_MS)
     assert len(page.evaluate("placesLeft")) == 1, "the button stays where it is when the measurement comes"
     expect(page.locator("#vw-real-voices")).to_contain_text("The Hub could not be asked")
+    chosen = page.locator("#vw-real-voices .vw-offer:has(:checked)")
+    apart = re.findall(r"([\d.]+) GB to download", " ".join(chosen.all_inner_texts()))
+    said = page.locator("#vw-real-sum").inner_text()
+    together, once = (float(value) for value in re.findall(r"([\d.]+) GB (?:to download|that they share)", said))
+    assert sum(map(float, apart)) == pytest.approx(together + once, abs=0.11), "what is counted once is said"
     page.click("#vw-real-begin")
     expect(page.locator("#vw-banner")).to_contain_text("cannot be reached", timeout=CHANGE_MS)
     expect(page.locator("#vw-banner-turn")).to_have_text("Try again")
@@ -77,6 +82,14 @@ def test_what_fails_is_said_and_visitors_are_only_told(open_studio: OpenStudio, 
     visitor.click("#vw-loaded-open")
     expect(visitor.locator("#vw-loaded")).to_contain_text("small built-in voice")
     assert visitor.locator("#vw-loaded-see").is_hidden()
+
+    page.get_by_role("button", name="Dismiss").click()
+    expect(page.locator("#vw-banner")).to_be_hidden()
+    page.locator("#vw-toasts button").last.click()
+    expect(page.locator("#vw-banner")).to_contain_text("You are hearing the small built-in voice.")
+    page.click("#vw-banner-see")
+    page.click("#vw-real-begin")
+    expect(page.locator("#vw-banner")).to_contain_text("cannot be reached", timeout=CHANGE_MS)
 
     # Stopped, nothing of it stands in the way of another time.
     hub.status = None

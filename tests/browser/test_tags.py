@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Page, ViewportSize, expect
+from playwright.sync_api import Page, Route, ViewportSize, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.script_steps import await_made, enter_script, new_script, text_of
@@ -45,6 +45,18 @@ def test_chips_stand_where_a_style_can_be_followed(studio: Page) -> None:
     expect(studio.locator(CHIPS)).to_be_hidden()
     studio.fill("#vw-text", "Hi [sad] you.")
     expect(studio.locator("#vw-text-count")).to_contain_text("Words: 3")  # there it is read
+
+
+def test_a_voice_that_follows_no_style_has_the_chip_of_the_pause(studio: Page, app: App) -> None:
+    def unstyled(route: Route) -> None:
+        listing = route.fetch().json()
+        cards = [{**card, "takes_instruct": False, "styles_voices": False} for card in listing["data"]]
+        route.fulfill(json={**listing, "data": cards})
+
+    studio.route("**/v1/models", unstyled)
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for()
+    expect(studio.locator(f"{CHIPS} button").filter(visible=True)).to_have_text(["[pause]"])
 
 
 def test_a_style_holds_behind_a_pause_of_a_script(app: App, studio: Page) -> None:

@@ -22,7 +22,7 @@ def test_the_page_warns_of_a_language_before_it_is_spoken_and_writes_from_the_ri
     expect(tongue).to_be_hidden()
     studio.fill("#vw-text", "مرحبا بالعالم، كيف حالك اليوم؟")
     expect(tongue).to_contain_text("Arabic")
-    expect(tongue).to_contain_text("demo-voice speaks English")
+    expect(tongue).to_contain_text("The small built-in voice speaks English")
     assert studio.evaluate("getComputedStyle(document.querySelector('#vw-text')).direction") == "rtl"
     studio.screenshot(path=SCREENSHOTS / "words-arabic.png")
     studio.fill("#vw-text", SHORT)

@@ -126,7 +126,7 @@ export class DesignRoom {
       this.language.value = spoken && card ? preset.language : 'auto';
       if (!own) studio.text = preset.sample;
     });
-    const unspoken = spoken ? '' : t('design.hint_not_spoken', { model: card.id, language: title(preset.language) });
+    const unspoken = spoken ? '' : t('design.hint_not_spoken', { model: studio.modelName(card), language: title(preset.language) });
     this.hint.textContent = [unspoken, own ? t('design.hint_text_kept') : ''].filter(Boolean).join(' ');
   }
 

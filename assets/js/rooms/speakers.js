@@ -112,7 +112,7 @@ export class SpeakersRoom {
     const { chosen, card, studio } = this;
     if (studio.catalogue.takesStyle(chosen?.mode)) return '';
     if (chosen?.mode === 'base') return studio.t('speakers.own_manner', { name: chosen.name });
-    return !card || card.takes_instruct ? '' : studio.t('speakers.no_instruct', { model: card.id });
+    return !card || card.takes_instruct ? '' : studio.t('speakers.no_instruct', { model: studio.modelName(card) });
   }
 
   /** Whether tags in the text can change how it is said. */
