@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from runtime.model.code_predictor import CodePredictor
 from runtime.model.products import Linear, Table
-from runtime.model.scripted import PredictorPass, can_script, product_of, scripted
+from runtime.model.scripted import PredictorPass, Same, can_script, products_of, scripted
 
 
 class ScriptedFrame(Protocol):
@@ -63,7 +63,7 @@ class PredictorFrame(nn.Module):
         tables = [table for table in predictor.model.codec_embedding if isinstance(table, Table)]
         self.tables = [table.weight.detach() for table in tables]
         small = predictor.small_to_mtp_projection
-        self.project = product_of(small) if isinstance(small, Linear) else nn.Identity()
+        self.project = products_of([small]) if isinstance(small, Linear) else Same()
         self.last = len(predictor.lm_head)
 
     def forward(
@@ -104,7 +104,7 @@ class PredictorFrame(nn.Module):
             codes.append(code)
             if group < self.last:
                 embedded = F.embedding(code, self.tables[group - 1]).to(x.dtype)
-                x = self.project(embedded)[:, None]
+                x = self.project(embedded, 0)[:, None]
         return torch.stack(codes, dim=-1), torch.stack(sums)
 
 

@@ -5,13 +5,16 @@ Python takes about as long as doing it, and holds the interpreter that the Code2
 The operations are those of `runtime/model/layers.py` and `runtime/model/normed_operations.py`, which are the readable
 twins, in their order: the numbers are theirs to the bit. Nothing becomes machine code, and no compiler is needed.
 
+What it scripts are the layers of a stack together: a module for each of them, of its norms and its products would take
+a second at every start.
+
 TorchScript reads the sources of the methods here, and annotations as they stand: no postponed ones in this file.
 """
 
 import logging
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -33,68 +36,77 @@ _SCRIPTING = threading.Lock()
 
 
 class RoundedRows(nn.Module):
-    """`RoundedRowsInt8`. Shapes: rows [M, K]; result [M, N], float32."""
+    """`RoundedRowsInt8`, one for each index. Shapes: rows [M, K]; result [M, N], float32."""
 
-    def __init__(self, product: RoundedRowsInt8) -> None:
+    def __init__(self, products: Sequence[RoundedRowsInt8]) -> None:
         super().__init__()
-        self.packed = product.packed
-        self.steps = product.steps
+        self.packed = [product.packed for product in products]
+        self.steps = products[0].steps  # the processor's
         self.smallest = SMALLEST
 
-    def forward(self, rows: Tensor) -> Tensor:
+    def forward(self, rows: Tensor, index: int) -> Tensor:
         most = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=self.smallest)
         made = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            rows / most, 1 / self.steps, self.steps + 1, self.packed
+            rows / most, 1 / self.steps, self.steps + 1, self.packed[index]
         )
         return made.mul_(most)
 
 
 class PackedRows(nn.Module):
-    """`PackedProduct`. Shapes: as above, in the dtype of the weights."""
+    """`PackedProduct`, one for each index. Shapes: as above, in the dtype of the weights."""
 
-    def __init__(self, product: PackedProduct) -> None:
+    def __init__(self, products: Sequence[PackedProduct]) -> None:
         super().__init__()
-        self.weight = product.weight
+        self.weights = [product.weight for product in products]
         self.least = LEAST
 
-    def forward(self, rows: Tensor) -> Tensor:
+    def forward(self, rows: Tensor, index: int) -> Tensor:
         count = rows.shape[0]
         if count < self.least:
             rows = F.pad(rows, [0, 0, 0, self.least - count])
-        made = torch.ops.mkldnn._linear_pointwise(rows, self.weight, None, "none", [], "")
+        made = torch.ops.mkldnn._linear_pointwise(rows, self.weights[index], None, "none", [], "")
         return made[:count]
 
 
 class Fours(nn.Module):
-    """`runtime.model.products.linear`. Shapes: as above, float32."""
+    """`runtime.model.products.linear`, with weights and biases for each index. Shapes: as above, float32."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    biases: list[Tensor | None]
+
+    def __init__(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
         super().__init__()
-        self.weight = weight
-        self.bias = bias
+        self.weights = list(weights)
+        self.biases = list(biases)
         self.grain = GRAIN
 
-    def forward(self, rows: Tensor) -> Tensor:
+    def forward(self, rows: Tensor, index: int) -> Tensor:
         M, K = rows.shape
-        weight = self.weight
+        weight = self.weights[index]
         more_rows, more = -M % self.grain, -K % self.grain
         if more_rows or more:
             rows = F.pad(rows, [0, more, 0, more_rows])
         if more:
             weight = F.pad(weight, [0, more])
-        return F.linear(rows, weight, self.bias)[:M]
+        return F.linear(rows, weight, self.biases[index])[:M]
 
 
 class Biased(nn.Module):
-    """A product with weights that are laid out or rounded, and the bias of its outputs."""
+    """Products with weights that are laid out or rounded, and the bias of their outputs."""
 
-    def __init__(self, product: nn.Module, bias: Tensor) -> None:
+    def __init__(self, products: nn.Module, biases: Sequence[Tensor]) -> None:
         super().__init__()
-        self.product = product
-        self.bias = bias
+        self.products = products
+        self.biases = list(biases)
 
-    def forward(self, rows: Tensor) -> Tensor:
-        return self.product(rows).add_(self.bias)
+    def forward(self, rows: Tensor, index: int) -> Tensor:
+        return self.products(rows, index).add_(self.biases[index])
+
+
+class Same(nn.Module):
+    """No product: rows as they are."""
+
+    def forward(self, rows: Tensor, index: int) -> Tensor:
+        return rows
 
 
 def unit_norm(x: Tensor, eps: float) -> Tensor:
@@ -102,57 +114,73 @@ def unit_norm(x: Tensor, eps: float) -> Tensor:
     return x * (x * x).sum(dim=-1, keepdim=True).div_(x.shape[-1]).add_(eps).rsqrt_()
 
 
-class Norm(nn.Module):
-    """`RMSNorm`."""
+class Norms(nn.Module):
+    """`RMSNorm`, one for each index."""
 
-    def __init__(self, norm: RMSNorm) -> None:
+    def __init__(self, norms: Sequence[RMSNorm]) -> None:
         super().__init__()
-        self.weight = norm.weight.detach()
-        self.eps = norm.eps
+        self.weights = [norm.weight.detach() for norm in norms]
+        self.eps = norms[0].eps  # the stack's
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, index: int) -> Tensor:
         if x.dtype == torch.float32:
-            return unit_norm(x, self.eps).mul_(self.weight)
-        return self.weight * F.rms_norm(x, [x.shape[-1]], None, self.eps)
+            return unit_norm(x, self.eps).mul_(self.weights[index])
+        return self.weights[index] * F.rms_norm(x, [x.shape[-1]], None, self.eps)
 
 
-class Layer(nn.Module):
-    """A `DecoderLayer` in two halves: what comes before attention, and what comes behind it."""
+class Layers(nn.Module):
+    """The layers of a `DecoderStack`, each in two halves: what comes before attention, and what comes behind it."""
 
-    def __init__(self, layer: DecoderLayer) -> None:
+    def __init__(self, stack: DecoderStack) -> None:
         super().__init__()
-        attention, mlp = layer.self_attn, layer.mlp
-        self.before, self.behind = Norm(layer.input_layernorm), Norm(layer.post_attention_layernorm)
-        self.qkv, self.o = product_of(attention.qkv_proj), product_of(attention.o_proj)
-        self.gate_up, self.down = product_of(mlp.gate_up_proj), product_of(mlp.down_proj)
-        self.queries, self.key_heads, self.head_dim = attention.heads, attention.kv_heads, attention.head_dim
-        weights = (attention.q_norm.weight, self.queries), (attention.k_norm.weight, self.key_heads)
-        self.head_weights = torch.cat([weight.detach().expand(count, -1) for weight, count in weights])
-        self.eps = attention.q_norm.eps
-        self.inner = mlp.down_proj.in_features
+        layers = [layer for layer in stack.layers if isinstance(layer, DecoderLayer)]
+        attentions, mlps = [layer.self_attn for layer in layers], [layer.mlp for layer in layers]
+        self.count = len(layers)
+        self.before = Norms([layer.input_layernorm for layer in layers])
+        self.behind = Norms([layer.post_attention_layernorm for layer in layers])
+        self.qkv = products_of([attention.qkv_proj for attention in attentions])
+        self.o = products_of([attention.o_proj for attention in attentions])
+        self.gate_up, self.down = (
+            products_of([mlp.gate_up_proj for mlp in mlps]),
+            products_of([mlp.down_proj for mlp in mlps]),
+        )
+        first = attentions[0]
+        self.queries, self.key_heads, self.head_dim = first.heads, first.kv_heads, first.head_dim
+        self.head_weights = [
+            torch.cat(
+                [
+                    attention.q_norm.weight.detach().expand(self.queries, -1),
+                    attention.k_norm.weight.detach().expand(self.key_heads, -1),
+                ]
+            )
+            for attention in attentions
+        ]
+        self.eps = first.q_norm.eps
+        self.inner = mlps[0].down_proj.in_features
 
-    def heads(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def heads(self, index: int, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Shapes: x [B, T, H]; cos, sin [B or 1, 1, T, d]; q [B, heads, T, d]; k, v [B, kv_heads, T, d]."""
         B, T, H = x.shape
         both = self.queries + self.key_heads
-        heads = self.qkv(self.before(x).view(B * T, H)).view(B, T, -1, self.head_dim)
+        heads = self.qkv(self.before(x, index).view(B * T, H), index).view(B, T, -1, self.head_dim)
         if x.dtype == torch.float32:
-            normed = unit_norm(heads[:, :, :both], self.eps).mul_(self.head_weights)
+            normed = unit_norm(heads[:, :, :both], self.eps).mul_(self.head_weights[index])
         else:
-            normed = F.rms_norm(heads[:, :, :both], [self.head_dim], None, self.eps) * self.head_weights
+            normed = F.rms_norm(heads[:, :, :both], [self.head_dim], None, self.eps) * self.head_weights[index]
         normed = normed.transpose(1, 2)
         half = self.head_dim // 2
         first, second = normed[:, :, :, :half], normed[:, :, :, half:]
         turned = (normed * cos).add_(torch.cat((-second, first), dim=-1).mul_(sin))
         return turned[:, : self.queries], turned[:, self.queries :], heads[:, :, both:].transpose(1, 2)
 
-    def forward(self, x: Tensor, attended: Tensor) -> Tensor:
+    def forward(self, index: int, x: Tensor, attended: Tensor) -> Tensor:
         """Shapes: x, result [B, T, H]; attended [B, heads, T, d]."""
         B, T, H = x.shape
-        x = self.o(attended.transpose(1, 2).reshape(B * T, self.queries * self.head_dim)).view(B, T, H).add_(x)
-        both = self.gate_up(self.behind(x).view(B * T, H))
+        joined = attended.transpose(1, 2).reshape(B * T, self.queries * self.head_dim)
+        x = self.o(joined, index).view(B, T, H).add_(x)
+        both = self.gate_up(self.behind(x, index).view(B * T, H), index)
         gate, up = both[:, : self.inner], both[:, self.inner :]
-        return self.down(F.silu(gate).mul_(up)).view(B, T, H).add_(x)
+        return self.down(F.silu(gate).mul_(up), index).view(B, T, H).add_(x)
 
 
 class PredictorPass(nn.Module):
@@ -160,9 +188,9 @@ class PredictorPass(nn.Module):
 
     def __init__(self, predictor: CodePredictor) -> None:
         super().__init__()
-        self.layers = layers_of(predictor.model)
-        self.norm = Norm(predictor.model.norm)
-        self.heads = nn.ModuleList(product_of(head) for head in predictor.lm_head)
+        self.layers = Layers(predictor.model)
+        self.norm = Norms([predictor.model.norm])
+        self.heads = products_of(predictor.lm_head)
 
     def forward(
         self, x: Tensor, group: int, used: int, keys: Tensor, values: Tensor, cos: Tensor, sin: Tensor
@@ -175,8 +203,8 @@ class PredictorPass(nn.Module):
         B, T, _ = x.shape
         end = used + T
         cos, sin = cos[:, :, used:end], sin[:, :, used:end]
-        for index, layer in enumerate(self.layers):
-            q, k, v = layer.heads(x, cos, sin)  # type: ignore[operator]
+        for index in range(self.layers.count):
+            q, k, v = self.layers.heads(index, x, cos, sin)
             seen, told = keys[index, :B], values[index, :B]
             seen[:, :, used:end].copy_(k)
             told[:, :, used:end].copy_(v)
@@ -184,13 +212,8 @@ class PredictorPass(nn.Module):
             attended = F.scaled_dot_product_attention(
                 q, seen[:, :, :end], told[:, :, :end], is_causal=T > 1, enable_gqa=True
             )
-            x = layer(x, attended)
-        x = self.norm(x[:, -1])
-        scores = x
-        for index, head in enumerate(self.heads):
-            if index + 1 == group:
-                scores = head(x)
-        return scores
+            x = self.layers(index, x, attended)
+        return self.heads(self.norm(x[:, -1], 0), group - 1)
 
 
 class DecodeStep(nn.Module):
@@ -198,7 +221,7 @@ class DecodeStep(nn.Module):
 
     def __init__(self, stack: DecoderStack) -> None:
         super().__init__()
-        self.layers = layers_of(stack)
+        self.layers = Layers(stack)
 
     def forward(
         self,
@@ -215,8 +238,8 @@ class DecodeStep(nn.Module):
         Shapes: x, result [B, 1, H]; keys, values, one a layer, [S, kv_heads, T, d]; slots, positions [B]; cos, sin [B,
         1, 1, d].
         """
-        for index, layer in enumerate(self.layers):
-            q, k, v = layer.heads(x, cos, sin)  # type: ignore[operator]
+        for index in range(self.layers.count):
+            q, k, v = self.layers.heads(index, x, cos, sin)
             q = q.reshape(q.shape[0], k.shape[1], -1, q.shape[-1])  # as `CpuDevice.decode_attention` has it
             parts: list[Tensor] = []
             for row in range(len(slots)):
@@ -228,26 +251,33 @@ class DecodeStep(nn.Module):
                         q[row : row + 1], seen[:, : at + 1].unsqueeze(0), told[:, : at + 1].unsqueeze(0)
                     )
                 )
-            x = layer(x, torch.cat(parts).view(x.shape[0], layer.queries, 1, layer.head_dim))  # type: ignore[call-overload]
+            attended = torch.cat(parts).view(x.shape[0], self.layers.queries, 1, self.layers.head_dim)
+            x = self.layers(index, x, attended)
         return x
 
 
-def layers_of(stack: DecoderStack) -> nn.ModuleList:
-    return nn.ModuleList(Layer(layer) for layer in stack.layers if isinstance(layer, DecoderLayer))
+def products_of(linears: Iterable[nn.Module]) -> nn.Module:
+    """The products of like modules, of which an index tells which.
 
-
-def product_of(linear: nn.Module) -> nn.Module:
-    assert isinstance(linear, Linear)
-    bias = None if linear.bias is None else linear.bias.detach()
-    if linear.product is None:
-        return Fours(linear.weight.detach(), bias)
-    made: nn.Module
-    if isinstance(linear.product, RoundedRowsInt8):
-        made = RoundedRows(linear.product)
-    else:
-        assert isinstance(linear.product, PackedProduct)
-        made = PackedRows(linear.product)
-    return made if bias is None else Biased(made, bias)
+    Raises:
+        ValueError: some are of another kind than the others.
+    """
+    every = [linear for linear in linears if isinstance(linear, Linear)]
+    products = [linear.product for linear in every]
+    biases = [None if linear.bias is None else linear.bias.detach() for linear in every]
+    if all(product is None for product in products):
+        return Fours([linear.weight.detach() for linear in every], biases)
+    rounded = [product for product in products if isinstance(product, RoundedRowsInt8)]
+    laid_out = [product for product in products if isinstance(product, PackedProduct)]
+    if len(every) not in (len(rounded), len(laid_out)):
+        raise ValueError("products of one place in several layers are of several kinds")
+    made = RoundedRows(rounded) if rounded else PackedRows(laid_out)
+    added = [bias for bias in biases if bias is not None]
+    if not added:
+        return made
+    if len(added) < len(every):
+        raise ValueError("some of like products have a bias and others none")
+    return Biased(made, added)
 
 
 def can_script(network: nn.Module, dtype: torch.dtype) -> bool:
