@@ -21,6 +21,7 @@ from torch import Tensor
 GROUP = 32  # weights of a row that share a step and a middle, in four bits
 PIECE = 4  # rows of one call where the library takes another way for more of them
 TILE = 16  # outputs that the library's weight-only kernels take at a time, and divisor of what they sum over
+NEAR = 64  # rows of a matrix that are rounded at a time
 FULL = 127  # steps from zero to the largest number in eight bits
 HALF = 63  # the same for rows on processors whose instructions add pairs of products in sixteen bits
 SMALLEST = 1e-30  # of a row's largest number: a row of zeros divides by this
@@ -45,10 +46,14 @@ class Int8:
 
     @classmethod
     def of(cls, weight: Tensor) -> Int8:
-        """Shapes: weight [N, K]."""
-        weight = weight.float()
-        steps = weight.abs().amax(dim=1).clamp_(min=SMALLEST) / FULL
-        return cls((weight / steps[:, None]).round_().to(torch.int8), steps)
+        """Shapes: weight [N, K] of any floating dtype."""
+        values, steps = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
+        # Some rows at a time stay near the processor; whole matrices go to memory and back for each operation.
+        for rows, into, step in zip(*(torch.split(part, NEAR) for part in (weight, values, steps)), strict=True):
+            part = rows.float()
+            torch.div(part.abs().amax(dim=1).clamp_(min=SMALLEST), FULL, out=step)
+            into.copy_((part / step[:, None]).round_())
+        return cls(values, steps)
 
     def weight(self) -> Tensor:
         """What the values stand for. Shapes: result [N, K] float32."""

@@ -25,6 +25,8 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
+GATHERING = "huge pages"  # the name of the thread that gathers what was loaded
+
 Tell = Callable[[str], None]  # what happens now
 NewCore = Callable[[Checkpoint, int, int, WaitingQueue], EngineCore]  # with so many slots of so many positions
 
@@ -59,7 +61,7 @@ class CheckpointLoader:
         )
         give_back()  # what rounding and packing took besides
         if device.name == "cpu" and not are_small([checkpoint.talker]):
-            Thread(target=_gather, args=(entry.name,), name="huge pages", daemon=True).start()
+            Thread(target=_gather, args=(entry.name,), name=GATHERING, daemon=True).start()
         self.add(entry, checkpoint, tell)
 
     def add(self, entry: RegistryEntry, checkpoint: Checkpoint, tell: Tell = lambda step: None) -> None:

@@ -88,9 +88,9 @@ class Linear(nn.Linear):
         made = self.product(x.reshape(-1, self.in_features)).view(*x.shape[:-1], self.out_features)
         return made if self.bias is None else made.add_(self.bias)
 
-    def quantize(self, kind: Quantization, dtype: torch.dtype | None = None) -> None:
-        """Round the weights, on a CPU, and let go of the published ones; ``dtype`` as for `take`."""
-        self.take(quantized(self.weight.detach(), kind), dtype)  # or what was rounded would be kept for its gradient
+    def quantize(self, kind: Quantization) -> None:
+        """Round the weights, on a CPU, and let go of the published ones."""
+        self.take(quantized(self.weight.detach(), kind))  # or what was rounded would be kept for its gradient
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
         """Store the weight in ``dtype``, if that has fewer bits; otherwise it stays as it is."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from runtime.device.cpu import CORES
-from runtime.device.quantized import Quantization, product_of
+from runtime.device.quantized import Quantization, product_of, quantized
 from runtime.errors import CheckpointInvalid, CheckpointMissing
 from runtime.model.headers import Headers, TensorHeader, check_headers
 from runtime.model.layers import FusedLinear
@@ -132,17 +132,16 @@ def _fill(
     """
     if isinstance(module, Table) and device.type == "cpu" and _lie(module, places, tensor, dtype):
         return
-    kind = kind if isinstance(module, Linear) else None
+    if isinstance(module, Linear) and kind is not None:  # rounded from what was published, whatever ``dtype`` is
+        weights = [key for key, place in places.items() if place.target.rpartition(".")[2] == "weight"]
+        rows = [tensor(key) for key in weights]  # of a fused product in its order
+        module.take(quantized(rows[0] if len(rows) == 1 else torch.cat(rows), kind), dtype)
+        places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
-    if kind is not None:  # rounded from what was published, whatever the dtype of all else
-        types["weight"] = torch.float32
     made = _allocate(module, device, types)
     for key, place in places.items():
         target = made[place.target.rpartition(".")[2]]
         (target if place.rows is None else target[place.rows]).copy_(tensor(key))
-    if kind is not None:
-        assert isinstance(module, Linear)
-        module.quantize(kind, dtype)
     done(module)
 
 

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from runtime.device import quantized as subject
 from runtime.device.quantized import (
+    FULL,
     GROUP,
+    NEAR,
     SMALLEST,
     Int4,
     Int8,
@@ -113,6 +115,15 @@ def test_weights_are_rounded_to_the_nearest() -> None:
     assert ((four.weight() - weight).abs() <= steps / 2 + 0.03 * weight.abs().amax()).all()
     assert away(eight.weight(), weight) < 0.01
     assert away(four.weight(), weight) < 0.1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_matrix_is_rounded_in_pieces_as_it_would_be_whole(dtype: torch.dtype) -> None:
+    weight = numbers(2 * NEAR + 3, 48, seed=2).to(dtype)
+    made, whole = Int8.of(weight), weight.float()
+    steps = whole.abs().amax(dim=1) / FULL
+    assert torch.equal(made.steps, steps)
+    assert torch.equal(made.values, (whole / steps[:, None]).round().to(torch.int8))
 
 
 @pytest.mark.parametrize("kind", list(Quantization))
