@@ -11,6 +11,7 @@ from runtime.settings import EngineSettings
 
 GB = 10**9
 WIDTH = 20  # characters of a line's name
+BUSY = 1.2  # times as long as without it something takes beside other work that is worth a word
 NAMED_AT_MOST = 12  # of a list in a line; --json has them all
 
 
@@ -67,6 +68,8 @@ def _lines(told: Diagnosis) -> Iterator[tuple[str, str]]:
 def _memory(row: MemoryRow) -> str:
     slots = f"{row.slots} slots" if row.slots else "does not fit"
     pace = "" if row.rtf is None else f", {row.rtf:.2f} s of computing for 1 s of speech"
+    if row.rtf is not None and row.rtf_now is not None and row.rtf_now > BUSY * row.rtf:
+        pace += f" ({row.rtf_now:.2f} beside what else runs now)"
     return f"{_size(row.once)}, and {_size(row.slot)} a slot: {slots}{pace}" + (", chosen" if row.is_chosen else "")
 
 

@@ -78,6 +78,7 @@ class MemoryRow:
     slot: int
     slots: int  # that would be taken, with all the memory that the process may have; 0: it does not fit
     rtf: float | None  # seconds of computing for a second of speech, estimated; None: a card, or a small checkpoint
+    rtf_now: float | None  # the same beside what else was at work
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,7 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
                 slot=need.slot,
                 slots=need.slots_in(room, settings),
                 rtf=probe.rtf(shape, kind, FRAME_S) if is_measured else None,
+                rtf_now=probe.rtf_now(shape, kind, FRAME_S) if is_measured else None,
             )
             for kind, need in needs.items()
         )

@@ -1,20 +1,25 @@
 """Measures for a moment how long this processor takes for a frame of a checkpoint's shapes, before any of it is here.
 
 The layers are the engine's own, with weights of no meaning: a few of the talker's, as many as no cache holds, the code
-predictor's, which are read again for each code, with its draws, and one of Code2Wav's. What a whole frame takes follows
-from their number, and from how much slower a core makes frames while another makes sound. The middle of some runs
-counts and not the fastest: who is at work beside them now, the page among them, will be when it speaks.
+predictor's, which are read again for each code, with its draws, what a frame draws first, and two of Code2Wav's units.
+What a whole frame takes follows from their number, and from how much slower a core makes frames while another makes
+sound. The fastest of some runs in several rounds counts, which is what the processor does when nothing else is at work,
+and of one thread its processor's time, in which nobody else has a share. The middle run by the clock says what the
+machine does now.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from enum import Enum, auto
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +30,8 @@ from runtime.device.huge_pages import gather
 from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.frame import can_script_on, operations_of
-from runtime.engine.sampling import LevelSettings, gumbel_noise, pick
+from runtime.engine.noise import CpuNoise
+from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
 from runtime.engine.scripted_frame import scripted_frame
 from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
 from runtime.model.code_predictor import CodePredictor, FrameCache
@@ -34,17 +40,27 @@ from runtime.model.layers import Attention, DecoderStack, Operations, RMSNorm, j
 from runtime.model.products import Conv, Linear, Table, lay_out, pack
 from runtime.model.scripted import scripted_step
 from runtime.model.weights import on_meta
-from runtime.published import SOUND_OPERATIONS
 
 COLD = 64 * 2**20  # bytes of the talker's weights in a measurement, at least: more than most processors keep near
 SEEN = 256  # positions that the talker attends over: twenty seconds of speech
 PASSES = 2  # of the code predictor in a measurement
-MEASURE_S = 0.15  # that one goes on for, beside a run to warm up
+ROUNDS = 3  # of a measurement, behind a run to warm up
+MEASURE_S = 0.05  # that each goes on for
 WEIGHT = 0.01  # of every product; what comes of it stays finite, and is no denormal number
-SOUND_ROWS, SOUND_WIDTH = 640, 192  # moments of a frame, and channels, in the third of Code2Wav's four blocks
+# Moments of a frame, and channels, in the first of Code2Wav's four blocks, which reads, and the third, which computes.
+SOUND_UNITS = ((32, 768), (640, 192))
+SOUND = 11.0  # times as long as two such units takes Code2Wav for a frame: 10.6 to 11.3 in bfloat16, 11.0 in float32
 TOP_K = 50  # of a draw, as published checkpoints ask for
 
 Weights = tuple[torch.dtype, Quantization | None]  # of talker and code predictor
+
+
+class Part(Enum):
+    """What a frame consists of, but for its sound."""
+
+    LAYER = auto()  # of the talker
+    DRAW = auto()  # of its first code
+    PASS = auto()  # of the code predictor, and its draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +110,29 @@ def layer_bytes(config: DecoderConfig, dtype: torch.dtype, quantization: Quantiz
     return quantized_bytes(layer_size(config) // config.hidden_size, config.hidden_size, quantization)
 
 
+class Run(NamedTuple):
+    """Seconds by the clock, and of the asking thread's processor."""
+
+    clock: float
+    processor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of the fastest of some runs, and of the middle one by the clock."""
+
+    best: float
+    middle: float
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], *, by_processor: bool) -> Timing:
+        fastest = min(run.processor if by_processor else run.clock for run in runs)
+        return cls(fastest, max(fastest, statistics.median(run.clock for run in runs)))
+
+    def times(self, count: float) -> Timing:
+        return Timing(self.best * count, self.middle * count)
+
+
 @dataclass(slots=True)
 class Probe:
     """A processor. What it has measured it does not measure again.
@@ -106,12 +145,12 @@ class Probe:
     device: Device
     threads: int = 0
     sound_dtype: str = "auto"
-    _known: dict[tuple[DecoderConfig, Weights, bool], float] = field(default_factory=dict)
-    _sound: dict[tuple[torch.dtype, int], float] = field(default_factory=dict)
+    _known: dict[tuple[DecoderConfig, Weights, Part], Timing] = field(default_factory=dict)
+    _sound: dict[tuple[torch.dtype, int], Timing] = field(default_factory=dict)
     _slower: dict[tuple[DecoderConfig, Weights], float] = field(default_factory=dict)
 
     def rtf(self, shape: FrameShape, weights: Weights, frame_s: float) -> float:
-        """Seconds of computing for a second of speech.
+        """Seconds of computing for a second of speech, if nothing else is at work.
 
         Args:
             frame_s: seconds of speech in a frame.
@@ -119,20 +158,34 @@ class Probe:
         frame, sound, slower = self.frame_s(shape, weights), self.sound_s(weights), self.slower(shape, weights)
         return round(together(frame, sound, slower) / frame_s, 3)
 
-    @torch.inference_mode()
+    def rtf_now(self, shape: FrameShape, weights: Weights, frame_s: float) -> float:
+        """The same beside what else was at work. Args: as above."""
+        frame, sound = self._frame(shape, weights).middle, self._sound_of(weights).middle
+        return round(together(frame, sound, self.slower(shape, weights)) / frame_s, 3)
+
     def frame_s(self, shape: FrameShape, weights: Weights) -> float:
         """Seconds that a frame of one request takes, without its sound."""
-        passes = shape.predictor.num_code_groups - 1
-        layers = shape.talker.num_hidden_layers * self._once(shape.talker, weights, is_talker=True)
-        return layers + passes * self._once(shape.predictor, weights, is_talker=False)
+        return self._frame(shape, weights).best
 
-    @torch.inference_mode()
     def sound_s(self, weights: Weights) -> float:
         """Seconds that Code2Wav takes for a frame, beside talker and code predictor with such weights."""
+        return self._sound_of(weights).best
+
+    @torch.inference_mode()
+    def _frame(self, shape: FrameShape, weights: Weights) -> Timing:
+        parts = (
+            self._once(shape.talker, weights, Part.LAYER).times(shape.talker.num_hidden_layers),
+            self._once(shape.talker, weights, Part.DRAW),
+            self._once(shape.predictor, weights, Part.PASS).times(shape.predictor.num_code_groups - 1),
+        )
+        return Timing(sum(part.best for part in parts), sum(part.middle for part in parts))
+
+    @torch.inference_mode()
+    def _sound_of(self, weights: Weights) -> Timing:
         dtype, threads = choose_sound_dtype(self.sound_dtype, self.device, *weights), self._threads(weights).sound
         if (dtype, threads) not in self._sound:
             with computing_with(threads):
-                self._sound[dtype, threads] = typical(self._unit(dtype)) * SOUND_OPERATIONS / unit_operations()
+                self._sound[dtype, threads] = timing(self._unit(dtype)).times(SOUND)
         return self._sound[dtype, threads]
 
     def slower(self, shape: FrameShape, weights: Weights) -> float:
@@ -140,46 +193,49 @@ class Probe:
 
         Infinitely where they share cores: then one waits for the other.
         """
-        self.frame_s(shape, weights)
+        self._frame(shape, weights)
         return self._slower[shape.predictor, weights]
 
     def _threads(self, weights: Weights) -> Threads:
         return Threads(self.threads, self.threads) if self.threads else shared_out(CORES, weights[1])
 
     def _unit(self, dtype: torch.dtype) -> Callable[[], Tensor]:
-        """The work of one of Code2Wav's residual units, for one frame."""
-        with on_meta():
-            unit = ResidualUnit(SOUND_WIDTH, dilation=1)
-        _fill(unit, torch.float32, None)
-        lay_out(unit, dtype)
-        unit.conv1.slot = 0
-        x = torch.full((1, SOUND_ROWS, SOUND_WIDTH), WEIGHT)
-        state = StreamState([torch.zeros(1, unit.conv1.left, SOUND_WIDTH)], [], [], torch.zeros(1, dtype=torch.int64))
-        return lambda: unit(x, state).sum()
+        """The work of two of Code2Wav's residual units, for one frame."""
+        works = [_residual_unit(rows, width, dtype) for rows, width in SOUND_UNITS]
+        return lambda: torch.stack([work() for work in works]).sum()
 
-    def _once(self, config: DecoderConfig, weights: Weights, *, is_talker: bool) -> float:
-        """Seconds of one layer of a talker, or of one pass of a code predictor."""
-        key = config, weights, is_talker
+    def _once(self, config: DecoderConfig, weights: Weights, part: Part) -> Timing:
+        """A part of a frame, once; ``config`` is the talker's or, for a pass, the code predictor's."""
+        key = config, weights, part
         if key not in self._known:
             with computing_with(self._threads(weights).frames):
-                if is_talker:
-                    self._known[key] = self._layer_s(config, *weights)
+                if part is Part.LAYER:
+                    self._known[key] = self._layer(config, *weights)
+                elif part is Part.DRAW:
+                    self._known[key] = self._draw(config, *weights)
                 else:
-                    alone, beside = self._passes_s(config, weights)
-                    self._known[key], self._slower[config, weights] = alone / PASSES, max(1.0, beside / alone)
+                    both, self._slower[config, weights] = self._pass(config, weights)
+                    self._known[key] = both.times(1 / PASSES)
         return self._known[key]
 
-    def _passes_s(self, config: DecoderConfig, weights: Weights) -> tuple[float, float]:
-        """Seconds of some passes of a code predictor, alone and while sound is made."""
+    def _pass(self, config: DecoderConfig, weights: Weights) -> tuple[Timing, float]:
+        """Some passes of a code predictor, and how many times longer they take while sound is made."""
         passes, threads = self._passes(config, *weights), self._threads(weights)
-        alone = typical(passes)
         if threads.frames + threads.sound > CORES:
-            return alone, math.inf
+            return timing(passes), math.inf
         unit = self._unit(choose_sound_dtype(self.sound_dtype, self.device, *weights))
-        with repeating(unit, threads.sound):
-            return alone, typical(passes)
+        alone, beside = [], []
+        passes().item()
+        for _ in range(ROUNDS):  # in turns, so that others' work is beside both
+            alone += _round(passes)
+            with repeating(unit, threads.sound):
+                beside += _round(passes)
+        # Of several threads this one's own share of the work: it says as well how long they wait for memory.
+        slower = min(run.processor for run in beside) / min(run.processor for run in alone)
+        return Timing.of(alone, by_processor=_counts()), max(1.0, slower)
 
-    def _layer_s(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> float:
+    def _layer(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> Timing:
+        """One layer of a talker."""
         count = min(config.num_hidden_layers, 1 + COLD // layer_bytes(config, dtype, quantization))
         with on_meta():
             stack = DecoderStack(replace(config, num_hidden_layers=count))
@@ -189,8 +245,25 @@ class Probe:
         attend = _Attend(config, self.device, ops, stack, dtype)
         step = scripted_step(stack, dtype) if can_script_on(self.device) else None
         if step is None:
-            return typical(lambda: stack.decode(x, attend, ops).sum()) / count
-        return typical(lambda: step(x, *attend.cache, [0], [SEEN - 1], *attend.angles).sum()) / count
+            return timing(lambda: stack.decode(x, attend, ops).sum()).times(1 / count)
+        return timing(lambda: step(x, *attend.cache, [0], [SEEN - 1], *attend.angles).sum()).times(1 / count)
+
+    def _draw(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> Timing:
+        """The scores of a frame's first code, its draw by all rules, and the noise of all codes of the frame."""
+        V, one = config.vocab_size, torch.ones(1)
+        with on_meta():
+            head = Linear(config.hidden_size, V, bias=False)
+        _fill(head, dtype, quantization)
+        hidden = torch.full((1, config.hidden_size), WEIGHT, dtype=dtype)
+        noise, zero = CpuNoise((V, V), config.num_code_groups), torch.zeros(1, dtype=torch.int64)
+        seen, allowed = torch.zeros((1, V), dtype=torch.bool), torch.ones(V, dtype=torch.bool)
+
+        def draw() -> Tensor:
+            first, _ = noise.of(zero, zero)
+            scores = talker_rules(head(hidden).float(), seen, one, zero, zero, allowed, V - 1)
+            return pick(scores, _level(), first).sum()
+
+        return timing(draw)
 
     def _passes(
         self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None
@@ -203,8 +276,7 @@ class Probe:
         cache = FrameCache(predictor, 1, self.device, dtype, ops)
         x = torch.full((1, 2, config.hidden_size), WEIGHT, dtype=dtype)
 
-        zero, one = torch.zeros(1, dtype=torch.int64), torch.ones(1)
-        level = LevelSettings(one, (TOP_K * one).long(), one, one > 1, TOP_K, any_top_p=False)
+        zero, level = torch.zeros(1, dtype=torch.int64), _level()
         if can_script_on(self.device) and (draws := scripted_frame(predictor, dtype)) is not None:
             settings = level.temperature, level.top_k, level.top_p, level.greedy, level.widest_k, level.any_top_p
             noise = gumbel_noise(zero, zero, PASSES, config.vocab_size)
@@ -221,6 +293,24 @@ class Probe:
             return cache.keys.sum()
 
         return frame
+
+
+def _level() -> LevelSettings:
+    """How one row draws."""
+    one = torch.ones(1)
+    return LevelSettings(one, (TOP_K * one).long(), one, one > 1, TOP_K, any_top_p=False)
+
+
+def _residual_unit(rows: int, width: int, dtype: torch.dtype) -> Callable[[], Tensor]:
+    """The work of one of Code2Wav's residual units."""
+    with on_meta():
+        unit = ResidualUnit(width, dilation=1)
+    _fill(unit, torch.float32, None)
+    lay_out(unit, dtype)
+    unit.conv1.slot = 0
+    x = torch.full((1, rows, width), WEIGHT)
+    state = StreamState([torch.zeros(1, unit.conv1.left, width)], [], [], torch.zeros(1, dtype=torch.int64))
+    return lambda: unit(x, state).sum()
 
 
 class _Attend:
@@ -303,28 +393,32 @@ def together(frame: float, sound: float, slower: float) -> float:
     return max(frame + sound * (1 - 1 / slower), sound)
 
 
-def unit_operations() -> int:
-    """Operations of a residual unit's two convolutions, of seven taps and of one."""
-    return 2 * SOUND_ROWS * SOUND_WIDTH * SOUND_WIDTH * (7 + 1)
-
-
-def typical(work: Callable[[], Tensor]) -> float:
-    """Seconds of the middle one of some runs."""
-    return statistics.median(_times(work))
+def timing(work: Callable[[], Tensor]) -> Timing:
+    """How long some runs take on a processor, behind one to warm up, with the CPU threads of the asking thread."""
+    return Timing.of(_measured(work), by_processor=_counts())
 
 
 def best(work: Callable[[], Tensor]) -> float:
-    """Seconds of the fastest run."""
-    return min(_times(work))
+    """Seconds of the fastest run by the clock; ``item`` waits until a card has done it."""
+    return min(run.clock for run in _measured(work))
 
 
-def _times(work: Callable[[], Tensor]) -> list[float]:
-    """Seconds of some runs behind one to warm up; ``item`` waits until a card has done it."""
+def _counts() -> bool:
+    """Whether the time of the asking thread's processor is all that its work takes, and finely told."""
+    return torch.get_num_threads() == 1 and sys.platform != "win32"
+
+
+def _measured(work: Callable[[], Tensor]) -> list[Run]:
     work().item()
-    times: list[float] = []
+    return [run for _ in range(ROUNDS) for run in _round(work)]
+
+
+def _round(work: Callable[[], Tensor]) -> list[Run]:
+    """The runs of one round."""
+    runs: list[Run] = []
     ends = time.perf_counter() + MEASURE_S
-    while not times or time.perf_counter() < ends:
-        began = time.perf_counter()
+    while not runs or time.perf_counter() < ends:
+        clock, processor = time.perf_counter(), time.thread_time()
         work().item()
-        times.append(time.perf_counter() - began)
-    return times
+        runs.append(Run(time.perf_counter() - clock, time.thread_time() - processor))
+    return runs

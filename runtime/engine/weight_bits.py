@@ -101,7 +101,8 @@ class WeightBits:
         pace = choose_pace(paces(self._probe, shape, self._word))
         weights = self._weights(config, pace.quantization)
         log.info(
-            "%s: weights as %s, which takes about %.2f s for a second of speech here", name, word_of(weights), pace.rtf
+            "%s: weights as %s, which takes about %.2f s for a second of speech here, %.2f beside what else runs now",
+            *(name, word_of(weights), pace.rtf, self._probe.rtf_now(shape, weights, FRAME_S)),
         )
         return weights
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,19 @@ from runtime.engine import weight_bits
 from runtime.engine.engine import Engine
 from runtime.engine.memory import _bytes_of
 from runtime.engine.offers import shape_of, weight_bytes
-from runtime.engine.probe import FrameShape, Probe, Weights, layer_bytes, layer_size, repeating, together
+from runtime.engine.probe import (
+    FrameShape,
+    Probe,
+    Run,
+    Timing,
+    Weights,
+    computing_with,
+    layer_bytes,
+    layer_size,
+    repeating,
+    timing,
+    together,
+)
 from runtime.engine.weight_bits import Pace, choose_pace, weights_of
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import DecoderConfig
@@ -124,7 +137,30 @@ def test_a_frame_takes_as_long_as_its_layers_and_passes_and_is_measured_once(
     sound = probe.sound_s(weights)
     assert 0 < sound == probe.sound_s(weights)
     slower = probe.slower(FrameShape(SMALL, SMALL), weights)
-    assert probe.rtf(FrameShape(SMALL, SMALL), weights, 0.08) == round(together(few, sound, slower) / 0.08, 3)
+    told = probe.rtf(FrameShape(SMALL, SMALL), weights, 0.08)
+    assert told == round(together(few, sound, slower) / 0.08, 3)
+    assert told <= probe.rtf_now(FrameShape(SMALL, SMALL), weights, 0.08)
+
+
+def test_other_work_is_in_what_it_takes_now_and_not_in_what_it_takes() -> None:
+    runs = [Run(clock=3.0, processor=1.1), Run(clock=2.0, processor=1.0), Run(clock=9.0, processor=1.2)]
+    assert Timing.of(runs, by_processor=True) == Timing(best=1.0, middle=3.0)
+    assert Timing.of(runs, by_processor=False) == Timing(best=2.0, middle=3.0)
+
+
+def test_of_one_thread_others_work_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.engine.probe.ROUNDS", 1)
+
+    def work() -> torch.Tensor:
+        time.sleep(0.02)  # as if others had the core meanwhile
+        return torch.zeros(())
+
+    if sys.platform == "win32":
+        pytest.skip("its processor time is told in steps of 16 ms")
+    with computing_with(1):
+        assert timing(work).best < 0.01 < 0.02 <= timing(work).middle
+    with computing_with(2):
+        assert timing(work).best >= 0.02
 
 
 def test_sound_with_a_core_of_its_own_costs_what_it_slows_frames_down_by() -> None:
