@@ -20,6 +20,9 @@ export class TakesPanel {
     this.empty = need(root, '#vw-takes-empty');
     this.begin = need(root, '#vw-takes-begin');
     this.more = need(root, '#vw-takes-more');
+    /** Whether anything is known of takes and scripts; before that there is nothing to say. */
+    this.isKnown = false;
+    this.asked = 0; // how often the list was asked for
     /** Why the takes are not known. @type {import('./errors.js').Thrown|null} */
     this.fault = null;
     /** @type {Map<string, TakeRow>} by the take's id */
@@ -57,24 +60,37 @@ export class TakesPanel {
 
   refresh() {
     const { wanted } = this;
-    this.scripts.refresh(wanted).catch(() => {}); // why there is none is said of the takes
-    return this.guard(this.studio.history.refresh(wanted));
+    this.asked += 1;
+    const scripts = this.scripts.refresh(wanted).catch(() => {}); // why there is none is said of the takes
+    const takes = this.studio.history.refresh(wanted);
+    // The first list is shown whole: one half of it would be moved by the other.
+    return this.guard(this.isKnown ? takes : Promise.all([takes, scripts]));
   }
 
-  /** Say in the list's place why there is none. @param {Promise<void>} asked */
+  /** Say in the list's place why there is none. @param {Promise<unknown>} asked */
   async guard(asked) {
+    const turn = this.asked;
     try {
       await asked;
       this.fault = null;
+      if (!this.isKnown && turn === this.asked) this.know();
     } catch (thrown) {
       const error = errorOf(thrown);
       if (error.unreachable) return this.studio.status.doubt(); // which says it once, for the whole page
       this.fault = error;
-      this.paint();
+      this.know();
     }
   }
 
+  /** Show the list, or why there is none; what stands below has its place from now on. */
+  know() {
+    this.isKnown = true;
+    this.root.removeAttribute('data-awaited');
+    this.paint();
+  }
+
   paint() {
+    if (!this.isKnown) return;
     const { list, next } = this.studio.history;
     const rows = list.map((record) => {
       const row = this.rows.get(record.id) ?? new TakeRow(record, this.studio, { isUnderDay: true });

@@ -46,6 +46,7 @@ export class VoicesPanel {
       if (error.unreachable) return this.studio.status.doubt(); // which says it once, for the whole page
       this.error.textContent = error.message;
     }
+    this.root.removeAttribute('data-awaited');
   }
 
   // --- files

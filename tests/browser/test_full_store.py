@@ -1,0 +1,83 @@
+"""Rooms of a store that is in use, with takes, own voices and scripts: nothing moves while they are filled."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import FilePayload, Page, expect
+
+from tests.browser.conftest import SCREENSHOTS, VOICES, OpenStudio
+from tests.browser.design_steps import origin
+from tests.browser.steps import wav
+from tests.browser.test_frame import MOST_SHIFT, SHIFTS, WINDOWS
+from tests.support.signals import voice
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
+
+SAID = "The kettle has just boiled, and the boat came back in the evening before anybody expected it. "
+FILLED = {  # the address of each room, and what is seen once all that it keeps is there
+    "speak": "#vw-speak:enabled",
+    "design": "#vw-design-description",
+    "clone": "#vw-clone-file",
+    "script": "#vw-script-lines > li",
+    "library": "#vw-takes-list .vw-take",
+    "host": "#vw-host-settings summary",
+}
+
+
+def keep_voice(page: Page, name: str) -> str:
+    form: dict[str, Any] = {"name": name, "consent": f"{name} agrees.", "ref_text": SAID}
+    answer = page.request.post(f"{origin(page)}{VOICES}", multipart={**form, "audio_sample": wav(4.0)})
+    assert answer.ok, answer.text()
+    return str(answer.json()["id"])
+
+
+def keep_take(page: Page, number: int, **fields: Any) -> str:
+    take = {"room": "design", "mode": "voice_design", "text": SAID, "label": f"Take {number}B", **fields}
+    pcm = np.round(voice(1.0, number) * 32767).astype("<i2")
+    sound: FilePayload = {"name": "take.pcm", "mimeType": "application/octet-stream", "buffer": pcm.tobytes()}
+    answer = page.request.post(f"{origin(page)}/studio/takes", multipart={"take": json.dumps(take), "pcm": sound})
+    assert answer.ok, answer.text()
+    return str(answer.json()["id"])
+
+
+def keep_script(page: Page, name: str, voices: list[str], lines: int = 8) -> str:
+    script_id = f"{len(name):016x}"
+    who = [{"mode": "base", "voice": voices[at % len(voices)]} for at in range(lines)]
+    said = [{"id": f"{at:016x}", "text": SAID, "voice": one, "seed": 7} for at, one in enumerate(who)]
+    fields = {"name": name, "gap_s": 0.4, "lines": said, "voices": who[: len(voices)], "seconds": 60.0}
+    answer = page.request.put(f"{origin(page)}/studio/scripts/{script_id}", data=fields)
+    assert answer.ok, answer.text()
+    return script_id
+
+
+def fill_store(page: Page) -> None:
+    voices = [keep_voice(page, name) for name in ("Carla", "Peter", "Wilma")]
+    for number in range(12):
+        keep_take(page, number)
+    for name in ("The hat", "At the river"):
+        keep_script(page, name, voices)
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_a_room_that_is_opened_directly_is_filled_without_a_move(
+    open_studio: OpenStudio, window: tuple[int, int]
+) -> None:
+    page = open_studio(viewport={"width": window[0], "height": window[1]})
+    fill_store(page)
+    page.add_init_script(SHIFTS)
+    moved, address = {}, origin(page)
+    for room, filled in FILLED.items():
+        page.goto("about:blank")
+        page.goto(f"{address}/#/{room}", wait_until="domcontentloaded")
+        expect(page.locator(filled).first).to_be_visible()
+        page.locator("#vw-models:not(:empty)").wait_for(state="attached")
+        page.wait_for_load_state("networkidle")
+        page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
+        page.screenshot(path=SCREENSHOTS / f"full-{room}-{window[0]}.png")
+        moved[room] = page.evaluate("shifts")
+    sums = {room: round(sum(shift["value"] for shift in shifts), 4) for room, shifts in moved.items()}
+    assert {room: moved[room] for room, total in sums.items() if total >= MOST_SHIFT} == {}
