@@ -106,9 +106,11 @@ class Passage(Response):
         try:
             answer = await self._client.send(request, stream=True)
         except httpx.HTTPError:
+            self._has_begun = True
             await error_response(RuntimeUnavailable())(scope, receive, send)
             return
         except SpeechError as error:
+            self._has_begun = True
             await error_response(error)(scope, receive, send)
             return
         # Closed here in every case, so that a client that leaves is a cancel for the runtime.

@@ -28,7 +28,7 @@ from runtime.shared.port.door import Door
 from runtime.shared.port.hosts import Hosts
 from runtime.shared.port.listening import listen
 from runtime.shared.port.serving import Server
-from runtime.shared.port.signals import ignore_signals, on_signals
+from runtime.shared.port.signals import ignore_signals, stop_on_signals
 from runtime.shared.port.unrouted import no_socket, unrouted
 from runtime.shipped import shipped
 from studio.downloads import Downloads
@@ -259,8 +259,9 @@ async def serve(settings: StudioSettings) -> int:
     server = Server(config(app, told))
     # From here on nothing may fail: asyncio cannot cancel a child that is just being started.
     supervision = asyncio.create_task(runtime.run())
-    signals = Signals()
-    told_to_end = asyncio.create_task(signals.first.wait())
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    stop_on_signals(SIGNALS, stop, hurry)
+    told_to_end = asyncio.create_task(stop.wait())
     answering = asyncio.create_task(server.serve(sockets=[listener]))
     handing_over = asyncio.create_task(opening.hand_over(partial(page, app)))
     announcing = asyncio.create_task(_announce(opening, listener))
@@ -270,7 +271,7 @@ async def serve(settings: StudioSettings) -> int:
             task.result()
     code = supervision.result() if supervision.done() else 0
     if told_to_end.done():
-        await _drain(app.state.drain, runtime, told.server.drain_s, signals.second)
+        await _drain(app.state.drain, runtime, told.server.drain_s, hurry)
     server.should_exit = True
     helpers = (supervision, handing_over, announcing, told_to_end)
     for helper in helpers:
@@ -304,18 +305,6 @@ def _sign_in(settings: StudioSettings) -> SignIn | None:
         return None
     is_set = bool(os.environ.get("OPENID_PROVIDER_URL"))
     return SignIn(os.environ, required=wanted == "required") if is_set or wanted == "required" else None
-
-
-class Signals:
-    """That the process is told to end, and that it is told so again. On the main thread, in the running loop."""
-
-    def __init__(self) -> None:
-        self.first = asyncio.Event()
-        self.second = asyncio.Event()
-        on_signals(SIGNALS, self._come)
-
-    def _come(self) -> None:
-        (self.second if self.first.is_set() else self.first).set()
 
 
 async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.Event) -> None:

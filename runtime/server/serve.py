@@ -24,7 +24,7 @@ from runtime.server.wyoming.port import WyomingPort
 from runtime.settings import ServerSettings, Settings
 from runtime.shared.port import listening as port
 from runtime.shared.port.serving import Server, config
-from runtime.shared.port.signals import ignore_signals, on_signals
+from runtime.shared.port.signals import ignore_signals, stop_on_signals
 
 SWITCH_S = 0.0005  # between the interpreter's threads
 
@@ -88,7 +88,8 @@ async def run(
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="uvicorn")
     living = asyncio.create_task(_live(host, _url(listener), wyoming), name="engine-life")
     stop, hurry = stop or asyncio.Event(), asyncio.Event()
-    _set_on_signals(stop, hurry)
+    if threading.current_thread() is threading.main_thread():
+        stop_on_signals(_SIGNALS, stop, hurry)
     stopping = asyncio.create_task(stop.wait(), name="signals")
     lag = asyncio.create_task(host.metrics.watch_lag(), name="loop-lag")
     try:
@@ -125,16 +126,6 @@ async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> Exit:
         await wyoming.open()
     print(f"Voicewright runtime ready at {url}", flush=True)
     return await host.watch()
-
-
-def _set_on_signals(stop: asyncio.Event, hurry: asyncio.Event) -> None:
-    """Let the first SIGTERM or SIGINT set ``stop``, and the next ``hurry``."""
-
-    def told() -> None:
-        (hurry if stop.is_set() else stop).set()
-
-    if threading.current_thread() is threading.main_thread():
-        on_signals(_SIGNALS, told)
 
 
 def _config(settings: Settings, host: Host) -> uvicorn.Config:

@@ -18,6 +18,11 @@ def on_signals(numbers: Sequence[signal.Signals], told: Callable[[], None]) -> N
             signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(told))
 
 
+def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurry: asyncio.Event) -> None:
+    """Let the first signal set ``stop``, and the next ``hurry``. On the main thread."""
+    on_signals(numbers, lambda: (hurry if stop.is_set() else stop).set())
+
+
 def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
     """Have signals do nothing from now on; the process is ending already. On the main thread."""
     loop = asyncio.get_running_loop()
