@@ -6,9 +6,9 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -20,8 +20,8 @@ from benchmarks.plan import Plan
 from benchmarks.sockets import runtime_process
 from benchmarks.speakers import EngineSpeaker
 from runtime.engine.engine import Engine
-from runtime.request import Mode
-from runtime.settings import EngineSettings, Limits, ModeSettings, ServerSettings, Settings
+from runtime.settings import Settings
+from runtime.variables import of_the_runtime
 
 TRANSPORTS = ("in_process", "websocket")
 SETTLED_S = 5.0  # in which every slot must be free again once the last reply has ended
@@ -45,7 +45,7 @@ class Arm:
         """
         name, _, rest = text.partition(":")
         pairs = dict(pair.split("=", 1) for pair in rest.split(",") if "=" in pair)
-        if unknown := sorted(set(pairs) - set(known_variables())):
+        if unknown := sorted(set(pairs) - of_the_runtime()):
             raise SystemExit(f"no setting is called {', '.join(unknown)}")
         return cls(name, pairs)
 
@@ -107,14 +107,6 @@ async def opened(
 def settings_of(environment: Environment) -> Settings:
     """The settings of a process that has these variables besides ours."""
     return Settings.from_env({**os.environ, **environment})
-
-
-def known_variables() -> Iterator[str]:
-    """The name in the environment of every setting."""
-    for group in (Limits, EngineSettings, ServerSettings):
-        yield from (knob.metadata["env"] for knob in fields(group))
-    for knob in fields(ModeSettings):
-        yield from (f"VOICEWRIGHT_{word}{knob.metadata['env']}" for word in ("", *(f"{m.upper()}_" for m in Mode)))
 
 
 class _EngineDoor:

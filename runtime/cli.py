@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from runtime.exits import Exit
 from runtime.knobs import override
 from runtime.request import Mode, Split
 from runtime.settings import Settings
+from runtime.variables import warn_of_unknown
 
 VERBOSE = "log what happens to stderr"
 QUANTIZE = "auto, off, int8 or int4: bits of the weights of talker and code predictor, on a CPU"
@@ -261,6 +263,7 @@ def _runtime(arguments: argparse.Namespace) -> int:
     from runtime.server.serve import serve
 
     server = override(settings.server, host=arguments.host, port=arguments.port, wyoming=arguments.wyoming)
+    warn_of_unknown(os.environ)
     return serve(replace(settings, server=server))
 
 

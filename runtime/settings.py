@@ -19,7 +19,7 @@ DEMO_CHECKPOINT = shipped("runtime", "assets/demo-voice")
 
 FORM_BYTES = 64 * 2**10  # around an uploaded file
 
-_MODEL = "VOICEWRIGHT_MODEL"  # checkpoints, with white space between them
+MODEL = "VOICEWRIGHT_MODEL"  # checkpoints, with white space between them
 
 VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")  # vLLM-Omni's clients read the first, Open WebUI the second
 
@@ -347,7 +347,7 @@ class Settings:
             InvalidSetting: a variable does not parse or is out of its range.
         """
         env = os.environ if env is None else env
-        models = tuple(env.get(_MODEL, "").split()) or cls().models
+        models = tuple(env.get(MODEL, "").split()) or cls().models
         return cls(
             models=models,
             limits=group_from_env(Limits, env),
@@ -367,8 +367,8 @@ class Settings:
         for model in models:
             if model.split() != [model]:
                 why = "white space parts it from the next one; move it where there is none"
-                raise InvalidSetting(name=_MODEL, value=repr(model), why=why)
-        found = {_MODEL: " ".join(models)}
+                raise InvalidSetting(name=MODEL, value=repr(model), why=why)
+        found = {MODEL: " ".join(models)}
         for group in (self.limits, self.engine, self.server, self.cluster):
             found |= group_as_env(group)
         for mode, of_mode in self.modes.items():

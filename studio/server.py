@@ -31,6 +31,7 @@ from runtime.shared.port.serving import Server
 from runtime.shared.port.signals import ignore_signals, stop_on_signals
 from runtime.shared.port.unrouted import no_socket, unrouted
 from runtime.shipped import shipped
+from runtime.variables import warn_of_unknown
 from studio.downloads import Downloads
 from studio.draining import Drain
 from studio.fetching import Plan
@@ -238,6 +239,8 @@ async def serve(settings: StudioSettings) -> int:
         InvalidSetting: the studio's data was written by a newer one.
     """
     told = Settings.from_env()
+    if settings.runtime_url:
+        warn_of_unknown(os.environ)  # a runtime of our own does
     listener = listen(told.server, settings.host, settings.port, option="--port or PORT")
     runtime: Runtime = (
         GivenRuntime(settings.runtime_url)

@@ -19,9 +19,9 @@ from runtime.cluster.directory import Directory
 from runtime.cluster.ingress import Ingress
 from runtime.cluster.replica import RuntimeReplica
 from runtime.settings import Settings
+from runtime.variables import PREFIX, warn_of_unknown
 from runtime.version import package_version
 
-_PREFIX = "VOICEWRIGHT_"
 _SCALE = {"replicas", "max_replicas"}
 _SCALES = {"VOICEWRIGHT_REPLICAS", "VOICEWRIGHT_SLOTS_TARGET"}  # settings that say how many there are, not what each is
 _MARGIN_S = 20.0  # beyond a drain, until Serve ends a replica by force
@@ -37,6 +37,7 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
     counted = ray.cluster_resources() if ray.is_initialized() else {}
     arguments = placed(Arguments.model_validate(args), counted)
     environment = environment_of(arguments)
+    warn_of_unknown({**environment, **{name: "" for pool in arguments.pools.values() for name in pool.environment}})
     settings = Settings.from_env(environment)
     told = sorted((name, value) for name, value in environment.items() if name not in _SCALES)
     stamp = repr((package_version(), told, arguments.spread))
@@ -79,7 +80,7 @@ def placed(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
 
 def environment_of(arguments: Arguments) -> dict[str, str]:
     """Settings of all processes, by their names: this process's, and those of the arguments before them."""
-    own = {name: value for name, value in os.environ.items() if name.startswith(_PREFIX)}
+    own = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
     return {**own, **arguments.environment}
 
 

@@ -14,7 +14,7 @@ ROOMS = ("runtime", "studio", "presets", "clients/python")
 
 VALUES = (
     *("runtime.errors", "runtime.request", "runtime.knobs", "runtime.settings", "runtime.shipped", "runtime.version"),
-    *("runtime.published", "runtime.exits"),
+    *("runtime.published", "runtime.exits", "runtime.variables"),
 )
 SHARED = (*VALUES, "runtime.shared")
 
@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/request.py": ("runtime.errors",),
     "runtime/knobs.py": ("runtime.errors",),
     "runtime/settings.py": ("runtime.errors", "runtime.request", "runtime.shipped", "runtime.knobs"),
+    "runtime/variables.py": ("runtime.request", "runtime.settings"),
     "runtime/shipped.py": (),
     "runtime/published.py": ("runtime.request",),
     "runtime/version.py": (),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +23,10 @@ from runtime.settings import (
     ServerSettings,
     Settings,
 )
+from runtime.variables import OF_THE_STUDIO, of_the_runtime, unknown, warn_of_unknown
+from studio.settings import StoreSettings, VisitSettings
 from tests.support.examples import examples
+from tools import settings_page
 
 GROUPS = (Limits, EngineSettings, ServerSettings, ClusterSettings)
 KNOBS = [(group, knob) for group in GROUPS for knob in fields(group)]
@@ -198,3 +203,40 @@ def test_every_knob_and_the_checkpoints_are_written() -> None:
 def test_a_path_with_white_space_cannot_be_written() -> None:
     with pytest.raises(InvalidSetting, match="white space"):
         replace(Settings(), models=("/my checkpoints/a",)).as_env()
+
+
+# --- names that nobody reads
+
+
+def test_a_variable_that_no_process_reads_is_told_with_the_nearest_that_is(caplog: pytest.LogCaptureFixture) -> None:
+    env = {"VOICEWRIGHT_MAX_WAITNG": "0", "VOICEWRIGHT_BASE_PREFILS": "1", "VOICEWRIGHT_COLOUR": "red", "PATH": "/"}
+    fine = {
+        "VOICEWRIGHT_MODEL": "x",
+        "VOICEWRIGHT_SHARE_LINKS": "on",
+        "VOICEWRIGHT_TEST_DATE": "f",
+    } | Settings().as_env()
+    warn_of_unknown(env | fine)
+    assert [record.getMessage() for record in caplog.records] == [
+        "VOICEWRIGHT_BASE_PREFILS is no setting and has no effect; did you mean VOICEWRIGHT_BASE_PREFILLS?",
+        "VOICEWRIGHT_COLOUR is no setting and has no effect; docs/settings.md lists those there are.",
+        "VOICEWRIGHT_MAX_WAITNG is no setting and has no effect; did you mean VOICEWRIGHT_MAX_WAITING?",
+    ]
+
+
+def test_every_variable_that_is_read_is_known() -> None:
+    assert set(Settings().as_env()) | {"VOICEWRIGHT_PREFILLS"} <= of_the_runtime()
+    told = {knob.metadata["env"] for group in (StoreSettings, VisitSettings) for knob in fields(group)}
+    assert told | {"VOICEWRIGHT_RUNTIME_URL", "VOICEWRIGHT_TRANSCRIBER"} == OF_THE_STUDIO
+    root = Path(__file__).resolve().parents[2]
+    read = {
+        name
+        for folder in ("runtime", "studio", "clients/python", "spaces", "deploy")
+        for file in (root / folder).rglob("*")
+        if file.suffix in {".py", ".yaml"} and file.name != "variables.py"
+        for name in re.findall(r"\bVOICEWRIGHT_[A-Z_]+[A-Z]\b", file.read_text(encoding="utf-8"))
+    }
+    assert set(unknown(dict.fromkeys(read, ""))) <= {"VOICEWRIGHT_X", "VOICEWRIGHT_BASE_X"}  # of a docstring
+
+
+def test_the_page_of_settings_is_current() -> None:
+    assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.page(), "run: python -m tools.settings_page"

@@ -1,0 +1,58 @@
+"""Knows the variable of the environment behind every setting of ours, and warns of one that nobody reads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+
+from runtime.request import Mode
+from runtime.settings import MODEL, ClusterSettings, EngineSettings, Limits, ModeSettings, ServerSettings
+
+log = logging.getLogger(__name__)
+
+PREFIX = "VOICEWRIGHT_"
+
+# What the studio reads (studio/settings.py). Its runtime has the same environment, and knows no studio.
+OF_THE_STUDIO = frozenset(
+    {
+        *("VOICEWRIGHT_RUNTIME_URL", "VOICEWRIGHT_TRANSCRIBER", "VOICEWRIGHT_DATA", "VOICEWRIGHT_VISITORS"),
+        *("VOICEWRIGHT_VISITOR_DAYS", "VOICEWRIGHT_BIN_S", "VOICEWRIGHT_MAX_TAKE_BYTES", "VOICEWRIGHT_MAX_TAKES"),
+        *("VOICEWRIGHT_MAX_SCRIPTS", "VOICEWRIGHT_MAX_STORE_BYTES", "VOICEWRIGHT_SHARE_LINKS"),
+        *("VOICEWRIGHT_MAX_EXPORT_S", "VOICEWRIGHT_HOST_KEY", "VOICEWRIGHT_SIGN_IN", "VOICEWRIGHT_VISITOR_SOCKETS"),
+        *("VOICEWRIGHT_VISITOR_REQUESTS", "VOICEWRIGHT_VISITOR_SPEECH_S", "VOICEWRIGHT_MEMBER_SPEECH_S"),
+    }
+)
+_OF_TESTS = (f"{PREFIX}TEST_", f"{PREFIX}TOUR", f"{PREFIX}RAYSERVICE_CRD")  # what these names begin with
+
+
+def of_the_runtime() -> frozenset[str]:
+    """What the runtime reads, and a cluster."""
+    plain = {
+        knob.metadata["env"]
+        for group in (Limits, EngineSettings, ServerSettings, ClusterSettings)
+        for knob in fields(group)
+    }
+    prefixes = (PREFIX, *(f"{PREFIX}{mode.upper()}_" for mode in Mode))
+    of_modes = {prefix + knob.metadata["env"] for prefix in prefixes for knob in fields(ModeSettings)}
+    return frozenset({MODEL, *plain, *of_modes})
+
+
+def unknown(env: Mapping[str, str]) -> dict[str, str | None]:
+    """The variables of ours by name that no process reads, and the setting that each may have meant."""
+    known = sorted(of_the_runtime() | OF_THE_STUDIO)
+    words = [name.removeprefix(PREFIX) for name in known]
+    found: dict[str, str | None] = {}
+    for name in sorted(set(env) - set(known)):
+        if name.startswith(PREFIX) and not name.startswith(_OF_TESTS):
+            near = get_close_matches(name.removeprefix(PREFIX), words, n=1, cutoff=0.7)
+            found[name] = PREFIX + near[0] if near else None
+    return found
+
+
+def warn_of_unknown(env: Mapping[str, str]) -> None:
+    """Log a line for each variable that looks like a setting and is none."""
+    for name, near in unknown(env).items():
+        hint = f"did you mean {near}?" if near else "docs/settings.md lists those there are."
+        log.warning("%s is no setting and has no effect; %s", name, hint)
