@@ -108,7 +108,8 @@ export function javaScript(request, base) {
   const files = request.hasReference && !request.referenceUrl ? 'readFile, writeFile' : 'writeFile';
   const reference = request.hasReference ? referenceInJavaScript(request) : '';
   const withReference = request.hasReference ? '{ ...body, ref_audio: reference }' : 'body';
-  return `import { ${files} } from 'node:fs/promises';
+  return `// For Node 20 or later.
+import { ${files} } from 'node:fs/promises';
 
 const body = ${json(body(request))};
 ${reference}const reply = await fetch('${new URL('v1/audio/speech', base)}', {
@@ -128,7 +129,8 @@ export function webSocket(request, base) {
   const given = request.hasReference ? ', ref_audio: reference' : '';
   const config = json({ type: 'session.config', text_filter: 'none', ...speechConfig(request) });
   const begin = request.hasReference ? `{ ...config${given} }` : 'config';
-  return `${request.hasReference && !request.referenceUrl ? "import { readFile } from 'node:fs/promises';\n\n" : ''}const config = ${config};
+  return `// For a browser, or Node 22 or later: before that Node has no WebSocket.
+${request.hasReference && !request.referenceUrl ? "import { readFile } from 'node:fs/promises';\n\n" : ''}const config = ${config};
 const text = ${JSON.stringify(request.text)};
 ${request.hasReference ? referenceInJavaScript(request) : ''}
 const socket = new WebSocket('${url}', ['voicewright.speech.v1']);

@@ -34,7 +34,7 @@ const MARKUP = `
   </div>
   <label><span data-i18n="library.notes">Notes</span><textarea dir="auto" rows="2" maxlength="4000" data-field="notes"></textarea></label>
   <p class="vw-error" role="alert"></p>
-  <dl class="vw-take-settings"></dl>
+  <details class="vw-take-details"><summary data-icon="right"><span data-i18n="library.details">Details</span></summary><dl class="vw-take-settings"></dl></details>
 </div>`;
 
 const LABEL = 48; // characters of who speaks, in a row

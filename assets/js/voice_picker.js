@@ -107,6 +107,7 @@ export class VoicePicker {
     const { catalogue } = this.studio;
     const held = this.list.contains(document.activeElement) ? keyAt(document.activeElement) : '';
     const top = this.list.scrollTop;
+    const wasSeen = this.hidden() === 0;
     for (const button of this.kinds) button.setAttribute('aria-pressed', String(button.dataset.kind === catalogue.kind));
     this.describe.hidden = !this.acts.describe || !this.studio.cards.has('voice_design');
     const groups = this.groups();
@@ -119,6 +120,7 @@ export class VoicePicker {
     this.follow();
     this.mark();
     this.list.scrollTop = top;
+    if (wasSeen) this.list.scrollTop += this.hidden(); // who spoke last stands above, and pushes the others down
     const row = held && this.rows.find((one) => keyAt(one) === held);
     if (row) row.focus({ preventScroll: true });
   }
@@ -218,6 +220,14 @@ export class VoicePicker {
     const row = /** @type {HTMLElement|null} */ (this.list.querySelector('.vw-picked > .vw-pick-choose'));
     (row ?? this.search).focus({ preventScroll: true });
     this.reveal();
+  }
+
+  /** How far the list would have to scroll to show all of who is chosen; 0 where nobody is. */
+  hidden() {
+    const row = this.list.querySelector('.vw-picked')?.getBoundingClientRect();
+    if (!row?.height) return 0;
+    const { top, bottom } = this.list.getBoundingClientRect();
+    return row.bottom > bottom ? row.bottom - bottom : Math.min(0, row.top - top);
   }
 
   /** Bring who is chosen into sight. */

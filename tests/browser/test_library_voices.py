@@ -13,6 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from runtime.voices.voice_file import read_voice, write_voice
 from tests.browser.conftest import SCREENSHOTS
+from tests.browser.script_steps import await_saved, cast, line
 from tests.browser.steps import await_end, await_sound, enter, expect_speaker, wav
 from tests.support.app import App
 from tests.support.signals import voice
@@ -177,3 +178,22 @@ def test_a_recording_that_cannot_be_played_is_told(studio: Page, keep: Callable[
     studio.select_option("#vw-clone-voice", carla["id"])
     studio.click("#vw-clone-stored-play")
     expect(studio.locator(".vw-toast")).to_have_text(told)
+
+
+def test_a_line_whose_voice_was_deleted_asks_for_another_and_keeps_what_is_made(
+    script: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]]
+) -> None:
+    marta = keep("Marta")
+    script.reload(wait_until="domcontentloaded")
+    cast(script, 2, f"base:{marta['id']}")
+    expect(script.locator(".vw-clip").nth(1)).to_contain_text("Marta")
+    await_saved(script)
+    client.delete(f"{VOICES}/{marta['id']}")
+    script.reload(wait_until="domcontentloaded")
+    expect(script.locator(".vw-clip").nth(1)).to_contain_text("A deleted voice")
+    expect(line(script, 2).locator(".vw-line-voice")).to_contain_text("A deleted voice")
+    said = script.locator(".vw-error:not(:empty)").filter(visible=True)
+    for button in (line(script, 2).locator(".vw-line-remake"), script.locator("#vw-speak")):
+        button.click()
+        expect(said).to_have_text("The voice of line 2 was deleted. Choose another one for it.")
+    expect(script.locator("#vw-toasts")).not_to_contain_text("seed")

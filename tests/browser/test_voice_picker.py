@@ -51,6 +51,22 @@ def without_styles(page: Page) -> None:
     page.route("**/v1/models", answer)
 
 
+def test_who_is_chosen_stays_in_sight_when_who_spoke_last_is_listed(studio: Page, keep: Callable[..., str]) -> None:
+    keep("Zora")
+    reload(studio)
+    kept_take(studio, "Hi.")
+    choose(studio, "Zora")
+    seen = """() => {
+      const list = document.querySelector('#vw-speakers-picker .vw-picker-list').getBoundingClientRect();
+      const row = document.querySelector('#vw-speakers-picker .vw-picked').getBoundingClientRect();
+      return row.top >= list.top - 1 && row.bottom <= list.bottom + 1;
+    }"""
+    assert studio.evaluate(seen)
+    kept_take(studio, "Hi.")
+    expect(studio.locator("#vw-speakers-picker .vw-recents")).to_be_attached()
+    assert studio.evaluate(seen)
+
+
 def test_where_the_chosen_voice_goes_the_one_before_it_speaks(app: App, studio: Page, keep: Callable[..., str]) -> None:
     marta = keep("Marta")
     reload(studio)

@@ -4,7 +4,6 @@ import { api } from '../api.js';
 import { errorOf } from '../errors.js';
 import { wordsHeard } from './words_heard.js';
 
-const TOLD = 'voicewright.told.transcribe';
 const MOST_NAMED = 3; // words that were not heard
 
 export class Transcript {
@@ -20,8 +19,6 @@ export class Transcript {
     this.match = find('heard');
     /** What a recogniser understood; null: none was asked. @type {string|null} */
     this.heard = null;
-    /** Whether this page tells its host how to get a recogniser. */
-    this.tells = false;
     this.field.oninput = () => {
       this.say('');
       this.paint();
@@ -68,7 +65,7 @@ export class Transcript {
     const { available, how } = studio.me.features.transcribe ?? { available: false, how: '' };
     this.button.hidden = !available;
     this.button.textContent = studio.t(this.field.value.trim() ? 'clone.check_words' : 'clone.transcribe');
-    this.tell(!available && Boolean(how));
+    this.how.hidden = available || !how; // only the host is told how
     const { heard, words } = this.compared();
     match.hidden = words.length === 0;
     if (match.hidden) return;
@@ -81,15 +78,6 @@ export class Transcript {
     strong.textContent = `${said}.`;
     const named = missing.slice(0, MOST_NAMED).join(', ') + (missing.length > MOST_NAMED ? ' …' : '');
     sentence.replaceChildren(strong, missing.length > 0 ? ` ${studio.t('clone.not_heard', { words: named })}` : '');
-  }
-
-  /** Tell the host, once in this browser, how recordings can be written down. @param {boolean} isHost */
-  tell(isHost) {
-    if (isHost && !this.tells && !wasTold() && this.field.checkVisibility()) {
-      this.tells = true;
-      remember();
-    }
-    this.how.hidden = !isHost || !this.tells;
   }
 
   /** Have the recording written down; words that stand there stay, and are compared with what was heard. */
@@ -123,21 +111,5 @@ export class Transcript {
     if (this.field.value.trim()) this.say('');
     else return this.fillIn(text, studio.t('clone.transcribed', { by }));
     this.paint();
-  }
-}
-
-function wasTold() {
-  try {
-    return localStorage.getItem(TOLD) !== null;
-  } catch {
-    return false; // a browser that gives the page no place: it is told once a page
-  }
-}
-
-function remember() {
-  try {
-    localStorage.setItem(TOLD, '1');
-  } catch {
-    // the same
   }
 }

@@ -413,6 +413,9 @@ export class CloneRoom {
   /** Something of the reference is different: judge it anew. */
   changed() {
     this.transcript.disabled = this.xvector.checked;
+    const done = this.find('words-done');
+    done.dataset.i18n = this.xvector.checked ? 'clone.sound_done' : 'clone.words_done';
+    this.studio.words.apply(done.parentElement ?? done);
     this.compare();
     const { reference } = this;
     if (!reference) return;

@@ -97,7 +97,11 @@ export class ScriptRoom {
     maker.addEventListener('change', () => this.showSoon());
     maker.addEventListener('kept', () => this.file());
     studio.pronunciation.addEventListener('change', () => this.showSoon());
-    studio.voices.addEventListener('change', () => this.opened && this.lines.offer());
+    studio.voices.addEventListener('change', () => {
+      if (!this.opened) return;
+      this.lines.offer();
+      this.show();
+    });
     studio.stage.addEventListener('change', () => this.followStage());
     studio.stage.addEventListener('place', () => this.followPlace());
     this.whole.addEventListener('state', () => {
@@ -325,9 +329,17 @@ export class ScriptRoom {
     }
     const mute = lines.find((line) => !line.voice && this.maker.plan(line).length);
     if (mute) throw new FieldError('request', this.studio.t('script.no_voice', { n: this.script.at(mute.id) + 1 }));
+    const isMade = (/** @type {{id: string}} */ { id }) => this.whole.clips.find(({ line }) => line.id === id)?.state === 'made';
+    const deserted = lines.find((line) => this.casting.isDeleted(line.voice) && this.maker.plan(line).length && !isMade(line));
+    if (deserted) throw this.deserted(deserted);
     if (!lines.some((line) => this.maker.plan(line).length)) {
       throw new FieldError('request', this.studio.t('shell.text_first'));
     }
+  }
+
+  /** Why a line cannot be made whose voice was deleted. @param {import('../script/document.js').Line} line */
+  deserted({ id }) {
+    return new FieldError('request', this.studio.t('script.choose_again', { n: this.script.at(id) + 1 }));
   }
 
   /** Make one line again; the others stay. @param {string} id */
@@ -335,6 +347,7 @@ export class ScriptRoom {
     const { studio, script, maker } = this;
     const line = script.line(id);
     if (!line) return;
+    if (this.casting.isDeleted(line.voice)) return studio.complain('request', this.deserted(line)); // what is made of it stays
     const { seed, locked } = line;
     maker.forget(line);
     script.tell(false);

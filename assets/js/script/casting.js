@@ -47,8 +47,14 @@ export class Casting {
     if (!voice) return null;
     const { studio } = this;
     if (voice.mode === 'voice_design') return { voice: voice.mode, kind: 'designed', name: studio.t('script.described') };
-    const name = voice.mode === 'base' && !studio.voices.isListed ? '…' : studio.t('script.gone', { name: title(voice.voice ?? '') });
+    const gone = studio.t(voice.mode === 'base' ? 'script.voice_deleted' : 'script.gone', { name: title(voice.voice ?? '') });
+    const name = voice.mode === 'base' && !studio.voices.isListed ? '…' : gone;
     return studio.catalogue.find(valueOf(voice)) ?? { voice: voice.voice ?? '', kind: 'recorded', name };
+  }
+
+  /** Whether a line's voice is none of the library any more. @param {Voice|null} voice */
+  isDeleted(voice) {
+    return voice?.mode === 'base' && this.studio.voices.isListed && !this.studio.catalogue.find(valueOf(voice));
   }
 
   /** What people call it. @param {Voice|null} voice */
