@@ -24,6 +24,7 @@ from runtime.request import (
     SpeechRequest,
     Split,
     Started,
+    StopReason,
 )
 from runtime.settings import Limits, Settings
 from runtime.shared.inline_tags import may_be_tag
@@ -58,7 +59,9 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
                     _write_out(pcm)
             case Broken(error=error):
                 raise error
-            case Finished(stop_reason=reason, stats=stats):
+            case Finished(stop_reason=reason, stats=stats, notes=notes):
+                for note in (*notes, *advice(reason, request)):
+                    print(f"voicewright: note: {note}", file=sys.stderr)
                 rtf = "-" if stats.rtf is None else f"{stats.rtf:.2f}"
                 print(f"voicewright: {stats.frames} frames, {reason}, rtf {rtf}", file=sys.stderr)
     groups = engine.registry.entries[0].config.talker.num_code_groups
@@ -75,6 +78,18 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
         with arguments.codes_out.open("wb") as file:  # np.save would add a suffix to a name
             np.save(file, frames)
     return 0
+
+
+def advice(reason: StopReason, request: SpeechRequest) -> list[str]:
+    """What is wrong with speech that ended so, and what to try."""
+    reference = request.reference
+    has_words = reference is not None and not reference.x_vector_only
+    words = "check that --ref-text is exactly what the recording says, or " if has_words else ""
+    if reason is StopReason.SHORT:
+        return [f"The speech is much shorter than its text; words are missing: {words}try another --seed."]
+    if reason is StopReason.RUNAWAY:
+        return [f"The speech went on behind its text and was stopped: {words}try another --seed."]
+    return []
 
 
 def write_wav(path: Path, pcm: bytes) -> None:

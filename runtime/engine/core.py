@@ -295,7 +295,9 @@ class EngineCore:
             self.waiting.slot_freed(sequence.request.caller, now - sequence.admitted)
         stats = sequence.stats(now, self.samples_per_frame, self.frame_s)
         sequence.end(outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.told))
-        log.info("request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
+        # What yields is the canary, and in no figure either.
+        level = logging.DEBUG if sequence.request.yields else logging.INFO
+        log.log(level, "request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
     def end_all(self, error: SpeechError) -> None:
         """End all requests for a reason that is not their own."""

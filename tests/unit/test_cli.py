@@ -13,6 +13,8 @@ import soundfile
 
 from runtime.cli import main
 from runtime.model import windows
+from runtime.request import Mode, Reference, SpeechRequest, StopReason
+from runtime.say import advice
 from tests.conftest import FolderOf
 from tests.support.checkpoint_spec import BRIEF
 from tests.support.signals import voice
@@ -144,6 +146,18 @@ def test_the_text_without_a_frame_limit_ends_by_itself_or_by_its_budget(
     ending = capsys.readouterr().err.splitlines()[-1]
     assert "eos" in ending or "runaway" in ending
     assert len(np.load(codes)) <= 53
+
+
+def test_speech_that_went_wrong_is_said_to_have_and_what_to_try() -> None:
+    plain = SpeechRequest(text="Hello.", mode=Mode.CUSTOM_VOICE, voice="anna")
+    reference = Reference(samples=np.zeros(24_000, np.float32), text="Something else.")
+    clone = SpeechRequest(text="Hello.", mode=Mode.BASE, reference=reference)
+    for reason in (StopReason.SHORT, StopReason.RUNAWAY):
+        (sentence,) = advice(reason, plain)
+        assert sentence.endswith(": try another --seed.")
+        (sentence,) = advice(reason, clone)
+        assert "check that --ref-text is exactly what the recording says" in sentence
+    assert advice(StopReason.EOS, clone) == []
 
 
 def test_speech_that_is_kept_nowhere_is_told_so(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+
+import pytest
 
 from runtime.engine.engine import Engine
 from runtime.server.health.canary import Canary, Outcome
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 
 
-def test_one_checkpoint_for_two_modes_says_the_same_each_time() -> None:
+def test_one_checkpoint_for_two_modes_says_the_same_each_time(caplog: pytest.LogCaptureFixture) -> None:
     """As in the studio, where a published one serves one mode and the embedded voice goes on with the others."""
     models = tuple(f"{mode}={DEMO_CHECKPOINT}" for mode in ("voice_design", "base"))
     engine = Engine.open(Settings(models=models, engine=EngineSettings(device="cpu", max_slots=1, max_model_len=512)))
@@ -17,6 +20,8 @@ def test_one_checkpoint_for_two_modes_says_the_same_each_time() -> None:
     engine.start()
     canary = Canary(engine)
     try:
-        assert [asyncio.run(canary.sing()) for _ in range(2)] == [Outcome.SAME] * 2
+        with caplog.at_level(logging.INFO, "runtime"):
+            assert [asyncio.run(canary.sing()) for _ in range(2)] == [Outcome.SAME] * 2
+        assert "request" not in caplog.text  # it is none of a client's
     finally:
         engine.close()
