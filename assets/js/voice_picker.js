@@ -107,7 +107,7 @@ export class VoicePicker {
     const { catalogue } = this.studio;
     const held = this.list.contains(document.activeElement) ? keyAt(document.activeElement) : '';
     const top = this.list.scrollTop;
-    const wasSeen = this.hidden() === 0;
+    const wasSeen = Math.abs(this.hidden()) < 1; // a part of a pixel is rounding
     for (const button of this.kinds) button.setAttribute('aria-pressed', String(button.dataset.kind === catalogue.kind));
     this.describe.hidden = !this.acts.describe || !this.studio.cards.has('voice_design');
     const groups = this.groups();

@@ -56,6 +56,7 @@ def test_who_is_chosen_stays_in_sight_when_who_spoke_last_is_listed(studio: Page
     reload(studio)
     kept_take(studio, "Hi.")
     choose(studio, "Zora")
+    studio.evaluate("document.querySelector('#vw-speakers-picker .vw-picked').scrollIntoView({ block: 'nearest' })")
     seen = """() => {
       const list = document.querySelector('#vw-speakers-picker .vw-picker-list').getBoundingClientRect();
       const row = document.querySelector('#vw-speakers-picker .vw-picked').getBoundingClientRect();
@@ -125,7 +126,7 @@ def test_a_kept_voice_takes_a_style_where_a_checkpoint_can(studio: Page, keep: C
     reload(studio)
     choose(studio, "Marta")
     expect(studio.locator("#vw-speakers-hint")).to_have_text(
-        "With a style, Marta is spoken by its sound alone. This is experimental."
+        "With a style, Marta keeps its sound and not its own manner, so it may be less like itself. Experimental."
     )
     studio.fill("#vw-speakers-instruct", "Slowly.")
     take = kept_take(studio, "The kettle is on.")
