@@ -7,7 +7,7 @@
 
 import { need } from './elements.js';
 import { Emitter } from './emitter.js';
-import { inPageWords } from './server_words.js';
+import { inPageWords, nameOf } from './server_words.js';
 
 const ASK_MS = 1000;
 const ANSWER_MS = 5000; // of the studio; then it counts as silent
@@ -69,7 +69,10 @@ export class Status extends Emitter {
       if (!status) this.interrupt();
       else {
         this.interrupted = false;
-        this.show('waiting', inPageWords(status.sentence));
+        // Which step a start has come to says nothing to most people; it is there for who points at it.
+        const isStep = nameOf(status.sentence)?.startsWith('state.step');
+        this.show('waiting', isStep ? this.t('shell.getting_ready') : inPageWords(status.sentence));
+        if (isStep) this.line.title = inPageWords(status.sentence);
         // No need to wait for the socket's own next attempt.
         if (status.state === 'ready' && this.socket.state === 'closed') this.socket.open();
       }
@@ -123,6 +126,7 @@ export class Status extends Emitter {
 
   /** @param {string} state @param {string} sentence */
   show(state, sentence) {
+    this.line.title = '';
     this.line.dataset.state = state;
     this.line.textContent = sentence;
   }

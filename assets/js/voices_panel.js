@@ -20,6 +20,7 @@ export class VoicesPanel {
     this.begin = need(root, '#vw-voices-begin');
     this.error = need(root, '#vw-voices-error');
     this.consent = need(root, '#vw-voices-consent', HTMLDialogElement);
+    this.isUnlisted = false; // whether what is said is why there is no list
     /** @type {Map<string, VoiceRow>} by the voice's id */
     this.rows = new Map();
     this.search.oninput = () => this.paint();
@@ -44,6 +45,7 @@ export class VoicesPanel {
     } catch (thrown) {
       const error = errorOf(thrown);
       if (error.unreachable) return this.studio.status.doubt(); // which says it once, for the whole page
+      this.isUnlisted = true;
       this.error.textContent = error.message;
     }
     this.root.removeAttribute('data-awaited');
@@ -108,6 +110,8 @@ export class VoicesPanel {
   }
 
   paint() {
+    if (this.isUnlisted) this.error.textContent = ''; // they are listed now
+    this.isUnlisted = false;
     const found = this.studio.voices.list.filter((voice) => this.fits(voice));
     const rows = found.map((voice) => {
       const row = this.rows.get(voice.id) ?? new VoiceRow(voice, this.studio);

@@ -197,3 +197,15 @@ def test_a_line_whose_voice_was_deleted_asks_for_another_and_keeps_what_is_made(
         button.click()
         expect(said).to_have_text("The voice of line 2 was deleted. Choose another one for it.")
     expect(script.locator("#vw-toasts")).not_to_contain_text("seed")
+
+
+def test_why_voices_were_not_listed_goes_when_they_are(studio: Page) -> None:
+    lost = {"error": {"code": "runtime_lost", "message": "The connection to the runtime was lost."}}
+    studio.route(f"**{VOICES}*", lambda route: route.fulfill(status=503, json=lost))
+    enter(studio, "library")
+    error = studio.locator("#vw-voices-error")
+    expect(error).not_to_be_empty()
+    studio.unroute(f"**{VOICES}*")
+    enter(studio, "speakers")
+    enter(studio, "library")
+    expect(error).to_be_empty()

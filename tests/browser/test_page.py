@@ -137,6 +137,15 @@ def test_a_note_is_read_whole_in_the_words_of_the_page(open_studio: OpenStudio, 
     expect(page.locator("#vw-real-voices")).to_be_visible()
 
 
+def test_what_an_engine_says_while_it_starts_is_no_status(studio: Page) -> None:
+    said = "Model: demo-voice: 8 slots of 4096 positions."
+    studio.route("**/studio/status", lambda route: route.fulfill(json={"state": "starting", "sentence": said}))
+    studio.route_web_socket("**/v1/audio/speech/stream", lambda socket: socket.close())
+    studio.reload(wait_until="domcontentloaded")
+    expect(studio.locator("#vw-status")).to_have_text("The voices are getting ready.")
+    expect(studio.locator("#vw-status")).to_have_attribute("title", said)
+
+
 def test_a_refusal_costs_nothing_and_goes_once_it_is_mended(studio: Page) -> None:
     speak_whole(studio, SHORT)
     length = studio.inner_text("#vw-length")
