@@ -275,7 +275,7 @@ def test_without_base_nothing_is_called_closer_and_keep_makes_a_favourite(room: 
     make_three(room)
     closer = card(room, "B").locator("[data-act=closer]")
     expect(closer).to_be_disabled()
-    expect(closer).to_have_attribute("title", re.compile("Base"))
+    expect(closer).to_have_attribute("title", re.compile("Voices from a recording"))
     before, favourites = voices(app), {take["seed"] for take in takes(room) if take["favourite"]}
     act(room, "C", "keep")
     expect_state(room, "C", "favourite")
