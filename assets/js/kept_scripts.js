@@ -23,7 +23,7 @@ const MARKUP = `
  * @property {number} lines
  * @property {number} updated_at
  * @property {number} [seconds]  left out: the page has not laid it out yet
- * @property {{mode: string, voice?: string}[]} [voices]
+ * @property {{mode: string, voice?: string, name?: string}[]} [voices]
  */
 
 export class KeptScripts extends EventTarget {
@@ -94,7 +94,7 @@ export class KeptScripts extends EventTarget {
 
   /** The marks of who speaks in it. @param {ScriptSummary} script */
   marks({ voices = [] }) {
-    return voices.slice(0, MOST_MARKS).map((spoken) => this.studio.catalogue.mark(spoken));
+    return voices.slice(0, MOST_MARKS).map((spoken) => this.studio.catalogue.mark({ ...spoken, called: spoken.name }));
   }
 
   /** @param {HTMLElement} entry @param {ScriptSummary} script @param {boolean} isOpen */

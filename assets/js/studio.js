@@ -615,7 +615,7 @@ export class Studio {
     for (const place of this.page.querySelectorAll('[data-error-for]')) place.textContent = '';
   }
 
-  /** @param {string} sentence @param {{action?: string, onAction?: () => void}} [options] @returns {() => void} takes it away */
+  /** @param {string} sentence @param {{action?: string, onAction?: () => void, stayMs?: number}} [options] @returns {() => void} takes it away */
   toast(sentence, options) {
     return this.toasts.show(sentence, options);
   }

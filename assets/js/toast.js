@@ -11,10 +11,10 @@ export class Toasts {
 
   /**
    * @param {string} sentence
-   * @param {{action?: string, onAction?: () => void}} [options]
+   * @param {{action?: string, onAction?: () => void, stayMs?: number}} [options]
    * @returns {() => void} takes it away
    */
-  show(sentence, { action, onAction } = {}) {
+  show(sentence, { action, onAction, stayMs = STAY_MS } = {}) {
     const toast = document.createElement('p');
     toast.className = 'vw-toast';
     toast.append(Object.assign(document.createElement('span'), { textContent: sentence }));
@@ -27,11 +27,11 @@ export class Toasts {
       };
       toast.append(button);
     }
-    let timer = setTimeout(leave, STAY_MS);
+    let timer = setTimeout(leave, stayMs);
     const stay = () => clearTimeout(timer);
     const go = () => {
       stay();
-      timer = setTimeout(leave, STAY_MS);
+      timer = setTimeout(leave, stayMs);
     };
     for (const event of ['pointerenter', 'focusin']) toast.addEventListener(event, stay);
     for (const event of ['pointerleave', 'focusout']) toast.addEventListener(event, go);

@@ -105,11 +105,11 @@ export class VoiceCatalogue extends EventTarget {
     return this.find(keyOf('base', said)) ?? this.all.find(own) ?? null;
   }
 
-  /** The mark of whoever spoke; those without a name share one a mode. @param {{mode: string, voice?: string|null}} spoken @returns {HTMLElement} */
-  mark({ mode, voice }) {
+  /** The mark of whoever spoke; those without a name share one a mode. @param {{mode: string, voice?: string|null, called?: string}} spoken  called: what it was called, where it may be gone @returns {HTMLElement} */
+  mark({ mode, voice, called }) {
     const id = voice || mode;
     const choice = this.find(keyOf(mode, id)) ?? this.find(keyOf('base', id)); // a kept voice with a style speaks in another mode
-    return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? (voice ? title(voice) : '') });
+    return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? called ?? (voice ? title(voice) : '') });
   }
 
   /** Whether voices of a mode can be told how to speak. @param {string|undefined} mode */

@@ -8,6 +8,7 @@ import { kindOf } from './voice_catalogue.js';
 import { markOf } from './voice_mark.js';
 import { recordingOf } from './voice_sound.js';
 
+const UNDO_MS = 30000; // a voice is hours of care, and nobody is asked before it goes
 const MARKUP = `
 <div class="vw-voice-line">
   <button type="button" class="vw-quiet vw-voice-play" data-icon="play"></button>
@@ -106,10 +107,12 @@ export class VoiceRow {
 
   async remove() {
     const { studio, voice } = this;
+    const uses = await this.uses();
     await api.delete(`studio/voices/${voice.id}`);
     await studio.voices.refresh();
-    studio.toast(studio.t('library.deleted', { name: voice.name }), {
+    studio.toast(studio.t(uses ? 'voices.deleted_used' : 'library.deleted', { name: voice.name, n: uses }), {
       action: studio.t('shell.undo'),
+      stayMs: UNDO_MS,
       onAction: async () => {
         try {
           await api.post(`studio/voices/${voice.id}/restore`);
@@ -119,6 +122,16 @@ export class VoiceRow {
         }
       },
     });
+  }
+
+  /** How many scripts speak with it, as far as that can be known. */
+  async uses() {
+    const room = /** @type {import('./rooms/script.js').ScriptRoom} */ (this.studio.room('script'));
+    try {
+      return await room.usesOf(this.voice.id);
+    } catch {
+      return 0;
+    }
   }
 
   /** @param {StoredVoice} voice the same voice, perhaps changed */

@@ -64,6 +64,10 @@ export class ScriptRoom {
     this.leaveScript = null;
     /** @type {number|undefined} */
     this.frame = undefined;
+    /** A line that is made again and had a sound, which it has back where that fails. @type {{id: string, back: () => void, dismiss: () => void}|null} */
+    this.remaking = null;
+    /** Stored voices that were there when they were listed last: ids. @type {Set<string>} */
+    this.present = new Set();
     this.casting = new Casting(studio);
     this.maker = new Maker(studio, this.casting);
     this.lines = new LinesView(need(root, '#vw-script-lines'), need(root, '#vw-script-line', HTMLTemplateElement), this);
@@ -94,14 +98,13 @@ export class ScriptRoom {
   listen() {
     const { parts, maker, shelf, studio } = this;
     shelf.addEventListener('open', () => shelf.script && this.open(shelf.script));
-    maker.addEventListener('change', () => this.showSoon());
+    maker.addEventListener('change', () => {
+      this.followRemaking();
+      this.showSoon();
+    });
     maker.addEventListener('kept', () => this.file());
     studio.pronunciation.addEventListener('change', () => this.showSoon());
-    studio.voices.addEventListener('change', () => {
-      if (!this.opened) return;
-      this.lines.offer();
-      this.show();
-    });
+    studio.voices.addEventListener('change', () => this.opened && this.followVoices());
     studio.stage.addEventListener('change', () => this.followStage());
     studio.stage.addEventListener('place', () => this.followPlace());
     this.whole.addEventListener('state', () => {
@@ -184,7 +187,13 @@ export class ScriptRoom {
     const isNext = this.shelf.list.some(({ id }) => id === this.opened?.id);
     this.leaveScript?.();
     this.opened = script;
-    this.leaveScript = script.on('change', ({ lines }) => (lines ? this.arrange() : this.showSoon()));
+    this.remaking = null;
+    this.casting.note(script.lines);
+    this.leaveScript = script.on('change', ({ lines }) => {
+      this.casting.note(script.lines);
+      if (lines) this.arrange();
+      else this.showSoon();
+    });
     const { stage } = this.studio;
     const isShown = stage.take === this.whole;
     if (isShown) this.studio.stop();
@@ -214,6 +223,26 @@ export class ScriptRoom {
   /** Delete a script; where it is open another takes its place. @param {string} id @returns {Promise<() => Promise<void>>} undoes it */
   discard(id) {
     return id === this.opened?.id ? this.shelf.remove(() => this.empty()) : this.shelf.discard(id);
+  }
+
+  /** How many scripts speak with a stored voice. @param {string} voice its id */
+  async usesOf(voice) {
+    const speaks = (/** @type {Pick<import('../kept_scripts.js').ScriptSummary, 'voices'>} */ { voices = [] }) =>
+      voices.some((one) => one.mode === 'base' && one.voice === voice);
+    const { scripts } = await this.studio.api.get('studio/scripts');
+    const others = scripts.filter((/** @type {import('../kept_scripts.js').ScriptSummary} */ one) => one.id !== this.opened?.id && speaks(one));
+    return others.length + Number(this.opened !== null && speaks(this.opened));
+  }
+
+  /** Voices came, went, or have another name. */
+  followVoices() {
+    const { casting, script, studio } = this;
+    casting.note(script.lines);
+    const went = script.lines.some(({ voice }) => voice?.voice && casting.isGone(voice) && this.present.has(voice.voice));
+    this.present = new Set(studio.voices.list.map(({ id }) => id));
+    if (went) script.tell(false); // so that it is kept what they were called
+    this.lines.offer();
+    this.showSoon();
   }
 
   /** Open another script, if it is still there. @param {string} id */
@@ -329,40 +358,65 @@ export class ScriptRoom {
     }
     const mute = lines.find((line) => !line.voice && this.maker.plan(line).length);
     if (mute) throw new FieldError('request', this.studio.t('script.no_voice', { n: this.script.at(mute.id) + 1 }));
-    const isMade = (/** @type {{id: string}} */ { id }) => this.whole.clips.find(({ line }) => line.id === id)?.state === 'made';
-    const deserted = lines.find((line) => this.casting.isDeleted(line.voice) && this.maker.plan(line).length && !isMade(line));
-    if (deserted) throw this.deserted(deserted);
+    const gone = lines.find((line) => this.casting.isGone(line.voice) && this.maker.plan(line).some((part) => !part.silence && !this.maker.sound(part)));
+    if (gone) throw this.goneError(gone);
     if (!lines.some((line) => this.maker.plan(line).length)) {
       throw new FieldError('request', this.studio.t('shell.text_first'));
     }
   }
 
-  /** Why a line cannot be made whose voice was deleted. @param {import('../script/document.js').Line} line */
-  deserted({ id }) {
-    return new FieldError('request', this.studio.t('script.choose_again', { n: this.script.at(id) + 1 }));
+  /** The voice of a line was deleted: which, and what to do. @param {import('../script/document.js').Line} line */
+  goneError({ id, voice }) {
+    const { t } = this.studio;
+    return new FieldError('request', t('script.voice_deleted', { n: this.script.at(id) + 1, name: voice?.name ?? t('script.deleted_unnamed') }));
   }
 
-  /** Make one line again; the others stay. @param {string} id */
+  /** Make one line again; the others stay, and its sound does until it has another. @param {string} id */
   remake(id) {
     const { studio, script, maker } = this;
     const line = script.line(id);
-    if (!line) return;
-    if (this.casting.isDeleted(line.voice)) return studio.complain('request', this.deserted(line)); // what is made of it stays
+    if (!line || !studio.reached()) return;
+    if (this.casting.isGone(line.voice)) return studio.complain('request', this.goneError(line));
+    studio.stop();
     const { seed, locked } = line;
-    maker.forget(line);
+    const isMade = maker.state(line).state === 'made';
+    const back = maker.forget(line);
     script.tell(false);
     this.playFrom(id, { only: true });
-    if (locked) return;
-    const back = () => {
+    const undo = () => {
       studio.stop();
       script.change(id, { seed });
     };
-    studio.toast(studio.t('script.remade', { n: script.at(id) + 1 }), { action: studio.t('shell.undo'), onAction: back });
+    const said = studio.t('script.remade', { n: script.at(id) + 1 });
+    const dismiss = locked ? () => {} : studio.toast(said, { action: studio.t('shell.undo'), onAction: undo });
+    if (isMade) this.remaking = { id, back, dismiss };
+  }
+
+  /** What becomes of the line that is made again. */
+  followRemaking() {
+    const line = this.remaking && this.script.line(this.remaking.id);
+    if (!line) return;
+    const { state } = this.maker.state(line);
+    if (state === 'made') this.remaking = null;
+    if (state !== 'failed') return;
+    this.remaking?.dismiss();
+    this.takeBack();
+    this.studio.toast(this.studio.t('script.not_remade', { n: this.script.at(line.id) + 1 })); // why stands at the button
+  }
+
+  /** The line that was to be made again has its sound back. */
+  takeBack() {
+    const { remaking } = this;
+    this.remaking = null;
+    if (!remaking) return;
+    remaking.back();
+    this.file();
   }
 
   /** Everything was told to be silent; the stage may still play again what it has. */
   stop() {
     this.whole.sound(null);
+    this.takeBack();
   }
 
   followStage() {

@@ -47,14 +47,29 @@ export class Casting {
     if (!voice) return null;
     const { studio } = this;
     if (voice.mode === 'voice_design') return { voice: voice.mode, kind: 'designed', name: studio.t('script.described') };
-    const gone = studio.t(voice.mode === 'base' ? 'script.voice_deleted' : 'script.gone', { name: title(voice.voice ?? '') });
-    const name = voice.mode === 'base' && !studio.voices.isListed ? '…' : gone;
-    return studio.catalogue.find(valueOf(voice)) ?? { voice: voice.voice ?? '', kind: 'recorded', name };
+    const { voice: id = '' } = voice;
+    return studio.catalogue.find(valueOf(voice)) ?? { voice: id, kind: 'recorded', name: this.nameOfUnknown(voice) };
   }
 
-  /** Whether a line's voice is none of the library any more. @param {Voice|null} voice */
-  isDeleted(voice) {
+  /** @param {Voice} voice that is not listed, or not yet */
+  nameOfUnknown({ mode, voice = '', name }) {
+    const { t, voices } = this.studio;
+    if (mode !== 'base') return t('script.gone', { name: title(voice) });
+    if (!voices.isListed) return name ?? '…';
+    return name ? t('script.deleted_voice', { name }) : t('script.deleted_unnamed');
+  }
+
+  /** Whether it is a stored voice that was deleted. @param {Voice|null} voice */
+  isGone(voice) {
     return voice?.mode === 'base' && this.studio.voices.isListed && !this.studio.catalogue.find(valueOf(voice));
+  }
+
+  /** Write down beside stored voices what they are called, for when they are gone. @param {Line[]} lines */
+  note(lines) {
+    for (const { voice } of lines) {
+      const known = voice?.mode === 'base' && this.studio.catalogue.find(valueOf(voice));
+      if (voice && known) voice.name = known.name;
+    }
   }
 
   /** What people call it. @param {Voice|null} voice */

@@ -6,6 +6,7 @@
  * @typedef {Object} Voice      who speaks; what a mode does not use is left out
  * @property {'custom_voice'|'base'|'voice_design'} mode
  * @property {string} [voice]        a speaker of the checkpoint, or the id of a stored voice
+ * @property {string} [name]         of a stored voice, for when it is gone
  * @property {string} [description]  of a designed voice
  * @property {string} [language]
  *
@@ -68,7 +69,7 @@ export class Script extends Emitter {
 
   /** Who speaks in it, each once. @returns {Voice[]} */
   get voices() {
-    const voices = this.lines.flatMap(({ voice }) => (voice ? [{ mode: voice.mode, voice: voice.voice }] : []));
+    const voices = this.lines.flatMap(({ voice }) => (voice ? [{ mode: voice.mode, voice: voice.voice, name: voice.name }] : []));
     return [...new Map(voices.map((one) => [`${one.mode}:${one.voice}`, one])).values()];
   }
 

@@ -45,6 +45,11 @@ export class LineView {
       choose: (choice) => this.choose(choice),
       describe: () => this.describe(),
     });
+    acts.studio.voicePopover.serve(parts.recast, {
+      chosen: () => '',
+      choose: (choice) => this.choose(choice),
+      describe: () => this.describe(),
+    });
     parts.pace.onclick = ({ target }) => {
       const pace = parts.paces.find((button) => target instanceof Node && button.contains(target))?.dataset.pace;
       if (pace) change({ instruct: withPace(line.instruct, pace, this.paces()) });
@@ -66,7 +71,7 @@ export class LineView {
   /** @param {import('../voice_catalogue.js').Choice} choice */
   choose(choice) {
     const { mode, voice } = choice;
-    this.cast({ mode, voice, language: this.line.voice?.language });
+    this.cast({ mode, voice, name: mode === 'base' ? choice.name : undefined, language: this.line.voice?.language });
     this.acts.studio.catalogue.remember(choice);
     this.acts.show();
   }
@@ -150,6 +155,7 @@ export class LineView {
     parts.instruct.placeholder = t(parts.instruct.disabled ? none : 'script.instruct_hint', { name });
     parts.instructing.dataset.grow = line.instruct || (parts.instruct.disabled ? parts.instruct.placeholder : '');
     parts.error.textContent = fault ? t('script.fault', { fault, most: LONGEST_PAUSE_S }) : (state.error?.message ?? this.note(state));
+    parts.recast.hidden = !acts.casting.isGone(voice);
     parts.paper.replaceChildren(...marked(line.text));
     parts.play.disabled = parts.remake.disabled = state.state === 'empty';
     parts.up.disabled = index === 0;
@@ -178,6 +184,7 @@ export class LineView {
   note({ short }) {
     const { acts, line } = this;
     if (short) return acts.studio.shortness(short);
+    if (acts.casting.isGone(line.voice)) return acts.studio.t('script.voice_deleted_here');
     const isLeftOut = line.voice && line.instruct.trim() && !acts.casting.takesInstruct(line.voice);
     return isLeftOut ? acts.studio.t('script.left_out', { instruct: line.instruct.trim() }) : '';
   }
@@ -207,6 +214,7 @@ function partsOf(element) {
     text: control('text', HTMLTextAreaElement),
     paper: part('paper'),
     error: part('error'),
+    recast: control('recast', HTMLButtonElement),
     more: part('more'),
     language: control('language', HTMLSelectElement),
     seed: control('seed', HTMLInputElement),

@@ -210,14 +210,31 @@ export class Maker extends EventTarget {
     throw new Error(this.studio.t('script.not_stored', { n: (this.script?.at(line.id) ?? 0) + 1 }));
   }
 
-  /** Forget a line's sound, so that it is made anew: with a new seed, unless it is locked. @param {Line} line */
+  /**
+   * Forget a line's sound, so that it is made anew: with a new seed, unless it is locked.
+   *
+   * @param {Line} line @returns {() => void} gives it the seed and the sound back that it had
+   */
   forget(line) {
+    const { seed } = line;
     if (!line.locked) line.seed = null;
     this.prepare(line);
-    for (const key of this.plan(line).map((part) => part.key ?? '')) {
-      for (const known of [this.takes, this.kept, this.errors]) known.delete(key);
-    }
+    const keys = this.plan(line).map((part) => part.key ?? '');
+    const had = keys.map((key) => ({ key, take: this.takes.get(key), part: this.kept.get(key) }));
+    const drop = () => {
+      for (const known of [this.takes, this.kept, this.errors]) for (const key of keys) known.delete(key);
+    };
+    drop();
     this.changed();
+    return () => {
+      drop();
+      for (const { key, take, part } of had) {
+        if (take) this.takes.set(key, take);
+        if (part) this.kept.set(key, part);
+      }
+      line.seed = seed;
+      this.changed();
+    };
   }
 
   /** Stop what is still being made. */

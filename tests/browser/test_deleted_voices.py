@@ -1,0 +1,147 @@
+"""A stored voice that a script speaks with is deleted: its name stays, what is made stays, and the way on is shown."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import SCREENSHOTS, VOICES, OpenStudio
+from tests.browser.design_steps import origin
+from tests.browser.script_steps import (
+    await_kept,
+    await_made,
+    await_saved,
+    await_silence,
+    decoded,
+    enter_script,
+    export,
+    line,
+    new_script,
+    text_of,
+)
+from tests.browser.steps import enter
+from tests.browser.test_full_store import keep_voice
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
+
+
+def speak_line(page: Page, number: int) -> None:
+    line(page, number).locator(".vw-line-play").click()
+    await_made(page, number)
+    page.keyboard.press("Escape")
+    await_silence(page)
+
+
+def chip(page: Page, number: int) -> str:
+    return line(page, number).locator(".vw-line-voice").inner_text()
+
+
+@pytest.fixture
+def spoken(studio: Page) -> Page:
+    """A script whose first line is spoken by the kept voice Peter, and made; the second is Peter's, not made yet."""
+    peter = keep_voice(studio, "Peter")
+    enter_script(studio)
+    new_script(studio, "The hat")
+    enter(studio, "library")
+    row = studio.locator(f"#vw-voices-list [data-voice='{peter}']")
+    row.locator(".vw-voice-open").click()
+    row.locator("[data-do=script]").click()
+    text_of(studio, 1).fill("Good evening.")
+    line(studio, 1).locator(".vw-line-voice").click()
+    studio.click(f"#vw-voice-sheet .vw-pick[data-voice='base:{peter}'] > .vw-pick-choose")
+    speak_line(studio, 1)
+    await_kept(studio, 1)
+    return studio
+
+
+def delete(page: Page, name: str) -> None:
+    enter(page, "library")
+    row = page.locator("#vw-voices-list > li", has_text=name)
+    if not row.locator("[data-do=remove]").is_visible():
+        row.locator(".vw-voice-open").click()
+    row.locator("[data-do=remove]").click()
+    expect(row).to_have_count(0)
+
+
+def test_a_voice_that_a_script_speaks_with_is_deleted_and_brought_back(spoken: Page) -> None:
+    delete(spoken, "Peter")
+    toast = spoken.locator(".vw-toast", has_text="Deleted: Peter")
+    expect(toast).to_contain_text("Scripts that speak with it: 1")
+    enter(spoken, "script")
+    assert chip(spoken, 1) == "Peter (deleted)"
+    expect(spoken.locator(".vw-clip span").first).to_have_text("Peter (deleted)")
+    expect(line(spoken, 1).locator(".vw-line-error")).to_contain_text("This voice was deleted.")
+    spoken.screenshot(path=SCREENSHOTS / "script-deleted-voice.png")
+    await_saved(spoken)
+    spoken.reload()
+    expect(line(spoken, 1).locator(".vw-line-voice")).to_have_text("Peter (deleted)")
+
+
+def test_the_way_back_of_a_voice_stays_for_longer_than_of_a_take(open_studio: OpenStudio) -> None:
+    page = open_studio()
+    page.clock.install()
+    keep_voice(page, "Peter")
+    delete(page, "Peter")
+    page.mouse.move(0, 0)
+    page.clock.run_for(25_000)
+    page.locator(".vw-toast button").click()
+    expect(page.locator("#vw-voices-list > li", has_text="Peter")).to_have_count(1)
+
+
+def test_a_line_keeps_its_sound_when_its_voice_is_gone(spoken: Page) -> None:
+    delete(spoken, "Peter")
+    enter(spoken, "script")
+    line(spoken, 1).locator(".vw-line-remake").click()
+    said = spoken.locator("#vw-dock-actions [data-error-for=request]")
+    expect(said).to_have_text("The voice of line 1 was deleted (Peter). Choose another voice for it.")
+    expect(line(spoken, 1)).to_have_attribute("data-state", "made")
+    expect(spoken.locator(".vw-toast", has_text="made again")).to_have_count(0)
+    # The second line has none: whoever exports learns which it is, and what to do.
+    text_of(spoken, 2).fill("And a good night.")
+    spoken.click("#vw-script-files")
+    spoken.click("#vw-script-go")
+    expect(spoken.locator("#vw-script-export-error")).to_contain_text("The voice of line 2 was deleted (Peter).")
+    spoken.keyboard.press("Escape")
+    text_of(spoken, 2).fill("")
+    name, data = export(spoken, "joined", loudness="")
+    assert name == "The hat.wav"
+    assert len(decoded(data)) > 0
+    line(spoken, 1).locator(".vw-line-recast").click()
+    spoken.locator("#vw-voice-sheet .vw-pick[data-voice^='custom_voice:'] > .vw-pick-choose").first.click()
+    expect(line(spoken, 1).locator(".vw-line-recast")).to_be_hidden()
+    expect(line(spoken, 1)).to_have_attribute("data-state", "unmade")
+
+
+def test_a_line_that_cannot_be_made_again_has_its_sound_back(spoken: Page) -> None:
+    stored = spoken.request.get(f"{origin(spoken)}{VOICES}").json()["data"]
+    seed = line(spoken, 1).locator(".vw-line-seed").input_value()
+    for voice in stored:  # in another window, of which this one knows nothing
+        spoken.request.delete(f"{origin(spoken)}{VOICES}/{voice['id']}")
+    line(spoken, 1).locator(".vw-line-remake").click()
+    expect(spoken.get_by_text("it keeps the sound that it had")).to_be_visible()
+    expect(line(spoken, 1)).to_have_attribute("data-state", "made")
+    assert line(spoken, 1).locator(".vw-line-seed").input_value() == seed
+    expect(spoken.get_by_text("is being made again")).to_have_count(0)
+    await_kept(spoken, 1)
+
+
+def test_a_line_whose_making_is_stopped_has_its_sound_back(spoken: Page) -> None:
+    text_of(spoken, 1).fill("The boat came back in the evening, and nobody had expected it so soon. " * 6)
+    line(spoken, 1).locator(".vw-line-play").click()
+    await_made(spoken, 1)
+    spoken.keyboard.press("Escape")
+    await_silence(spoken)
+    seed = line(spoken, 1).locator(".vw-line-seed").input_value()
+    line(spoken, 1).locator(".vw-line-remake").click()
+    expect(line(spoken, 1)).to_have_attribute("data-state", "coming")
+    spoken.keyboard.press("Escape")
+    expect(line(spoken, 1)).to_have_attribute("data-state", "made")
+    assert line(spoken, 1).locator(".vw-line-seed").input_value() == seed
+
+
+def test_a_script_that_is_opened_first_names_its_voices(spoken: Page, open_studio: OpenStudio) -> None:
+    await_saved(spoken)
+    address = spoken.url
+    spoken.goto("about:blank")
+    spoken.goto(address)
+    expect(spoken.locator(".vw-clip span").first).to_have_text("Peter")
