@@ -121,7 +121,7 @@ export class TakeRow {
     this.find('.vw-take-text').textContent = record.name || record.text;
     const who = shortened(record.label || title(record.voice ?? ''));
     const stopped = record.stop_reason === 'cancelled' && t('library.stopped');
-    const details = [who, clock(seconds * SAMPLE_RATE), stopped, this.date, ...tags.map((tag) => `#${tag}`)];
+    const details = [this.described, who, clock(seconds * SAMPLE_RATE), stopped, this.date, ...tags.map((tag) => `#${tag}`)];
     this.find('small').textContent = details.filter(Boolean).join(' · ');
     const star = this.find('.vw-take-star');
     star.dataset.icon = favourite ? 'starred' : 'star';
@@ -135,6 +135,13 @@ export class TakeRow {
   /** The mark of who speaks, as far as voices are known by now. */
   paintMark() {
     this.find('.vw-take-mark').replaceChildren(this.studio.catalogue.mark(this.record));
+  }
+
+  /** What a designed voice was described as, where its label does not say it: takes of one text are told apart by it. */
+  get described() {
+    const { mode, label, config } = this.record;
+    const description = mode === 'voice_design' && typeof config.instructions === 'string' ? config.instructions : '';
+    return label?.includes(description) ? '' : shortened(description);
   }
 
   get name() {

@@ -11,7 +11,7 @@ from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.conftest import SCREENSHOTS, VOICES, OpenStudio
 from tests.browser.design_steps import origin
-from tests.browser.steps import wav
+from tests.browser.steps import enter, wav
 from tests.browser.test_frame import MOST_SHIFT, SHIFTS, WINDOWS
 from tests.support.signals import voice
 
@@ -81,3 +81,12 @@ def test_a_room_that_is_opened_directly_is_filled_without_a_move(
         moved[room] = page.evaluate("shifts")
     sums = {room: round(sum(shift["value"] for shift in shifts), 4) for room, shifts in moved.items()}
     assert {room: moved[room] for room, total in sums.items() if total >= MOST_SHIFT} == {}
+
+
+def test_designed_takes_of_one_text_are_told_apart_by_their_descriptions(studio: Page) -> None:
+    described = {
+        keep_take(studio, at, config={"instructions": said}): said for at, said in enumerate(("Low.", "High."))
+    }
+    enter(studio, "library")
+    for take, said in described.items():
+        expect(studio.locator(f"[data-take='{take}'] small")).to_contain_text(said)
