@@ -20,7 +20,6 @@ export class VoicesPanel {
     this.begin = need(root, '#vw-voices-begin');
     this.error = need(root, '#vw-voices-error');
     this.consent = need(root, '#vw-voices-consent', HTMLDialogElement);
-    this.isUnlisted = false; // whether what is said is why there is no list
     /** @type {Map<string, VoiceRow>} by the voice's id */
     this.rows = new Map();
     this.search.oninput = () => this.paint();
@@ -30,12 +29,21 @@ export class VoicesPanel {
       this.bring(files);
     };
     takeDrops(root, (files) => this.bring(files));
-    studio.voices.addEventListener('change', () => this.paint());
+    /** Whether what is said above the list is why there is none. */
+    this.isUnlisted = false;
+    studio.voices.addEventListener('change', () => this.onListed());
   }
 
   /** Write everything anew, in the page's language. */
   onLanguage() {
     this.rows.clear();
+    this.paint();
+  }
+
+  /** The list is there: why it was not is over. */
+  onListed() {
+    if (this.isUnlisted) this.error.textContent = '';
+    this.isUnlisted = false;
     this.paint();
   }
 
@@ -45,8 +53,8 @@ export class VoicesPanel {
     } catch (thrown) {
       const error = errorOf(thrown);
       if (error.unreachable) return this.studio.status.doubt(); // which says it once, for the whole page
-      this.isUnlisted = true;
       this.error.textContent = error.message;
+      this.isUnlisted = true;
     }
     this.root.removeAttribute('data-awaited');
   }
@@ -68,6 +76,7 @@ export class VoicesPanel {
       }
     }
     this.error.textContent = refused.join(' ');
+    this.isUnlisted = false;
     if (count) studio.toast(studio.t(count === 1 ? 'voices.imported_one' : 'voices.imported', { n: count }));
     await this.refresh();
   }
@@ -110,8 +119,6 @@ export class VoicesPanel {
   }
 
   paint() {
-    if (this.isUnlisted) this.error.textContent = ''; // they are listed now
-    this.isUnlisted = false;
     const found = this.studio.voices.list.filter((voice) => this.fits(voice));
     const rows = found.map((voice) => {
       const row = this.rows.get(voice.id) ?? new VoiceRow(voice, this.studio);
