@@ -383,3 +383,14 @@ def test_a_recording_may_be_dropped_on_the_card(studio: Page) -> None:
     expect(card).not_to_have_class(re.compile("vw-drop"))
     expect(studio.locator("#vw-clone-name")).to_contain_text("dropped.wav")
     expect(studio.locator("#vw-clone-trim")).to_be_visible()
+
+
+def test_who_clones_by_the_sound_alone_is_not_asked_for_words(studio: Page) -> None:
+    enter(studio, "clone")
+    to_words(studio, wav(3.0))
+    done = studio.locator("#vw-clone-words-done")
+    expect(done).to_have_text("These are the words")
+    studio.check("#vw-clone-xvector")
+    expect(done).to_have_text("Go on by its sound alone")
+    studio.uncheck("#vw-clone-xvector")
+    expect(done).to_have_text("These are the words")

@@ -9,7 +9,7 @@ import { Microphone } from '../clone/microphone.js';
 import { addressed, Steps } from '../clone/steps.js';
 import { Transcript } from '../clone/transcript.js';
 import { takeDrops } from '../drops.js';
-import { need } from '../elements.js';
+import { need, write } from '../elements.js';
 import { errorOf } from '../errors.js';
 import { SAMPLE_RATE } from '../outputs.js';
 import { recordings } from '../recordings.js';
@@ -415,7 +415,7 @@ export class CloneRoom {
     this.transcript.disabled = this.xvector.checked;
     const done = this.find('words-done');
     done.dataset.i18n = this.xvector.checked ? 'clone.sound_done' : 'clone.words_done';
-    this.studio.words.apply(done.parentElement ?? done);
+    write(done, this.studio.t(done.dataset.i18n));
     this.compare();
     const { reference } = this;
     if (!reference) return;
