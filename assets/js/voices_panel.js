@@ -7,6 +7,8 @@ import { errorOf } from './errors.js';
 import { VoiceRow } from './voice_row.js';
 
 const SUFFIX = '.voice';
+const LONGEST_STEM = 60; // characters of a name, before its number
+const RENAME_MS = 20000;
 
 export class VoicesPanel {
   /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio */
@@ -65,35 +67,76 @@ export class VoicesPanel {
   async bring(files) {
     const { studio } = this;
     const refused = [];
-    let count = 0;
+    /** @type {import('./voices.js').StoredVoice[]} */
+    const brought = [];
+    const renamed = [];
     this.error.textContent = '';
     for (const file of files) {
       try {
         if (!file.name.endsWith(SUFFIX)) throw new Error(studio.t('voices.no_voice_file'));
-        count += (await this.imported(file)) ? 1 : 0;
+        const { voice, isRenamed } = await this.imported(file);
+        if (voice) brought.push(voice);
+        if (voice && isRenamed) renamed.push(voice);
       } catch (error) {
         refused.push(`${file.name}: ${errorOf(error).message}`);
       }
     }
     this.error.textContent = refused.join(' ');
     this.isUnlisted = false;
-    if (count) studio.toast(studio.t(count === 1 ? 'voices.imported_one' : 'voices.imported', { n: count }));
+    const plain = brought.length - renamed.length;
+    if (plain) studio.toast(studio.t(plain === 1 ? 'voices.imported_one' : 'voices.imported', { n: plain }));
     await this.refresh();
+    for (const { id, name } of renamed) {
+      studio.toast(studio.t('voices.imported_as', { name }), { action: studio.t('voices.rename'), onAction: () => this.rename(id), stayMs: RENAME_MS });
+    }
   }
 
-  /** Whether it was kept: a file that says nothing of consent is kept only with that of who brings it. @param {File} file */
+  /**
+   * Keep what a file holds: one that says nothing of consent only with that of who brings it, one whose name is taken
+   * under another.
+   *
+   * @param {File} file
+   * @returns {Promise<{voice: import('./voices.js').StoredVoice|null, isRenamed: boolean}>} no voice: it was left out
+   */
   async imported(file) {
     const form = new FormData();
     form.append('file', file);
-    try {
-      await api.form('v1/audio/voices', form);
-    } catch (error) {
-      if (errorOf(error).code !== 'consent_required') throw error;
-      if (!(await this.agreed(file.name))) return false;
-      form.append('consent', this.studio.t('clone.consent_words', { date: new Date().toISOString().slice(0, 10) }));
-      await api.form('v1/audio/voices', form);
+    let isRenamed = false;
+    for (;;) {
+      try {
+        return { voice: await api.form('v1/audio/voices', form), isRenamed };
+      } catch (error) {
+        const { code } = errorOf(error);
+        if (code === 'consent_required' && !form.has('consent')) {
+          if (!(await this.agreed(file.name))) return { voice: null, isRenamed };
+          form.append('consent', this.studio.t('clone.consent_words', { date: new Date().toISOString().slice(0, 10) }));
+        } else if (code === 'voice_name_taken' && !isRenamed) {
+          form.append('name', this.freeName(file.name.slice(0, -SUFFIX.length)));
+          isRenamed = true;
+        } else {
+          throw error;
+        }
+      }
     }
-    return true;
+  }
+
+  /** A name with a number that no voice has. @param {string} name */
+  freeName(name) {
+    const taken = new Set(this.studio.voices.list.map((voice) => voice.name.toLowerCase()));
+    const stem = name.replace(/[ _(-]*\d*\)?$/u, '') || name; // a browser's own "Peter (1)" is Peter
+    let n = 2;
+    while (taken.has(`${stem} ${n}`.toLowerCase())) n += 1;
+    return `${[...stem].slice(0, LONGEST_STEM).join('')} ${n}`;
+  }
+
+  /** Have the focus in the field of a voice's name. @param {string} id */
+  rename(id) {
+    this.studio.go('library');
+    const row = this.rows.get(id);
+    row?.unfold(true);
+    const field = row && need(row.element, '[data-field=name]', HTMLInputElement);
+    field?.focus();
+    field?.select();
   }
 
   /** Ask for the speaker's consent. @param {string} name @returns {Promise<boolean>} */

@@ -191,3 +191,24 @@ def test_why_there_was_no_list_goes_when_the_list_comes(studio: Page, keep: Call
     enter(studio, "library")
     expect(names(studio)).to_have_text(["Carla"])
     expect(studio.locator("#vw-voices-error")).to_be_empty()
+
+
+def test_a_file_whose_name_is_taken_is_kept_under_another(
+    studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    keep("Peter")
+    file = tmp_path / "Peter.voice"
+    sound = (voice(3.0, 4) * 32767).astype("int16")
+    file.write_bytes(write_voice(a_voice("Peter", consent=CONSENT, reference=sound, prompts={})))
+    enter(studio, "library")
+    expect(names(studio)).to_have_text(["Peter"])
+    studio.set_input_files("#vw-voices-file", file)
+    expect(names(studio)).to_have_text(["Peter", "Peter 2"])
+    expect(studio.locator("#vw-voices-error")).to_be_empty()
+    toast = studio.locator(".vw-toast", has_text="Imported as “Peter 2”")
+    toast.get_by_role("button", name="Rename").click()
+    field = studio.locator("#vw-voices-list > li", has_text="Peter 2").locator("[data-field=name]")
+    expect(field).to_be_focused()
+    studio.keyboard.type("Petra")
+    studio.keyboard.press("Tab")
+    expect(names(studio)).to_have_text(["Peter", "Petra"])
