@@ -13,7 +13,6 @@ from playwright.sync_api import Locator, Page, expect
 
 from runtime.voices.voice_file import read_voice, write_voice
 from tests.browser.conftest import SCREENSHOTS
-from tests.browser.script_steps import await_saved, cast, line
 from tests.browser.steps import await_end, await_sound, enter, expect_speaker, wav
 from tests.support.app import App
 from tests.support.signals import voice
