@@ -90,7 +90,7 @@ export class TakesPanel {
   }
 
   paint() {
-    if (!this.isKnown) return;
+    if (!this.isKnown && !this.root.closest('[hidden]')) return; // where nobody looks nothing is moved
     const { list, next } = this.studio.history;
     const rows = list.map((record) => {
       const row = this.rows.get(record.id) ?? new TakeRow(record, this.studio, { isUnderDay: true });
