@@ -198,7 +198,7 @@ def test_a_file_whose_name_is_taken_is_kept_under_another(
     keep("Peter")
     file = tmp_path / "Peter.voice"
     sound = (voice(3.0, 4) * 32767).astype("int16")
-    file.write_bytes(write_voice(a_voice("Peter", consent=CONSENT, reference=sound, prompts={})))
+    file.write_bytes(write_voice(a_voice("Peter", reference=sound, prompts={})))
     enter(studio, "library")
     expect(names(studio)).to_have_text(["Peter"])
     studio.set_input_files("#vw-voices-file", file)
