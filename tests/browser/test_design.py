@@ -263,11 +263,13 @@ def test_a_change_adds_words_and_keeps_the_seeds_and_two_more_keep_the_words(roo
     room.locator("#vw-toasts").get_by_role("button", name="Undo").click()
     expect(room.locator("#vw-design-description")).to_have_value(LOW)
     room.fill("#vw-design-description", HIGH)
+    room.fill("#vw-text", "Another text stands in the field now.")
     with newly_kept(room, 2):
         newest(room).get_by_role("button", name="Two more").click()
         expect_set(room, 3, "AB")
     assert not set(seeds(room)) & set(before)
     assert {take["config"]["instructions"] for take in takes(room)[:2]} == {f"{LOW} Warmer."}, "of the set's own words"
+    assert len({take["text"] for take in takes(room)[:5]}) == 1, "compared at one text"
 
 
 def test_without_base_nothing_is_called_closer_and_keep_makes_a_favourite(room: Page, app: App) -> None:
@@ -328,7 +330,7 @@ def test_escape_stops_what_is_being_made(room: Page) -> None:
         expect_state(room, LETTERS, "stopped")
     expect_playing(room)
     assert [take["stop_reason"] for take in takes(room)[:3]] == ["cancelled"] * 3, "what had come is kept"
-    expect(card(room, "A").locator("[data-act=keep]")).to_be_disabled()
+    expect(card(room, "A").locator("[data-act=keep]")).to_be_hidden()
     room.keyboard.press("2")  # what had come can be heard
     expect_playing(room, "B")
 
@@ -466,3 +468,20 @@ def test_new_takes_stay_in_sight_on_a_phone_when_the_first_has_been_heard(open_s
     make_three(page)
     expect(page.locator("#vw-stop")).to_be_disabled(timeout=MADE_MS)  # its button turns, and has the focus again
     expect(newest(page).get_by_role("heading")).to_be_in_viewport(ratio=1)
+
+
+def test_a_take_that_was_stopped_can_be_made_again_in_its_place(room: Page) -> None:
+    room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 12)
+    with newly_kept(room, 3):
+        room.click("#vw-speak")
+        expect_state(room, LETTERS, "streaming")
+        room.keyboard.press("Escape")
+        expect_state(room, LETTERS, "stopped")
+    before = seeds(room)
+    act(room, "B", "again")
+    expect_state(room, "B", "done")
+    expect_state(room, "AC", "stopped")
+    expect(room.locator(".vw-design-set")).to_have_count(1)
+    expect(card(room, "B").locator("[data-act=again]")).to_be_hidden()
+    expect(card(room, "B").locator("[data-act=keep]")).to_be_enabled()
+    assert seeds(room)[0] in before

@@ -5,7 +5,7 @@
  *
  * @typedef {import('../take.js').Take} Take
  * @typedef {import('./changes.js').Change} Change
- * @typedef {{act: 'keep'|'use'|'closer'|'change', change?: Change, clicked: number}} Asks
+ * @typedef {{act: 'keep'|'use'|'again'|'closer'|'change', change?: Change, clicked: number}} Asks
  * @typedef {(key: string, values?: Object<string, any>) => string} Translate
  */
 
@@ -149,10 +149,13 @@ export class TakeCard extends Emitter {
     need(this.kept, 'b').textContent = this.voice?.name ?? '';
     for (const button of this.buttons) {
       const { act = '', change } = button.dataset;
-      button.disabled = !whole || (act === 'closer' && !this.closer);
-      if (act === 'keep') button.hidden = Boolean(this.voice);
+      const isAgain = act === 'again';
+      button.hidden = isAgain !== (take.state === 'stopped');
+      button.disabled = (!whole && !isAgain) || (act === 'closer' && !this.closer);
+      if (act === 'keep') button.hidden ||= Boolean(this.voice);
+      if (act === 'use') button.hidden = false;
       if (act === 'closer') button.title = t(this.closer ? 'design.closer_title' : 'design.closer_without');
-      const word = change ? t(`design.change.${change}`) : t(`design.${act}`);
+      const word = change ? t(`design.change.${change}`) : t(isAgain ? 'design.again_stopped' : `design.${act}`);
       const label = t('design.act_of', { act: word, letter: name });
       if (button.ariaLabel !== label) button.ariaLabel = label;
     }

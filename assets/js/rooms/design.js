@@ -322,6 +322,7 @@ export class DesignRoom {
   act(card, { act, change, clicked }) {
     if (act === 'keep') return this.keep(card);
     if (act === 'use') return this.use(card);
+    if (act === 'again') return this.makeAgain(card);
     if (act === 'closer') return this.closer(card, { clicked });
     if (change) return this.change(card, { change, clicked });
   }
@@ -345,11 +346,11 @@ export class DesignRoom {
     }
   }
 
-  /** Two more of what a set is: of the same description, or after the same sound. @param {TakeSet} set @param {{clicked: number}} now */
+  /** Two more of what a set is: of the same description, or after the same sound, and of its text, at which it is compared. @param {TakeSet} set @param {{clicked: number}} now */
   more(set, { clicked }) {
     const [{ take, description }] = set.cards;
-    const { mode, config, reference, parent } = take;
-    const asked = { room: this.id, mode, config, reference, parent, text: this.studio.text };
+    const { mode, config, reference, parent, text } = take;
+    const asked = { room: this.id, mode, config, reference, parent, text };
     const wanted = series(anySeed(), MORE).map((seed) => ({ asked: { ...asked, seed } }));
     this.make(wanted, { kind: mode === 'base' ? 'closer' : 'more', from: set.origin.from ?? set.cards[0].name }, { clicked, description });
   }
@@ -439,6 +440,22 @@ export class DesignRoom {
     const asked = { ...this.asked({ ...config, instructions: card.description }), seed };
     const origin = { kind: /** @type {const} */ ('longer'), from: card.name };
     this.attempt(() => this.make([{ asked }], origin, { clicked: performance.now() })).then(() => this.tell(card, 'design.longer_done'));
+  }
+
+  /** Ask once more for a take that was stopped; the new one stands in its place. @param {TakeCard} card */
+  makeAgain(card) {
+    const set = this.sets.find(({ cards }) => cards.includes(card));
+    if (!set) return;
+    const { take, letter, note, description } = card;
+    const { mode, config, reference, parent, text, seed, label } = take;
+    const next = this.studio.say({ room: this.id, mode, config, reference, parent, text, seed, label });
+    const made = this.card({ take: next, letter, note, voice: null, set: set.number, description });
+    this.keeping.forget(card);
+    set.take(card);
+    card.end();
+    set.put(made);
+    this.refresh();
+    this.listening.play(made, { clicked: performance.now() });
   }
 
   /** @param {TakeCard} card */
