@@ -143,7 +143,9 @@ class SpeechRequest:
     yields: bool = False  # it is served only while no other is, ends as cancelled when one comes, and is not counted
     notes: tuple[str, ...] = ()  # sentences about what was left out or replaced before the engine had it
     graft: bool = False  # CustomVoice with a reference: the checkpoint that reads it embeds text and codes too
-    caller: str = ""  # by whom it is: where slots are few, callers take turns; all without a name are one caller
+    caller: str = (
+        ""  # the client that it came from: where slots are few, clients take turns; without a name all are one
+    )
 
     @property
     def takes_reference(self) -> bool:

@@ -220,13 +220,18 @@ export class RealVoices {
     this.offers.paint();
   }
 
+  /** What a checkpoint is called on the page. @param {string} id */
+  nameOf(id) {
+    return id === this.small ? this.t('real_voices.small_voice') : id;
+  }
+
   /** What the popover under the status word says. @param {{id: string, device: string, dtype: string}[]} cards */
   introduce(cards) {
     this.loadedNames.replaceChildren(
       ...cards.map(({ id, device, dtype }) => {
         const item = document.createElement('li');
         const name = document.createElement('b');
-        name.textContent = id === this.small ? this.t('real_voices.small_voice') : id;
+        name.textContent = this.nameOf(id);
         const about = document.createElement('p');
         about.className = 'vw-hint';
         about.textContent = [id === this.small ? this.t('real_voices.small_hint') : '', `${device}, ${dtype}`].filter(Boolean).join(' · ');

@@ -19,11 +19,11 @@ export class Status extends Emitter {
    * @param {ParentNode} page
    * @param {import('../../clients/js/voicewright.js').SpeechSocket} socket
    * @param {(key: string, values?: Object<string, any>) => string} t
-   * @param {string} [small] the id of the built-in checkpoint
+   * @param {import('./real_voices.js').RealVoices} realVoices knows the built-in checkpoint
    */
-  constructor(page, socket, t, small = '') {
+  constructor(page, socket, t, realVoices) {
     super();
-    this.small = small;
+    this.realVoices = realVoices;
     this.t = t;
     this.line = need(page, '#vw-status');
     this.models = need(page, '#vw-models');
@@ -116,12 +116,12 @@ export class Status extends Emitter {
     const { cards } = this;
     if (this.socket.state !== 'open' || !cards) return;
     const mute = cards.some(({ speaks }) => !speaks);
-    const isSmall = cards.every(({ id }) => id === this.small);
+    const isSmall = cards.every(({ id }) => id === this.realVoices.small);
     if (mute) this.show('mute', this.t('shell.mute'));
     this.line.dataset.voice = isSmall ? 'small' : '';
     if (!mute) this.show('ready', this.t(isSmall ? 'real_voices.small' : 'shell.ready'));
     // What they run on stands where the status word leads.
-    this.models.textContent = cards.map(({ id }) => (id === this.small ? this.t('real_voices.small_voice') : id)).join(' · ');
+    this.models.textContent = cards.map(({ id }) => this.realVoices.nameOf(id)).join(' · ');
   }
 
   /** @param {string} state @param {string} sentence */

@@ -144,7 +144,7 @@ export class Studio {
     this.drafts.recall();
     this.addresses = new Addresses(this.rooms.map(({ id }) => id), () => this.enter(this.addressed));
     this.realVoices = new RealVoices(page, this);
-    this.status = new Status(page, this.socket, this.t, this.realVoices.small);
+    this.status = new Status(page, this.socket, this.t, this.realVoices);
     this.facts = new TextFacts(page, this);
     this.clicked = 0;
     this.unsent = false; // whether something could not be asked for, and this stands at the button
@@ -328,7 +328,7 @@ export class Studio {
 
   /** What a model is called on the page. @param {{id: string}} card */
   modelName({ id }) {
-    return id === this.realVoices?.small ? this.t('real_voices.small_voice') : id;
+    return this.realVoices?.nameOf(id) ?? id;
   }
 
   /** What tells a model from another. @param {string} id @returns {import('./take.js').Model} */

@@ -242,7 +242,7 @@ class EngineCore:
                 sequence.sink(ShortOfText(chars))
 
     def admit(self) -> None:
-        """Give free slots to the requests whose turn it is; tell the others their place when it has changed."""
+        """Give free slots to the next requests; tell the others their place when it has changed."""
         now = self.clock()
         for sequence, error in self.waiting.read(now):
             self.end(sequence, error)

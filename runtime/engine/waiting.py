@@ -21,8 +21,8 @@ Command = Callable[[], None]
 class WaitingQueue:
     """Those that lack nothing but a slot take turns. Waiting costs no slot and no device time.
 
-    The next slot goes to a request of the caller that has fewest, and of these to the one that has waited longest: one
-    caller is served in the order in which its requests came, and nobody waits behind all that another has asked for.
+    The next slot goes to a request of the caller that has fewest, and of these to the one that has waited longest: a
+    caller's requests are served in the order in which they came, and none waits behind all of another caller's.
 
     Engine thread, but for `hold` and `withdraw`, which the engine calls under its lock, as it does `release`.
     """
@@ -137,7 +137,7 @@ class WaitingQueue:
         return sequence
 
     def next(self) -> Sequence:
-        """Take out the request whose turn it is, for a slot; one must be ready."""
+        """Take out the next request, for a slot; one must be ready."""
         turns = self._turns()
         sequence = self._no_slot.pop(min(turns, key=turns.__getitem__))
         self._holding[sequence.request.caller] += 1
@@ -190,7 +190,7 @@ class WaitingQueue:
         """A caller has given a slot back after so long."""
         known = self._hold_s
         self._hold_s = held_s if known is None else known + WEIGHT * (held_s - known)
-        self._holding -= Counter([caller])  # of whom has none left nothing is remembered
+        self._holding -= Counter([caller])  # which forgets callers without a slot
         self._has_moved = True
 
     def wait_s(self, place: int) -> float | None:

@@ -1,4 +1,4 @@
-"""Says by whom the request is that is being answered, and has the engine serve it as that caller's."""
+"""Tells which client the request that is being answered came from, and has the engine serve it as that client's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _any_number() -> float:
 
 @dataclass(slots=True)
 class Caller:
-    """By whom one request or socket is; ``door`` is the key's digest, or the address where no good key came.
+    """The client of one request or socket; ``door`` is the key's digest, or the address where no good key came.
 
     Nothing of it is ever written.
     """

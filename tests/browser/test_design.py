@@ -72,6 +72,16 @@ def room(open_studio: OpenStudio, app: App, wire: Wire) -> Page:
     return page
 
 
+def stop_three(room: Page) -> None:
+    """Have three takes of a long text made, and stop them on the way."""
+    room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 12)
+    with newly_kept(room, 3):
+        room.click("#vw-speak")
+        expect_state(room, LETTERS, "streaming")
+        room.keyboard.press("Escape")
+        expect_state(room, LETTERS, "stopped")
+
+
 def tapped(page: Page, button: str, letter: str) -> Pcm:
     """What reaches the loudspeaker when a take is played."""
     page.evaluate("tap.clear()")
@@ -322,12 +332,7 @@ def test_a_dropped_take_can_be_had_back(room: Page) -> None:
 
 
 def test_escape_stops_what_is_being_made(room: Page) -> None:
-    room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 12)
-    with newly_kept(room, 3):
-        room.click("#vw-speak")
-        expect_state(room, LETTERS, "streaming")
-        room.keyboard.press("Escape")
-        expect_state(room, LETTERS, "stopped")
+    stop_three(room)
     expect_playing(room)
     assert [take["stop_reason"] for take in takes(room)[:3]] == ["cancelled"] * 3, "what had come is kept"
     expect(card(room, "A").locator("[data-act=keep]")).to_be_hidden()
@@ -471,12 +476,7 @@ def test_new_takes_stay_in_sight_on_a_phone_when_the_first_has_been_heard(open_s
 
 
 def test_a_take_that_was_stopped_can_be_made_again_in_its_place(room: Page) -> None:
-    room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 12)
-    with newly_kept(room, 3):
-        room.click("#vw-speak")
-        expect_state(room, LETTERS, "streaming")
-        room.keyboard.press("Escape")
-        expect_state(room, LETTERS, "stopped")
+    stop_three(room)
     before = seeds(room)
     act(room, "B", "again")
     expect_state(room, "B", "done")

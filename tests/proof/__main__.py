@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.sockets import BenchRuntime, runtime_process
+from runtime.settings import DEMO_CHECKPOINT
 from tests.proof.clients import bombs, deaf_ears, drain, leavers
 from tests.proof.company import STREAMS as AT_ONCE
 from tests.proof.company import busy_loop, greedy, storm
@@ -79,25 +80,8 @@ def crowd_figure(model: Path, count: int) -> str:
     return asyncio.run(run())
 
 
-def overload_figure(seconds: float) -> str:
-    """Of the embedded voice, 4 slots and no places in line."""
-
-    async def run() -> str:
-        settings = {**ONE_THREAD, "VOICEWRIGHT_MAX_WAITING": "0"}
-        async with runtime_process(["--max-slots", "4"], settings) as runtime:
-            return (await overload(runtime, 4, seconds)).figure
-
-    return asyncio.run(run())
-
-
-def queue_figure(seconds: float) -> str:
-    """Of the embedded voice, 4 slots and the places in line that there are by default."""
-
-    async def run() -> str:
-        async with runtime_process(["--max-slots", "4"], ONE_THREAD) as runtime:
-            return await queue(runtime, 4, seconds)
-
-    return asyncio.run(run())
+async def overload_figure(runtime: BenchRuntime, seconds: float) -> str:
+    return (await overload(runtime, 4, seconds)).figure
 
 
 def crash_figure(model: Path) -> str:
@@ -150,11 +134,14 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
     deaf = {"VOICEWRIGHT_SEND_S": f"{SEND_S:.0f}", "VOICEWRIGHT_SEND_BUFFER_BYTES": "4096"}
     idle = 100 if short else as_many_as_allowed(10_000)
     many = {"VOICEWRIGHT_MAX_CONNECTIONS": str(idle + SPEAKERS + SPARE), "VOICEWRIGHT_IDLE_S": "900"}
+    no_line = {"VOICEWRIGHT_MAX_WAITING": "0"}
     kept = {"VOICEWRIGHT_VOICES": str(folder / "voices-of-the-loop")}
     measured: dict[str, Callable[[], str]] = {
         "E7": partial(crash_figure, model),
         "E11": partial(crowd_figure, model, 200 if short else 10_000),
-        "E12": partial(overload_figure, 6.0 if short else 300.0),
+        "E12": partial(
+            process_figure, DEMO_CHECKPOINT, 4, partial(overload_figure, seconds=6.0 if short else 300.0), **no_line
+        ),
         "D1": partial(kills_figure, folder, 10 if short else 500),
         **{number: partial(fuzz_figure, paths, profile) for number, paths in FUZZED.items()},
         "Pairs": partial(passed_figure, "pairs of state and message answered", *PAIRS),
@@ -166,7 +153,7 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
         "Bombs": partial(process_figure, cloner, 4, partial(bombs, count=20 if short else 100)),
         "Recovery": partial(recovery, folder / "kept", 100 if short else 1000),
         "Far away": partial(process_figure, model, 24, partial(far_away, ping_s=PING_S), **pings),
-        "Queue": partial(queue_figure, 10.0 if short else 120.0),
+        "Queue": partial(process_figure, DEMO_CHECKPOINT, 4, partial(queue, slots=4, seconds=10.0 if short else 120.0)),
         "Storm": partial(process_figure, model, 8, partial(storm, count=20 if short else 200)),
         "Greedy": partial(process_figure, model, 4, partial(greedy, running=64, seconds=5.0 if short else 60.0)),
         "Loop": partial(process_figure, model, AT_ONCE, partial(busy_loop, seconds=5.0 if short else 120.0), **kept),
