@@ -197,6 +197,7 @@ def test_a_recording_that_is_chosen_hardly_moves_the_steps_below(
     assert sum(shift["value"] for shift in shifts) < MOST_SHIFT, shifts
 
 
+@pytest.mark.usefixtures("no_voices")
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_a_take_that_is_kept_moves_no_older_set(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)

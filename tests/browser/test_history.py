@@ -97,12 +97,15 @@ def test_a_row_shows_its_sound_and_gives_its_file(studio: Page) -> None:
     expect(row.locator(".vw-take-outline path")).to_have_attribute("d", re.compile(r"^(?:M\d+ [\d.]+v[\d.]+){32}$"))
     studio.reload(wait_until="domcontentloaded")
     expect(row.locator(".vw-take-outline path")).to_have_count(1)
-    fetched = studio.evaluate(
-        """(take) => performance.getEntriesByName(new URL(`studio/takes/${take}/outline`, document.baseURI).href)
-          .map(({ transferSize }) => transferSize)""",
-        take,
+    fetched = studio.wait_for_function(  # an answer is noted a moment after the page has it
+        """(take) => {
+          const url = new URL(`studio/takes/${take}/outline`, document.baseURI).href;
+          const entries = performance.getEntriesByName(url);
+          return entries.length > 0 && entries.map(({ transferSize }) => transferSize);
+        }""",
+        arg=take,
     )
-    assert fetched == [0], "the browser had it already"
+    assert fetched.json_value() == [0], "the browser had it already"
     row.locator(".vw-take-save").click()
     with studio.expect_download() as download:
         studio.locator("#vw-takes-files").get_by_role("link", name="FLAC").click()
