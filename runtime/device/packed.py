@@ -43,11 +43,17 @@ def packed(weight: Tensor) -> PackedProduct | None:
     return PackedProduct(weight)
 
 
+def lays_out(dtype: torch.dtype) -> bool:
+    """Whether oneDNN takes weights of a dtype here: it has none of 16 bits on processors without AVX-512."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    return dtype is not torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 @cache
 def keeps_rows(N: int, K: int, dtype: torch.dtype) -> bool:
     """Whether rows have the same bits alone and among others, for matrices [N, K], by one thread and by all."""
-    has_library = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if platform.machine().lower() not in ("x86_64", "amd64") or not has_library:
+    if platform.machine().lower() not in ("x86_64", "amd64") or not lays_out(dtype):
         return False
     random = torch.Generator().manual_seed(1)
     # Each output has the numbers of the one before, moved on by one: to draw all of them would take half of the time.
