@@ -1,6 +1,6 @@
 """Compares the pace that the probe tells before a checkpoint is loaded with the one that the engine then has.
 
-python -m benchmarks.paces MODEL [--weights bfloat16,int8,int4] [--rounds 2] [--frames 60] [--json FILE]
+python -m benchmarks.paces MODEL [--weights published,int8,int4] [--rounds 2] [--frames 60] [--json FILE]
 
 Each is measured in a process of its own, in turns. The engine's is the margin between a short utterance and a longer
 one, sound included, behind the gathering of its weights in huge pages. As for `benchmarks.laptop`, the checkpoint's
@@ -104,7 +104,7 @@ def measure(model: str, weights: Sequence[str], rounds: int, frames: int) -> Ite
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a folder; python -m benchmarks.synthetic writes one of the published sizes")
-    parser.add_argument("--weights", default="bfloat16,int8,int4", help="of float32, bfloat16, int8, int4")
+    parser.add_argument("--weights", default="published,int8,int4", help="of published, float32, bfloat16, int8, int4")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--frames", type=int, default=60, help="of the longer of two utterances")
     parser.add_argument("--json", type=Path, metavar="FILE")

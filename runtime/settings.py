@@ -97,8 +97,9 @@ class EngineSettings:
     dtype: str = knob(
         "auto",
         "VOICEWRIGHT_DTYPE",
-        "auto, float32 or bfloat16, of talker and code predictor; auto is float32 on a CPU, but for a large checkpoint "
-        "whose weights are not rounded, where the processor multiplies bfloat16, which is how they are published",
+        "auto, float32 or bfloat16, of talker and code predictor; auto is float32 on a CPU, but weights that were "
+        "published in half as many bits keep those where the processor multiplies them: bfloat16 of a large "
+        "checkpoint, float16 beside float32 rows",
     )
     quantize: str = knob(
         "auto",

@@ -1,5 +1,7 @@
-"""Computes products with weights of eight or four bits on a CPU, so that a row has the same bits in any company.
+"""Computes products with weights of fewer bits on a CPU, so that a row has the same bits in any company.
 
+Sixteen bits: a weight is a float16 number, which published ones, bfloat16, are but for the very smallest; rows and sums
+are float32.
 Eight bits: a weight is a whole number of 1/127 of the largest of its output channel. On x86 the rows are rounded the
 same way, each by its own largest number, and the sums are whole numbers, which no order of adding changes. Elsewhere
 the rows stay bfloat16. Four bits: thirty-two neighbours of a weight's row share a step and a middle, and rows are
@@ -13,12 +15,16 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 GROUP = 32  # weights of a row that share a step and a middle, in four bits
+THREE = 3  # rows that fbgemm's float16 kernels add alike in any number of: of one or two they add otherwise
+TRIED = (1, 2, 3, 7, 14, 33)  # rows that must have the bits that they have among more of them
 PIECE = 4  # rows of one call where the library takes another way for more of them
 TILE = 16  # outputs that the library's weight-only kernels take at a time, and divisor of what they sum over
 NEAR = 64  # rows of a matrix that are rounded at a time
@@ -28,8 +34,9 @@ SMALLEST = 1e-30  # of a row's largest number: a row of zeros divides by this
 
 
 class Quantization(StrEnum):
-    """How many bits the weights of talker and code predictor have."""
+    """How many bits the weights of talker and code predictor have, the most first."""
 
+    FLOAT16 = "float16"
     INT8 = "int8"
     INT4 = "int4"
 
@@ -88,7 +95,7 @@ Rounded = Int8 | Int4
 
 
 def rounded(weight: Tensor, kind: Quantization) -> Rounded:
-    """A matrix of rounded weights; four bits where its shape allows. Shapes: weight [N, K]."""
+    """A matrix of whole numbers: eight bits, or four where its shape allows. Shapes: weight [N, K]."""
     return Int4.of(weight) if kind is Quantization.INT4 and takes_four_bits(*weight.shape) else Int8.of(weight)
 
 
@@ -102,11 +109,13 @@ def product_of(weights: Rounded) -> Product:
 
 def quantized(weight: Tensor, kind: Quantization) -> Product:
     """The product with a matrix whose weights are rounded. Shapes: weight [N, K]."""
-    return product_of(rounded(weight, kind))
+    return WeightOnlyFloat16(weight) if kind is Quantization.FLOAT16 else product_of(rounded(weight, kind))
 
 
 def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
     """What the weights of a product take, packed: values, steps and what belongs to an output channel or a group."""
+    if kind is Quantization.FLOAT16:
+        return 2 * N * K
     if kind is Quantization.INT4 and takes_four_bits(N, K):
         return N * K // 2 + 4 * N * (K // GROUP)
     return N * K + 12 * N
@@ -120,6 +129,47 @@ def takes_four_bits(N: int, K: int) -> bool:
 def rounds_rows() -> bool:
     """Whether rows are rounded to eight bits too: with fbgemm's kernels, which torch has on x86."""
     return "fbgemm" in torch.backends.quantized.supported_engines
+
+
+@cache
+def multiplies_float16() -> bool:
+    """Whether weights may be float16: by fbgemm's kernels, where rows keep their bits.
+
+    That is promised nowhere: it is tried on this very processor, by one thread and by two.
+    """
+    if not rounds_rows():
+        return False
+    random = torch.Generator().manual_seed(1)
+    product = WeightOnlyFloat16(torch.randn((80, 1100), generator=random))
+    rows, threads, wholes = torch.randn((70, 1100), generator=random), torch.get_num_threads(), []
+    try:
+        for number in (1, 2):
+            torch.set_num_threads(number)
+            wholes.append(whole := product(rows))
+            if not all(torch.equal(product(rows[3 : 3 + count]), whole[3 : 3 + count]) for count in TRIED):
+                return False
+    finally:
+        torch.set_num_threads(threads)
+    return torch.equal(*wholes)
+
+
+def kinds_here() -> list[Quantization]:
+    """The bits that weights may have on this processor, the most first."""
+    return [kind for kind in Quantization if kind is not Quantization.FLOAT16 or multiplies_float16()]
+
+
+class WeightOnlyFloat16:
+    """float32 rows times float16 weights, in threes of rows. A weight past 65,504 would be that."""
+
+    def __init__(self, weight: Tensor) -> None:
+        with _BY_FBGEMM:
+            self.packed = torch.ops.quantized.linear_prepack_fp16(weight.float(), None)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        count = len(rows)
+        padded = F.pad(rows.float(), (0, 0, 0, -count % THREE))
+        made: Tensor = torch.ops.quantized.linear_dynamic_fp16(padded, self.packed)
+        return made[:count].to(rows.dtype)
 
 
 class RoundedRowsInt8:

@@ -46,7 +46,8 @@ def check(settings: Settings) -> Checked:
         inspection.require()
     names, room = tuple(entry.name for entry in registry.entries), MemoryRoom.of(device, engine)
     bits = WeightBits(engine, device)
-    chosen = [bits.of(entry.config, entry.name) for entry in registry.entries]
+    pairs = zip(registry.entries, found, strict=True)
+    chosen = [bits.of(entry.config, entry.name, inspection.types.values()) for entry, inspection in pairs]
     need = MemoryNeed.of(found, room, engine, chosen)
     need.require(", ".join(names), room, engine)
     return Checked(names, registry.modes, need.with_slots(engine.max_slots or room.most_slots), room.free)

@@ -20,7 +20,9 @@ from runtime.engine.sizing import GIB, slots_for
 from runtime.engine.waiting import WaitingQueue
 from runtime.engine.warm_up import warm_up
 from runtime.engine.weight_bits import WeightBits
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
+from runtime.model.files import weight_files
+from runtime.model.weights import read_headers
 from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -53,7 +55,8 @@ class CheckpointLoader:
         device = self._device
         device.enter_thread()
         others = self._registry.checkpoints
-        dtype, entry.quantization = weights = self._bits.of(entry.config, entry.name)
+        types = {header.dtype for header in read_headers(weight_files(resolve(entry.reference))).values()}
+        dtype, entry.quantization = weights = self._bits.of(entry.config, entry.name, types)
         entry.dtype = dtype
         sound_dtype = choose_sound_dtype(self._settings.sound_dtype, device, *weights)
         checkpoint = load_checkpoint(

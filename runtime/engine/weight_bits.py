@@ -7,14 +7,14 @@ cost sound (docs/performance.md), and are only worth that where speech then come
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import torch
 
 from runtime.device import Device
 from runtime.device.open_device import choose_dtype, choose_quantization
-from runtime.device.quantized import Quantization
+from runtime.device.quantized import Quantization, multiplies_float16
 from runtime.engine.probe import FrameShape, Probe, Weights
 from runtime.model.checkpoint import settle_quantization
 from runtime.model.config import ModelConfig
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 AUTO = "auto"
 LADDER = (None, Quantization.INT8, Quantization.INT4)  # the most exact first
+FLOAT16 = "F16"  # as safetensors calls it
 REAL_TIME = 1.0
 FEW = 100_000_000  # numbers that a frame reads: below it any processor is in time, and nothing is rounded
 
@@ -37,13 +38,32 @@ class Pace:
     rtf: float  # seconds of computing for a second of speech
 
 
-def weights_of(word: str, device: Device, shape: FrameShape, quantization: Quantization | None) -> Weights:
-    """How the weights of such a checkpoint are served; ``word`` is what the settings say of their dtype.
+def weights_of(
+    word: str,
+    device: Device,
+    shape: FrameShape,
+    quantization: Quantization | None,
+    types: Collection[str] = (),
+) -> Weights:
+    """How the weights of such a checkpoint are served.
+
+    Published ones are bfloat16, or float16. Where a CPU does not multiply bfloat16, float16 stands for it: such weights
+    beside float32 rows say what float32 ones say, to the last bits, and are half of what a frame reads.
+
+    Args:
+        word: what the settings say of their dtype.
+        types: of the tensors of its files, as the format has them. A small checkpoint's weights are only stored in
+            float16 if that is how they were published.
 
     Raises:
         InvalidSetting: no such word.
     """
-    return choose_dtype(word, device, is_large=quantization is None and shape.reads >= FEW), quantization
+    is_large = shape.reads >= FEW
+    dtype = choose_dtype(word, device, is_large=quantization is None and is_large)
+    is_whole = quantization is None and word == AUTO and dtype is torch.float32 and can_round(device)
+    if is_whole and (is_large or set(types) == {FLOAT16}) and multiplies_float16():
+        return dtype, Quantization.FLOAT16
+    return dtype, quantization
 
 
 def paces(probe: Probe, shape: FrameShape, word: str) -> Iterator[Pace]:
@@ -86,8 +106,11 @@ class WeightBits:
         """The dtype of a checkpoint whose weights are not rounded."""
         return weights_of(self._word, self._device, FrameShape.of(config), None)[0]
 
-    def of(self, config: ModelConfig, name: str) -> Weights:
+    def of(self, config: ModelConfig, name: str, types: Collection[str]) -> Weights:
         """A checkpoint's weights; takes a second or two where their bits are to be chosen and it is a large one.
+
+        Args:
+            types: of the tensors of its files, as the format has them.
 
         Raises:
             CheckpointUnsupported: they have been rounded already, otherwise or for another device.
@@ -97,17 +120,17 @@ class WeightBits:
             return self._weights(config, settle_quantization(name, stored, self._said, on_cpu=on_cpu))
         shape = FrameShape.of(config)
         if not self._is_open or not can_round(self._device) or shape.reads < FEW:
-            return self._weights(config, self._said)
+            return self._weights(config, self._said, types)
         pace = choose_pace(paces(self._probe, shape, self._word))
-        weights = self._weights(config, pace.quantization)
+        weights = self._weights(config, pace.quantization, types)
         log.info(
             "%s: weights as %s, which takes about %.2f s for a second of speech here, %.2f beside what else runs now",
             *(name, word_of(weights), pace.rtf, self._probe.rtf_now(shape, weights, FRAME_S)),
         )
         return weights
 
-    def _weights(self, config: ModelConfig, quantization: Quantization | None) -> Weights:
-        return weights_of(self._word, self._device, FrameShape.of(config), quantization)
+    def _weights(self, config: ModelConfig, quantization: Quantization | None, types: Collection[str] = ()) -> Weights:
+        return weights_of(self._word, self._device, FrameShape.of(config), quantization, types)
 
 
 def word_of(weights: Weights) -> str:

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.device.packed import LEAST, PackedProduct
-from runtime.device.quantized import SMALLEST, RoundedRowsInt8
+from runtime.device.quantized import SMALLEST, THREE, RoundedRowsInt8, WeightOnlyFloat16
 from runtime.model.code_predictor import CodePredictor
 from runtime.model.layers import DecoderLayer, DecoderStack, RMSNorm
 from runtime.model.products import GRAIN, Linear
@@ -52,6 +52,22 @@ class RoundedRows(nn.Module):
         return made.mul_(most)
 
 
+class Float16Weights(nn.Module):
+    """`WeightOnlyFloat16`, one for each index. Shapes: as above."""
+
+    def __init__(self, products: Sequence[WeightOnlyFloat16]) -> None:
+        super().__init__()
+        self.packed = [product.packed for product in products]
+        self.three = THREE
+
+    def forward(self, rows: Tensor, index: int) -> Tensor:
+        count = rows.shape[0]
+        more = -count % self.three
+        if more:
+            rows = F.pad(rows, [0, 0, 0, more])
+        return torch.ops.quantized.linear_dynamic_fp16(rows, self.packed[index])[:count]
+
+
 class PackedRows(nn.Module):
     """`PackedProduct`, one for each index. Shapes: as above, in the dtype of the weights."""
 
@@ -66,6 +82,13 @@ class PackedRows(nn.Module):
             rows = F.pad(rows, [0, 0, 0, self.least - count])
         made = torch.ops.mkldnn._linear_pointwise(rows, self.weights[index], None, "none", [], "")
         return made[:count]
+
+
+_KINDS: dict[type, Callable[[Any], nn.Module]] = {
+    RoundedRowsInt8: RoundedRows,
+    WeightOnlyFloat16: Float16Weights,
+    PackedProduct: PackedRows,
+}
 
 
 class Fours(nn.Module):
@@ -267,11 +290,7 @@ def products_of(linears: Iterable[nn.Module]) -> nn.Module:
     biases = [None if linear.bias is None else linear.bias.detach() for linear in every]
     if all(product is None for product in products):
         return Fours([linear.weight.detach() for linear in every], biases)
-    rounded = [product for product in products if isinstance(product, RoundedRowsInt8)]
-    laid_out = [product for product in products if isinstance(product, PackedProduct)]
-    if len(every) not in (len(rounded), len(laid_out)):
-        raise ValueError("products of one place in several layers are of several kinds")
-    made = RoundedRows(rounded) if rounded else PackedRows(laid_out)
+    made = _like_products(products)
     added = [bias for bias in biases if bias is not None]
     if not added:
         return made
@@ -280,9 +299,21 @@ def products_of(linears: Iterable[nn.Module]) -> nn.Module:
     return Biased(made, added)
 
 
+def _like_products(products: Sequence[Any]) -> nn.Module:
+    """Products that are all of one kind.
+
+    Raises:
+        ValueError: they are not, or the kind is not written here.
+    """
+    for kind, scripted_kind in _KINDS.items():
+        if all(isinstance(product, kind) for product in products):
+            return scripted_kind(products)
+    raise ValueError("products of one place in several layers are of several kinds")
+
+
 def can_script(network: nn.Module, dtype: torch.dtype) -> bool:
     """Whether a loaded network has products that are written here too."""
-    known = (RoundedRowsInt8,) if dtype is torch.float32 else (PackedProduct,)
+    known = (RoundedRowsInt8, WeightOnlyFloat16) if dtype is torch.float32 else (PackedProduct,)
     layers = [module for module in network.modules() if isinstance(module, DecoderLayer)]
     products = [module for layer in layers for module in layer.modules() if isinstance(module, Linear)]
     if isinstance(network, CodePredictor):

@@ -14,7 +14,7 @@ import torch
 from benchmarks.layout.published import PUBLISHED as SPECS
 from runtime.device import open_device
 from runtime.device.cpu import CpuDevice, multiplies_bfloat16
-from runtime.device.quantized import Quantization
+from runtime.device.quantized import Quantization, multiplies_float16
 from runtime.engine import weight_bits
 from runtime.engine.engine import Engine
 from runtime.engine.memory import _bytes_of
@@ -46,7 +46,7 @@ from tests.conftest import FolderOf
 from tests.support.patience import until
 from tests.unit.model.published import speech_tokenizer_config, write_configs
 
-INT8, INT4 = Quantization.INT8, Quantization.INT4
+FLOAT16, INT8, INT4 = Quantization
 SMALL = DecoderConfig(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_code_groups=4, vocab_size=64)
 PUBLISHED_SHAPE = shape_of(PUBLISHED[0])
 
@@ -55,7 +55,7 @@ def ladder(*rtfs: float) -> Iterator[Pace]:
     return (Pace(kind, rtf) for kind, rtf in zip((None, INT8, INT4), rtfs, strict=True))
 
 
-@pytest.mark.parametrize("kind", [None, INT8, INT4])
+@pytest.mark.parametrize("kind", [None, FLOAT16, INT8, INT4])
 def test_a_layer_is_as_large_as_it_is_held(kind: Quantization | None) -> None:
     """Of four bits the probe took half as many layers as no cache holds, and told too fast a pace."""
     config = DecoderConfig(
@@ -98,7 +98,7 @@ def test_the_shapes_of_the_probe_are_the_published_ones() -> None:
         assert shape.predictor.num_code_groups == spec.code_groups
 
 
-@pytest.mark.parametrize("kind", [None, INT8, INT4])
+@pytest.mark.parametrize("kind", [None, FLOAT16, INT8, INT4])
 def test_the_memory_of_an_offer_is_what_its_networks_take(tmp_path: Path, kind: Quantization | None) -> None:
     offered = next(checkpoint for checkpoint in PUBLISHED if checkpoint.id.endswith("1.7B-CustomVoice"))
     write_configs(tmp_path, "1.7B-CustomVoice")
@@ -217,7 +217,11 @@ def test_a_large_checkpoint_is_served_as_it_was_published_where_the_processor_mu
     monkeypatch.setattr(opening, "multiplies_bfloat16", lambda: True)
     assert weights_of(word, device, shape, kind) == (dtype, kind)
     monkeypatch.setattr(opening, "multiplies_bfloat16", lambda: False)
-    assert weights_of("auto", device, shape, kind) == (torch.float32, kind)
+    is_published = kind is None and shape is PUBLISHED_SHAPE
+    for has in (True, False):
+        monkeypatch.setattr(weight_bits, "multiplies_float16", lambda has=has: has)
+        assert weights_of("auto", device, shape, kind) == (torch.float32, FLOAT16 if is_published and has else kind)
+        assert weights_of("float32", device, shape, kind) == (torch.float32, kind)
 
 
 def test_sound_is_measured_in_the_dtype_that_it_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,9 +248,11 @@ def test_a_large_checkpoint_is_loaded_with_what_was_chosen_and_its_card_says_so(
         engine.close()
         return engine.cards[0].dtype
 
-    monkeypatch.setattr(Probe, "rtf", lambda probe, shape, weights, frame_s: 3.0 if weights[1] is None else 0.5)
+    paces = {None: 3.0, FLOAT16: 3.0, INT8: 0.5}
+    published = "bfloat16" if multiplies_bfloat16() else "float16" if multiplies_float16() else "float32"
+    monkeypatch.setattr(Probe, "rtf", lambda probe, shape, weights, frame_s: paces[weights[1]])
     assert card_with(few=0) == "int8"
-    assert card_with(few=0, word="off") == ("bfloat16" if multiplies_bfloat16() else "float32")
+    assert card_with(few=0, word="off") == published
     assert card_with(few=10**8) == "float32", "one that any processor speaks in time keeps its weights"
 
 
@@ -255,4 +261,24 @@ def test_only_a_processor_is_asked(folder_of: FolderOf) -> None:
         name = "cuda"
 
     bits = weight_bits.WeightBits(EngineSettings(dtype="bfloat16"), Card())
-    assert bits.of(read_model_config(folder_of("brief", "custom_voice")), "any") == (torch.bfloat16, None)
+    assert bits.of(read_model_config(folder_of("brief", "custom_voice")), "any", {"F16"}) == (torch.bfloat16, None)
+
+
+@pytest.mark.skipif(not multiplies_float16(), reason="fbgemm has no such products here")
+@pytest.mark.parametrize(
+    ("settings", "types", "expected"),
+    [
+        (EngineSettings(), {"F16"}, FLOAT16),
+        (EngineSettings(quantize="off"), {"F16"}, FLOAT16),
+        (EngineSettings(), {"F16", "F32"}, None),
+        (EngineSettings(), {"BF16"}, None),
+        (EngineSettings(dtype="float32"), {"F16"}, None),
+        (EngineSettings(quantize="int8"), {"F16"}, INT8),
+    ],
+)
+def test_weights_of_a_small_checkpoint_stay_float16_where_that_loses_nothing(
+    settings: EngineSettings, types: set[str], expected: Quantization | None, folder_of: FolderOf
+) -> None:
+    bits = weight_bits.WeightBits(settings, open_device("cpu"))
+    found = bits.of(read_model_config(folder_of("brief", "custom_voice")), "any", types)
+    assert found == (torch.float32, expected)

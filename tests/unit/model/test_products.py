@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runtime.device.quantized import Quantization
+from runtime.device.quantized import Quantization, kinds_here
 from runtime.model.products import GRAIN, LONG, Conv, Linear, Table, TransposedConv, lay_out, linear, silu
 
 ROUNDING = {"rtol": 1e-4, "atol": 1e-4}
@@ -166,7 +166,7 @@ def test_a_layer_of_bfloat16_in_the_library_s_order_is_exact_and_near_the_publis
         assert torch.equal(torch.cat([layer(part) for part in rows.split(size)]), made)
 
 
-@pytest.mark.parametrize("kind", list(Quantization))
+@pytest.mark.parametrize("kind", kinds_here())
 def test_what_was_rounded_is_let_go(kind: Quantization) -> None:
     layer = Linear(64, 32, bias=False)  # trainable, as a layer is until its network is loaded whole
     weight = weakref.ref(layer.weight)

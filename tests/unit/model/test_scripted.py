@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from runtime.device import open_device
 from runtime.device.packed import keeps_rows
-from runtime.device.quantized import Quantization, rounds_rows
+from runtime.device.quantized import Quantization, multiplies_float16, rounds_rows
 from runtime.engine.frame import operations_of
 from runtime.engine.sampling import LevelSettings, pick
 from runtime.engine.scripted_frame import scripted_frame
@@ -20,7 +20,7 @@ from runtime.model.layers import Attention, DecoderStack, join_heads
 from runtime.model.products import Linear, pack
 from runtime.model.scripted import PredictorPass, can_script, scripted, scripted_step
 
-INT8, INT4 = Quantization.INT8, Quantization.INT4
+FLOAT16, INT8, INT4 = Quantization
 CONFIG = DecoderConfig(
     hidden_size=64,
     intermediate_size=96,
@@ -53,12 +53,20 @@ KINDS = [
     ),
     pytest.param(
         CONFIG,
+        torch.float32,
+        FLOAT16,
+        id="float16",
+        marks=pytest.mark.skipif(not multiplies_float16(), reason="no fbgemm here"),
+    ),
+    pytest.param(
+        CONFIG,
         torch.bfloat16,
         None,
         id="bfloat16",
         marks=pytest.mark.skipif(not keeps_rows(64, 64, torch.bfloat16), reason="no products of bfloat16 here"),
     ),
 ]
+NARROW = [case for case in KINDS if case.values[0] is CONFIG]
 Kind = Quantization | None
 CPU = open_device("cpu")
 
@@ -127,7 +135,7 @@ DRAWS = [
 @pytest.mark.parametrize(
     ("config", "dtype", "kind", "width"),
     [
-        *(pytest.param(*case.values, CONFIG.hidden_size, id=case.id, marks=case.marks) for case in KINDS[::2]),
+        *(pytest.param(*case.values, CONFIG.hidden_size, id=case.id, marks=case.marks) for case in NARROW),
         pytest.param(WIDER, torch.float32, None, 64, id="a projection"),
         pytest.param(WIDER, torch.float32, INT8, 64, id="a rounded projection", marks=KINDS[2].marks),
     ],
