@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Callable, Sequence
-from threading import Thread
+from threading import Thread, get_native_id
 
 import torch
 
@@ -27,6 +29,7 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
+LOW = 10  # of 19, the priority of that thread: where frames and sound take every core, they go first
 GATHERING = "huge pages"  # the name of the thread that gathers what was loaded
 
 Tell = Callable[[str], None]  # what happens now
@@ -63,9 +66,9 @@ class CheckpointLoader:
             entry.reference, device.torch_device, dtype, others, entry.quantization, sound_dtype
         )
         give_back()  # what rounding and packing took besides
-        if device.name == "cpu" and not are_small([checkpoint.talker]):
-            Thread(target=_gather, args=(entry.name,), name=GATHERING, daemon=True).start()
         self.add(entry, checkpoint, tell)
+        if device.name == "cpu" and not are_small([checkpoint.talker]):  # behind the warming up, which it would delay
+            Thread(target=_gather, args=(entry.name,), name=GATHERING, daemon=True).start()
 
     def add(self, entry: RegistryEntry, checkpoint: Checkpoint, tell: Tell = lambda step: None) -> None:
         """Put a loaded checkpoint to work; ``tell`` hears what happens.
@@ -129,4 +132,6 @@ class CheckpointLoader:
 
 def _gather(name: str) -> None:
     """Gather what was loaded, on a thread of its own: seconds after a load, and what is served meanwhile is right."""
+    if sys.platform == "linux":  # where a thread has a priority of its own
+        os.setpriority(os.PRIO_PROCESS, get_native_id(), LOW)
     log.info("%s: %d MiB of this process lie in huge pages", name, gather() // 2**20)
