@@ -90,5 +90,5 @@ def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantizati
         return DTYPES[name]
     if device.name != "cpu":
         return device.dtype
-    is_whole = dtype is torch.float32 and quantization is None
+    is_whole = dtype is torch.float32 and quantization in (None, Quantization.FLOAT16)
     return torch.float32 if is_whole or not multiplies_bfloat16() else torch.bfloat16

@@ -37,6 +37,7 @@ def test_it_is_near_float32_and_chunks_and_company_change_no_sample(folder_of: F
 def test_it_is_narrow_where_the_talker_is_and_the_processor_can() -> None:
     cpu, fewer = open_device("cpu"), torch.bfloat16 if multiplies_bfloat16() else torch.float32
     assert choose_sound_dtype("auto", cpu, torch.float32, None) is torch.float32
+    assert choose_sound_dtype("auto", cpu, torch.float32, Quantization.FLOAT16) is torch.float32
     assert choose_sound_dtype("auto", cpu, torch.float32, Quantization.INT8) is fewer
     assert choose_sound_dtype("auto", cpu, torch.bfloat16, None) is fewer
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
