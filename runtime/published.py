@@ -14,7 +14,7 @@ LICENCE = "Apache-2.0"
 OWNER = "Qwen"
 
 SPEECH_TOKENIZER = 170_557_441  # numbers, float32 always; the same file in every repository
-SOUND_PRODUCTS = 105_812_640  # of them, in the products of Code2Wav
+SOUND_NARROWED = {"float32": 0, "bfloat16": 105_812_640, "float16": 73_904_128}  # of them, by Code2Wav's dtype on a CPU
 TEXT_TABLE = 151_936 * 2048  # numbers of the text embedding of every size
 SMALL_FILES = 5 * 10**6  # bytes of configurations and vocabulary
 POSITION = 2 * 28 * 8 * 128  # numbers that the talker keeps of a position: keys and values

@@ -113,7 +113,8 @@ class EngineSettings:
         "auto",
         "VOICEWRIGHT_SOUND_DTYPE",
         "auto, float32 or bfloat16, of Code2Wav; auto is bfloat16 on cards, and on a CPU that multiplies it where the "
-        "talker is not float32",
+        "talker is not float32; on others, and where the talker's weights are float16, so are those of its products of "
+        "few rows",
         words=("auto", "float32", "bfloat16"),
     )
     max_slots: int = knob(

@@ -9,7 +9,7 @@ from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Device
 from runtime.device.mps import MpsDevice
 from runtime.device.npu import NpuDevice, sees_npu
-from runtime.device.quantized import Quantization
+from runtime.device.quantized import Quantization, multiplies_float16
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -84,11 +84,15 @@ def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantizati
 
     Args:
         dtype, quantization: of talker and code predictor. On a CPU Code2Wav is float32 where they are, and else
-            bfloat16, if the processor multiplies it.
+            bfloat16, if the processor multiplies it; weights of its products of few rows are float16 where the talker's
+            are, and where there is nothing better.
     """
     if name != "auto":
         return DTYPES[name]
     if device.name != "cpu":
         return device.dtype
-    is_whole = dtype is torch.float32 and quantization in (None, Quantization.FLOAT16)
-    return torch.float32 if is_whole or not multiplies_bfloat16() else torch.bfloat16
+    if dtype is torch.float32 and quantization is None:
+        return torch.float32
+    if quantization is not Quantization.FLOAT16 and multiplies_bfloat16():
+        return torch.bfloat16
+    return torch.float16 if multiplies_float16() else torch.float32

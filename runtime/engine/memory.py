@@ -139,7 +139,7 @@ def _bytes_here(
     taken = _bytes_of(network, torch.float32.itemsize)
     if prefix == DECODER and on_cpu:
         sound = choose_sound_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
-        products = sum(network.get_parameter(f"{name}.weight").numel() for name in narrowed_names(network))
+        products = sum(network.get_parameter(f"{name}.weight").numel() for name in narrowed_names(network, sound))
         taken -= (torch.float32.itemsize - sound.itemsize) * products
     return taken
 

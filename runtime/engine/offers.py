@@ -25,8 +25,8 @@ from runtime.published import (
     FRAME_S,
     POSITION,
     PUBLISHED,
+    SOUND_NARROWED,
     SOUND_OPERATIONS,
-    SOUND_PRODUCTS,
     SPEECH_TOKENIZER,
     TEXT_TABLE,
     Published,
@@ -170,7 +170,7 @@ def sound_bytes(device: Device, settings: EngineSettings, weights: Weights, *, o
     if not on_cpu:
         return whole
     sound = choose_sound_dtype(settings.sound_dtype, device, *weights)
-    return whole - (torch.float32.itemsize - sound.itemsize) * SOUND_PRODUCTS
+    return whole - (torch.float32.itemsize - sound.itemsize) * SOUND_NARROWED[str(sound).removeprefix("torch.")]
 
 
 @torch.inference_mode()

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.device.packed import packed
-from runtime.device.quantized import Product, Quantization, quantized
+from runtime.device.quantized import Product, Quantization, WeightOnlyFloat16, multiplies_float16, quantized
 
 GRAIN = 4  # rows that a kernel takes at a time
 LONG = 64  # rows from which a sequence is worth products of its own, which spare it a copy
@@ -135,8 +135,10 @@ class Narrow:
         return self._product(rows.to(self.dtype)).to(rows.dtype)
 
 
-def narrowed(weight: Tensor, dtype: torch.dtype) -> Narrow | None:
+def narrowed(weight: Tensor, dtype: torch.dtype) -> Product | None:
     """The product with a matrix of fewer bits than it has; None where rows would not keep theirs. Shapes: [N, K]."""
+    if dtype is torch.float16:
+        return WeightOnlyFloat16(weight.detach()) if multiplies_float16() else None
     product = packed(weight.detach().to(dtype)) if dtype.itemsize < weight.dtype.itemsize else None
     return None if product is None else Narrow(product, dtype)
 
@@ -189,6 +191,8 @@ class Conv(nn.Conv1d):
         """Store the weight tap by tap, each tap a matrix; its shape stays the published one unless it is narrowed."""
         if self.groups > 1:
             return
+        if not narrows(self, dtype):
+            dtype = torch.float32
         if (product := narrowed(self.weight.permute(0, 2, 1).flatten(1), dtype)) is not None:
             self.product, self.weight = product, _let_go(self.weight)
         else:
@@ -224,14 +228,19 @@ class TransposedConv(nn.ConvTranspose1d):
             self.weight.data = self.weight.permute(2, 1, 0).contiguous().permute(2, 1, 0)
 
 
-def narrowed_names(network: nn.Module) -> list[str]:
+def narrows(module: nn.Module, dtype: torch.dtype) -> bool:
+    """Whether `lay_out` stores a module's weights in ``dtype``, if that has fewer bits and the processor multiplies it.
+
+    float16 beside float32 rows is for products of few rows: a convolution of many is faster tap by tap.
+    """
+    if isinstance(module, Conv):
+        return module.groups == 1 and dtype is not torch.float16
+    return isinstance(module, Linear | TransposedConv)
+
+
+def narrowed_names(network: nn.Module, dtype: torch.dtype) -> list[str]:
     """The modules whose weights `lay_out` stores in fewer bits, where the processor multiplies those."""
-    modules = network.named_modules()
-    return [
-        name
-        for name, module in modules
-        if isinstance(module, Linear | Conv | TransposedConv) and not (isinstance(module, Conv) and module.groups > 1)
-    ]
+    return [name for name, module in network.named_modules() if narrows(module, dtype)]
 
 
 def pack(module: nn.Module) -> None:

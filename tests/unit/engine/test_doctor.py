@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 from runtime.cli import main
-from runtime.device.cpu import multiplies_bfloat16
+from runtime.device.cpu import CpuDevice
+from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import quantized_bytes
 from runtime.engine import memory
 from runtime.engine.check import check
@@ -23,7 +24,7 @@ from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
 from runtime.model.checkpoint import DECODER, TALKER
 from runtime.model.inspection import inspect_folder
 from runtime.model.products import Table, narrowed_names
-from runtime.published import SOUND_PRODUCTS, SPEECH_TOKENIZER, TEXT_TABLE
+from runtime.published import SOUND_NARROWED, SPEECH_TOKENIZER, TEXT_TABLE
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
 from tests.support.changed_checkpoint import Tensors, rewrite, rewrite_config, shard
@@ -32,6 +33,7 @@ from tests.unit.model.published import DATA, write_configs
 
 WEIGHTS, SOUND = "model.safetensors", "speech_tokenizer/model.safetensors"
 NAME = "somebody/Fine-Tune"
+NARROW = choose_sound_dtype("auto", CpuDevice(), torch.bfloat16, None)  # of sound beside a talker in bfloat16
 
 
 @pytest.fixture
@@ -79,8 +81,9 @@ def test_memory_is_what_the_check_before_a_change_says(folder: Path, monkeypatch
     need = check(Settings(models=(str(folder),), engine=engine)).need
     assert need == row.once + 3 * row.slot
     code2wav = inspect_folder(folder).networks[DECODER]
-    narrowed = [code2wav.get_parameter(f"{name}.weight").nbytes for name in narrowed_names(code2wav)]
-    fewer = (folder / WEIGHTS).stat().st_size / 2 + (sum(narrowed) / 2 if multiplies_bfloat16() else 0)
+    names = [] if NARROW is torch.float32 else narrowed_names(code2wav, NARROW)
+    narrowed = sum(code2wav.get_parameter(f"{name}.weight").nbytes for name in names)
+    fewer = (folder / WEIGHTS).stat().st_size / 2 + narrowed / 2
     assert row.once - chosen["bfloat16"].once == pytest.approx(fewer, rel=0.05)
     monkeypatch.setattr(memory, "memory_of", lambda device: (need, need))
     assert [row.slots for row in diagnosed(folder).memory.rows if row.is_chosen] == [3]
@@ -109,7 +112,7 @@ def test_what_a_published_checkpoint_takes_is_known_from_its_configuration(
     told = diagnosed(tmp_path)
     assert codes(told) == ["checkpoint_missing"] * len(told.files.missing)
     weights = {row.dtype: row.once - memory.PROCESS for row in told.memory.rows}
-    narrower = 2 * SOUND_PRODUCTS if multiplies_bfloat16() else 0
+    narrower = 2 * SOUND_NARROWED[str(NARROW).removeprefix("torch.")]
     assert weights["bfloat16"] == 2 * (parameters - TEXT_TABLE) + 4 * SPEECH_TOKENIZER - narrower
     assert weights["float32"] == 4 * (parameters - TEXT_TABLE) + 4 * SPEECH_TOKENIZER
     assert weights["int4"] < weights["int8"] < weights["float32"]

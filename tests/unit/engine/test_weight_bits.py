@@ -14,6 +14,7 @@ import torch
 from benchmarks.layout.published import PUBLISHED as SPECS
 from runtime.device import open_device
 from runtime.device.cpu import CpuDevice, multiplies_bfloat16
+from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization, multiplies_float16
 from runtime.engine import weight_bits
 from runtime.engine.engine import Engine
@@ -40,7 +41,7 @@ from runtime.model.layers import DecoderStack
 from runtime.model.products import Linear, narrowed_names
 from runtime.model.talker import Talker
 from runtime.model.weights import on_meta
-from runtime.published import PUBLISHED, SOUND_PRODUCTS
+from runtime.published import PUBLISHED, SOUND_NARROWED
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
 from tests.support.patience import until
@@ -113,8 +114,9 @@ def test_the_memory_of_an_offer_is_what_its_networks_take(tmp_path: Path, kind: 
 def test_what_is_multiplied_in_fewer_bits_of_published_sound_is_counted_where_it_is() -> None:
     with on_meta():
         code2wav = Code2Wav(speech_tokenizer_config().code2wav)
-    products = sum(code2wav.get_parameter(f"{name}.weight").numel() for name in narrowed_names(code2wav))
-    assert products == SOUND_PRODUCTS
+    for word, numbers in SOUND_NARROWED.items():
+        names = narrowed_names(code2wav, getattr(torch, word)) if word != "float32" else []
+        assert sum(code2wav.get_parameter(f"{name}.weight").numel() for name in names) == numbers
 
 
 def test_the_numbers_that_a_frame_reads_are_those_of_its_products() -> None:
@@ -232,8 +234,8 @@ def test_sound_is_measured_in_the_dtype_that_it_would_have(monkeypatch: pytest.M
     for probe in (own, whole):
         for weights in ((torch.float32, None), (torch.float32, INT8), (torch.bfloat16, None)):
             probe.sound_s(weights)
-    fewer = [torch.bfloat16] if multiplies_bfloat16() else []
-    assert asked == [torch.float32, *fewer, torch.float32]
+    fewer = choose_sound_dtype("auto", open_device("cpu"), torch.bfloat16, None)
+    assert asked == [*dict.fromkeys((torch.float32, fewer)), torch.float32]
 
 
 def test_a_large_checkpoint_is_loaded_with_what_was_chosen_and_its_card_says_so(
