@@ -90,8 +90,9 @@ def _gemm_kernel(
     PDL: tl.constexpr,
 ):
     # x [M, K]; w [N, K], or [2 N, K] with the gate above; bias [N]; residual, out [M, N].
-    n0 = tl.program_id(0) * BN
-    m = tl.program_id(1) * BM + tl.arange(0, BM)
+    # Programs that follow each other have the same weights, which are so read from memory once.
+    n0 = tl.program_id(1) * BN
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
     here = m < M
     whole: tl.constexpr = N % BN == 0 and K % BK == 0  # otherwise tiles reach beyond the matrix
@@ -226,7 +227,7 @@ def _launch(
         how = {"BN": tiles.BN, "BK": tiles.BK, "parts": tiles.parts, "warps": tiles.warps, "stages": fitting}
         split_k_gemm(x, weight, bias, residual, out, BM=BM, calls=tiles.calls, **how)
         return out
-    _gemm_kernel[(triton.cdiv(N, tiles.BN), triton.cdiv(M, BM))](
+    _gemm_kernel[(triton.cdiv(M, BM), triton.cdiv(N, tiles.BN))](
         x,
         weight,
         bias if bias is not None else weight,
@@ -260,6 +261,8 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
     weights from the cache again and again, so that programs take more of both, as long as there is one for most
     multiprocessors.
     """
+    if rows > 64 and (found := LARGE.get((N, K, gated))) is not None:
+        return found[0 if rows <= 128 else 1 if rows <= 256 else 2]
     if (found := TILES.get((N, K, gated))) is not None:
         if rows > MANY and N // WIDE[gated].BN * triton.cdiv(rows, WIDE[gated].BM) >= ENOUGH:
             return WIDE[gated]
@@ -273,6 +276,8 @@ MANY, ENOUGH = 128, 100  # rows that are more than a few; programs that fill a c
 # Of many rows, without a gate and with one; reckoned, not searched for.
 WIDE = (Tiles(128, 64, PARTS, 8, 4, BM=128), Tiles(64, 64, PARTS, 8, 4, BM=128))
 NARROW = Tiles(64, 64, PARTS, 8, 4, BM=128)
+# By outputs, inputs and gate, for 65 to 128, up to 256 and more rows.
+LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {}
 # By outputs, inputs and gate, for up to 16, 32 and more rows: code predictor and the talkers of both sizes.
 TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 4, 6, True), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),
