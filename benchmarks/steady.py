@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import torch
 
 from benchmarks import plan as plans
 from benchmarks.driver import client_process
@@ -83,14 +84,19 @@ def creep(rows: Sequence[Row]) -> Row:
     """Over all minutes: what went wrong, slopes of memory in MiB a minute, the last third's p99 beside the first's."""
     filled = [row for row in rows if row["minute"] >= FILLING] or list(rows)
     third = max(1, len(rows) // 3)
-    first, last = (statistics.median(row["first_pcm_p99_ms"] for row in part) for part in (rows[:third], rows[-third:]))
     found: Row = {"minutes": len(rows), **{name: sum(row[name] for row in rows) for name in ("calls", *WRONG)}}
     for name in ("rss_mib", "card_mib"):
         if len(filled) > 1 and all(name in row for row in filled):
             at = [float(row["minute"]) for row in filled]
             slope = statistics.linear_regression(at, [float(row[name]) for row in filled]).slope
             found[f"{name}_a_minute"] = round(slope, 3)
-    return found | {"p99_first_third_ms": round(first, 2), "p99_last_third_ms": round(last, 2)}
+    return found | {"p99_first_third_ms": _p99(rows[:third]), "p99_last_third_ms": _p99(rows[-third:])}
+
+
+def _p99(rows: Sequence[Row]) -> float | None:
+    """The median of some minutes' p99; None: nothing was heard in them."""
+    told = [float(row["first_pcm_p99_ms"]) for row in rows if row["first_pcm_p99_ms"] is not None]
+    return round(statistics.median(told), 2) if told else None
 
 
 WRONG = ("failed", "refused", "underruns", "left")
@@ -126,8 +132,6 @@ async def steady(arguments: argparse.Namespace) -> list[Row]:
 
 
 def _total() -> int:
-    import torch
-
     if not torch.accelerator.is_available():
         return 0
     return int(torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()[1])

@@ -192,7 +192,7 @@ def main() -> int:
                 began = time.perf_counter()
                 wanted: list[Tiles | Way] = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
                 wanted += [*split_ks(product, rows), *ways(product, rows)]
-                if rows > gemm.MANY:
+                if rows > gemm.FEW:
                     # Those of few rows beside them: their bits are the ones to be kept.
                     chosen = [gemm.choose_tiles(*place, count, gated=product.gated) for count in (1, 64, rows)]
                     wanted = list(dict.fromkeys((*chosen, *wides(product))))

@@ -255,29 +255,48 @@ def _launch(
 
 
 def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
-    """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles` on an H200.
+    """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles`.
 
-    For one matrix ``parts`` is the same for any rows: it decides the order of the sums. More than 128 rows read the
-    weights from the cache again and again, so that programs take more of both, as long as there is one for most
-    multiprocessors.
+    Those of up to 64 rows were found on an H200, the others on an H100.
+    For one matrix ``parts`` is the same for any rows: it decides the order of the sums. More rows than FEW read the
+    weights from the cache again and again, so that programs take more of both.
     """
-    if rows > 64 and (found := LARGE.get((N, K, gated))) is not None:
+    if rows > FEW and (found := LARGE.get((N, K, gated))) is not None:
         return found[0 if rows <= 128 else 1 if rows <= 256 else 2]
     if (found := TILES.get((N, K, gated))) is not None:
-        if rows > MANY and N // WIDE[gated].BN * triton.cdiv(rows, WIDE[gated].BM) >= ENOUGH:
-            return WIDE[gated]
-        if rows > MANY and N // NARROW.BN * triton.cdiv(rows, NARROW.BM) >= ENOUGH and not gated:
-            return NARROW
         return found[0 if rows <= 16 else 1 if rows <= 32 else 2]
     return Tiles(32, min(256, triton.next_power_of_2(K)), 1, 4, 3)
 
 
-MANY, ENOUGH = 128, 100  # rows that are more than a few; programs that fill a card
-# Of many rows, without a gate and with one; reckoned, not searched for.
-WIDE = (Tiles(128, 64, PARTS, 8, 4, BM=128), Tiles(64, 64, PARTS, 8, 4, BM=128))
-NARROW = Tiles(64, 64, PARTS, 8, 4, BM=128)
+FEW = 64  # rows that one program may have all of
 # By outputs, inputs and gate, for 65 to 128, up to 256 and more rows.
-LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {}
+LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
+    (4096, 1024, False): (Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64), Tiles(128, 64, 4, 8, 4, BM=128)),
+    (1024, 2048, False): (
+        Tiles(16, 256, 4, 4, 4, True),
+        Tiles(64, 128, 4, 4, 4, BM=64),
+        Tiles(64, 128, 4, 4, 4, BM=64),
+    ),
+    (3072, 1024, True): (
+        Tiles(32, 128, 4, 8, 4, BM=128),
+        Tiles(32, 64, 4, 4, 4, BM=64),
+        Tiles(32, 64, 4, 4, 3, BM=128),
+    ),
+    (4096, 2048, False): (Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64), Tiles(128, 64, 4, 8, 4, BM=128)),
+    (6144, 2048, True): (Tiles(32, 64, 4, 4, 4, BM=64), Tiles(32, 64, 4, 8, 4, BM=128), Tiles(64, 64, 4, 8, 4, BM=128)),
+    (1024, 3072, False): (
+        Tiles(16, 256, 4, 4, 4, True),
+        Tiles(64, 128, 4, 4, 4, BM=64),
+        Tiles(64, 128, 4, 4, 4, BM=64),
+    ),
+    (2048, 1024, False): (
+        Tiles(32, 256, 4, 4, 4, True),
+        Tiles(64, 128, 4, 4, 4, BM=64),
+        Tiles(128, 128, 4, 8, 3, BM=64),
+    ),
+    (2048, 2048, False): (Tiles(32, 256, 4, 4, 4), Tiles(64, 128, 4, 4, 4, BM=64), Tiles(128, 128, 4, 8, 4, BM=64)),
+    (2048, 6144, False): (Tiles(64, 128, 4, 8, 4), Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64)),
+}
 # By outputs, inputs and gate, for up to 16, 32 and more rows: code predictor and the talkers of both sizes.
 TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 4, 6, True), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),
