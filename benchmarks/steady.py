@@ -6,9 +6,10 @@ A runtime and its clients in processes of their own. First the replies a second 
 as there are slots gets through, as in ``benchmarks.suite``; then a fresh runtime and Poisson arrivals at that share of
 it, minute by minute, each with arrivals of its own; between two minutes all replies come to their end, and what arrives
 in the first two seconds of each does not count. A row a minute: replies, first PCM, underruns, failures, and behind it
-the runtime's memory, threads and files, and the memory of the card. At the end the slope of both memories over the
-minutes (least squares, without the first three, in which buffers and caches fill), and the p99 of the last third beside
-that of the first. What there is so far is in the file after every minute.
+the runtime's memory, threads and files, the memory of the card, and how long the machine itself stood still at most
+(``benchmarks.stillness``). At the end the slope of both memories over the minutes (least squares, without the first
+three, in which buffers and caches fill), and the p99 of the last third beside that of the first. What there is so far
+is in the file after every minute.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ import httpx
 import torch
 
 from benchmarks import plan as plans
-from benchmarks.driver import client_process
+from benchmarks.driver import ClientProcess, client_process
 from benchmarks.figures import summary
 from benchmarks.parts import free_bytes
-from benchmarks.plan import Rounds
+from benchmarks.plan import Plan, Rounds
 from benchmarks.report import card, tables_of, tell
 from benchmarks.sockets import BenchRuntime, runtime_process
+from benchmarks.stillness import Watch, watching
 from benchmarks.suite import LINE, UNCAPPED_S
 from runtime.request import Mode
 
@@ -70,14 +72,17 @@ def of_process(pid: int) -> Row:
     }
 
 
-async def minute(clients: Any, runtime: BenchRuntime, mode: Mode, rate: float, seconds: float, number: int) -> Row:
+async def minute(clients: ClientProcess, runtime: BenchRuntime, watch: Watch, plan: Plan, number: int) -> Row:
     """One row."""
-    heard = await clients.drive(plans.open_loop(mode, rate, seconds, number, WARM_UP_S))
+    await watch.longest_ms()
+    heard = await clients.drive(plan)
+    still_ms = await watch.longest_ms()
     found = summary(heard.traces)
     async with httpx.AsyncClient(trust_env=False) as http:
         load = (await http.get(f"{runtime.url}/ready")).json()
     row = {"minute": number, **{name: found[name] for name in COLUMNS}, **of_process(runtime.pid)}
-    return row | {"left": int(load["active"] + load["waiting"]), "client_cpu": heard.client_cpu}
+    left = int(load["active"] + load["waiting"])
+    return row | {"left": left, "client_cpu": heard.client_cpu, "still_ms": still_ms}
 
 
 def creep(rows: Sequence[Row]) -> Row:
@@ -119,9 +124,11 @@ async def steady(arguments: argparse.Namespace) -> list[Row]:
     rate = arguments.rate or arguments.share * closed["req_per_s"]
     rows: list[Row] = []
     ends = time.monotonic() + 60 * arguments.minutes
-    async with runtime_process([], environment) as runtime, client_process(runtime.url) as clients:
+    starting = runtime_process([], environment)
+    async with starting as runtime, client_process(runtime.url) as clients, watching() as watch:
         while not rows or time.monotonic() < ends:
-            rows.append(await minute(clients, runtime, mode, rate, arguments.seconds, len(rows)))
+            plan = plans.open_loop(mode, rate, arguments.seconds, len(rows), WARM_UP_S)
+            rows.append(await minute(clients, runtime, watch, plan, len(rows)))
             tell(str(rows[-1]))
             if arguments.json:
                 report = {"card": card(), "rate": round(rate, 2), "closed": closed, "rows": rows, "creep": creep(rows)}

@@ -26,6 +26,7 @@ def test_moments_at_a_share_of_what_a_closed_loop_gets_through(
     assert report["rate"] == pytest.approx(0.8 * report["closed"]["req_per_s"], abs=0.01)
     (row,) = report["rows"]
     assert row["left"] == row["failed"] == row["refused"] == 0
+    assert row["still_ms"] >= 0
     assert report["creep"]["calls"] == row["calls"]
 
 
