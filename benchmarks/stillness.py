@@ -58,13 +58,12 @@ def main() -> None:
     while True:
         began = time.perf_counter()
         asked, _, _ = select.select([sys.stdin], [], [], NAP_S)
+        longest = max(longest, time.perf_counter() - began - NAP_S)  # who is asked may have stood still until then
         if asked:
             if not sys.stdin.readline():
                 return
             print(round(1000 * longest, 1), flush=True)
             longest = 0.0
-        else:
-            longest = max(longest, time.perf_counter() - began - NAP_S)
 
 
 if __name__ == "__main__":

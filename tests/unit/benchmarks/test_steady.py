@@ -18,7 +18,7 @@ def test_moments_at_a_share_of_what_a_closed_loop_gets_through(
 ) -> None:
     found = tmp_path / "found.json"
     monkeypatch.setenv("VOICEWRIGHT_DEVICE", "cpu")
-    monkeypatch.setattr(steady, "ROUNDS", Rounds(0, 1))
+    monkeypatch.setattr(steady, "ROUNDS", Rounds(0, 3))
     asked = ["--minutes", "0", "--seconds", "4", "--slots", "2", "--length", "300", "--json", str(found)]
     monkeypatch.setattr(sys, "argv", ["steady", "--model", str(endless), *asked])
     steady.main()
