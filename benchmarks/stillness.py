@@ -54,11 +54,11 @@ async def watching() -> AsyncIterator[Watch]:
 
 def main() -> None:
     """Until stdin ends."""
-    longest = 0.0
+    longest, last = 0.0, time.perf_counter()
     while True:
-        began = time.perf_counter()
         asked, _, _ = select.select([sys.stdin], [], [], NAP_S)
-        longest = max(longest, time.perf_counter() - began - NAP_S)  # who is asked may have stood still until then
+        # From look to look, so that nothing in between is left out, not even answering.
+        longest, last = max(longest, (now := time.perf_counter()) - last - NAP_S), now
         if asked:
             if not sys.stdin.readline():
                 return
