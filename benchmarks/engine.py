@@ -32,27 +32,32 @@ class Grid:
 
 
 def measure_engine(
-    arms: Sequence[tuple[str, Settings]], grid: Grid, tell: Callable[[str], None] = lambda step: None
+    arms: Sequence[tuple[str, Settings]],
+    grid: Grid,
+    tell: Callable[[str], None] = lambda step: None,
+    opened: Sequence[Parts] = (),
 ) -> dict[str, list[Row]]:
     """Tables of frames, code predictor, prefill, Code2Wav and start-up; every arm at every point, A B B A.
 
     Many rows take minutes: each has graphs to be captured, and a prompt to be read at every point. ``tell`` hears what
-    is measured next.
+    is measured next. ``opened``: the parts of every arm, where they are there already and large enough.
     """
-    opened = [(name, Parts(_sized(settings, grid), tell)) for name, settings in arms]
-    order = [*opened, *reversed(opened)] if len(opened) > 1 else opened
+    names = [name for name, _ in arms]
+    every = opened or [Parts(_sized(settings, grid), tell) for _, settings in arms]
+    named = list(zip(names, every, strict=True))
+    order = [*named, *reversed(named)] if len(named) > 1 else named
 
     def rows(points: Sequence[Row], measure: Callable[..., Row]) -> list[Row]:
         found = []
         for point in points:
             tell(f"{measure.__name__.strip('_')}: {', '.join(f'{name} {value}' for name, value in point.items())}")
             runs = [(name, measure(parts, grid.counted, **point)) for name, parts in order]
-            for name, _ in opened:
+            for name in names:
                 mine = [figures for owner, figures in runs if owner == name]
                 found.append({"arm": name, **point, **_mean(mine)})
         return found
 
-    longest = min(parts.longest for _, parts in opened) - WARM_UP - 3 * grid.counted
+    longest = min(parts.longest for parts in every) - WARM_UP - 3 * grid.counted
     contexts = [context for context in grid.contexts if context <= longest]
     return {
         "frames": rows([{"batch": b, "context": c} for c in contexts for b in grid.batches], _frames),
@@ -67,7 +72,7 @@ def measure_engine(
                 "slots": parts.core.slots,
                 "positions": parts.longest,
             }
-            for name, parts in opened
+            for name, parts in named
         ],
     }
 

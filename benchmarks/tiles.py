@@ -86,10 +86,10 @@ def split_ks(product: Product, rows: int) -> Iterator[Tiles]:
 
 def wides(product: Product) -> Iterator[Tiles]:
     """Tiles for many rows: each program takes more rows than those of few."""
-    for BM, BN, BK, warps, stages in itertools.product((64, 128), (64, 128), (64, 128), (4, 8), (3, 4)):
+    for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (32, 64, 128, 256), (64, 128), (4, 8), (3, 4)):
         tile = BN * (2 if product.gated else 1)
-        sums = 2 * tile * BM // (32 * warps)  # numbers of a thread; more than some 200 do not stay in registers
-        if (tile + BM) * BK * 2 * stages <= 200_000 and sums <= 200:
+        sums = tile * BM // (32 * warps)  # numbers of a thread, and as many again; more do not stay in registers
+        if tile >= 64 and (tile + BM) * BK * 2 * stages <= 200_000 and 32 <= sums <= 100:
             yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
 
 
@@ -192,7 +192,7 @@ def main() -> int:
                 began = time.perf_counter()
                 wanted: list[Tiles | Way] = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
                 wanted += [*split_ks(product, rows), *ways(product, rows)]
-                if rows > gemm.MANY:
+                if rows > gemm.FEW:
                     # Those of few rows beside them: their bits are the ones to be kept.
                     chosen = [gemm.choose_tiles(*place, count, gated=product.gated) for count in (1, 64, rows)]
                     wanted = list(dict.fromkeys((*chosen, *wides(product))))

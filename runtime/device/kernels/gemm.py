@@ -90,8 +90,9 @@ def _gemm_kernel(
     PDL: tl.constexpr,
 ):
     # x [M, K]; w [N, K], or [2 N, K] with the gate above; bias [N]; residual, out [M, N].
-    n0 = tl.program_id(0) * BN
-    m = tl.program_id(1) * BM + tl.arange(0, BM)
+    # Programs that follow each other have the same weights, which are so read from memory once.
+    n0 = tl.program_id(1) * BN
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
     here = m < M
     whole: tl.constexpr = N % BN == 0 and K % BK == 0  # otherwise tiles reach beyond the matrix
@@ -226,7 +227,7 @@ def _launch(
         how = {"BN": tiles.BN, "BK": tiles.BK, "parts": tiles.parts, "warps": tiles.warps, "stages": fitting}
         split_k_gemm(x, weight, bias, residual, out, BM=BM, calls=tiles.calls, **how)
         return out
-    _gemm_kernel[(triton.cdiv(N, tiles.BN), triton.cdiv(M, BM))](
+    _gemm_kernel[(triton.cdiv(M, BM), triton.cdiv(N, tiles.BN))](
         x,
         weight,
         bias if bias is not None else weight,
@@ -254,25 +255,48 @@ def _launch(
 
 
 def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
-    """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles` on an H200.
+    """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles`.
 
-    For one matrix ``parts`` is the same for any rows: it decides the order of the sums. More than 128 rows read the
-    weights from the cache again and again, so that programs take more of both, as long as there is one for most
-    multiprocessors.
+    Those of up to 64 rows were found on an H200, the others on an H100.
+    For one matrix ``parts`` is the same for any rows: it decides the order of the sums. More rows than FEW read the
+    weights from the cache again and again, so that programs take more of both.
     """
+    if rows > FEW and (found := LARGE.get((N, K, gated))) is not None:
+        return found[0 if rows <= 128 else 1 if rows <= 256 else 2]
     if (found := TILES.get((N, K, gated))) is not None:
-        if rows > MANY and N // WIDE[gated].BN * triton.cdiv(rows, WIDE[gated].BM) >= ENOUGH:
-            return WIDE[gated]
-        if rows > MANY and N // NARROW.BN * triton.cdiv(rows, NARROW.BM) >= ENOUGH and not gated:
-            return NARROW
         return found[0 if rows <= 16 else 1 if rows <= 32 else 2]
     return Tiles(32, min(256, triton.next_power_of_2(K)), 1, 4, 3)
 
 
-MANY, ENOUGH = 128, 100  # rows that are more than a few; programs that fill a card
-# Of many rows, without a gate and with one; reckoned, not searched for.
-WIDE = (Tiles(128, 64, PARTS, 8, 4, BM=128), Tiles(64, 64, PARTS, 8, 4, BM=128))
-NARROW = Tiles(64, 64, PARTS, 8, 4, BM=128)
+FEW = 64  # rows that one program may have all of
+# By outputs, inputs and gate, for 65 to 128, up to 256 and more rows.
+LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
+    (4096, 1024, False): (Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64), Tiles(128, 64, 4, 8, 4, BM=128)),
+    (1024, 2048, False): (
+        Tiles(16, 256, 4, 4, 4, True),
+        Tiles(64, 128, 4, 4, 4, BM=64),
+        Tiles(64, 128, 4, 4, 4, BM=64),
+    ),
+    (3072, 1024, True): (
+        Tiles(32, 128, 4, 8, 4, BM=128),
+        Tiles(32, 64, 4, 4, 4, BM=64),
+        Tiles(32, 64, 4, 4, 3, BM=128),
+    ),
+    (4096, 2048, False): (Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64), Tiles(128, 64, 4, 8, 4, BM=128)),
+    (6144, 2048, True): (Tiles(32, 64, 4, 4, 4, BM=64), Tiles(32, 64, 4, 8, 4, BM=128), Tiles(64, 64, 4, 8, 4, BM=128)),
+    (1024, 3072, False): (
+        Tiles(16, 256, 4, 4, 4, True),
+        Tiles(64, 128, 4, 4, 4, BM=64),
+        Tiles(64, 128, 4, 4, 4, BM=64),
+    ),
+    (2048, 1024, False): (
+        Tiles(32, 256, 4, 4, 4, True),
+        Tiles(64, 128, 4, 4, 4, BM=64),
+        Tiles(128, 128, 4, 8, 3, BM=64),
+    ),
+    (2048, 2048, False): (Tiles(32, 256, 4, 4, 4), Tiles(64, 128, 4, 4, 4, BM=64), Tiles(128, 128, 4, 8, 4, BM=64)),
+    (2048, 6144, False): (Tiles(64, 128, 4, 8, 4), Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64)),
+}
 # By outputs, inputs and gate, for up to 16, 32 and more rows: code predictor and the talkers of both sizes.
 TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 4, 6, True), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),

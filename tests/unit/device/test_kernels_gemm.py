@@ -10,7 +10,7 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from runtime.device import kernels
-from runtime.device.kernels.gemm import TILES, Tiles, gemm, swiglu
+from runtime.device.kernels.gemm import LARGE, TILES, Tiles, gemm, swiglu
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
@@ -85,10 +85,15 @@ def test_what_a_loop_has_on_its_way_fits_the_card(monkeypatch: pytest.MonkeyPatc
     room = {(8, 0): 163, (8, 6): 99, (9, 0): 227, (12, 0): 99}[capability] * 1024
     monkeypatch.setattr(kernels, "shared_memory", lambda: room)
     monkeypatch.setattr(kernels, "keeps_all_stages", lambda: capability[0] == 9)
-    for (_, _, gated), by_rows in TILES.items():
-        for BM, tiles in zip((16, 32, 64), by_rows, strict=True):
-            each = (BM + tiles.BN * (1 + gated)) * tiles.BK * 2
-            fitting = kernels.stages(tiles.stages, each)
-            assert (fitting - (capability[0] != 9)) * each <= room
-            assert fitting == tiles.stages or fitting * each > room - each, "fewer than there is room for"
-            assert fitting == tiles.stages or capability != (9, 0), "the measured ones fit where they were measured"
+    few = [
+        (gated, BM, tiles)
+        for (*_, gated), kinds in TILES.items()
+        for BM, tiles in zip((16, 32, 64), kinds, strict=True)
+    ]
+    many = [(gated, tiles.BM or 64, tiles) for (*_, gated), kinds in LARGE.items() for tiles in kinds]
+    for gated, BM, tiles in (*few, *many):
+        each = (BM + tiles.BN * (1 + gated)) * tiles.BK * 2
+        fitting = kernels.stages(tiles.stages, each)
+        assert (fitting - (capability[0] != 9)) * each <= room
+        assert fitting == tiles.stages or fitting * each > room - each, "fewer than there is room for"
+        assert fitting == tiles.stages or capability != (9, 0), "the measured ones fit where they were measured"
