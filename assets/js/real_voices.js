@@ -225,6 +225,13 @@ export class RealVoices {
     return id === this.small ? this.t('real_voices.small_voice') : id;
   }
 
+  /** What a device or a precision is for everybody; null: there is no other word. @param {'runs'|'precise'} kind @param {string} name */
+  inWords(kind, name) {
+    const key = `real_voices.${kind}.${name}`;
+    const said = this.t(key);
+    return said === key ? null : said;
+  }
+
   /** What the popover under the status word says. @param {{id: string, device: string, dtype: string}[]} cards */
   introduce(cards) {
     this.loadedNames.replaceChildren(
@@ -234,7 +241,9 @@ export class RealVoices {
         name.textContent = this.nameOf(id);
         const about = document.createElement('p');
         about.className = 'vw-hint';
-        about.textContent = [id === this.small ? this.t('real_voices.small_hint') : '', `${device}, ${dtype}`].filter(Boolean).join(' · ');
+        const runs = this.inWords('runs', device.split(':')[0]) ?? device;
+        about.textContent = [id === this.small ? this.t('real_voices.small_hint') : '', runs, this.inWords('precise', dtype) ?? dtype].filter(Boolean).join(' · ');
+        about.title = `${device}, ${dtype}`; // as operators say it
         item.append(name, about);
         return item;
       }),

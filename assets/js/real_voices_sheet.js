@@ -162,14 +162,16 @@ export class Offers {
 
   /** @param {Offer} offer */
   card(offer) {
-    const { id, size, kind, download } = offer;
+    const { id, size, kind, mode, download } = offer;
     const { memory = null, fits = null } = this.taken(offer) ?? {};
     const card = element('label', 'vw-offer');
     const box = Object.assign(document.createElement('input'), { type: 'checkbox', value: id, disabled: fits === false });
     const values = { get: gigabytes(download), memory: memory === null ? '' : gigabytes(memory) };
     const sizes = download === 0 ? this.t('real_voices.is_here') : this.t('real_voices.to_download', values);
     const facts = [sizes, memory === null ? '' : this.t('real_voices.of_memory', values)].filter(Boolean).join(' · ');
-    card.append(box, element('b', '', `${size} ${kind}`), element('span', '', facts), this.pace(offer));
+    const name = element('b', '', `${size} ${kind}`);
+    name.append(' ', element('small', '', this.t(`real_voices.for.${mode}`)));
+    card.append(box, name, element('span', '', facts), this.pace(offer));
     return card;
   }
 

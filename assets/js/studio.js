@@ -264,6 +264,7 @@ export class Studio {
     this.realVoices.refresh();
     room.enter?.(given);
     this.refresh();
+    this.facts.refreshNow();
   }
 
   /** Put the shared text field, the variation and the first button where the room wants them. @param {HTMLElement} root */

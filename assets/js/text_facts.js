@@ -35,6 +35,13 @@ export class TextFacts {
     });
   }
 
+  /** At once, and not in the next frame: a room that comes into sight is seen first with its facts. */
+  refreshNow() {
+    if (this.frame !== undefined) cancelAnimationFrame(this.frame);
+    this.frame = undefined;
+    this.refresh();
+  }
+
   refresh() {
     const { studio } = this;
     const text = studio.text.trim();

@@ -94,7 +94,7 @@ def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> li
             if other := min((name for name in names if _matches(name, patterns)), default=None):
                 why = f"weights are read from safetensors files only, and {other} is {kind}"
                 raise CheckpointUnsupported(path=where, why=why)
-        raise CheckpointMissing(path=where, what=WHOLE, hint="Weights are read from safetensors files only.")
+        raise CheckpointMissing(path=where, what=WHOLE, hint="Weights files are read in one format only (safetensors).")
     path, shards = f"{where}/{INDEX}", index_of(INDEX).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise CheckpointInvalid(path=path, why="weight_map is not an object that names files")

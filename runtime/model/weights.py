@@ -261,7 +261,8 @@ def open_weights(path: Path) -> safe_open:
         CheckpointInvalid: the file is damaged or another format.
     """
     if not path.is_file():
-        raise CheckpointMissing(path=path.parent, what=path.name, hint="Weights are read from safetensors files only.")
+        hint = "Weights files are read in one format only (safetensors)."
+        raise CheckpointMissing(path=path.parent, what=path.name, hint=hint)
     try:
         return safe_open(str(path), framework="pt")
     except (SafetensorError, OSError) as error:

@@ -123,7 +123,7 @@ def _checked_header(data: bytes) -> dict[str, str]:
         _refuse(f"it has more than {MAX_BYTES // 2**20} MB")
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or not 2 <= size <= min(MAX_HEADER_BYTES, len(data) - 8):
-        _refuse("it is no safetensors file, or a torn one")
+        _refuse("it is damaged, or no voice file (safetensors)")
     try:
         header = parse(data[8 : 8 + size])
     except ValueError:

@@ -81,6 +81,8 @@ def test_what_fails_is_said_and_visitors_are_only_told(open_studio: OpenStudio, 
     assert visitor.locator("#vw-banner-see").is_hidden()
     visitor.click("#vw-loaded-open")
     expect(visitor.locator("#vw-loaded")).to_contain_text("small built-in voice")
+    expect(visitor.locator("#vw-loaded")).to_contain_text("runs on the processor · at full precision")
+    expect(visitor.get_by_title("cpu, float32"), "operators find their words").to_be_visible()
     assert visitor.locator("#vw-loaded-see").is_hidden()
 
     page.get_by_role("button", name="Dismiss").click()
@@ -159,6 +161,7 @@ def test_the_host_fetches_the_real_voices_while_the_small_one_speaks(
     page.click("#vw-loaded-see")
     expect(sheet).to_be_visible()
     expect(sheet.locator(".vw-offer")).to_have_count(5)
+    expect(sheet.locator(".vw-offer b").first).to_have_text("0.6B CustomVoice speakers to choose from")
     expect(sheet.locator(".vw-offer").first).to_contain_text("real time", timeout=CHANGE_MS)
     expect(sheet).to_contain_text("estimates")
     expect(page.locator("#vw-real-sum")).to_contain_text(re.compile(r"of [\d.]+ GB of memory"))
