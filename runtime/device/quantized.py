@@ -24,7 +24,7 @@ from torch import Tensor
 
 GROUP = 32  # weights of a row that share a step and a middle, in four bits
 THREE = 3  # rows that fbgemm's float16 kernels add alike in any number of: of one or two they add otherwise
-TRIED = (1, 2, 3, 7, 14, 33)  # rows that must have the bits that they have among more of them
+TRIED = range(1, 61)  # rows that must have the bits that they have among more of them
 PIECE = 4  # rows of one call where the library takes another way for more of them
 TILE = 16  # outputs that the library's weight-only kernels take at a time, and divisor of what they sum over
 NEAR = 64  # rows of a matrix that are rounded at a time
