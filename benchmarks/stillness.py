@@ -19,7 +19,7 @@ NAP_S = 0.001
 
 
 class Watch:
-    """The process, for who asks it."""
+    """That process, as the one that started it asks it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
