@@ -95,6 +95,8 @@ def test_a_row_shows_its_sound_and_gives_its_file(studio: Page) -> None:
     enter(studio, "library")
     row = studio.locator(f"[data-take='{take}']")
     expect(row.locator(".vw-take-outline path")).to_have_attribute("d", re.compile(r"^(?:M\d+ [\d.]+v[\d.]+){32}$"))
+    # Takes of other tests have rows too: the browser notes 250 answers by itself, modules among them.
+    studio.add_init_script("performance.setResourceTimingBufferSize(5000)")
     studio.reload(wait_until="domcontentloaded")
     expect(row.locator(".vw-take-outline path")).to_have_count(1)
     fetched = studio.wait_for_function(  # an answer is noted a moment after the page has it
