@@ -32,9 +32,9 @@ from runtime.engine.engine import Engine
 from runtime.engine.loader import GATHERING
 from runtime.settings import Settings
 
-OURS = ("published", "int8", "int4")
 AS_PUBLISHED = "published"  # as this processor multiplies those best: bfloat16, or float16 beside float32 rows
-THEIRS = {"published": (), "int8": ("--int8",)}
+OURS = (AS_PUBLISHED, "int8", "int4")
+THEIRS = {AS_PUBLISHED: (), "int8": ("--int8",)}
 TEXT = "Hi."  # what the first sound is measured on
 SLOTS, POSITIONS = 4, 1024
 SPEAK_S = 300.0  # that one program may take
@@ -66,9 +66,7 @@ def measure_ours(model: str, weights: str, frames: int, born: float) -> dict[str
     started = time.time() - born
     try:
         ask(engine, [0], 2)
-        for thread in threading.enumerate():
-            if thread.name == GATHERING:  # some seconds behind a start, with what nobody else wants of the processor
-                thread.join()
+        await_gathered()
         first = []
         for serial in range(3):
             (listener,), _ = ask(engine, [serial], 2, TEXT)
@@ -92,6 +90,13 @@ def measure_ours(model: str, weights: str, frames: int, born: float) -> dict[str
         "start_s": round(started, 1),
         **memory_mib(),
     }
+
+
+def await_gathered() -> None:
+    """Until weights lie in huge pages: some seconds behind a start, with what nobody else wants of the processor."""
+    for thread in threading.enumerate():
+        if thread.name == GATHERING:
+            thread.join()
 
 
 def _spent(engine: Engine, serials: Sequence[int], frames: int) -> tuple[float, float]:

@@ -40,6 +40,7 @@ from benchmarks.parts import Parts, synchronize
 from benchmarks.plan import Rounds
 from benchmarks.report import card, show, tables_of, tell
 from benchmarks.speakers import EngineSpeaker
+from runtime.engine.probe import layer_size
 from runtime.knobs import override
 from runtime.model.config import DecoderConfig, ModelConfig
 from runtime.settings import Settings
@@ -111,9 +112,7 @@ def measured_rates() -> Rates:
 
 def weights_of(decoder: DecoderConfig) -> int:
     """Numbers of the matrices of all layers."""
-    heads, kv_heads, d = decoder.num_attention_heads, decoder.num_key_value_heads, decoder.head_dim
-    attention = decoder.hidden_size * d * (2 * heads + 2 * kv_heads)
-    return decoder.num_hidden_layers * (attention + 3 * decoder.hidden_size * decoder.intermediate_size)
+    return decoder.num_hidden_layers * layer_size(decoder)
 
 
 def _layers(decoder: DecoderConfig, rows: int, context: float) -> Cost:

@@ -14,19 +14,17 @@ import json
 import math
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.laptop import settings_of
+from benchmarks.laptop import await_gathered, settings_of
 from benchmarks.pipeline import ask
 from benchmarks.report import show, tell
 from runtime.device import open_device
 from runtime.device.quantized import Quantization
 from runtime.engine.engine import Engine
-from runtime.engine.loader import GATHERING
 from runtime.engine.probe import FrameShape, Probe
 from runtime.engine.weight_bits import weights_of
 from runtime.model.checkpoint import resolve
@@ -64,9 +62,7 @@ def run(model: str, weights: str, frames: int) -> dict[str, Any]:
     engine.start()
     try:
         ask(engine, [0], 2)
-        for thread in threading.enumerate():
-            if thread.name == GATHERING:
-                thread.join()
+        await_gathered()
         few = frames // 4
         spent = {count: min(_spent(engine, count) for _ in range(2)) for count in (few, frames)}
     finally:
