@@ -44,10 +44,10 @@ test: $(VENV)/.ready-dev
 	$(PYTEST) $(if $(TESTS),$(TESTS),-m "not thorough" --hypothesis-profile=quick)
 
 # The rest, and only the rest: what shows the same again on other devices, at the studio's port, with other people's
-# clients, or with ten times the examples. Together with `make test` it is every test there is. HALF=0 and HALF=1 run
-# every other file each.
+# clients, or with ten times the examples. Together with `make test` it is every test there is. THIRD=0, 1 and 2
+# run a third of the files each.
 test-all: $(VENV)/.ready-dev $(CLIENTS)/.ready $(CLUSTER)/.ready
-	$(PYTEST) -m "thorough or examples" $(if $(HALF),--half $(HALF)) $(TESTS)
+	$(PYTEST) -m "thorough or examples" $(if $(THIRD),--third $(THIRD)) $(TESTS)
 
 check: $(VENV)/.ready-dev $(JS)/node_modules/.ready
 	$(BIN)/ruff check .

@@ -18,7 +18,7 @@ from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.settings import DEMO_CHECKPOINT
 from tests.support.checkpoints import SPECS, write_checkpoint
 from tests.support.patience import be_patient
-from tests.support.thorough import gone, half_of, is_thorough
+from tests.support.thorough import THIRDS, gone, is_thorough, third_of
 
 # A machine that stands still for ten seconds, as those do on which others work, makes no test fail.
 be_patient()
@@ -71,7 +71,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--half", type=int, choices=(0, 1), help="run every other file only: those of this half")
+    parser.addoption("--third", type=int, choices=range(THIRDS), help="run a third of the files only")
     parser.addoption("--page-latency", type=float, default=0, help="ms that a page's HTTP answers take longer")
     parser.addoption("--page-pause", type=float, default=0, help="ms before every deed of a test of the page")
     parser.addoption("--page-processor", type=float, default=1, help="how many times slower a page's scripts run")
@@ -80,9 +80,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is for `make test-all`, and what it says again with all its examples; long rooms first."""
-    if (half := config.getoption("--half")) is not None:
-        config.hook.pytest_deselected(items=[item for item in items if half_of(item.nodeid) != half])
-        items[:] = [item for item in items if half_of(item.nodeid) == half]
+    if (third := config.getoption("--third")) is not None:
+        config.hook.pytest_deselected(items=[item for item in items if third_of(item.nodeid) != third])
+        items[:] = [item for item in items if third_of(item.nodeid) == third]
     if rows := gone():
         raise pytest.UsageError(f"tests/support/thorough.py has rows of files that are gone: {', '.join(rows)}")
     for item in items:

@@ -95,19 +95,16 @@ def test_a_row_shows_its_sound_and_gives_its_file(studio: Page) -> None:
     enter(studio, "library")
     row = studio.locator(f"[data-take='{take}']")
     expect(row.locator(".vw-take-outline path")).to_have_attribute("d", re.compile(r"^(?:M\d+ [\d.]+v[\d.]+){32}$"))
-    # Takes of other tests have rows too: the browser notes 250 answers by itself, modules among them.
-    studio.add_init_script("performance.setResourceTimingBufferSize(5000)")
-    studio.reload(wait_until="domcontentloaded")
+    address = f"/studio/takes/{take}/outline"
+    devtools = studio.context.new_cdp_session(studio)  # Playwright does not tell what the browser had already
+    devtools.send("Network.enable")
+    answers: list[dict[str, Any]] = []
+    devtools.on("Network.responseReceived", lambda event: answers.append(event["response"]))
+    with studio.expect_response(lambda answer: answer.url.endswith(address)):
+        studio.reload(wait_until="domcontentloaded")
     expect(row.locator(".vw-take-outline path")).to_have_count(1)
-    fetched = studio.wait_for_function(  # an answer is noted a moment after the page has it
-        """(take) => {
-          const url = new URL(`studio/takes/${take}/outline`, document.baseURI).href;
-          const entries = performance.getEntriesByName(url);
-          return entries.length > 0 && entries.map(({ transferSize }) => transferSize);
-        }""",
-        arg=take,
-    )
-    assert fetched.json_value() == [0], "the browser had it already"
+    assert [answer["fromDiskCache"] for answer in answers if answer["url"].endswith(address)] == [True]
+    devtools.detach()
     row.locator(".vw-take-save").click()
     with studio.expect_download() as download:
         studio.locator("#vw-takes-files").get_by_role("link", name="FLAC").click()

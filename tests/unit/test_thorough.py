@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.support.thorough import KEPT, ROOT, THOROUGH, half_of, is_thorough
+from tests.support.thorough import KEPT, ROOT, THIRDS, THOROUGH, is_thorough, third_of
 
 
 @pytest.mark.parametrize("table", [THOROUGH, KEPT], ids=["thorough", "kept"])
@@ -20,9 +20,10 @@ def test_every_row_names_a_file_and_tests_in_it(table: dict[str, tuple[str, ...]
             assert {name.partition("[")[0] for name in names} <= defined, path
 
 
-def test_the_halves_are_all_files_and_neither_has_most_of_them() -> None:
-    halves = [half_of(f"{path.relative_to(ROOT)}::test_any") for path in (ROOT / "tests").rglob("test_*.py")]
-    assert 0.35 < sum(halves) / len(halves) < 0.65
+def test_the_thirds_are_all_files_and_about_as_many_each() -> None:
+    thirds = [third_of(f"{path.relative_to(ROOT)}::test_any") for path in (ROOT / "tests").rglob("test_*.py")]
+    assert {*thirds} == {*range(THIRDS)}
+    assert all(0.25 < thirds.count(third) / len(thirds) < 0.42 for third in range(THIRDS))
 
 
 def test_a_row_of_a_folder_holds_for_its_files_and_what_is_kept_is_not_left_out() -> None:
