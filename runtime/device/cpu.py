@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from runtime.device.fused import Fused
 from runtime.device.host_memory import free_bytes, total_bytes
 from runtime.device.interface import AttendSlots, Event, Graph, Stream
-from runtime.device.quantized import Quantization
 
 Made = TypeVar("Made")
 DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # (q, keys, values, rows, lengths)
@@ -31,13 +30,13 @@ class Threads:
     sound: int
 
 
-def threads_for(networks: Iterable[nn.Module], quantization: Quantization | None = None) -> Threads:
-    """CPU threads by the size of the largest network: one each where its matrices are small, else by its weights.
+def threads_for(networks: Iterable[nn.Module]) -> Threads:
+    """CPU threads by the size of the largest network: one each where its matrices are small.
 
     To wake a second thread takes about 0.1 ms for each of a frame's hundred products. The embedded voice has 9
     million parameters in its talker, the smallest published one several hundred.
     """
-    return Threads(1, 1) if are_small(networks) else shared_out(CORES, quantization)
+    return Threads(1, 1) if are_small(networks) else shared_out(CORES)
 
 
 def are_small(networks: Iterable[nn.Module]) -> bool:
@@ -45,13 +44,8 @@ def are_small(networks: Iterable[nn.Module]) -> bool:
     return all(sum(part.numel() for part in network.parameters()) < SMALL for network in networks)
 
 
-def shared_out(cores: int, quantization: Quantization | None) -> Threads:
-    """No core twice: a quarter of them, one at least, makes sound beside the frames, where there is more than one.
-
-    But four bits take more computing than reading, and their frames all cores: four rows are twice as fast so.
-    """
-    if quantization is Quantization.INT4:
-        return Threads(cores, cores)
+def shared_out(cores: int) -> Threads:
+    """No core twice: a quarter of them, one at least, makes sound beside the frames, where there is more than one."""
     sound = max(1, cores // 4)
     return Threads(max(1, cores - sound), sound)
 

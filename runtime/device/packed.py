@@ -15,22 +15,23 @@ from torch import Tensor
 
 from runtime.device.cpu import CORES
 
-LEAST = 4  # rows that are multiplied at least: one row alone has a way of its own
+LEAST = (1, 4)  # rows that are multiplied at least: in float32 one row alone has a way of its own
 TRIED = (1, 2, 3, 5, 8, 33)  # rows that must have the bits that they have among more of them
 WHOLE = 70
 
 
 class PackedProduct:
-    """Rows times a matrix, in the dtype of its weights. Shapes: weight [N, K]."""
+    """Rows times a matrix, in the dtype of its weights; fewer than ``least`` are padded. Shapes: weight [N, K]."""
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, weight: Tensor, least: int) -> None:
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
+        self.least = least
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Shapes: rows [M, K]; result [M, N]."""
         count = len(rows)
-        if count < LEAST:
-            rows = F.pad(rows, (0, 0, 0, LEAST - count))
+        if count < self.least:
+            rows = F.pad(rows, (0, 0, 0, self.least - count))
         made: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self.weight, None, "none", [], "")
         return made[:count]
 
@@ -38,9 +39,8 @@ class PackedProduct:
 def packed(weight: Tensor) -> PackedProduct | None:
     """The product of a matrix that is laid out anew; None where that is not to be had. Shapes: as `PackedProduct`."""
     N, K = weight.shape
-    if not weight.is_cpu or not keeps_rows(N, K, weight.dtype):
-        return None
-    return PackedProduct(weight)
+    least = least_rows(N, K, weight.dtype) if weight.is_cpu else None
+    return None if least is None else PackedProduct(weight, least)
 
 
 def lays_out(dtype: torch.dtype) -> bool:
@@ -51,21 +51,30 @@ def lays_out(dtype: torch.dtype) -> bool:
 
 
 @cache
-def keeps_rows(N: int, K: int, dtype: torch.dtype) -> bool:
-    """Whether rows have the same bits alone and among others, for matrices [N, K], by one thread and by all."""
+def least_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
+    """How many rows must be multiplied for each to have the bits that it has among others, for matrices [N, K].
+
+    None where no number of ``LEAST`` is enough, by one thread and by all.
+    """
     if platform.machine().lower() not in ("x86_64", "amd64") or not lays_out(dtype):
-        return False
+        return None
     random = torch.Generator().manual_seed(1)
     # Each output has the numbers of the one before, moved on by one: to draw all of them would take half of the time.
     weight = torch.randn(N + K, generator=random).to(dtype).as_strided((N, K), (1, 1))
     rows = torch.randn((WHOLE, K), generator=random).to(dtype)
-    product, threads = PackedProduct(weight), torch.get_num_threads()
+    product = PackedProduct(weight, LEAST[0])
+    for product.least in LEAST:
+        if all(_keeps_rows(product, rows, threads) for threads in {1, CORES}):
+            return product.least
+    return None
+
+
+def _keeps_rows(product: PackedProduct, rows: Tensor, threads: int) -> bool:
+    """Whether few rows have the same bits among others, with so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
     try:
-        for number in {1, CORES}:
-            torch.set_num_threads(number)
-            whole = product(rows)
-            if not all(torch.equal(product(rows[3 : 3 + count]), whole[3 : 3 + count]) for count in TRIED):
-                return False
+        whole = product(rows)
+        return all(torch.equal(product(rows[3 : 3 + count]), whole[3 : 3 + count]) for count in TRIED)
     finally:
-        torch.set_num_threads(threads)
-    return True
+        torch.set_num_threads(before)

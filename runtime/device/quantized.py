@@ -193,30 +193,27 @@ class WeightOnlyInt8:
     """bfloat16 rows times whole numbers, a few rows at a time."""
 
     def __init__(self, rounded: Int8) -> None:
-        self._values, self._steps = rounded.values, rounded.steps.bfloat16()
+        self.values, self.steps = rounded.values, rounded.steps.bfloat16()
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return _in_pieces(rows, lambda part: torch.ops.aten._weight_int8pack_mm(part, self._values, self._steps))
+        return _in_pieces(rows, lambda part: torch.ops.aten._weight_int8pack_mm(part, self.values, self.steps))
 
 
 class WeightOnlyInt4:
     """The same with groups of four-bit numbers."""
 
     def __init__(self, rounded: Int4) -> None:
-        self._values = torch.ops.aten._convert_weight_to_int4pack_for_cpu(rounded.values, 1)
-        self._groups = torch.stack((rounded.steps, rounded.middles), dim=-1).transpose(0, 1).contiguous()
+        self.values = torch.ops.aten._convert_weight_to_int4pack_for_cpu(rounded.values, 1)
+        self.groups = torch.stack((rounded.steps, rounded.middles), dim=-1).transpose(0, 1).contiguous()
 
     def __call__(self, rows: Tensor) -> Tensor:
         product = torch.ops.aten._weight_int4pack_mm_for_cpu
-        return _in_pieces(rows, lambda part: product(part, self._values, GROUP, self._groups))
+        return _in_pieces(rows, lambda part: product(part, self.values, GROUP, self.groups))
 
 
 def _in_pieces(rows: Tensor, product: Product) -> Tensor:
     """bfloat16 products of a few rows each: for more of them some processors have matrix units that add otherwise."""
-    narrow = rows.bfloat16()
-    if len(narrow) <= PIECE:
-        return product(narrow).to(rows.dtype)
-    return torch.cat([product(part) for part in torch.split(narrow, PIECE)]).to(rows.dtype)
+    return torch.cat([product(part) for part in torch.split(rows.bfloat16(), PIECE)]).to(rows.dtype)
 
 
 def _packed_by_fbgemm(rounded: Int8) -> Any:

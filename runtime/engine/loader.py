@@ -15,7 +15,6 @@ from runtime.device.cpu import Threads, are_small, threads_for
 from runtime.device.host_memory import give_back
 from runtime.device.huge_pages import gather
 from runtime.device.open_device import choose_sound_dtype
-from runtime.device.quantized import Quantization
 from runtime.engine.core import EngineCore
 from runtime.engine.registry import Registry, RegistryEntry
 from runtime.engine.sizing import GIB, slots_for
@@ -120,10 +119,7 @@ class CheckpointLoader:
     def _threads(self, coming: Sequence[Checkpoint]) -> Threads:
         if self._settings.threads:
             return Threads(self._settings.threads, self._settings.threads)
-        checkpoints = (*self._registry.checkpoints, *coming)
-        kinds = {checkpoint.quantization for checkpoint in checkpoints}
-        fewest = Quantization.INT4 if Quantization.INT4 in kinds else None
-        return threads_for([checkpoint.talker for checkpoint in checkpoints], fewest)
+        return threads_for([checkpoint.talker for checkpoint in (*self._registry.checkpoints, *coming)])
 
     def _enter(self, threads: int) -> None:
         self._device.enter_thread()

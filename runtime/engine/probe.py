@@ -182,7 +182,7 @@ class Probe:
 
     @torch.inference_mode()
     def _sound_of(self, weights: Weights) -> Timing:
-        dtype, threads = choose_sound_dtype(self.sound_dtype, self.device, *weights), self._threads(weights).sound
+        dtype, threads = choose_sound_dtype(self.sound_dtype, self.device, *weights), self._threads().sound
         if (dtype, threads) not in self._sound:
             with computing_with(threads):
                 self._sound[dtype, threads] = timing(self._unit(dtype)).times(SOUND)
@@ -196,8 +196,8 @@ class Probe:
         self._frame(shape, weights)
         return self._slower[shape.predictor, weights]
 
-    def _threads(self, weights: Weights) -> Threads:
-        return Threads(self.threads, self.threads) if self.threads else shared_out(CORES, weights[1])
+    def _threads(self) -> Threads:
+        return Threads(self.threads, self.threads) if self.threads else shared_out(CORES)
 
     def _unit(self, dtype: torch.dtype) -> Callable[[], Tensor]:
         """The work of two of Code2Wav's residual units, for one frame."""
@@ -208,7 +208,7 @@ class Probe:
         """A part of a frame, once; ``config`` is the talker's or, for a pass, the code predictor's."""
         key = config, weights, part
         if key not in self._known:
-            with computing_with(self._threads(weights).frames):
+            with computing_with(self._threads().frames):
                 if part is Part.LAYER:
                     self._known[key] = self._layer(config, *weights)
                 elif part is Part.DRAW:
@@ -220,7 +220,7 @@ class Probe:
 
     def _pass(self, config: DecoderConfig, weights: Weights) -> tuple[Timing, float]:
         """Some passes of a code predictor, and how many times longer they take while sound is made."""
-        passes, threads = self._passes(config, *weights), self._threads(weights)
+        passes, threads = self._passes(config, *weights), self._threads()
         if threads.frames + threads.sound > CORES:
             return timing(passes), math.inf
         unit = self._unit(choose_sound_dtype(self.sound_dtype, self.device, *weights))

@@ -21,8 +21,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runtime.device.packed import LEAST, PackedProduct
-from runtime.device.quantized import SMALLEST, THREE, RoundedRowsInt8, WeightOnlyFloat16
+from runtime.device.packed import PackedProduct
+from runtime.device.quantized import (
+    GROUP,
+    PIECE,
+    SMALLEST,
+    THREE,
+    RoundedRowsInt8,
+    WeightOnlyFloat16,
+    WeightOnlyInt4,
+    WeightOnlyInt8,
+)
 from runtime.model.code_predictor import CodePredictor
 from runtime.model.layers import DecoderLayer, DecoderStack, RMSNorm
 from runtime.model.products import GRAIN, Linear
@@ -68,18 +77,51 @@ class Float16Weights(nn.Module):
         return torch.ops.quantized.linear_dynamic_fp16(rows, self.packed[index])[:count]
 
 
+class Int8Weights(nn.Module):
+    """`WeightOnlyInt8`, one for each index. Shapes: as above."""
+
+    def __init__(self, products: Sequence[WeightOnlyInt8]) -> None:
+        super().__init__()
+        self.values = [product.values for product in products]
+        self.steps = [product.steps for product in products]
+        self.piece = PIECE
+
+    def forward(self, rows: Tensor, index: int) -> Tensor:
+        values, steps = self.values[index], self.steps[index]
+        parts = torch.split(rows.to(torch.bfloat16), self.piece)
+        made = [torch.ops.aten._weight_int8pack_mm(part, values, steps) for part in parts]
+        return torch.cat(made).to(rows.dtype)
+
+
+class Int4Weights(nn.Module):
+    """`WeightOnlyInt4`, one for each index. Shapes: as above."""
+
+    def __init__(self, products: Sequence[WeightOnlyInt4]) -> None:
+        super().__init__()
+        self.values = [product.values for product in products]
+        self.groups = [product.groups for product in products]
+        self.piece = PIECE
+        self.group = GROUP
+
+    def forward(self, rows: Tensor, index: int) -> Tensor:
+        values, groups = self.values[index], self.groups[index]
+        parts = torch.split(rows.to(torch.bfloat16), self.piece)
+        made = [torch.ops.aten._weight_int4pack_mm_for_cpu(part, values, self.group, groups) for part in parts]
+        return torch.cat(made).to(rows.dtype)
+
+
 class PackedRows(nn.Module):
     """`PackedProduct`, one for each index. Shapes: as above, in the dtype of the weights."""
 
     def __init__(self, products: Sequence[PackedProduct]) -> None:
         super().__init__()
         self.weights = [product.weight for product in products]
-        self.least = LEAST
+        self.least = [product.least for product in products]
 
     def forward(self, rows: Tensor, index: int) -> Tensor:
-        count = rows.shape[0]
-        if count < self.least:
-            rows = F.pad(rows, [0, 0, 0, self.least - count])
+        count, least = rows.shape[0], self.least[index]
+        if count < least:
+            rows = F.pad(rows, [0, 0, 0, least - count])
         made = torch.ops.mkldnn._linear_pointwise(rows, self.weights[index], None, "none", [], "")
         return made[:count]
 
@@ -87,6 +129,8 @@ class PackedRows(nn.Module):
 _KINDS: dict[type, Callable[[Any], nn.Module]] = {
     RoundedRowsInt8: RoundedRows,
     WeightOnlyFloat16: Float16Weights,
+    WeightOnlyInt8: Int8Weights,
+    WeightOnlyInt4: Int4Weights,
     PackedProduct: PackedRows,
 }
 
@@ -133,8 +177,9 @@ class Same(nn.Module):
 
 
 def unit_norm(x: Tensor, eps: float) -> Tensor:
-    """`torch.nn.functional.rms_norm` of float32 without a weight, by the operations that it asks for itself."""
-    return x * (x * x).sum(dim=-1, keepdim=True).div_(x.shape[-1]).add_(eps).rsqrt_()
+    """`torch.nn.functional.rms_norm` without a weight, by the operations that it asks for itself."""
+    wide = x.to(torch.float32)
+    return (wide * (wide * wide).sum(dim=-1, keepdim=True).div_(x.shape[-1]).add_(eps).rsqrt_()).to(x.dtype)
 
 
 class Norms(nn.Module):
@@ -146,9 +191,7 @@ class Norms(nn.Module):
         self.eps = norms[0].eps  # the stack's
 
     def forward(self, x: Tensor, index: int) -> Tensor:
-        if x.dtype == torch.float32:
-            return unit_norm(x, self.eps).mul_(self.weights[index])
-        return self.weights[index] * F.rms_norm(x, [x.shape[-1]], None, self.eps)
+        return unit_norm(x, self.eps).mul_(self.weights[index])
 
 
 class Layers(nn.Module):
@@ -186,11 +229,7 @@ class Layers(nn.Module):
         B, T, H = x.shape
         both = self.queries + self.key_heads
         heads = self.qkv(self.before(x, index).view(B * T, H), index).view(B, T, -1, self.head_dim)
-        if x.dtype == torch.float32:
-            normed = unit_norm(heads[:, :, :both], self.eps).mul_(self.head_weights[index])
-        else:
-            normed = F.rms_norm(heads[:, :, :both], [self.head_dim], None, self.eps) * self.head_weights[index]
-        normed = normed.transpose(1, 2)
+        normed = unit_norm(heads[:, :, :both], self.eps).mul_(self.head_weights[index]).transpose(1, 2)
         half = self.head_dim // 2
         first, second = normed[:, :, :, :half], normed[:, :, :, half:]
         turned = (normed * cos).add_(torch.cat((-second, first), dim=-1).mul_(sin))
@@ -313,7 +352,7 @@ def _like_products(products: Sequence[Any]) -> nn.Module:
 
 def can_script(network: nn.Module, dtype: torch.dtype) -> bool:
     """Whether a loaded network has products that are written here too."""
-    known = (RoundedRowsInt8, WeightOnlyFloat16) if dtype is torch.float32 else (PackedProduct,)
+    known = tuple(kind for kind in _KINDS if (kind is PackedProduct) is not (dtype is torch.float32))
     layers = [module for module in network.modules() if isinstance(module, DecoderLayer)]
     products = [module for layer in layers for module in layer.modules() if isinstance(module, Linear)]
     if isinstance(network, CodePredictor):

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from runtime.device import cpu
 from runtime.device.cpu import SMALL, CpuDevice, Threads, shared_out, threads_for
-from runtime.device.quantized import Quantization
 
 HEADS, KV_HEADS, WIDTH = 6, 2, 8
 
@@ -71,6 +70,5 @@ def test_small_networks_take_one_thread_and_large_ones_what_there_is(monkeypatch
 
 
 @pytest.mark.parametrize(("cores", "frames", "sound"), [(1, 1, 1), (2, 1, 1), (4, 3, 1), (8, 6, 2), (16, 12, 4)])
-def test_no_core_makes_frames_and_sound_but_in_four_bits(cores: int, frames: int, sound: int) -> None:
-    assert shared_out(cores, None) == shared_out(cores, Quantization.INT8) == Threads(frames, sound)
-    assert shared_out(cores, Quantization.INT4) == Threads(cores, cores)
+def test_no_core_makes_frames_and_sound(cores: int, frames: int, sound: int) -> None:
+    assert shared_out(cores) == Threads(frames, sound)

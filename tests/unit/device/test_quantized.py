@@ -64,7 +64,8 @@ def test_a_product_is_that_of_what_its_weights_stand_for(made: Made) -> None:
     product, weight = made(numbers(N, K, seed=1))
     rows = numbers(40, K) * torch.logspace(-3, 3, 40)[:, None]
     expected = rows @ weight.t()
-    steps = getattr(product, "steps", FULL)  # that a row is rounded to: half as many on processors without VNNI
+    # That a row is rounded to: half as many on processors without VNNI.
+    steps = product.steps if isinstance(product, RoundedRowsInt8) else FULL
     most = 0.012 * FULL / steps  # a row's rounding, to eight bits or to bfloat16
     for found, row in zip(product(rows), expected, strict=True):
         assert away(found, row) < most

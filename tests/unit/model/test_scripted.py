@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from runtime.device import open_device
-from runtime.device.packed import keeps_rows
-from runtime.device.quantized import Quantization, multiplies_float16, rounds_rows
+from runtime.device.packed import least_rows
+from runtime.device.quantized import Int8, Quantization, WeightOnlyInt8, multiplies_float16, rounds_rows
 from runtime.engine.frame import operations_of
 from runtime.engine.sampling import LevelSettings, pick
 from runtime.engine.scripted_frame import scripted_frame
@@ -18,7 +18,7 @@ from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, join_heads
 from runtime.model.products import Linear, pack
-from runtime.model.scripted import PredictorPass, can_script, scripted, scripted_step
+from runtime.model.scripted import Int8Weights, PredictorPass, can_script, scripted, scripted_step
 
 FLOAT16, INT8, INT4 = Quantization
 CONFIG = DecoderConfig(
@@ -51,6 +51,7 @@ KINDS = [
         id="int8",
         marks=pytest.mark.skipif(not rounds_rows(), reason="no fbgemm here"),
     ),
+    pytest.param(CONFIG, torch.float32, INT4, id="int4"),
     pytest.param(
         CONFIG,
         torch.float32,
@@ -63,7 +64,7 @@ KINDS = [
         torch.bfloat16,
         None,
         id="bfloat16",
-        marks=pytest.mark.skipif(not keeps_rows(64, 64, torch.bfloat16), reason="no products of bfloat16 here"),
+        marks=pytest.mark.skipif(least_rows(64, 64, torch.bfloat16) is None, reason="no products of bfloat16 here"),
     ),
 ]
 NARROW = [case for case in KINDS if case.values[0] is CONFIG]
@@ -212,8 +213,20 @@ def test_products_of_other_kinds_are_left_to_the_readable_layers() -> None:
     assert can_script(stack, torch.float32)
     assert not can_script(stack.to(torch.float64), torch.float64)
     stack.to(torch.float32)
-    stack.layers[0].get_submodule("mlp.down_proj").quantize(INT4)  # type: ignore[operator]
+    stack.layers[0].get_submodule("mlp.down_proj").take(lambda rows: rows)  # type: ignore[operator]
     assert scripted_step(stack, torch.float32) is None
+
+
+@pytest.mark.parametrize("count", [1, 4, 5])
+@torch.inference_mode()
+def test_weights_of_eight_bits_beside_narrow_rows(count: int) -> None:
+    """What processors without fbgemm's rounded rows have."""
+    random = torch.Generator().manual_seed(4)
+    products = [WeightOnlyInt8(Int8.of(torch.randn((48, 64), generator=random))) for _ in range(2)]
+    both = scripted(Int8Weights, products, torch.float32)  # type: ignore[arg-type]
+    rows = torch.randn((count, 64), generator=random)
+    for index, product in enumerate(products):
+        assert torch.equal(both(rows, index), product(rows))
 
 
 @torch.inference_mode()
