@@ -21,6 +21,7 @@ from runtime.engine.code2wav_streams import Code2WavStreams
 from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
 from runtime.engine.model_runner import LaunchedFrame, ModelRunner
+from runtime.engine.parts import Parts
 from runtime.knobs import override
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest
 from runtime.settings import Settings
@@ -29,12 +30,12 @@ TEXT = "The harbour was quiet."
 WARM_UPS, FRAMES = 10, 12
 STEPS: tuple[tuple[type, str], ...] = (
     (EngineCore, "_begin"),
-    (EngineCore, "_embedded"),
+    (Parts, "begin"),
     (ModelRunner, "prefill_chunks"),
     (ModelRunner, "first"),
     (LaunchedFrame, "result"),
     (ModelRunner, "step"),
-    (Code2WavScheduler, "_make"),
+    (Code2WavScheduler, "make"),
     (Code2WavStreams, "open"),
     (Code2WavStreams, "decode"),
 )

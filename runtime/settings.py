@@ -150,7 +150,12 @@ class EngineSettings:
         "empty: those of docs/performance.md",
         pattern=(r"([1-9]\d{0,2}x[1-9]\d{0,2}(,[1-9]\d{0,2}x[1-9]\d{0,2})*)?", "BATCHxFRAMES pairs, such as 32x16,8x4"),
     )
-    prompt_piece: int = knob(128, "VOICEWRIGHT_PROMPT_PIECE", "positions of a prompt that are read at once", low=16)
+    prompt_piece: int = knob(
+        0,
+        "VOICEWRIGHT_PROMPT_PIECE",
+        "positions of a prompt that are read at once; 0: by the device",
+        low=0,
+    )
     prompt_cache: int = knob(32, "VOICEWRIGHT_PROMPT_CACHE", "voices whose prompt is kept, per checkpoint", low=0)
     guard: bool = knob(
         True, "VOICEWRIGHT_GUARD", "stop speech that repeats itself or is silent after its text is spent"

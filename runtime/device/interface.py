@@ -18,7 +18,7 @@ Made = TypeVar("Made")
 class Stream(StrEnum):
     """Streams of work on the device, the most urgent first. Work on one runs in order; streams run side by side."""
 
-    FIRST_SOUND = "first sound"
+    FIRST_SOUND = "first sound"  # and short chunks that are urgent
     STARTS = "starts"  # prompts and their first frames
     VOICES = "voices"  # references of new voices
     FRAMES = "frames"

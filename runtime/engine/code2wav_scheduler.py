@@ -176,7 +176,7 @@ class Code2WavScheduler:
     def _tasks(self) -> list[Code2WavTask]:
         """What is due, most urgent first. Under the worker's lock."""
         chunks = self.scheduler.sound(self._table, self._clock(), self.pace)
-        return [Code2WavTask((not chunk.is_first, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
+        return [Code2WavTask((not chunk.is_urgent, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
 
     def _freeze(self, chunk: SoundChunk) -> Callable[[], None]:
         """Copy what a chunk needs, and return its making. Under the worker's lock."""
@@ -217,7 +217,7 @@ class Code2WavScheduler:
 
     def _decode(self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes) -> list[bytes | SpeechError]:
         """The sound of every row: what followed its first frame, else decoded now. Thread: worker."""
-        stream = Stream.FIRST_SOUND if chunk.is_first else Stream.SOUND
+        stream = Stream.FIRST_SOUND if chunk.is_urgent else Stream.SOUND
         sounds: dict[int, bytes | SpeechError] = {}
         with self._streams.device.stream(stream):
             for place, sequence in enumerate(sequences):

@@ -1,8 +1,8 @@
 """Runs Code2Wav beside the frames on threads of its own, the most urgent task first.
 
 All state of the Code2Wav streams is touched here only, and that of one stream by one thread at a time. What waits here
-may be withdrawn and replaced at every turn of the engine, so that a first chunk never stands behind tasks that can
-wait; where the device does several things at once first chunks have a thread of their own, and do not stand behind a
+may be withdrawn and replaced at every turn of the engine, so that an urgent chunk never stands behind tasks that can
+wait; where the device does several things at once urgent chunks have a thread of their own, and do not stand behind a
 running task either.
 """
 
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 class Code2WavTask:
     """One call of Code2Wav. ``begin`` is called under the worker's lock, when nothing can withdraw it any more."""
 
-    urgency: tuple[bool, float]  # as tuples sort: not a first chunk, deadline
+    urgency: tuple[bool, float]  # as tuples sort: not urgent, deadline
     begin: Callable[[], Callable[[], None]]  # returns the task's run
 
     @property
-    def is_first(self) -> bool:
+    def is_urgent(self) -> bool:
         return not self.urgency[0]
 
 
@@ -52,11 +52,11 @@ class Code2WavWorker:
         self.threads: list[threading.Thread] = []
         self.pulses: list[Pulse] = []  # of each
 
-    def start(self, *, first_apart: bool = False) -> None:
-        """Take tasks up; with ``first_apart`` first chunks on one thread, all else on another."""
+    def start(self, *, urgent_apart: bool = False) -> None:
+        """Take tasks up; with ``urgent_apart`` urgent chunks on one thread, all else on another."""
         threads: dict[str, Takes] = {"sound": everything}
-        if first_apart:
-            threads = {"first sound": lambda task: task.is_first, "sound": lambda task: not task.is_first}
+        if urgent_apart:
+            threads = {"urgent sound": lambda task: task.is_urgent, "sound": lambda task: not task.is_urgent}
         for name, takes in threads.items():
             pulse = Pulse()
             thread = threading.Thread(target=self._run, args=(takes, pulse), name=name, daemon=True)
@@ -88,8 +88,8 @@ class Code2WavWorker:
         if not self.threads:
             while (run := self.next_task()) is not None:
                 run()
-        elif wanted and wanted[0].is_first:
-            time.sleep(0)  # a listener hears nothing yet: the thread takes the interpreter now, not at its next switch
+        elif wanted and wanted[0].is_urgent:
+            time.sleep(0)  # a listener hears nothing: the thread takes the interpreter now, not at its next switch
 
     def next_task(self, takes: Takes = everything) -> Callable[[], None] | None:
         with self.lock:

@@ -124,7 +124,7 @@ class Engine:
 
     def start(self) -> None:
         """Start the engine's threads."""
-        self.code2wav_worker.start(first_apart=self.device.max_in_flight > 0)
+        self.code2wav_worker.start(urgent_apart=self.device.max_in_flight > 0)
         if self.device.max_in_flight:
             self.completion_waiter.start((Stream.FRAMES, Stream.STARTS))
         for core in self.registry.cores:

@@ -19,7 +19,15 @@ from runtime.engine.frame import Frame
 from runtime.engine.graphs import DECODE_BUCKETS, Capture, GraphPool, Progress, Shape, Work
 from runtime.engine.noise import HostNoise
 from runtime.engine.prompt import Prompt
-from runtime.engine.prompt_batches import STARTS, Chunk, PackedPieces, PromptBatches, WholeChunks
+from runtime.engine.prompt_batches import (
+    POSITIONS,
+    STARTS,
+    TOGETHER,
+    Chunk,
+    PackedPieces,
+    PromptBatches,
+    WholeChunks,
+)
 from runtime.engine.slots import SlotCache, on_device
 from runtime.model.checkpoint import Checkpoint
 
@@ -66,8 +74,8 @@ class ModelRunner:
 
     Args:
         slots, length: rows, and positions of each.
-        chunk: positions of a prompt that are read at once. Where chunks begin depends on the prompt alone, so that it
-            gives the same numbers however busy the engine is.
+        chunk: positions of a prompt that are read at once; 0: as many as a launch reads best. Where chunks begin
+            depends on the prompt alone, so that it gives the same numbers however busy the engine is.
         prompts: whose first frames may be in flight at the same time.
         graphs: where graphs are held beside those of sound.
     """
@@ -84,7 +92,6 @@ class ModelRunner:
         graphs: GraphPool | None = None,
     ) -> None:
         self.device = device
-        self.chunk = chunk
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
             checkpoint.talker.tabulate()
         target, grain = device.torch_device, device.position_grain
@@ -100,7 +107,8 @@ class ModelRunner:
         self._rows = torch.full((largest,), slots, device=device.torch_device)
         self._first_rows = torch.full((STARTS[-1],), slots, device=device.torch_device)
         packs = self.frame.fused is not None
-        self._batches: PromptBatches = PackedPieces() if packs else WholeChunks(chunk, self._starts)
+        self.chunk = chunk or (POSITIONS[-1] if packs else TOGETHER)
+        self._batches: PromptBatches = PackedPieces() if packs else WholeChunks(self.chunk, self._starts)
         shapes = list(self._batches.shapes()) if self._pads else [(1, 1)]
         width, pieces = max(count * size for count, size in shapes), max(count for count, _ in shapes)
         self._embeds = torch.zeros((width, self.hidden_size), device=target, dtype=dtype)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 STARTS = (1, 2, 4, 8)  # prompts that are read at once, and first frames that are drawn at once
 CHUNKS = (16, 32, 64, 128, 256, 512)  # positions that a chunk which is not cut is filled up to
-TOGETHER = 128  # positions of several such chunks in one launch
+TOGETHER = 128  # positions of such chunks in one launch, be they one or several
 PIECE = 16
 POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)  # of the pieces of a launch; each has a graph
 

@@ -21,6 +21,7 @@ SCARCE = 0.5  # share of busy slots from which a row that is far ahead yields
 AMPLE = 0.25  # share of a frame's sound within which frames are made where no row gains when another yields
 IN_TIME = 0.75  # share of a frame's sound within which the next frame and its sound are made before that has ended
 PATIENT_S = 0.16  # of unplayed sound beyond which what a listener hears next may wait
+URGENT_FRAMES = GROWTH  # of a chunk that may be urgent: the one behind a first chunk of a frame has no more
 
 
 class SequenceTable:
@@ -69,12 +70,13 @@ class SoundChunk:
     """Rows whose next frames are decoded together; ``deadline`` is the first one's.
 
     Shapes: slots, frames [B]. A row with fewer frames than the others has come to its end, and is filled up.
-    ``at_end``: all have, and nothing follows.
+    ``at_end``: all have, and nothing follows. ``is_urgent``: first chunks, and short ones that
+    a listener will want soon.
     """
 
     slots: Slots
     frames: NDArray[np.int64]
-    is_first: bool
+    is_urgent: bool
     at_end: bool
     deadline: float
 
@@ -166,16 +168,21 @@ class Scheduler:
         return at_rest | self.waits_for_reader(table, table.made)
 
     def sound(self, table: SequenceTable, now: float, pace: Pace) -> list[SoundChunk]:
-        """What Code2Wav does next, most urgent first: first chunks, then the earliest end of a listener's buffer."""
-        sizes, is_first = self.chunk_sizes(table, now, pace), table.last_chunk == 0
+        """What Code2Wav does next, most urgent first: first chunks, then the earliest end of a listener's buffer.
+
+        Where many rows cost little more than one, calls are long. The chunk behind a first one has to come before that
+        has been heard, and would wait for the call ahead: it is urgent too.
+        """
+        sizes, is_urgent = self.chunk_sizes(table, now, pace), table.last_chunk == 0
         if self.company:
-            self._gather(table, sizes, ~is_first, now)
+            self._gather(table, sizes, ~is_urgent, now)
+            is_urgent |= (table.dry_at - now <= PATIENT_S) & (sizes <= URGENT_FRAMES)
         chunks = [
             chunk
             for kind in (True, False)
-            for chunk in self._cut(table, sizes, (is_first == kind) & (sizes > 0), is_first=kind)
+            for chunk in self._cut(table, sizes, (is_urgent == kind) & (sizes > 0), is_urgent=kind)
         ]
-        return sorted(chunks, key=lambda chunk: (not chunk.is_first, chunk.deadline))
+        return sorted(chunks, key=lambda chunk: (not chunk.is_urgent, chunk.deadline))
 
     def _gather(self, table: SequenceTable, sizes: NDArray[np.int64], further: NDArray[np.bool_], now: float) -> None:
         """Hold further chunks back until there are enough for one call, and fill up ends that go into another's.
@@ -196,7 +203,7 @@ class Scheduler:
                 sizes[further & at_end & (sizes > 0) & (sizes < size)] = size
 
     def _cut(
-        self, table: SequenceTable, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_first: bool
+        self, table: SequenceTable, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_urgent: bool
     ) -> Iterator[SoundChunk]:
         """Rows that are due in calls of one size, none larger than work and mode allow."""
         ordered = np.flatnonzero(due)[np.argsort(table.dry_at[due], kind="stable")]
@@ -209,7 +216,7 @@ class Scheduler:
                 pending = table.pending[part]
                 frames = np.minimum(sizes[part], pending)
                 at_end = bool((table.ended[part] & (pending == frames)).all())
-                yield SoundChunk(part, frames, is_first, at_end, float(table.dry_at[part[0]]))
+                yield SoundChunk(part, frames, is_urgent, at_end, float(table.dry_at[part[0]]))
 
     def hand_out(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
         """Write down that sound of ``size`` frames (of each) went out; returns the rows that ran dry before it came."""

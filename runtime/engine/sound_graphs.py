@@ -39,7 +39,7 @@ class Family:
 
 
 FAMILIES = {
-    Stream.FIRST_SOUND: Family((1, 2), (1, 2, 4, 8)),
+    Stream.FIRST_SOUND: Family((1, 2, 4), (1, 2, 4, 8)),
     Stream.STARTS: Family((1,), (1, 2, 4, 8)),  # behind the first frames of as many prompts
     Stream.SOUND: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
 }

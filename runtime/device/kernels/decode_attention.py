@@ -24,8 +24,8 @@ from runtime.device.kernels.qk_norm_rope import (
 )
 
 PART = 16  # keys that a warp takes at a time
-PARTS = 8  # warps that share the keys of a row
-FEWEST_WARPS = 4  # of a program whose keys are few
+PARTS = 4  # warps that share the keys of a row: with more, fewer programs fit a multiprocessor side by side
+FEWEST_WARPS = 2  # of a program whose keys are few
 
 
 def decode_attention(

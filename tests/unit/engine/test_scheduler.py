@@ -230,7 +230,7 @@ def test_first_chunks_go_first_in_the_order_in_which_they_were_asked_for() -> No
     scheduler, table = speaking(4, made=8, work=4)
     table.last_chunk[:2], table.sent[:2], table.dry_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
     chunks = scheduler.sound(table, 0.0, Pace())
-    assert [(chunk.is_first, chunk.slots.tolist()) for chunk in chunks] == [
+    assert [(chunk.is_urgent, chunk.slots.tolist()) for chunk in chunks] == [
         (True, [3, 2]),
         (False, [1]),
         (False, [0]),
@@ -290,7 +290,7 @@ def in_company(*pending: int, company: float = 0.5) -> tuple[Scheduler, Sequence
 
 def asked(scheduler: Scheduler, table: SequenceTable) -> list[tuple[bool, list[int], list[int]]]:
     chunks = scheduler.sound(table, 0.0, Pace())
-    return [(chunk.is_first, chunk.slots.tolist(), chunk.frames.tolist()) for chunk in chunks]
+    return [(chunk.is_urgent, chunk.slots.tolist(), chunk.frames.tolist()) for chunk in chunks]
 
 
 def test_who_has_much_to_hear_waits_for_half_of_the_others() -> None:
@@ -307,9 +307,25 @@ def test_nobody_waits_alone() -> None:
 def test_patience_ends_with_the_buffer_or_another_chunk_of_ones_own() -> None:
     scheduler, table = in_company(16, 16, 3, 3, 3, 3, 3, 3)
     table.dry_at[1] = PATIENT_S
-    assert asked(scheduler, table) == [(False, [1], [2])]  # what can be heard until it runs dry
+    assert asked(scheduler, table) == [(True, [1], [2])]  # what can be heard until it runs dry, and urgent
     table.dry_at[1], table.made[0] = 50.0, table.sent[0] + 32
     assert asked(scheduler, table) == [(False, [0, 1], [16, 16])]
+
+
+def test_a_short_chunk_of_a_listener_near_its_end_does_not_wait_for_a_call_of_many() -> None:
+    """As the one behind a first chunk of one frame, which is heard within 80 ms."""
+    scheduler, table = in_company(16, 16, 16, 16, 4, 1)
+    table.last_chunk[4:], table.sent[4:], table.dry_at[4:] = 1, 1, 0.08
+    table.made[4:], table.begun[4:] = [5, 2], [5, 2]
+    chunks = asked(scheduler, table)
+    assert [chunk for chunk in chunks if chunk[0]] == [(True, [4, 5], [1, 1])]
+    assert [chunk for chunk in chunks if not chunk[0]] == [(False, [0, 1, 2, 3], [16] * 4)]
+    alone, table_alone = in_company(16, 16, company=0.0)
+    table_alone.last_chunk[1], table_alone.sent[1], table_alone.dry_at[1] = 1, 1, 0.08
+    table_alone.made[1] = table_alone.begun[1] = 2
+    assert not any(is_urgent for is_urgent, *_ in asked(alone, table_alone)), (
+        "calls are short where they are of one row"
+    )
 
 
 def test_nobody_waits_who_can_make_no_more_frames() -> None:

@@ -227,7 +227,7 @@ def test_company_changes_no_bit_of_the_sound(quick: Checkpoint) -> None:
     ]
     for heard, request in zip(said_together(engine, *requests), requests, strict=True):
         assert_same(heard, said(engine_of(quick, device=CpuDevice()), request))
-    assert any(not chunk.is_first and len(chunk.slots) > 1 for chunk in chunks)
+    assert any(not chunk.is_urgent and len(chunk.slots) > 1 for chunk in chunks)
     assert any(len(set(chunk.frames.tolist())) > 1 for chunk in chunks), "an end goes into another's call"
 
 

@@ -145,7 +145,7 @@ def test_a_stream_that_cannot_be_decoded_fails_alone_in_the_middle_of_a_chunk(
 def test_first_sound_has_small_buckets_of_its_own(code2wav: Code2Wav) -> None:
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice())
     streams.capture()
-    assert streams.graphs.sizes(Stream.FIRST_SOUND) == [1, 2]
+    assert streams.graphs.sizes(Stream.FIRST_SOUND) == [1, 2, 4]
     codes = codes_of(code2wav, 1, 2)
     streams.open(1)
     first = streams.decode([1], codes, Stream.FIRST_SOUND)

@@ -33,6 +33,7 @@ from tests.support.frames import Slots, launched
 pytestmark = pytest.mark.usefixtures("each_device")
 
 SLOTS, GROUPS, PIECE = 3, 2, 16
+MAX_WAITING, QUEUE_S = 4, 3.0
 TEXTS = ("Hello world. ", "you", " speak.\n", "...", "<|im_end|>", "x" * 70, " a b c d e f g")
 
 
@@ -96,9 +97,15 @@ class Walk(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = VirtualClock()
-        limits = Limits(max_text_chars=60, queue_s=3.0)
+        limits = Limits(max_text_chars=60, queue_s=QUEUE_S)
         self.engine = engine_of(
-            self.checkpoint, slots=SLOTS, limits=limits, clock=self.clock, max_waiting=4, prompt_piece=PIECE, length=200
+            self.checkpoint,
+            slots=SLOTS,
+            limits=limits,
+            clock=self.clock,
+            max_waiting=MAX_WAITING,
+            prompt_piece=PIECE,
+            length=200,
         )
         self.stand = Stand(core_of(self.engine))
         self.heards: dict[int, Heard] = {}
@@ -142,7 +149,9 @@ class Walk(RuleBasedStateMachine):
         try:
             ticket = self.engine.submit(request, heard)
         except Busy:
-            assert len([heard for heard in self.heards.values() if not heard.ended]) >= SLOTS + 4
+            waiting = len([heard for heard in self.heards.values() if not heard.ended]) - SLOTS
+            is_too_long = (core_of(self.engine).waiting.wait_s(waiting) or 0.0) > QUEUE_S
+            assert waiting >= MAX_WAITING or (waiting > 0 and is_too_long)
             return
         self.heards[ticket], self.seeds[ticket] = heard, seed
 
