@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -162,10 +162,12 @@ class EngineCore:
         else:
             self.parts.grow(sequence)
 
-    def taken(self, ticket: int, samples: int) -> None:
-        if (sequence := self._holder(ticket)) is not None:
-            spoken = max(0, samples - sequence.paused)  # no pause counts as frames that were taken
-            self.table.taken[sequence.slot] = spoken // self.samples_per_frame
+    def taken(self, samples: Mapping[int, int]) -> None:
+        """By ticket, of this core's requests and of others: what has left for the listener in all."""
+        for slot, sequence in self.holders.items():
+            if (left := samples.get(sequence.ticket)) is not None:
+                spoken = max(0, left - sequence.paused)  # no pause counts as frames that were taken
+                self.table.taken[slot] = spoken // self.samples_per_frame
 
     def played(self, ticket: int, ms: float) -> None:
         """The listener's own word on how much it still has to hear."""

@@ -89,6 +89,7 @@ class Engine:
         self.code2wav_worker = Code2WavWorker(self.loader.prepare_sound_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
+        self._taken: dict[int, int] = {}  # by ticket: samples that have left for the listener, since the last turn
         self._open: dict[int, OpenRequest] = {}  # by ticket, in the order in which they came
         self._next_ticket = 1
         self._pulse = Pulse(clock)
@@ -189,8 +190,12 @@ class Engine:
         self._change_text(ticket, TextStream.finish)
 
     def taken(self, ticket: int, samples: int) -> None:
-        """So many samples in all have left for the listener."""
-        self._command(ticket, lambda core: core.taken(ticket, samples))
+        """So many samples in all have left for the listener.
+
+        Said some times a second of every request's sound, so that it wakes nobody: it is heard at the next turn, which
+        is ``PAUSE_S`` away at most where a row waits for it.
+        """
+        self._taken[ticket] = samples
 
     def played(self, ticket: int, ms: float) -> None:
         """The listener has heard so much in all."""
@@ -323,6 +328,12 @@ class Engine:
         took = bool(self.commands)
         while self.commands:
             self.commands.popleft()()
+        taken: dict[int, int] = {}
+        while self._taken:  # other threads write there meanwhile
+            ticket, samples = self._taken.popitem()
+            taken[ticket] = samples
+        for core in self.registry.cores if taken else ():
+            core.taken(taken)
         return took
 
     # --- checkpoints

@@ -263,11 +263,21 @@ class Connection:
         self._feed(partial(self._dialect.on_reference, upload, result))
 
     def _set_timer(self) -> None:
-        if self._timer is not None:
+        """See to it that the dialect is asked when something is due; every event moves that, mostly further away."""
+        due = self._dialect.deadline
+        if self._timer is not None and (due is None or due < self._timer.when()):
             self._timer.cancel()
             self._timer = None
-        if self._dialect.deadline is not None:
-            self._timer = self._loop.call_at(self._dialect.deadline, self._feed, self._dialect.tick)
+        if self._timer is None and due is not None:
+            self._timer = self._loop.call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        due = self._dialect.deadline
+        if due is None or due > self._loop.time():
+            self._set_timer()
+        else:
+            self._feed(self._dialect.tick)
 
     # --- out
 
