@@ -118,8 +118,11 @@ class Relay:
             own = self._own_headers(request)
         except SpeechError as error:
             return error_response(error)
+        # Spaces behind a value are no part of it (RFC 9110, 5.5), and httpx refuses to send them: "Bearer $KEY" without a key.
         headers = [
-            (name, value) for name, value in request.headers.raw if name.decode("latin-1") not in {*ONE_HOP, *own}
+            (name, value.strip(b" \t"))
+            for name, value in request.headers.raw
+            if name.decode("latin-1") not in {*ONE_HOP, *own}
         ]
         headers += [(name.encode(), value.encode()) for name, value in own.items() if value]
         url = _target(self.runtime.url, request.scope)

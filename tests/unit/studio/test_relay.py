@@ -388,6 +388,27 @@ def test_http_passes_path_query_body_status_and_headers() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("value", ["Bearer ", "Bearer k \t "])
+def test_spaces_behind_a_header_s_value_are_no_part_of_it(value: str) -> None:
+    """curl sends "Authorization: Bearer " where the variable that should hold the key is not set."""
+
+    async def key(request: Request) -> Response:
+        return Response(request.headers["authorization"])
+
+    async def run() -> None:
+        async with relayed(Route("/v1/key", key)) as address:
+            host, port = address.split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))  # httpx itself would not send it
+            head = f"GET /v1/key HTTP/1.1\r\nHost: {address}\r\nAuthorization: {value}\r\nConnection: close\r\n\r\n"
+            writer.write(head.encode())
+            answer = (await reader.read()).decode()
+            writer.close()
+        assert answer.startswith("HTTP/1.1 200 ")
+        assert answer.endswith(f"\r\n\r\n{value.strip()}")
+
+    asyncio.run(run())
+
+
 def test_http_streams_and_a_client_that_leaves_ends_it() -> None:
     async def run() -> None:
         go_on, left = asyncio.Event(), asyncio.Event()
