@@ -118,7 +118,8 @@ class Relay:
             own = self._own_headers(request)
         except SpeechError as error:
             return error_response(error)
-        # Spaces behind a value are no part of it (RFC 9110, 5.5), and httpx refuses to send them: "Bearer $KEY" without a key.
+        # Spaces behind a value are no part of it (RFC 9110, 5.5), and httpx refuses to send them. curl does, where
+        # "Bearer $KEY" has no key.
         headers = [
             (name, value.strip(b" \t"))
             for name, value in request.headers.raw
