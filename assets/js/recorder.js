@@ -36,8 +36,8 @@ export class Recorder {
     this.context = null;
   }
 
-  /** Ask for the microphone and begin. Rejects with the key of a sentence where it is refused. */
-  async start() {
+  /** Ask for the microphone; nothing is recorded yet. Rejects with the key of a sentence where it is refused. */
+  async open() {
     let stream;
     try {
       stream = await navigator.mediaDevices.getUserMedia({
@@ -51,6 +51,12 @@ export class Recorder {
     const context = new AudioContext();
     this.context = context;
     await context.audioWorklet.addModule(new URL('./capture_worklet.js', import.meta.url));
+  }
+
+  /** Begin, with the microphone that was opened. */
+  async start() {
+    const { stream, context } = this;
+    if (!stream || !context) throw new Error('The microphone was not opened');
     const tap = new AudioWorkletNode(context, 'voicewright-capture', {
       numberOfOutputs: 0,
       channelCount: 1,
@@ -73,7 +79,7 @@ export class Recorder {
   /** Give the microphone back and return what was heard, mono, 24 kHz. @returns {Promise<Int16Array>} */
   async stop() {
     const { stream, context } = this;
-    if (!stream || !context) return new Int16Array(); // it was never begun
+    if (!stream || !context) return new Int16Array(); // it was never opened
     for (const track of stream.getTracks()) track.stop();
     const rate = context.sampleRate;
     await context.close();

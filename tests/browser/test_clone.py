@@ -155,6 +155,50 @@ def test_the_countdown_can_be_called_off(studio: Page) -> None:
     expect(studio.locator("#vw-clone-recording")).to_be_hidden()
 
 
+ASKED_FOR_LONG = """() => {
+  const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+  window.tracks = [];
+  navigator.mediaDevices.getUserMedia = async (wanted) => {
+    await new Promise((allowed) => (window.allow = allowed));
+    const stream = await ask(wanted);
+    tracks.push(...stream.getTracks());
+    return stream;
+  };
+}"""
+
+
+def test_the_browser_asks_for_the_microphone_before_the_countdown(studio: Page) -> None:
+    """Who reads the browser's question cannot begin to speak."""
+    enter(studio, "clone")
+    studio.evaluate(ASKED_FOR_LONG)
+    studio.click("#vw-clone-record")
+    expect(studio.locator("#vw-clone-status")).to_contain_text("Allow it if the browser asks")
+    expect(studio.locator("#vw-clone-count")).to_have_text("…")
+    studio.evaluate("allow()")
+    expect(studio.locator("#vw-clone-count")).to_have_text("3")
+    studio.click("#vw-clone-stop")
+    expect(studio.locator("#vw-clone-record")).to_be_focused()
+    assert studio.evaluate("tracks.map(({ readyState }) => readyState)") == ["ended"], "the microphone is given back"
+
+    studio.click("#vw-clone-record")  # called off while the browser asks
+    studio.click("#vw-clone-stop")
+    studio.evaluate("allow()")
+    studio.wait_for_function("tracks.length === 2 && tracks.every(({ readyState }) => readyState === 'ended')")
+    expect(studio.locator("#vw-clone-live")).to_be_hidden()
+
+
+def test_a_missing_microphone_is_said_at_once(studio: Page) -> None:
+    enter(studio, "clone")
+    studio.evaluate(
+        """() => {
+          navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('none', 'NotFoundError'));
+        }"""
+    )
+    studio.click("#vw-clone-record")
+    assert "No microphone was found" in complaint(studio, "ref_audio")
+    assert studio.text_content("#vw-clone-count") == "…", "nobody was counted down to nothing"
+
+
 def test_what_is_trimmed_is_what_is_sent(studio: Page) -> None:
     sent = configs(studio)
     enter(studio, "clone")

@@ -1,4 +1,4 @@
-/** The Clone room's recorder: a countdown, a text to read, a level, a clock. Events: 'recorded' with the samples, 'refused' with a key. */
+/** The Clone room's recorder: the browser's question, a countdown, a text to read, a level, a clock. Events: 'recorded' with the samples, 'refused' with a key. */
 
 import { need } from '../elements.js';
 import { Emitter } from '../emitter.js';
@@ -7,6 +7,8 @@ import { microphoneObstacle, Recorder } from '../recorder.js';
 
 const COUNT = 3;
 const BEAT_MS = 700;
+
+/** @typedef {'idle'|'asking'|'counting'|'recording'} State */
 
 /** @extends {Emitter<{refused: string, recorded: Int16Array}>} */
 export class Microphone extends Emitter {
@@ -20,10 +22,10 @@ export class Microphone extends Emitter {
     this.level = need(root, '#vw-clone-level', HTMLMeterElement);
     this.status = need(root, '#vw-clone-status');
     this.count = need(root, '#vw-clone-count');
-    /** @type {'idle'|'counting'|'recording'} */
+    /** @type {State} */
     this.state = 'idle';
     this.button.onclick = () => this.start();
-    this.halt.onclick = () => (this.state === 'counting' ? this.cancel() : this.finish());
+    this.halt.onclick = () => this.end();
     this.paint();
   }
 
@@ -37,13 +39,14 @@ export class Microphone extends Emitter {
     const obstacle = microphoneObstacle();
     this.button.disabled = obstacle !== null;
     if (obstacle) this.status.textContent = studio.t(obstacle);
-    this.halt.textContent = studio.t(state === 'counting' ? 'clone.cancel' : 'clone.stop_recording');
+    this.halt.textContent = studio.t(state === 'recording' ? 'clone.stop_recording' : 'clone.cancel');
     this.live.hidden = state === 'idle';
     this.level.hidden = state !== 'recording';
-    this.count.hidden = state !== 'counting';
+    this.count.hidden = state === 'idle' || state === 'recording'; // its place is there before the numbers
+    if (state === 'asking') this.status.textContent = studio.t('clone.microphone.asking');
   }
 
-  /** @param {'idle'|'counting'|'recording'} state */
+  /** @param {State} state */
   enter(state) {
     this.state = state;
     this.paint();
@@ -61,24 +64,37 @@ export class Microphone extends Emitter {
     });
     this.recorder = recorder;
     this.dispatchEvent(new Event('begun'));
-    this.enter('counting');
+    this.count.textContent = '…';
+    this.enter('asking'); // first, so that the browser's own question does not stand between the countdown and the first word
     this.halt.focus();
-    for (let left = COUNT; left > 0 && this.recorder === recorder; left--) {
-      this.count.textContent = String(left);
-      await new Promise((beat) => setTimeout(beat, BEAT_MS));
-    }
-    if (this.recorder !== recorder) return;
     try {
+      await recorder.open();
+      if (this.recorder !== recorder) return void recorder.stop(); // called off while the browser asked
+      this.status.textContent = '';
+      this.enter('counting');
+      for (let left = COUNT; left > 0 && this.recorder === recorder; left--) {
+        this.count.textContent = String(left);
+        await new Promise((beat) => setTimeout(beat, BEAT_MS));
+      }
+      if (this.recorder !== recorder) return;
       await recorder.start();
       this.enter('recording');
     } catch (refusal) {
+      if (this.recorder !== recorder) return;
       this.cancel();
       this.emit('refused', errorOf(refusal).message);
     }
   }
 
-  /** Forget it, before anything was heard. */
+  /** What the button beside the text to read does, and leaving the room. */
+  end() {
+    if (this.state === 'recording') this.finish();
+    else if (this.state !== 'idle') this.cancel();
+  }
+
+  /** Forget it, before anything was heard; the microphone is given back. */
   cancel() {
+    this.recorder?.stop();
     this.recorder = null;
     this.status.textContent = '';
     this.enter('idle');

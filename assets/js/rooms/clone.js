@@ -163,8 +163,7 @@ export class CloneRoom {
   }
 
   leave() {
-    if (this.microphone.state === 'counting') this.microphone.cancel();
-    else this.microphone.finish();
+    this.microphone.end();
   }
 
   onLanguage() {
