@@ -13,7 +13,7 @@ const MARKUP = `
 <div class="vw-take-line">
   <button type="button" class="vw-quiet vw-take-play" data-icon="play"></button>
   <span class="vw-take-mark"></span>
-  <button type="button" class="vw-take-open" aria-expanded="false"><span class="vw-take-text"></span><small></small></button>
+  <button type="button" class="vw-take-open" aria-expanded="false"><span class="vw-take-text" dir="auto"></span><small></small></button>
   <span class="vw-take-outline" aria-hidden="true"></span>
   <button type="button" class="vw-quiet vw-take-save" data-icon="download" popovertarget="vw-takes-files"></button>
   <button type="button" class="vw-quiet vw-take-star" data-icon="star"></button>
@@ -254,5 +254,5 @@ function shortened(label) {
 
 /** @param {string} tag @param {string} text */
 function cell(tag, text) {
-  return Object.assign(document.createElement(tag), { textContent: text });
+  return Object.assign(document.createElement(tag), { textContent: text, dir: 'auto' });
 }

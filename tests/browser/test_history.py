@@ -90,6 +90,16 @@ def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     expect(otter).to_have_count(1)
 
 
+def test_a_text_that_is_written_from_the_right_begins_at_the_right(studio: Page) -> None:
+    """A long one was cut off at its beginning, and its full stop stood before it."""
+    kept_take(studio, "مرحبا بالعالم، كيف حالك اليوم.")
+    enter(studio, "library")
+    row = history_row(studio, "مرحبا")
+    unfold(row)
+    for element in (row.locator(".vw-take-text"), row.locator(".vw-take-settings dd").first):
+        assert element.evaluate("(element) => getComputedStyle(element).direction") == "rtl"
+
+
 def test_a_row_shows_its_sound_and_gives_its_file(studio: Page) -> None:
     take = kept_take(studio, "One small file.")
     enter(studio, "library")
