@@ -5,6 +5,7 @@ import { errorOf } from './errors.js';
 import { sentenceOf } from './server_words.js';
 import { Take } from './take.js';
 import { dataUrl } from './wav.js';
+import { SpeechError } from '../../clients/js/voicewright.js';
 
 /** @typedef {import('./take.js').Asked} Asked */
 
@@ -39,13 +40,29 @@ export class Speech {
     const take = new Take(asked);
     this.live.add(take);
     for (const one of this.live) one.company = Math.max(one.company, this.live.size);
-    if (!asked.reference) this.ask(take, null);
+    const refusal = this.refusal(take.sent);
+    if (refusal) queueMicrotask(() => this.fail(take, refusal)); // when it is known who listens to the take
+    else if (!asked.reference) this.ask(take, null);
     else this.travelling(asked.reference).then((url) => take.live && this.ask(take, url), (error) => this.fail(take, error));
     take.addEventListener('done', () => {
       this.live.delete(take);
       if (take.lasts) this.keep(take);
     });
     return take;
+  }
+
+  /**
+   * What the runtime would say of a text that it does not take: a very long one is more than a message may have, and
+   * would be refused as that, which says nothing of the text.
+   *
+   * @param {string} text as it would be sent
+   */
+  refusal(text) {
+    const limit = this.socket.session?.limits?.max_text_chars ?? Infinity;
+    const count = [...text].length;
+    if (count <= limit) return null;
+    const error = new SpeechError({ code: 'text_too_long', message: '', param: 'input', facts: { count, limit, unit: 'characters' } });
+    return Object.assign(error, { message: sentenceOf(error) });
   }
 
   /** @param {Blob} reference @returns {Promise<string>} */

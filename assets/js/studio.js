@@ -4,6 +4,7 @@ import { Addresses } from './addresses.js';
 import { api, StudioError } from './api.js';
 import { ChapterSheet } from './chapter_sheet.js';
 import { CodeDialog } from './code_dialog.js';
+import { Complaints } from './complaints.js';
 import { CutOff } from './cut_off.js';
 import { Dock } from './dock.js';
 import { Drafts } from './drafts.js';
@@ -69,9 +70,6 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 /** The models' names of the modes. @type {Record<Mode, string>} */
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
-/** Names of the wire under which an error stands in a room, by the name that the server gives. @type {Object<string, string>} */
-const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
-
 const PATIENCE_MS = 1000; // that nothing is heard of a request before this is said
 
 export class Studio {
@@ -116,6 +114,7 @@ export class Studio {
     this.stage = new Stage(page, this.t);
     this.stage.keep.isShared = Boolean(me.features?.share);
     this.dock = new Dock(page, this);
+    this.complaints = new Complaints(page, this);
     this.socket = new SpeechSocket(socketUrl());
     this.speech = new Speech(this.socket, {
       modelOf: (id) => this.modelOf(id),
@@ -147,7 +146,6 @@ export class Studio {
     this.status = new Status(page, this.socket, this.t, this.realVoices);
     this.facts = new TextFacts(page, this);
     this.clicked = 0;
-    this.unsent = false; // whether something could not be asked for, and this stands at the button
     this.listen();
     this.enter(this.addressed);
   }
@@ -163,7 +161,7 @@ export class Studio {
     // Who writes on has that to undo, and not what was replaced before.
     this.page.addEventListener('input', ({ target }) => {
       this.undo = null;
-      if (target instanceof HTMLElement) this.mended(target);
+      if (target instanceof HTMLElement) this.complaints.mended(target);
     });
     // What was chosen decides what would be begun.
     for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.sayLine()));
@@ -283,8 +281,7 @@ export class Studio {
   /** Take the options from what the runtime holds. @param {ModelCard[]} cards */
   offer(cards) {
     if (cards.length === 0) return;
-    if (this.unsent) this.complain('request', ''); // it can be sent again
-    this.unsent = false;
+    this.complaints.back();
     const first = this.cards.size === 0;
     this.cards.clear();
     for (const mode of /** @type {Mode[]} */ (Object.keys(MODES))) {
@@ -431,9 +428,9 @@ export class Studio {
   /** Whether the studio can be asked for anything now. Where it cannot this is said; what sounds goes on, it is here already. */
   reached() {
     this.clearComplaints();
-    this.unsent = this.status.interrupted;
-    if (this.unsent) this.complain('request', this.t('shell.not_sent'));
-    return !this.unsent;
+    const { interrupted } = this.status;
+    if (interrupted) this.complaints.sayUntilBack('request', this.t('shell.not_sent'), ''); // it can be sent again then
+    return !interrupted;
   }
 
   /**
@@ -456,7 +453,9 @@ export class Studio {
 
   /** Say why there is no take; what was on the stage before it comes back. @param {Take} take */
   fail(take) {
-    if (take.error) this.complain(take.error.param ?? 'request', take.error, take.room);
+    const { error, room } = take;
+    if (error?.code === 'runtime_unavailable') this.complaints.sayUntilBack('request', error, this.t('shell.runtime_back'), room);
+    else if (error) this.complain(error.param ?? 'request', error, room);
     if (this.current?.mode) this.stage.giveBack(take);
   }
 
@@ -585,35 +584,13 @@ export class Studio {
 
   // --- telling
 
-  /**
-   * Show a sentence at its place: an element, or the name of a field; at the Speak row where the room has no such place.
-   *
-   * @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one
-   */
-  complain(place, error, room = this.current?.id) {
-    const sentence = typeof error === 'string' ? error : error.message;
-    if (place instanceof HTMLElement) return void (place.textContent = sentence);
-    const { current } = this;
-    if (!current || room !== current.id) return void (sentence && this.toast(sentence));
-    const find = (/** @type {string} */ field) => [current.root, this.dock.root].flatMap((root) => all(root, `[data-error-for="${CSS.escape(field)}"]`));
-    const [holder] = [...find(PLACE[place] ?? place), ...find('request')];
-    if (holder) {
-      holder.textContent = sentence;
-      if (sentence) holder.closest('details')?.setAttribute('open', '');
-    } else if (sentence) this.toast(sentence);
-  }
-
-  /** Take back what was said of a field, since something else is written there now. @param {HTMLElement} field */
-  mended(field) {
-    for (let around = field.parentElement; around && around !== this.page; around = around.parentElement) {
-      const places = around.querySelectorAll(':scope > [data-error-for]');
-      for (const place of places) place.textContent = '';
-      if (places.length > 0) return;
-    }
+  /** A sentence at its place, as complaints.js has it. @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one */
+  complain(place, error, room) {
+    this.complaints.say(place, error, room);
   }
 
   clearComplaints() {
-    for (const place of this.page.querySelectorAll('[data-error-for]')) place.textContent = '';
+    this.complaints.clear();
   }
 
   /** @param {string} sentence @param {{action?: string, onAction?: () => void, stayMs?: number}} [options] @returns {() => void} takes it away */

@@ -104,7 +104,7 @@ export class Take extends EventTarget {
     this.queue = null;
     /** @type {TakeRecord|null} */
     this.record = null;
-    /** @type {(Error & {param?: string|null})|null} */
+    /** @type {import('./errors.js').Thrown|null} */
     this.error = null;
     /** The client's. @type {ReturnType<import('../../clients/js/voicewright.js').SpeechSocket['speak']>|null} */
     this.utterance = null;

@@ -67,6 +67,8 @@ def test_bad_input_is_said_in_one_sentence_at_its_field(studio: Page) -> None:
     expect_complaint(studio, "text", "Write something")
     studio.fill("#vw-text", "a" * 4097)
     expect_complaint(studio, "text", "4,097", "4,096")
+    studio.fill("#vw-text", "a" * 200_000)  # more than a message may have
+    expect_complaint(studio, "text", "200,000", "4,096")
     studio.fill("#vw-text", text)
     vary(studio)
     studio.fill("#vw-seed", "1.5")
@@ -224,6 +226,7 @@ def test_a_killed_runtime_is_told_and_comes_back(app: App, studio: Page) -> None
     expect(status).to_have_attribute("data-state", "ready", timeout=60_000)
     assert app.runtime_pid != killed
     assert app.process.poll() is None
+    expect(studio.locator("#vw-stage [data-error-for=request]")).to_have_text("The connection is back: speak again.")
     studio.fill("#vw-text", SHORT)
     play_through(studio, "#vw-speak")
     assert complaints(studio) == {}
