@@ -70,6 +70,8 @@ def test_the_host_sees_what_runs_and_loads_another_checkpoint(
     expect(page.locator("#vw-host-figure-active .vw-host-value")).to_contain_text("/ 8")
     expect(page.locator("#vw-host-figure-ttfa .vw-host-value")).to_contain_text("ms", timeout=CHANGE_MS)
     assert "GiB" in figure(page, "memory")
+    assert "0 waiting" in figure(page, "active")
+    expect(page.locator("#vw-host-figure-uncaptured")).to_be_hidden()  # a CPU captures no graphs
     expect(page.locator("#vw-host-wyoming")).to_contain_text(f"Served by Wyoming at {wyoming}")
     assert served_by_wyoming(wyoming) == {"first"}
     page.wait_for_function("document.querySelector('#vw-host-figure-frames polyline').points.length > 1")

@@ -17,6 +17,7 @@ from tests.browser.steps import (
     picker,
     reading,
     speak_whole,
+    vary,
     wav,
 )
 
@@ -226,3 +227,30 @@ def test_two_pages_do_not_disturb_each_other(open_studio: OpenStudio) -> None:
     first.click("#vw-stop")
     expect(other.locator("#vw-stop"), "what the other hears goes on").to_be_enabled()
     other.click("#vw-stop")
+
+
+# How many of the shared settings stand in each row, from the top.
+IN_ROWS = """
+() => {
+  const all = [...document.querySelectorAll('.vw-variation-in > :not([hidden])')];
+  const rows = Map.groupBy(all, (one) => Math.round(one.getBoundingClientRect().bottom));
+  return [...rows.values()].map((row) => row.length);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("room", "width", "rows"), [("speakers", 1280, [2, 2]), ("design", 1280, [4]), ("speakers", 390, [2, 2])]
+)
+def test_seed_and_sampling_stand_in_even_rows(open_studio: OpenStudio, room: str, width: int, rows: list[int]) -> None:
+    page = open_studio(viewport={"width": width, "height": 860})
+    enter(page, room)
+    vary(page)
+    assert page.evaluate(IN_ROWS) == rows
+
+
+def test_what_the_language_is_of_stands_beside_it(studio: Page) -> None:
+    label = studio.locator("#vw-room-speakers label[for=vw-speakers-language]")
+    box = label.bounding_box()
+    assert box is not None
+    assert box["width"] > 20

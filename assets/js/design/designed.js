@@ -32,6 +32,8 @@ export class DesignedVoices {
   /** @param {StoredVoice} voice @param {boolean} open */
   entry(voice, open) {
     const { t } = this.studio;
+    const summary = make('summary', { textContent: t('design.from') });
+    summary.dataset.icon = 'right';
     const entry = make('li', {}, [
       make('h3', { textContent: voice.name }),
       make('p', { className: 'vw-design-words', textContent: voice.provenance.description ?? voice.description ?? '' }),
@@ -40,7 +42,7 @@ export class DesignedVoices {
         this.button('design.in_script', voice, () => this.studio.go('script', { voice: voice.id })),
         this.button('design.again', voice, () => this.again(voice)),
       ]),
-      make('details', { open }, [make('summary', { textContent: t('design.from') }), this.origin(voice.provenance)]),
+      make('details', { open, className: 'vw-unfolds' }, [summary, this.origin(voice.provenance)]),
     ]);
     entry.dataset.voice = voice.id;
     return entry;

@@ -18,14 +18,17 @@ import { Sparkline } from '../sparkline.js';
  * @property {string} name
  * @property {number} count        of its lines
  * @property {(now: Now, rate: number|null) => (number|null)[]} lines  rate: frames a second; null: not known yet
- * @property {(now: Now, rate: number|null) => [string, string]} say   large, and small beside it
+ * @property {(now: Now, rate: number|null, t: Say) => [string, string]} say   large, and small beside it
+ * @property {boolean} [ofGraphs]  it is always zero where nothing is captured
+ *
+ * @typedef {(key: string, values?: Object<string, unknown>) => string} Say
  */
 
 const POINTS = 90; // three minutes
 
 /** @type {Figure[]} */
 const FIGURES = [
-  { name: 'active', count: 2, lines: (now) => [now.active, now.waiting], say: (now) => [`${now.active} / ${now.slots}`, `+${now.waiting}`] },
+  { name: 'active', count: 2, lines: (now) => [now.active, now.waiting], say: (now, _, t) => [`${now.active} / ${now.slots}`, t('host.figure.waiting', { n: now.waiting })] },
   { name: 'frames', count: 1, lines: (_, rate) => [rate], say: (_, rate) => [whole(rate), ''] },
   {
     name: 'ttfa',
@@ -34,7 +37,7 @@ const FIGURES = [
     say: (now) => [milliseconds(now.ttfa_p50_s), `p95 ${milliseconds(now.ttfa_p95_s)}`],
   },
   { name: 'underruns', count: 1, lines: (now) => [now.underruns], say: (now) => [whole(now.underruns), ''] },
-  { name: 'uncaptured', count: 1, lines: (now) => [now.uncaptured], say: (now) => [whole(now.uncaptured), ''] },
+  { name: 'uncaptured', count: 1, ofGraphs: true, lines: (now) => [now.uncaptured], say: (now) => [whole(now.uncaptured), ''] },
   {
     name: 'memory',
     count: 1,
@@ -44,17 +47,20 @@ const FIGURES = [
 ];
 
 export class Figures {
-  /** @param {HTMLElement} place @param {(key: string) => string} t */
+  /** @param {HTMLElement} place @param {Say} t */
   constructor(place, t) {
+    this.t = t;
     /** Frames as they were counted last, and when (performance.now()). @type {{frames: number, at: number}|null} */
     this.before = null;
-    this.shown = FIGURES.map(({ name, count, lines, say }) => {
+    this.shown = FIGURES.map(({ name, count, lines, say, ofGraphs = false }) => {
       const chart = new Sparkline(count, POINTS);
       const figure = document.createElement('figure');
       figure.id = `vw-host-figure-${name}`;
       const caption = document.createElement('figcaption');
       caption.dataset.i18n = `host.figure.${name}`;
       caption.textContent = t(`host.figure.${name}`);
+      figure.dataset.i18nTitle = `host.figure.${name}_title`;
+      figure.title = t(`host.figure.${name}_title`);
       const value = document.createElement('div');
       value.className = 'vw-host-value';
       const large = new Text('–');
@@ -62,16 +68,17 @@ export class Figures {
       value.append(large, small);
       figure.append(caption, value, chart.element);
       place.append(figure);
-      return { chart, large, small, lines, say };
+      return { figure, chart, large, small, lines, say, ofGraphs };
     });
   }
 
-  /** @param {Now} now */
-  show(now) {
+  /** @param {Now} now @param {{capturesGraphs: boolean}} device */
+  show(now, { capturesGraphs }) {
     const rate = this.rate(now.frames);
-    for (const { chart, large, small, lines, say } of this.shown) {
+    for (const { figure, chart, large, small, lines, say, ofGraphs } of this.shown) {
+      figure.hidden = ofGraphs && !capturesGraphs;
       chart.add(lines(now, rate));
-      const [main, beside] = say(now, rate);
+      const [main, beside] = say(now, rate, this.t);
       large.data = `${main} `;
       small.textContent = beside;
     }

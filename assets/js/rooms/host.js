@@ -158,7 +158,7 @@ export class HostRoom {
     this.showProblems(now.voice_problems);
     this.showWyoming(now);
     this.showOnce(now);
-    if (now.figures) this.figures.show(now.figures);
+    if (now.figures) this.figures.show(now.figures, { capturesGraphs: now.models.some(({ device }) => device !== 'cpu') });
   }
 
   /** @param {Now['models']} models */
@@ -219,7 +219,9 @@ export class HostRoom {
   /** @param {string} name @param {Knob[]} knobs */
   group(name, knobs) {
     const details = document.createElement('details');
+    details.className = 'vw-unfolds';
     const summary = document.createElement('summary');
+    summary.dataset.icon = 'right';
     const changed = knobs.filter((knob) => knob.changed).length;
     summary.textContent = this.studio.t(`host.group.${name}`) + (changed ? ` (${this.studio.t('host.changed', { n: changed })})` : '');
     const list = document.createElement('dl');
