@@ -100,6 +100,17 @@ def test_a_text_that_is_written_from_the_right_begins_at_the_right(studio: Page)
         assert element.evaluate("(element) => getComputedStyle(element).direction") == "rtl"
 
 
+def test_a_take_that_is_opened_shows_its_text_whole(studio: Page) -> None:
+    text = "The heron waits in the shallow water, and the otter dives; it is a long and quiet morning on the river."
+    kept_take(studio, text)
+    enter(studio, "library")
+    row = history_row(studio, text)
+    is_cut = "(element) => element.scrollWidth > element.clientWidth || element.scrollHeight > element.clientHeight"
+    assert row.locator(".vw-take-text").evaluate(is_cut)
+    unfold(row)
+    assert not row.locator(".vw-take-text").evaluate(is_cut)
+
+
 def test_a_row_shows_its_sound_and_gives_its_file(studio: Page) -> None:
     take = kept_take(studio, "One small file.")
     enter(studio, "library")
