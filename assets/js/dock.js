@@ -12,6 +12,7 @@ export class Dock {
     this.first = /** @type {HTMLElement} */ (page.querySelector('.vw-first'));
     this.speak = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-speak'));
     this.stop = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-stop'));
+    this.halt = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-halt'));
     this.volume = /** @type {HTMLInputElement} */ (page.querySelector('#vw-volume'));
     this.volumeButton = /** @type {HTMLElement} */ (page.querySelector('#vw-volume-button'));
     this.home = /** @type {HTMLElement} */ (page.querySelector('#vw-dock-actions'));
@@ -27,6 +28,7 @@ export class Dock {
     this.turn(isBusy);
     const begins = Boolean(current?.speak);
     this.first.hidden = !begins && !isBusy;
+    this.halt.hidden = !isBusy || this.home.contains(this.first);
     const isLoaded = Boolean(stage.take);
     this.root.hidden = !isLoaded && !(begins && this.home.contains(this.first));
     this.root.classList.toggle('vw-loaded', isLoaded);

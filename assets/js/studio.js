@@ -157,7 +157,7 @@ export class Studio {
     document.addEventListener('keydown', (event) => this.onKey(event));
     this.page.addEventListener('click', leaveFocus);
     this.speakButton.onclick = () => this.speak();
-    this.stopButton.onclick = () => this.stop();
+    this.stopButton.onclick = this.dock.halt.onclick = () => this.stop();
     // Who writes on has that to undo, and not what was replaced before.
     this.page.addEventListener('input', ({ target }) => {
       this.undo = null;

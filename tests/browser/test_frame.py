@@ -330,6 +330,24 @@ def test_the_docks_buttons_stand_in_one_row_on_a_phone(open_studio: OpenStudio) 
         assert max(rows) - min(rows) <= 2, (room, rows)
 
 
+def test_on_a_phone_takes_are_stopped_where_they_are_seen(open_studio: OpenStudio) -> None:
+    """Whoever looks at the takes has scrolled away from the form, where they were begun."""
+    page = open_studio(viewport={"width": 390, "height": 844})
+    halt = page.locator("#vw-halt")
+    page.fill("#vw-text", LONG)
+    page.click("#vw-speak")
+    expect(page.locator("#vw-stop")).to_be_in_viewport()
+    expect(halt).to_be_hidden()
+    page.click("#vw-stop")
+
+    enter(page, "design")
+    page.click("#vw-speak")
+    expect(page.locator("#vw-stop")).not_to_be_in_viewport()
+    page.get_by_role("button", name="Stop").and_(halt).click()
+    expect(page.locator("#vw-stop")).to_be_disabled()
+    expect(halt).to_be_hidden()
+
+
 def test_a_style_that_comes_late_moves_nothing(open_studio: OpenStudio) -> None:
     page = open_studio()
 
