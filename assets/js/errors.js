@@ -1,7 +1,7 @@
 /** Reads what was thrown: an error, with what the studio, the runtime or a form says of it beside its sentence. */
 
 /**
- * @typedef {Error & {code?: string, param?: string|null, field?: string, status?: number, missing?: boolean, unreachable?: boolean}} Thrown
+ * @typedef {Error & {code?: string, param?: string|null, field?: string, status?: number, missing?: boolean, retryable?: boolean, unreachable?: boolean}} Thrown
  *   as StudioError (api.js), SpeechError (the client's) and FieldError (rooms/fields.js) have it
  */
 

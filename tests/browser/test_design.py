@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import re
+import signal
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
@@ -345,6 +347,7 @@ def test_what_cannot_be_said_is_told_and_shown(room: Page) -> None:
     room.click("#vw-speak")
     expect_state(room, LETTERS, "failed")
     expect(card(room, "A")).to_contain_text("failed")
+    expect(card(room, "A").locator("[data-act=again]")).to_be_hidden()  # it would fail again
     expect(room.locator("#vw-text-error")).not_to_be_empty()
 
 
@@ -485,3 +488,22 @@ def test_a_take_that_was_stopped_can_be_made_again_in_its_place(room: Page) -> N
     expect(card(room, "B").locator("[data-act=again]")).to_be_hidden()
     expect(card(room, "B").locator("[data-act=keep]")).to_be_enabled()
     assert seeds(room)[0] in before
+
+
+def test_a_take_that_a_dead_runtime_cut_off_can_be_made_again_in_its_place(room: Page, app: App) -> None:
+    presets = room.locator(".vw-design-presets")
+    before = presets.bounding_box()
+    room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 12)
+    room.click("#vw-speak")
+    expect_state(room, LETTERS, "streaming")
+    os.kill(app.runtime_pid, signal.SIGKILL)
+    expect_state(room, LETTERS, "failed")
+    expect(room.locator("#vw-room-design [data-error-for=request]")).not_to_be_empty()
+    after = presets.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert before["width"] == after["width"], "the sentence pushes nothing aside"
+    expect(room.locator("#vw-status")).to_have_attribute("data-state", "ready", timeout=60_000)
+    act(room, "B", "again")
+    expect_state(room, "B", "done")
+    expect(card(room, "B").locator("[data-act=keep]")).to_be_enabled()

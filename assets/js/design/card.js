@@ -105,6 +105,11 @@ export class TakeCard extends Emitter {
     this.refresh();
   }
 
+  /** Whether it failed for a reason that may be over. */
+  get mayWork() {
+    return this.take.state === 'failed' && this.take.error?.retryable === true;
+  }
+
   get state() {
     if (this.voice) return 'kept';
     if (this.favourite && this.take.state === 'done') return 'favourite';
@@ -150,7 +155,7 @@ export class TakeCard extends Emitter {
     for (const button of this.buttons) {
       const { act = '', change } = button.dataset;
       const isAgain = act === 'again';
-      button.hidden = isAgain !== (take.state === 'stopped');
+      button.hidden = isAgain !== (take.state === 'stopped' || this.mayWork);
       button.disabled = (!whole && !isAgain) || (act === 'closer' && !this.closer);
       if (act === 'keep') button.hidden ||= Boolean(this.voice);
       if (act === 'use') button.hidden = false;

@@ -442,7 +442,7 @@ export class DesignRoom {
     this.attempt(() => this.make([{ asked }], origin, { clicked: performance.now() })).then(() => this.tell(card, 'design.longer_done'));
   }
 
-  /** Ask once more for a take that was stopped; the new one stands in its place. @param {TakeCard} card */
+  /** Ask once more for a take that was stopped or has failed for what may be over; the new one stands in its place. @param {TakeCard} card */
   makeAgain(card) {
     const set = this.sets.find(({ cards }) => cards.includes(card));
     if (!set) return;
