@@ -252,7 +252,7 @@ class EngineCore:
             self._begin(self.waiting.next(), now)
         for sequence, error in self.waiting.expired(now):
             self.end(sequence, error)
-        self.waiting.tell_places()
+        self.waiting.tell_places(now)
 
     def prefill(self) -> bool:
         """Prefill the next chunk of some prompts at once; the last chunk of a prompt ends in its first frame."""

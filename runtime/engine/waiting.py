@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from math import inf
 
 from runtime.engine.sequence import Sequence, SequenceState
 from runtime.engine.voice_cache import ClonedVoice, VoiceCache
@@ -15,6 +16,8 @@ from runtime.request import Queued
 log = logging.getLogger(__name__)
 
 WEIGHT = 0.2  # of the newest hold in the running mean
+FEW = 8  # that are told their places whenever these change
+PLACES_S = 0.25  # between two times that more are
 Command = Callable[[], None]
 
 
@@ -43,6 +46,8 @@ class WaitingQueue:
         self._hold_s: float | None = None  # running mean of how long a slot is held
         self._holding: Counter[str] = Counter()  # slots, by caller
         self._has_moved = False  # places may be others than was told last
+        self._has_grown = False  # somebody may not have been told any
+        self._told_at = -inf  # when all were told
 
     def open(self, voices: VoiceCache, slots: int, patience_s: float, wake: Callable[[], None]) -> None:
         """The checkpoint is loaded; ``wake`` is called when a voice was read."""
@@ -173,15 +178,22 @@ class WaitingQueue:
             wait_s = self.wait_s(self.ready) or self._patience_s
             yield sequence, QueueTimeout(limit=self._patience_s, retry_after_s=round(wait_s, 1))
 
-    def tell_places(self) -> None:
-        """Tell those that wait for a slot where they stand, if that has changed."""
-        if not self._has_moved:
+    def tell_places(self, now: float) -> None:
+        """Tell those that wait for a slot where they stand: a new one at once, and all whose place is another now.
+
+        Every slot that is taken moves all of them. Hundreds that were told each time kept the sockets' thread from
+        everybody's sound, so that many are told now and then.
+        """
+        is_due = self._has_moved and (len(self._no_slot) <= FEW or now - self._told_at >= PLACES_S)
+        if not (is_due or self._has_grown):
             return
-        self._has_moved = False
+        self._has_grown = False
+        if is_due:
+            self._has_moved, self._told_at = False, now
         turns = self._turns()
         for place, ticket in enumerate(sorted(turns, key=turns.__getitem__)):
             sequence = self._no_slot[ticket]
-            if sequence.place != place:
+            if sequence.place != place and (is_due or sequence.place < 0):
                 sequence.place = place
                 wait_s = self.wait_s(place)
                 sequence.sink(Queued(place, None if wait_s is None else 1000 * wait_s))
@@ -215,3 +227,4 @@ class WaitingQueue:
         sequence.state = state
         self._by_state[state][sequence.ticket] = sequence
         self._has_moved = True
+        self._has_grown |= state is SequenceState.NO_SLOT

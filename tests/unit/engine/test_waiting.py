@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runtime.engine.sequence import Sequence, SequenceState
-from runtime.engine.waiting import WaitingQueue
+from runtime.engine.waiting import FEW, PLACES_S, WaitingQueue
 from runtime.errors import GenerationFailed, QueueTimeout
 from runtime.request import Queued
 from tests.support.engines import Heard, custom_voice
@@ -119,12 +119,25 @@ def test_without_a_checkpoint_requests_and_what_is_wanted_of_them_are_kept() -> 
 def test_places_are_told_once_and_again_when_they_change() -> None:
     queue = queue_of(3)
     heards = [heard_by(queue.find(ticket)) for ticket in range(3)]
-    queue.tell_places()
-    queue.tell_places()
+    queue.tell_places(7.0)
+    queue.tell_places(7.0)
     assert [heard.places for heard in heards] == [[0], [1], [2]]
     queue.next()
-    queue.tell_places()
+    queue.tell_places(7.0)
     assert [heard.places for heard in heards] == [[0], [1, 0], [2, 1]]
+
+
+def test_many_are_told_their_places_now_and_then_and_who_is_new_at_once() -> None:
+    queue = queue_of(FEW + 2)
+    last = heard_by(queue.find(FEW + 1))
+    queue.tell_places(7.0)
+    queue.next()
+    queue.enter(sequence_of(FEW + 2), 7.1)
+    queue.tell_places(7.1)
+    assert heard_by(queue.find(FEW + 2)).places == [FEW + 1]
+    assert last.places == [FEW + 1], "all were told a moment ago"
+    queue.tell_places(7.0 + PLACES_S)
+    assert last.places == [FEW + 1, FEW]
 
 
 def test_nobody_guesses_before_a_slot_was_given_back() -> None:
@@ -164,10 +177,10 @@ def test_a_place_is_where_one_stands_when_callers_take_turns() -> None:
     for ticket, caller in enumerate("aab"):
         queue.enter(sequence_of(ticket, caller=caller), float(ticket))
     heards = [heard_by(queue.find(ticket)) for ticket in range(3)]
-    queue.tell_places()
+    queue.tell_places(2.0)
     assert [heard.places for heard in heards] == [[0], [2], [1]]
-    queue.enter(sequence_of(3, caller="c"), 3.0)
-    queue.tell_places()
+    queue.enter(sequence_of(3, caller="c"), 2.1)
+    queue.tell_places(2.1)
     assert [heard.places for heard in heards] == [[0], [2, 3], [1]]
 
 
