@@ -46,8 +46,7 @@ class WaitingQueue:
         self._hold_s: float | None = None  # running mean of how long a slot is held
         self._holding: Counter[str] = Counter()  # slots, by caller
         self._has_moved = False  # places may be others than was told last
-        self._has_grown = False  # somebody may not have been told any
-        self._told_at = -inf  # when all were told
+        self._told_at = -inf
 
     def open(self, voices: VoiceCache, slots: int, patience_s: float, wake: Callable[[], None]) -> None:
         """The checkpoint is loaded; ``wake`` is called when a voice was read."""
@@ -179,21 +178,19 @@ class WaitingQueue:
             yield sequence, QueueTimeout(limit=self._patience_s, retry_after_s=round(wait_s, 1))
 
     def tell_places(self, now: float) -> None:
-        """Tell those that wait for a slot where they stand: a new one at once, and all whose place is another now.
+        """Tell those that wait for a slot where they stand, if that has changed.
 
         Every slot that is taken moves all of them. Hundreds that were told each time kept the sockets' thread from
         everybody's sound, so that many are told now and then.
         """
-        is_due = self._has_moved and (len(self._no_slot) <= FEW or now - self._told_at >= PLACES_S)
-        if not (is_due or self._has_grown):
+        is_due = len(self._no_slot) <= FEW or now - self._told_at >= PLACES_S
+        if not (self._has_moved and is_due):
             return
-        self._has_grown = False
-        if is_due:
-            self._has_moved, self._told_at = False, now
+        self._has_moved, self._told_at = False, now
         turns = self._turns()
         for place, ticket in enumerate(sorted(turns, key=turns.__getitem__)):
             sequence = self._no_slot[ticket]
-            if sequence.place != place and (is_due or sequence.place < 0):
+            if sequence.place != place:
                 sequence.place = place
                 wait_s = self.wait_s(place)
                 sequence.sink(Queued(place, None if wait_s is None else 1000 * wait_s))
@@ -227,4 +224,3 @@ class WaitingQueue:
         sequence.state = state
         self._by_state[state][sequence.ticket] = sequence
         self._has_moved = True
-        self._has_grown |= state is SequenceState.NO_SLOT
