@@ -2,6 +2,9 @@
 
 python -m benchmarks.exactness MODEL [--weights bfloat16,int8,int4] [--positions 2000] [--json FILE]
 
+``int8-card`` is what a card makes of eight bits: rows of bfloat16 that are not rounded themselves. A CPU takes the
+products to which the card's kernels are held.
+
 float32 speaks some texts side by side, and every other kind of weights is led along the same codes: each draw of each
 codebook is a position. What is compared are the scores behind the sampling rules, as probabilities: the divergence of
 the other's from float32's (KL, nats a draw), and how often both have the same most probable code.
@@ -12,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -24,11 +27,14 @@ from benchmarks.laptop import settings_of
 from benchmarks.parts import Parts
 from benchmarks.prompts import sentences
 from benchmarks.report import show, tell
+from runtime.device import quantized
+from runtime.device.quantized import DequantizedInt8
 from runtime.engine import frame
 from runtime.engine.sampling import LevelSettings, pick
 
 ROWS = 8  # texts that are spoken side by side
 KINDS = ("bfloat16", "int8", "int4")
+CARD = "int8-card"
 
 Pick = Callable[[Tensor, LevelSettings, Tensor | None], Tensor]
 
@@ -55,13 +61,21 @@ class Draws:
 def drawn(model: str, weights: str, positions: int, led_by: Draws | None = None) -> Draws:
     """The draws of one kind of weights, at least so many."""
     with patch.object(frame, "scripted_frame", lambda predictor, dtype: None):  # TorchScript draws by itself
-        parts = Parts(settings_of(model, weights, ROWS))
+        parts = _on_a_card(model) if weights == CARD else Parts(settings_of(model, weights, ROWS))
     draws = Draws()
     groups = parts.core.checkpoint.config.talker.num_code_groups
     prompts = [parts.prompt(text) for text in sentences()[:ROWS]]
     with patch.object(frame, "pick", draws.recording(led_by)):
         parts.speak(prompts, -(-positions // (ROWS * groups)))
     return draws
+
+
+def _on_a_card(model: str) -> Parts:
+    """Rows of bfloat16 and weights of eight bits, multiplied as a card does."""
+    settings = settings_of(model, "int8", ROWS)
+    engine = replace(settings.engine, dtype="bfloat16", sound_dtype="float32")
+    with patch.object(quantized, "product_of", DequantizedInt8):
+        return Parts(replace(settings, engine=engine))
 
 
 def compare(truth: Draws, other: Draws) -> dict[str, float]:
@@ -101,7 +115,7 @@ def measure(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a folder")
-    parser.add_argument("--weights", default=",".join(KINDS), help="of bfloat16, int8, int4, float32")
+    parser.add_argument("--weights", default=",".join(KINDS), help="of bfloat16, int8, int4, int8-card, float32")
     parser.add_argument("--positions", type=int, default=2000, help="draws that are compared, at least")
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args()

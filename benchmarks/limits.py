@@ -66,16 +66,19 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Bytes that have to be read, and operations that have to be done."""
+    """Numbers that have to be read, those of weights apart, and operations that have to be done."""
 
-    bytes: float
+    weights: float
+    kept: float  # keys and values
     operations: float
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.bytes + other.bytes, self.operations + other.operations)
+        return Cost(self.weights + other.weights, self.kept + other.kept, self.operations + other.operations)
 
-    def floor_ms(self, rates: Rates) -> float:
-        return 1000 * max(self.bytes / rates.read, self.operations / rates.multiplied)
+    def floor_ms(self, rates: Rates, weight_bytes: int = NUMBER) -> float:
+        """``weight_bytes``: of one weight."""
+        read = weight_bytes * self.weights + NUMBER * self.kept
+        return 1000 * max(read / rates.read, self.operations / rates.multiplied)
 
 
 def measured_rates() -> Rates:
@@ -120,17 +123,17 @@ def _layers(decoder: DecoderConfig, rows: int, context: float) -> Cost:
     kept = 2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim  # keys and values
     attended = 4 * decoder.num_hidden_layers * decoder.num_attention_heads * decoder.head_dim * context
     weights = weights_of(decoder)
-    return Cost(NUMBER * (weights + rows * context * kept), rows * (2 * weights + attended))
+    return Cost(weights, rows * context * kept, rows * (2 * weights + attended))
 
 
 def _head(decoder: DecoderConfig, rows: int) -> Cost:
     weights = decoder.vocab_size * decoder.hidden_size
-    return Cost(NUMBER * weights, 2 * rows * weights)
+    return Cost(weights, 0, 2 * rows * weights)
 
 
 def predictor_cost(config: ModelConfig, rows: int) -> Cost:
     """Codes 1 to Q-1: a pass a code, each of which reads all of the weights; none of them stay in the cache."""
-    total = Cost(0, 0)
+    total = Cost(0, 0, 0)
     for done in range(config.talker.num_code_groups - 1):
         # The first pass has two positions: the talker's result and code 0.
         total += _layers(config.predictor, rows * (2 if done == 0 else 1), done + 2) + _head(config.predictor, rows)
@@ -146,7 +149,7 @@ def prefill_cost(config: ModelConfig, positions: int) -> Cost:
     """A prompt, and its first frame."""
     decoder, weights = config.talker, weights_of(config.talker)
     attended = 4 * decoder.num_hidden_layers * decoder.num_attention_heads * decoder.head_dim * positions / 2
-    read = Cost(NUMBER * weights, positions * (2 * weights + attended))
+    read = Cost(weights, 0, positions * (2 * weights + attended))
     return read + _head(decoder, 1) + predictor_cost(config, 1)
 
 
@@ -235,7 +238,7 @@ def profiles(parts: Parts, batches: Sequence[int], prompts: Sequence[int], conte
     return {name: rows for name, rows in tables.items() if rows}
 
 
-def floors(config: ModelConfig, rates: Rates, tables: dict[str, list[Row]]) -> None:
+def floors(config: ModelConfig, rates: Rates, tables: dict[str, list[Row]], weight_bytes: int = NUMBER) -> None:
     """Write its floor, and how many times that it takes, into every row that has one."""
     kinds: dict[str, tuple[str, Callable[[Row], Cost]]] = {
         "frames": ("frame_ms", lambda row: frame_cost(config, row["batch"], row["context"])),
@@ -244,7 +247,7 @@ def floors(config: ModelConfig, rates: Rates, tables: dict[str, list[Row]]) -> N
     }
     for name, (column, cost_of) in kinds.items():
         for row in tables[name]:
-            floor = cost_of(row).floor_ms(rates)
+            floor = cost_of(row).floor_ms(rates, weight_bytes)
             row["floor_ms"], row["times"] = round(floor, 3), round(row[column] / floor, 2)
 
 
@@ -257,6 +260,7 @@ def main() -> int:
     parser.add_argument("--context", type=int, default=100, help="positions of the rows of a frame")
     parser.add_argument("--frames", type=int, default=40, help="counted of each part")
     parser.add_argument("--length", type=int, default=700, help="positions of a slot")
+    parser.add_argument("--quantize", help="off, or int8: bits of the weights, in place of what the settings say")
     parser.add_argument("--profile", action="store_true", help="by kernel too")
     parser.add_argument("--clients", type=_numbers, default=(), help="the whole engine by kernel too")
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -268,7 +272,8 @@ def main() -> int:
         "rates": [{name: round(value, 3) if isinstance(value, float) else value for name, value in measured.items()}]
     }
     settings = Settings.from_env()
-    sized = override(settings.engine, max_slots=max(arguments.batches), max_model_len=arguments.length)
+    slots, quantize = max(arguments.batches), arguments.quantize
+    sized = override(settings.engine, max_slots=slots, max_model_len=arguments.length, quantize=quantize)
     whole = Settings(models=(arguments.model,), limits=settings.limits, engine=sized, modes=settings.modes)
     parts = Parts(whole, tell)
     grid = Grid(
@@ -279,7 +284,8 @@ def main() -> int:
         counted=arguments.frames,
     )
     tables |= measure_engine([("ours", whole)], grid, tell, opened=[parts])
-    floors(parts.core.checkpoint.config, rates, tables)
+    checkpoint = parts.core.checkpoint
+    floors(checkpoint.config, rates, tables, NUMBER if checkpoint.quantization is None else 1)
     show(tables, arguments.json, tables)
     if arguments.profile:
         told = profiles(parts, arguments.batches, arguments.prompts, arguments.context)

@@ -97,7 +97,7 @@ def ways(product: Product, rows: int) -> Iterator[Way]:
     """Ways of small_m_gemm."""
     if rows <= small_m_gemm.MOST_ROWS:
         for tile in (16, 32, 64):
-            if (way := small_m_gemm.cut(tile, rows, product.K, 2)) is not None:
+            if (way := small_m_gemm.cut(tile, rows, product.K, 2, 2)) is not None:
                 yield way
 
 

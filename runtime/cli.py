@@ -22,7 +22,7 @@ from runtime.settings import Settings
 from runtime.variables import warn_of_unknown
 
 VERBOSE = "log what happens to stderr"
-QUANTIZE = "auto, off, int8 or int4: bits of the weights of talker and code predictor, on a CPU"
+QUANTIZE = "auto, off, int8 or int4: bits of the weights of talker and code predictor; a card has int8"
 WYOMING = "tcp://127.0.0.1:10200"  # Wyoming's usual port for speech
 
 
@@ -62,9 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_cluster(commands.add_parser("cluster", help="run several runtime processes behind one port"))
     _add_doctor(commands.add_parser("doctor", help="say what a checkpoint would serve here, and what keeps it from it"))
     _add_fetch(commands.add_parser("fetch", help="fetch checkpoints from the Hub, going on where an earlier try ended"))
-    _add_quantize(
-        commands.add_parser("quantize", help="write a checkpoint again, with weights of fewer bits, for CPUs")
-    )
+    _add_quantize(commands.add_parser("quantize", help="write a checkpoint again, with weights of fewer bits"))
     _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
     for command in commands.choices.values():  # before the command or behind it
         command.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=VERBOSE)

@@ -104,8 +104,9 @@ class EngineSettings:
     quantize: str = knob(
         "auto",
         "VOICEWRIGHT_QUANTIZE",
-        "auto, off, int8 or int4: bits of the weights of talker and code predictor, on a CPU; auto is as many as make "
-        "a large checkpoint speak in real time there, by a measurement when it is loaded",
+        "auto, off, int8 or int4: bits of the weights of talker and code predictor; a CPU has both, a CUDA card int8; "
+        "auto is as many as make a large checkpoint speak in real time on a CPU, by a measurement when it is loaded, "
+        "and off elsewhere",
         words=("auto", "off", "int8", "int4"),
     )
     eager: bool = knob(False, "VOICEWRIGHT_EAGER", "capture no graphs (a CPU never does)")

@@ -110,6 +110,7 @@ class Fused(Protocol):
         x: Tensor,
         weight: Tensor,
         *,
+        scale: Tensor | None = None,
         norm: Norm | None = None,
         bias: Tensor | None = None,
         residual: Tensor | None = None,
@@ -117,14 +118,20 @@ class Fused(Protocol):
     ) -> Tensor:
         """residual + norm(x) times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
 
-        Shapes: x [M, K]; weight [N, K]; bias [N]; residual, out, result [M, N].
+        Weights are of the dtype of x, or whole numbers of eight bits with a scale for each output channel: the sum of
+        their products is multiplied by it in float32.
+
+        Shapes: x [M, K]; weight [N, K]; scale [N] float32; bias [N]; residual, out, result [M, N].
         """
 
     def norm(self, x: Tensor, norm: Norm) -> Tensor:
         """Shapes: x, result [M, K], any M."""
 
-    def swiglu(self, x: Tensor, norm: Norm, weight: Tensor) -> Tensor:
-        """silu(gate) * up of norm(x). Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
+    def swiglu(self, x: Tensor, norm: Norm, weight: Tensor, *, scale: Tensor | None = None) -> Tensor:
+        """silu(gate) * up of norm(x), weights as of ``gemm``.
+
+        Shapes: x [M, K]; weight [2 N, K], gate above up; scale [2 N] float32; result [M, N].
+        """
 
     def decode_attention(
         self,

@@ -9,7 +9,7 @@ from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Device
 from runtime.device.mps import MpsDevice
 from runtime.device.npu import NpuDevice, sees_npu
-from runtime.device.quantized import Quantization, multiplies_float16
+from runtime.device.quantized import Quantization, kinds_on, multiplies_float16, not_on
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -74,9 +74,10 @@ def choose_quantization(word: str, device: Device) -> Quantization | None:
     """
     if word == "off":
         return None
-    if device.name != "cpu":
-        raise InvalidSetting(name="quantize", value=word, why=f"the device is {device.name}, and only a CPU can")
-    return Quantization(word)
+    kind = Quantization(word)
+    if kind not in kinds_on(device.name):
+        raise InvalidSetting(name="quantize", value=word, why=not_on(kind, device.name))
+    return kind
 
 
 def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantization: Quantization | None) -> torch.dtype:

@@ -1,11 +1,12 @@
-"""Computes products with weights of fewer bits on a CPU, so that a row has the same bits in any company.
+"""Computes products with weights of fewer bits, so that a row has the same bits in any company.
 
 Sixteen bits: a weight is a float16 number, which published ones, bfloat16, are but for the very smallest; rows and sums
 are float32.
 Eight bits: a weight is a whole number of 1/127 of the largest of its output channel. On x86 the rows are rounded the
-same way, each by its own largest number, and the sums are whole numbers, which no order of adding changes. Elsewhere
-the rows stay bfloat16. Four bits: thirty-two neighbours of a weight's row share a step and a middle, and rows are
-bfloat16. The kernels are torch's own; docs/performance.md says what else there was and why these were taken.
+same way, each by its own largest number, and the sums are whole numbers, which no order of adding changes. On other
+processors the rows stay bfloat16, and on a CUDA card what they are; sums are float32 there. Four bits: thirty-two
+neighbours of a weight's row share a step and a middle, and rows are bfloat16. A CPU's kernels are torch's own, a card's
+are in runtime/device/kernels; docs/performance.md says what else there was and why these were taken.
 """
 
 from __future__ import annotations
@@ -54,11 +55,14 @@ class Int8:
     @classmethod
     def of(cls, weight: Tensor) -> Int8:
         """Shapes: weight [N, K] of any floating dtype."""
-        values, steps = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
-        # Some rows at a time stay near the processor; whole matrices go to memory and back for each operation.
-        for rows, into, step in zip(*(torch.split(part, NEAR) for part in (weight, values, steps)), strict=True):
+        values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
+        steps = torch.empty(len(weight), device=weight.device)
+        full = torch.tensor(float(FULL), device=weight.device)  # by a plain number a card multiplies with its inverse
+        # Some rows at a time stay near a processor; whole matrices go to memory and back for each operation.
+        count = NEAR if weight.is_cpu else len(weight)
+        for rows, into, step in zip(*(torch.split(part, count) for part in (weight, values, steps)), strict=True):
             part = rows.float()
-            torch.div(part.abs().amax(dim=1).clamp_(min=SMALLEST), FULL, out=step)
+            torch.div(part.abs().amax(dim=1).clamp_(min=SMALLEST), full, out=step)
             into.copy_((part / step[:, None]).round_())
         return cls(values, steps)
 
@@ -100,9 +104,11 @@ def rounded(weight: Tensor, kind: Quantization) -> Rounded:
 
 
 def product_of(weights: Rounded) -> Product:
-    """The product with rounded weights, by the kernel that this processor has for their shape."""
+    """The product with rounded weights, by the kernel that their device has for their shape."""
     if isinstance(weights, Int4):
         return WeightOnlyInt4(weights)
+    if not weights.values.is_cpu:
+        return DequantizedInt8(weights)
     N, K = weights.values.shape
     return RoundedRowsInt8(weights) if rounds_rows() or N % TILE or K % TILE else WeightOnlyInt8(weights)
 
@@ -158,6 +164,17 @@ def kinds_here() -> list[Quantization]:
     return [kind for kind in Quantization if kind is not Quantization.FLOAT16 or multiplies_float16()]
 
 
+def kinds_on(device: str) -> list[Quantization]:
+    """The bits that weights may have on a device, by its type, besides those of its dtypes."""
+    return kinds_here() if device == "cpu" else [Quantization.INT8] if device == "cuda" else []
+
+
+def not_on(kind: Quantization, device: str) -> str:
+    """Why weights of so many bits cannot be on a device, as part of a sentence."""
+    able = "a CPU or a CUDA card" if kind is Quantization.INT8 else "a CPU"
+    return f"the device is {device}, and only {able} multiplies {kind}"
+
+
 class WeightOnlyFloat16:
     """float32 rows times float16 weights, in threes of rows. A weight past 65,504 would be that."""
 
@@ -187,6 +204,19 @@ class RoundedRowsInt8:
         product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
         made: Tensor = product(rows / most, 1 / self.steps, self.steps + 1, self.packed)
         return made.mul_(most)
+
+
+class DequantizedInt8:
+    """Rows as they are times whole numbers, summed in float32 and scaled then, by any device's library.
+
+    A card's kernels take ``values`` and ``steps`` instead, and are held to this.
+    """
+
+    def __init__(self, rounded: Int8) -> None:
+        self.values, self.steps = rounded.values, rounded.steps
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return (F.linear(rows.float(), self.values.float()) * self.steps).to(rows.dtype)
 
 
 class WeightOnlyInt8:

@@ -8,7 +8,7 @@ import torch
 
 from runtime.device import open_device
 from runtime.device.open_device import choose_dtype
-from runtime.device.quantized import kinds_here
+from runtime.device.quantized import kinds_on
 from runtime.engine.memory import MemoryNeed, MemoryRoom
 from runtime.engine.probe import FrameShape, Probe, Weights
 from runtime.engine.weight_bits import FEW, WeightBits, can_round, word_of
@@ -129,8 +129,7 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
     rows: tuple[MemoryRow, ...] = ()
     if {TALKER, DECODER} <= found.networks.keys():
         kinds: list[Weights] = [] if stored else [(other, None) for other in DTYPES]
-        if can_round(device) or stored:
-            kinds += [(dtype, quantization) for quantization in kinds_here() if stored in (None, quantization)]
+        kinds += [(dtype, kind) for kind in kinds_on(device.name) if stored in (None, kind)]
         needs = {kind: MemoryNeed.of([found], room, settings, [kind]) for kind in kinds}
         assert found.config is not None
         shape = FrameShape.of(found.config)

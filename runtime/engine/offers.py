@@ -90,7 +90,10 @@ def outlook(settings: EngineSettings) -> Outlook:
     on_cpu = device.torch_device.type == "cpu"
     if settings.quantize != AUTO:
         choose_quantization(settings.quantize, device)
-    by_size = _paces_here(device, settings) if can_round(device) else _paces_of_card(measure(device, dtype), dtype)
+    if can_round(device):
+        by_size = _paces_here(device, settings)
+    else:
+        by_size = _paces_of_card(measure(device, dtype), dtype, settings.quantize)
     return Outlook(
         device.name,
         str(dtype).removeprefix("torch."),
@@ -121,12 +124,16 @@ def _paces_here(device: Device, settings: EngineSettings) -> dict[str, tuple[Pac
     return {size: tuple(paces(probe, shape, settings.dtype)) for size, shape in shapes.items()}
 
 
-def _paces_of_card(speed: CardSpeed, dtype: torch.dtype) -> dict[str, tuple[Pace, ...]]:
-    return {checkpoint.size: (Pace(None, card_rtf(checkpoint, speed, dtype.itemsize)),) for checkpoint in PUBLISHED}
+def _paces_of_card(speed: CardSpeed, dtype: torch.dtype, quantize: str) -> dict[str, tuple[Pace, ...]]:
+    """The one pace of each size: a card rounds weights where the settings say so, and never by itself."""
+    kind = None if quantize in (AUTO, "off") else Quantization(quantize)
+    return {checkpoint.size: (Pace(kind, card_rtf(checkpoint, speed, (dtype, kind))),) for checkpoint in PUBLISHED}
 
 
-def card_rtf(checkpoint: Published, speed: CardSpeed, element: int) -> float:
+def card_rtf(checkpoint: Published, speed: CardSpeed, weights: Weights) -> float:
     """Seconds of computing for a second of speech. Frames and sound share a card's time less than its units."""
+    dtype, kind = weights
+    element = dtype.itemsize if kind is None else quantized_bytes(ROWS, WIDTH, kind) / (ROWS * WIDTH)
     frame = shape_of(checkpoint).reads * element / speed.reads
     sound = SOUND_OPERATIONS / speed.computes
     layers = published.TALKER_LAYERS + published.PREDICTOR_STEPS * published.PREDICTOR_LAYERS

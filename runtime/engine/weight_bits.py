@@ -116,8 +116,8 @@ class WeightBits:
             CheckpointUnsupported: they have been rounded already, otherwise or for another device.
         """
         if config.quantization is not None:
-            stored, on_cpu = Quantization(config.quantization), can_round(self._device)
-            return self._weights(config, settle_quantization(name, stored, self._said, on_cpu=on_cpu))
+            stored = Quantization(config.quantization)
+            return self._weights(config, settle_quantization(name, stored, self._said, self._device.name))
         shape = FrameShape.of(config)
         if not self._is_open or not can_round(self._device) or shape.reads < FEW:
             return self._weights(config, self._said, types)
@@ -140,5 +140,5 @@ def word_of(weights: Weights) -> str:
 
 
 def can_round(device: Device) -> bool:
-    """Whether the device has products with fewer bits."""
+    """Whether weights are rounded there unasked, where real time takes that."""
     return device.name == "cpu"

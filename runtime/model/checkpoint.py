@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from runtime.device.quantized import Quantization
+from runtime.device.quantized import Quantization, kinds_on, not_on
 from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
@@ -73,7 +73,7 @@ def load_checkpoint(
     Args:
         reference: a folder, or a Hub id with an optional ``@revision``.
         loaded: checkpoints whose speech tokenizer may be shared.
-        quantization: bits of the weights of all products of talker and code predictor, on a CPU; None: as ``dtype``.
+        quantization: bits of the weights of all products of talker and code predictor; None: as ``dtype``.
         sound_dtype: of the products of Code2Wav, on a CPU.
 
     Raises:
@@ -85,7 +85,7 @@ def load_checkpoint(
     text_tokenizer = TextTokenizer(folder, config)
     check_fit(folder, config, text_tokenizer, speech_config)
     stored = None if config.quantization is None else Quantization(config.quantization)
-    quantization = settle_quantization(folder, stored, quantization, on_cpu=device.type == "cpu")
+    quantization = settle_quantization(folder, stored, quantization, device.type)
     networks = speaking_networks(config)
     dtypes = {TALKER: dtype, SPEAKER_ENCODER: torch.float32}
     rounded = {} if stored is None else {TALKER: stored}
@@ -124,9 +124,12 @@ def load_checkpoint(
 
 
 def settle_quantization(
-    where: object, stored: Quantization | None, asked: Quantization | None, *, on_cpu: bool
+    where: object, stored: Quantization | None, asked: Quantization | None, device: str
 ) -> Quantization | None:
     """The bits of the weights of talker and code predictor, by what the files hold and what is asked for.
+
+    Args:
+        device: its type.
 
     Raises:
         CheckpointUnsupported: they have been rounded already, otherwise or for another device.
@@ -135,8 +138,8 @@ def settle_quantization(
         return asked
     if asked not in (None, stored):
         raise CheckpointUnsupported(path=where, why=f"its weights are {stored}, and cannot be made {asked} again")
-    if not on_cpu:
-        raise CheckpointUnsupported(path=where, why=f"its weights are {stored}, which only a CPU multiplies")
+    if stored not in kinds_on(device):
+        raise CheckpointUnsupported(path=where, why=f"its weights are {stored}; {not_on(stored, device)}")
     return stored
 
 

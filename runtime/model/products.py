@@ -78,7 +78,7 @@ def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Linear(nn.Linear):
-    """``nn.Linear`` with rows that do not depend on each other, and with weights laid out or rounded for a CPU."""
+    """``nn.Linear`` with rows that do not depend on each other, and with weights laid out for a CPU, or rounded."""
 
     product: Product | None = None  # with such weights, which then stand for ``weight``
 
@@ -89,7 +89,7 @@ class Linear(nn.Linear):
         return made if self.bias is None else made.add_(self.bias)
 
     def quantize(self, kind: Quantization) -> None:
-        """Round the weights, on a CPU, and let go of the published ones."""
+        """Round the weights and let go of the published ones."""
         self.take(quantized(self.weight.detach(), kind))  # or what was rounded would be kept for its gradient
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:

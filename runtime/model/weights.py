@@ -95,7 +95,7 @@ def load_weights(
         for prefix, network in networks.items():
             dtype, done = dtypes[prefix], (finish or {}).get(prefix, _nothing)
             with _side_by_side(device) as each:
-                take = partial(_take_rounded, tensor, prefix, fewer, dtype)
+                take = partial(_take_rounded, lambda key: tensor(key).to(device), prefix, fewer, dtype)
                 deque(each(take, linears(network) if prefix in kinds else ()), maxlen=0)
                 work = partial(_fill, tensor, device, dtype, (rounds or {}).get(prefix), done)
                 owners = _by_owner(_as_published(network, prefix, prefix in kinds))
@@ -134,7 +134,7 @@ def _fill(
         return
     if isinstance(module, Linear) and kind is not None:  # rounded from what was published, whatever ``dtype`` is
         weights = [key for key, place in places.items() if place.target.rpartition(".")[2] == "weight"]
-        rows = [tensor(key) for key in weights]  # of a fused product in its order
+        rows = [tensor(key).to(device) for key in weights]  # of a fused product in its order
         module.take(quantized(rows[0] if len(rows) == 1 else torch.cat(rows), kind), dtype)
         places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from runtime.device.quantized import Quantization
 from runtime.engine.engine import Engine
+from runtime.model.quantize import quantize
 from runtime.request import Mode, Reference, Sampling, SpeechRequest, VoicePrompt
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
@@ -73,6 +76,24 @@ def test_bfloat16_speaks_on_the_card(folder_of: FolderOf) -> None:
     heard = said(engine, SpeechRequest(text="Half the bits.", mode=engine.cards[0].modes[0], seed=1, max_frames=12))
     assert heard.codes.shape[0] > 2
     assert np.abs(heard.pcm).max() > 100
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_eight_bits_speak_on_the_card_rounded_at_load_and_from_a_file(
+    folder_of: FolderOf, tmp_path: Path, dtype: str
+) -> None:
+    """In bfloat16 by the kernels, and in float32 by the products that those are held to."""
+    folder, written = folder_of("tiny", "custom_voice"), tmp_path / "rounded"
+    quantize(str(folder), Quantization.INT8, written)
+    request = SpeechRequest(text="A quarter of the bits.", mode=Mode.CUSTOM_VOICE, voice="ryan", seed=1, max_frames=20)
+    spoken = []
+    for model, word in ((folder, "int8"), (written, "auto")):
+        settings = EngineSettings(device="cuda", dtype=dtype, sound_dtype=dtype, max_slots=4, quantize=word)
+        engine = Engine.open(Settings(models=(str(model),), engine=settings))
+        assert [card.dtype for card in engine.cards] == ["int8"]
+        spoken += [heard.codes for heard in said_together(engine, request, request)]
+    assert len(spoken[0]) > 2
+    assert all(np.array_equal(codes, spoken[0]) for codes in spoken)
 
 
 def test_grafted_rows_are_in_graphs_and_have_the_codes_of_the_cpu(folder_of: FolderOf) -> None:

@@ -19,6 +19,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from benchmarks.layout.files import write_drawn
 from benchmarks.synthetic import TorchDraw
 from runtime.device.cuda import CudaDevice
+from runtime.device.quantized import Quantization
 from runtime.engine.model_runner import ModelRunner
 from runtime.engine.prompt import Prompt
 from runtime.engine.slots import LevelChoice, RowSettings, SlotInputs
@@ -43,11 +44,16 @@ Codes = NDArray[np.int64]
 RunnerOf = Callable[..., ModelRunner]
 
 
-@pytest.fixture(scope="module", params=[TINY, WIDE], ids=lambda spec: spec.name)
+@pytest.fixture(
+    scope="module",
+    params=[(TINY, None), (WIDE, None), (WIDE, Quantization.INT8)],
+    ids=lambda param: f"{param[0].name}-{param[1] or 'bfloat16'}",
+)
 def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    folder = tmp_path_factory.mktemp("checkpoints") / request.param.name
-    write_drawn(folder, request.param, "custom_voice", TorchDraw(1, torch.device("cuda")), "bfloat16")
-    return load_checkpoint(str(folder), torch.device("cuda"), torch.bfloat16)
+    spec, quantization = request.param
+    folder = tmp_path_factory.mktemp("checkpoints") / spec.name
+    write_drawn(folder, spec, "custom_voice", TorchDraw(1, torch.device("cuda")), "bfloat16")
+    return load_checkpoint(str(folder), torch.device("cuda"), torch.bfloat16, quantization=quantization)
 
 
 @pytest.fixture(scope="module")

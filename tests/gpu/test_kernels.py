@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from runtime.device.kernels.frame_io import begin, finish
 from runtime.device.kernels.gemm import MOST_ROWS, TILES, Tiles, gemm, norm, swiglu
 from runtime.device.kernels.prefill_attention import prefill_attention
 from runtime.device.kernels.sample import sample
+from runtime.device.quantized import DequantizedInt8, Int8
 from tests.support.kernel_twins import (
     Heads,
     Slots,
@@ -39,6 +41,7 @@ TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-4}, torch.bfloat16: {"rtol
 BATCHES = (1, 2, 3, 7, 16, 33, 64)
 GROUPS, CODES, EOS = 16, 2048, 2150
 
+is_rounded = pytest.mark.parametrize("rounded", [False, True], ids=["bfloat16", "int8"])
 per_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 # heads, kv_heads, d
 per_shape = pytest.mark.parametrize("shape", [(16, 8, 128), (6, 2, 32), (4, 1, 64), (4, 2, 20), (2, 2, 16)])
@@ -223,19 +226,29 @@ def product_of(N: int, K: int, *, gated: bool) -> tuple[Tensor, Tensor, Tensor]:
     return weight * K**-0.5, x, residual
 
 
+def weights_of(weight: Tensor, *, rounded: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+    """The weights of a product, their scale, and what both stand for in float32."""
+    if not rounded:
+        return weight, None, weight.float()
+    int8 = Int8.of(weight)
+    return int8.values, int8.steps, int8.weight()
+
+
+@is_rounded
 @pytest.mark.parametrize("shape", TILES, ids=str)
-def test_a_products_row_has_the_same_bits_among_any_others(shape: tuple[int, int, bool]) -> None:
+def test_a_products_row_has_the_same_bits_among_any_others(shape: tuple[int, int, bool], rounded: bool) -> None:
     *_, gated = shape
-    weight, x, residual = product_of(*shape[:2], gated=gated)
+    published, x, residual = product_of(*shape[:2], gated=gated)
+    weight, scale, truth = weights_of(published, rounded=rounded)
 
     def of(x: Tensor, residual: Tensor) -> Tensor:
-        return swiglu(x, weight) if gated else gemm(x, weight, residual=residual)
+        return swiglu(x, weight, scale=scale) if gated else gemm(x, weight, scale=scale, residual=residual)
 
     def rows(count: int) -> Tensor:
         return of(x[:count], residual[:count])
 
     together = rows(64)
-    expected = x[:64].float() @ weight.float().t()
+    expected = x[:64].float() @ truth.t()
     if gated:
         gate, up = expected.bfloat16().float().chunk(2, dim=-1)
         expected = torch.nn.functional.silu(gate) * up
@@ -272,11 +285,20 @@ def test_pieces_of_one_launch_attend_as_the_whole_chunk_alone() -> None:
         assert torch.equal(apart.values[slot, :, read], whole.values[slot, :, read])
 
 
+@is_rounded
 @pytest.mark.parametrize("shape", small_m_gemm.TILES, ids=str)
-def test_weights_loaded_ahead_make_the_same_bits(shape: tuple[int, int, bool]) -> None:
+def test_weights_loaded_ahead_make_the_same_bits(shape: tuple[int, int, bool], rounded: bool) -> None:
     """Few rows: with the norm in every program where it can be, alone and among others, in rows that lie apart too."""
     N, K, gated = shape
-    weight, x, residual = product_of(N, K, gated=gated)
+    published, x, residual = product_of(N, K, gated=gated)
+    weight, scale, _ = weights_of(published, rounded=rounded)
+
+    def few_of(rows: Tensor, way: small_m_gemm.Way, **given: Any) -> Tensor:
+        return small_m_gemm.small_m_gemm(rows, weight, way, scale=scale, gated=gated, **given)
+
+    def of(rows: Tensor, beside: Tensor | None = None) -> Tensor:
+        return swiglu(rows, weight, scale=scale) if gated else gemm(rows, weight, scale=scale, residual=beside)
+
     how = Norm(torch.rand(K, device="cuda", dtype=torch.bfloat16) + 0.5, 1e-6)
     found = 0
     for count in (1, 2, 7, 8):
@@ -284,29 +306,39 @@ def test_weights_loaded_ahead_make_the_same_bits(shape: tuple[int, int, bool]) -
         if (way := small_m_gemm.way(few, weight, gated=gated)) is None:
             continue
         found += 1
-        expected = swiglu(few, weight) if gated else gemm(few, weight, residual=beside)
-        assert torch.equal(small_m_gemm.small_m_gemm(few, weight, way, residual=beside, gated=gated), expected)
+        expected = of(few, beside)
+        assert torch.equal(few_of(few, way, residual=beside), expected)
         apart = torch.zeros(count, 2, N, device="cuda", dtype=torch.bfloat16)
-        small_m_gemm.small_m_gemm(few, weight, way, residual=beside, gated=gated, out=apart[:, 1])
+        few_of(few, way, residual=beside, out=apart[:, 1])
         assert torch.equal(apart[:, 1], expected)
         assert not apart[:, 0].any()
         if K & (K - 1) == 0:
             normed = norm(few, how)
-            expected = swiglu(normed, weight) if gated else gemm(normed, weight)
-            assert torch.equal(small_m_gemm.small_m_gemm(few, weight, way, norm=how, gated=gated), expected)
+            assert torch.equal(few_of(few, way, norm=how), of(normed))
     if not found:
         pytest.skip("this card has not the shared memory, or does not launch kernels ahead")
 
 
+@is_rounded
 @pytest.mark.parametrize(("N", "K"), [(1024, 2048), (1024, 3072), (2048, 6144)])
-def test_stretches_of_a_product_may_be_programs_of_their_own(N: int, K: int) -> None:
-    weight, x, residual = product_of(N, K, gated=False)
+def test_stretches_of_a_product_may_be_programs_of_their_own(N: int, K: int, rounded: bool) -> None:
+    published, x, residual = product_of(N, K, gated=False)
+    weight, scale, _ = weights_of(published, rounded=rounded)
     for count in (1, 20, 64):
-        given = {"residual": residual[:count]}
+        given = {"residual": residual[:count], "scale": scale}
         whole = gemm(x[:count], weight, **given, tiles=Tiles(16, 256, 4, 4, 4))
         for calls in (False, True):
             split = gemm(x[:count], weight, **given, tiles=Tiles(32, 256, 4, 4, 2, calls, split_k=True))
             assert torch.equal(split, whole), count
+
+
+def test_weights_are_rounded_on_the_card_as_on_a_cpu() -> None:
+    weight, x, _ = product_of(2048, 6144, gated=False)
+    here, there = Int8.of(weight), Int8.of(weight.cpu())
+    assert torch.equal(here.values.cpu(), there.values)
+    assert torch.equal(here.steps.cpu(), there.steps)
+    twin = DequantizedInt8(here)(x)
+    torch.testing.assert_close(gemm(x, here.values, scale=here.steps), twin, rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize("counted", [False, True])

@@ -23,6 +23,7 @@ SHAPES = ((4096, 1024, False), (1024, 3072, False), (3072, 1024, True), (2048, 6
 TENSORS = ("x", "w", "norm", "residual", "out")
 STRIDES = ("x_stride", "residual_stride", "out_stride")
 TYPES = dict.fromkeys(TENSORS, "*bf16") | dict.fromkeys(("M", *STRIDES), "i32") | {"eps": "fp32"}
+INT8 = {"w": "*i8", "scale": "*fp32"}
 
 
 def main() -> None:
@@ -31,32 +32,38 @@ def main() -> None:
         setattr(small_m_gemm, name, lambda answer=answer: answer)
     for shape in SHAPES:
         for rows in (1, 8):
-            print(json.dumps(_compile(*shape, rows)))
+            for dtype in (torch.bfloat16, torch.int8):
+                print(json.dumps(_compile(*shape, rows, dtype)))
 
 
-def _compile(N: int, K: int, gated: bool, rows: int) -> dict[str, object]:
-    weight = torch.empty(2 * N if gated else N, K, device="meta", dtype=torch.bfloat16)
+def _compile(N: int, K: int, gated: bool, rows: int, dtype: torch.dtype) -> dict[str, object]:
+    weight = torch.empty(2 * N if gated else N, K, device="meta", dtype=dtype)
     way = small_m_gemm.way(torch.empty(rows, K, device="meta", dtype=torch.bfloat16), weight, gated=gated)
     assert way is not None
     normed = way.each * PARTS == K
-    kernel, constants = small_m_gemm._small_m_gemm_kernel, {
+    kernel = small_m_gemm._small_m_gemm_kernel
+    constants: dict[str, int | None] = {
         **{"N": N, "K": K, "NORM": normed, "RESIDUAL": not (normed or gated), "GATED": gated},
         **{"LIVE": way.live, "BM": small_m_gemm.MOST_ROWS, "TILE": way.tile, "PARTS": PARTS},
         **{"EACH": way.each, "AT_ONCE": way.at_once, "PDL": True},
     }  # fmt: skip
-    names = kernel.arg_names
+    names, types = kernel.arg_names, TYPES
+    if dtype is torch.int8:
+        types = TYPES | INT8
+    else:
+        constants["scale"] = None
     source = GluonASTSource(
         kernel,
-        signature={name: TYPES.get(name, "constexpr") for name in names},
+        signature={name: types.get(name, "constexpr") for name in names},
         constexprs={(names.index(name),): value for name, value in constants.items()},
-        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in (*TENSORS, *STRIDES)},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in types if name not in ("M", "eps")},
     )
     options = {"num_warps": PARTS, "enable_fp_fusion": False, "launch_pdl": True}
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     code = compiled.asm["ptx"]
     steps = ("cp.async.cg.shared.global", "griddepcontrol.launch_dependents", "griddepcontrol.wait", "mma.sync")
     return {
-        "shape": (N, K, gated, rows),
+        "shape": (N, K, gated, rows, str(dtype)),
         "shared": compiled.metadata.shared,
         "at": [code.find(step) for step in steps],
     }

@@ -21,6 +21,7 @@ def gemm(
     x: Tensor,
     weight: Tensor,
     *,
+    scale: Tensor | None = None,
     norm: Norm | None = None,
     bias: Tensor | None = None,
     residual: Tensor | None = None,
@@ -28,12 +29,13 @@ def gemm(
 ) -> Tensor:
     """``Fused.gemm``: by the kernel that is faster for so many rows of such a matrix."""
     if bias is None and (way := small.way(x, weight)) is not None:
-        return small.small_m_gemm(x, weight, way, norm=norm, residual=residual, out=out)
-    return large.gemm(x if norm is None else large.norm(x, norm), weight, bias=bias, residual=residual, out=out)
+        return small.small_m_gemm(x, weight, way, scale=scale, norm=norm, residual=residual, out=out)
+    x = x if norm is None else large.norm(x, norm)
+    return large.gemm(x, weight, scale=scale, bias=bias, residual=residual, out=out)
 
 
-def swiglu(x: Tensor, norm: Norm, weight: Tensor) -> Tensor:
+def swiglu(x: Tensor, norm: Norm, weight: Tensor, *, scale: Tensor | None = None) -> Tensor:
     """``Fused.swiglu``, chosen as ``gemm``."""
     if (way := small.way(x, weight, gated=True)) is not None:
-        return small.small_m_gemm(x, weight, way, norm=norm, gated=True)
-    return large.swiglu(large.norm(x, norm), weight)
+        return small.small_m_gemm(x, weight, way, scale=scale, norm=norm, gated=True)
+    return large.swiglu(large.norm(x, norm), weight, scale=scale)

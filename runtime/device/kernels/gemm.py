@@ -18,7 +18,7 @@ from torch import Tensor
 
 from runtime.device.fused import Norm
 from runtime.device.kernels import launch_options, stages
-from runtime.device.kernels.split_k import LINE, split_k_gemm
+from runtime.device.kernels.split_k import LINE_BITS, split_k_gemm
 
 MOST_ROWS = 512
 MANY_ROWS = tl.constexpr(64)  # of the matrix, for a program: as many as the tensor cores' largest instruction takes
@@ -48,9 +48,11 @@ class Tiles(NamedTuple):
 @triton.jit
 def _call_rows(w, n, K: tl.constexpr, BN: tl.constexpr):
     """Call the rows n to n + BN of a matrix into the cache, line by line, without waiting."""
-    STEP: tl.constexpr = 256
+    LINE: tl.constexpr = LINE_BITS // w.dtype.element_ty.primitive_bitwidth
+    COUNT: tl.constexpr = BN * K // LINE
+    STEP: tl.constexpr = 256 if COUNT % 256 == 0 else 128
     lines = tl.arange(0, STEP)
-    for first in range(0, BN * K // LINE, STEP):
+    for first in range(0, COUNT, STEP):
         at = w + n.to(tl.int64) * K + (first + lines) * LINE
         tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, False, 1)
 
@@ -70,6 +72,7 @@ def _one_after_the_other(parts):
 def _gemm_kernel(
     x,
     w,
+    scale,
     bias,
     residual,
     out,
@@ -89,7 +92,8 @@ def _gemm_kernel(
     CALLS: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    # x [M, K]; w [N, K], or [2 N, K] with the gate above; bias [N]; residual, out [M, N].
+    # x [M, K]; w [N, K], or [2 N, K] with the gate above; scale [N] or [2 N], or None where w has the dtype of x;
+    # bias [N]; residual, out [M, N].
     # Programs that follow each other have the same weights, which are so read from memory once.
     n0 = tl.program_id(1) * BN
     m = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -107,7 +111,7 @@ def _gemm_kernel(
     each: tl.constexpr = BK // PARTS
     stretch: tl.constexpr = K // PARTS
     tile: tl.constexpr = BN * (1 + GATED)
-    dtype = w.dtype.element_ty
+    dtype = x.dtype.element_ty
     row = tl.arange(0, tile)  # of the matrix: the gate's first
     row, known = n0 + row % BN + row // BN * N, n0 + row % BN < N
     acc = tl.zeros((tile, BM), tl.float32)
@@ -120,7 +124,7 @@ def _gemm_kernel(
             left = start + k < K
             rows = tl.load(x_at + start, here[None, :] if whole else here[None, :] & left[:, None], 0.0)
             w_tile = tl.load(w_at + start) if whole else tl.load(w_at + start, known[:, None] & left[None, :], 0.0)
-            part = tl.dot(w_tile, rows, part, input_precision="ieee")
+            part = tl.dot(w_tile.to(dtype), rows, part, input_precision="ieee")
             if PARTS > 1:
                 tl.static_assert(stretch % BK == 0)
                 if (start + BK) % stretch == 0:
@@ -138,9 +142,11 @@ def _gemm_kernel(
         sums = tl.zeros((PARTS, tile, BM), tl.float32)
         for start in range(0, stretch, each):
             rows = tl.load(x_at + start, here[None, None, :], 0.0)
-            sums = tl.dot(tl.load(w_at + start), rows, sums, input_precision="ieee")
+            sums = tl.dot(tl.load(w_at + start).to(dtype), rows, sums, input_precision="ieee")
         acc = _one_after_the_other(sums)
 
+    if scale is not None:
+        acc *= tl.load(scale + row, known, 0.0)[:, None]
     if GATED:
         gate, up = tl.split(tl.permute(acc.reshape(2, BN, BM), (1, 2, 0)))
         gate = gate.to(dtype).to(tl.float32)
@@ -173,6 +179,7 @@ def gemm(
     x: Tensor,
     weight: Tensor,
     *,
+    scale: Tensor | None = None,
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     out: Tensor | None = None,
@@ -180,14 +187,18 @@ def gemm(
 ) -> Tensor:
     """residual + x times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
 
-    Shapes: x [M, K]; weight [N, K]; bias [N]; residual, out, result [M, N].
+    Shapes: x [M, K]; weight [N, K]; scale [N] float32, of weights of eight bits; bias [N]; residual, out, result
+    [M, N].
     """
-    return _launch(x, weight, bias, residual, out, weight.shape[0], False, tiles)
+    return _launch(x, weight, scale, bias, residual, out, weight.shape[0], False, tiles)
 
 
-def swiglu(x: Tensor, weight: Tensor, *, tiles: Tiles | None = None) -> Tensor:
-    """silu(gate) * up of a product. Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
-    return _launch(x, weight, None, None, None, weight.shape[0] // 2, True, tiles)
+def swiglu(x: Tensor, weight: Tensor, *, scale: Tensor | None = None, tiles: Tiles | None = None) -> Tensor:
+    """silu(gate) * up of a product.
+
+    Shapes: x [M, K]; weight [2 N, K], gate above up; scale [2 N] float32, of weights of eight bits; result [M, N].
+    """
+    return _launch(x, weight, scale, None, None, None, weight.shape[0] // 2, True, tiles)
 
 
 def norm(x: Tensor, how: Norm) -> Tensor:
@@ -204,6 +215,7 @@ def norm(x: Tensor, how: Norm) -> Tensor:
 def _launch(
     x: Tensor,
     weight: Tensor,
+    scale: Tensor | None,
     bias: Tensor | None,
     residual: Tensor | None,
     out: Tensor | None,
@@ -221,16 +233,18 @@ def _launch(
     assert out.shape == (M, N)
     assert out.stride(1) == 1
     # Of x and of the matrix, whose gate comes beside.
-    fitting = stages(tiles.stages, (BM + tiles.BN * (1 + gated)) * tiles.BK * x.itemsize)
+    step_bytes = tiles.BK * (BM * x.itemsize + tiles.BN * (1 + gated) * weight.itemsize)
+    fitting = stages(tiles.stages, step_bytes)
     if tiles.split_k:
         assert not gated
         how = {"BN": tiles.BN, "BK": tiles.BK, "parts": tiles.parts, "warps": tiles.warps, "stages": fitting}
-        split_k_gemm(x, weight, bias, residual, out, BM=BM, calls=tiles.calls, **how)
+        split_k_gemm(x, weight, scale, bias, residual, out, BM=BM, calls=tiles.calls, **how)
         return out
     _gemm_kernel[(triton.cdiv(M, BM), triton.cdiv(N, tiles.BN))](
         x,
         weight,
-        bias if bias is not None else weight,
+        scale,
+        bias if bias is not None else x,
         residual if residual is not None else x,
         out,
         M,

@@ -6,7 +6,8 @@ launch): what is left behind the wait is the rows' way from the cache, the tenso
 before a product is done by every program for itself, which costs less than a launch.
 
 Sums are cut and ordered as in runtime/device/kernels/gemm.py, and the norm's as in its own kernel: a row has the same
-bits here and there. Written in Gluon, Triton's language below Triton, which lets a kernel say what lies where and when.
+bits here and there. Weights of eight bits lie so in shared memory and are widened on their way to the tensor cores.
+Written in Gluon, Triton's language below Triton, which lets a kernel say what lies where and when.
 """
 
 from __future__ import annotations
@@ -66,23 +67,25 @@ def way(x: Tensor, weight: Tensor, *, gated: bool = False) -> Way | None:
     if tiles is None or M > MOST_ROWS or not pdl():
         return None
     tile = tiles[M > 1]
-    return None if tile is None else cut(tile, M, K, x.itemsize)
+    return None if tile is None else cut(tile, M, K, x.itemsize, weight.itemsize)
 
 
-def cut(tile: int, M: int, K: int, itemsize: int) -> Way | None:
+def cut(tile: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> Way | None:
     """The way with so many rows of the matrix a program; None: this card's shared memory has not the room."""
     stretch, live = K // PARTS, 1 if M == 1 else MOST_ROWS
     each = stretch & -stretch  # the largest power of two that divides it
     for at_once, inputs in ((True, K), (False, PARTS * each)):
-        if itemsize * (tile * K + live * inputs) <= shared_memory() - BESIDES:
+        if weight_itemsize * tile * K + itemsize * live * inputs <= shared_memory() - BESIDES:
             return Way(tile, live, each, at_once)
     return None
 
 
 @gluon.jit
-def _places(R: gl.constexpr, PARTS: gl.constexpr, EACH: gl.constexpr):
+def _places(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, EACH: gl.constexpr):
     """Indices of the stretches [PARTS, 1, 1], a warp each, of rows [1, R, 1], and of what a step takes [1, 1, EACH]."""
-    spread: gl.constexpr = gl.BlockedLayout([1, 1, 8], [1, 1, 32], [PARTS, 1, 1], [2, 1, 0])
+    VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth  # numbers that a thread copies at once
+    lanes: gl.constexpr = min(32, EACH // VECTOR)
+    spread: gl.constexpr = gl.BlockedLayout([1, 1, VECTOR], [1, 32 // lanes, lanes], [PARTS, 1, 1], [2, 1, 0])
     part = gl.arange(0, PARTS, gl.SliceLayout(1, gl.SliceLayout(2, spread)))
     row = gl.arange(0, R, gl.SliceLayout(0, gl.SliceLayout(2, spread)))
     k = gl.arange(0, EACH, gl.SliceLayout(0, gl.SliceLayout(1, spread)))
@@ -92,7 +95,8 @@ def _places(R: gl.constexpr, PARTS: gl.constexpr, EACH: gl.constexpr):
 @gluon.jit
 def _room(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, EACH: gl.constexpr):
     """Shared memory [STEPS, PARTS, R, EACH], from which the tensor cores' operands are loaded without conflicts."""
-    return gl.allocate_shared_memory(dtype, [STEPS, PARTS, R, EACH], gl.SwizzledSharedLayout(8, 1, 8, [2, 1, 0]))
+    VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth
+    return gl.allocate_shared_memory(dtype, [STEPS, PARTS, R, EACH], gl.SwizzledSharedLayout(VECTOR, 1, 8, [2, 1, 0]))
 
 
 @gluon.jit
@@ -108,7 +112,7 @@ def _weights(
     """Room for a program's rows of the matrix, which are on their way there; of a gated one half are the gate's."""
     STRETCH: gl.constexpr = K // PARTS
     OUTPUTS: gl.constexpr = TILE // (1 + GATED)
-    part, row, k = _places(TILE, PARTS, EACH)
+    part, row, k = _places(w.dtype.element_ty, TILE, PARTS, EACH)
     row = gl.program_id(0) * OUTPUTS + row % OUTPUTS + row // OUTPUTS * N
     at = w + row * K + part * STRETCH + k
     staged = _room(w.dtype.element_ty, STRETCH // EACH, TILE, PARTS, EACH)
@@ -116,6 +120,14 @@ def _weights(
         async_copy.async_copy_global_to_shared(staged.index(step), at + step * EACH)
     async_copy.commit_group()
     return staged
+
+
+@gluon.jit
+def _scales(scale, N: gl.constexpr, GATED: gl.constexpr, OUTPUTS: gl.constexpr, layout: gl.constexpr):
+    """The steps of a program's outputs [OUTPUTS, 1, 1 + GATED]."""
+    n = gl.arange(0, OUTPUTS, gl.SliceLayout(1, gl.SliceLayout(2, layout)))
+    half = gl.arange(0, 1 + GATED, gl.SliceLayout(0, gl.SliceLayout(1, layout)))
+    return gl.load(scale + gl.program_id(0) * OUTPUTS + n[:, None, None] + half[None, None, :] * N)
 
 
 @gluon.jit
@@ -134,6 +146,7 @@ def _one_after_the_other(parts):
 def _small_m_gemm_kernel(
     x,
     w,
+    scale,
     norm,
     residual,
     out,
@@ -155,13 +168,19 @@ def _small_m_gemm_kernel(
     AT_ONCE: gl.constexpr,
     PDL: gl.constexpr,
 ):
-    # x [M, K], of which LIVE rows are looked at; w [N, K], or [2 N, K] with the gate above; norm [K]; residual, out
-    # [M, N]. A warp has a stretch of K.
+    # x [M, K], of which LIVE rows are looked at; w [N, K], or [2 N, K] with the gate above; scale [N] or [2 N], or None
+    # where w has the dtype of x; norm [K]; residual, out [M, N]. A warp has a stretch of K.
     STRETCH: gl.constexpr = K // PARTS
     STEPS: gl.constexpr = STRETCH // EACH
     OUTPUTS: gl.constexpr = TILE // (1 + GATED)
-    dtype: gl.constexpr = w.dtype.element_ty
+    dtype: gl.constexpr = x.dtype.element_ty
+    wide: gl.constexpr = min(32, OUTPUTS)
+    whole: gl.constexpr = gl.BlockedLayout(
+        [1, 1, 1 + GATED, PARTS], [wide, 32 // wide, 1, 1], [1, PARTS, 1, 1], [0, 1, 2, 3]
+    )
     staged = _weights(w, N, K, GATED, TILE, PARTS, EACH)
+    if scale is not None:
+        scales = _scales(scale, N, GATED, OUTPUTS, gl.SliceLayout(3, whole))
     if PDL:
         gdc_launch_dependents()
     rows = _room(dtype, STEPS if AT_ONCE else 1, LIVE, PARTS, EACH)
@@ -174,11 +193,11 @@ def _small_m_gemm_kernel(
         if PDL:
             gdc_wait()
         row = gl.load(x + m[:, None] * x_stride + k[None, :], (m < M)[:, None], 0.0).to(gl.float32)
-        scale = gl.rsqrt(gl.sum(row * row, axis=1) / K + eps)[:, None]
-        row = (row * scale).to(dtype) * weight
+        inverse = gl.rsqrt(gl.sum(row * row, axis=1) / K + eps)[:, None]
+        row = (row * inverse).to(dtype) * weight
         rows.index(0).store(row.reshape([LIVE, PARTS, EACH]).permute([1, 0, 2]))
     else:
-        part, m, k = _places(LIVE, PARTS, EACH)
+        part, m, k = _places(dtype, LIVE, PARTS, EACH)
         at, there = x + m * x_stride + part * STRETCH + k, m < M
         if PDL:
             gdc_wait()
@@ -186,10 +205,6 @@ def _small_m_gemm_kernel(
             for step in gl.static_range(STEPS):
                 rows.index(step).store(gl.load(at + step * EACH, there, 0.0))
 
-    wide: gl.constexpr = min(32, OUTPUTS)
-    whole: gl.constexpr = gl.BlockedLayout(
-        [1, 1, 1 + GATED, PARTS], [wide, 32 // wide, 1, 1], [1, PARTS, 1, 1], [0, 1, 2, 3]
-    )
     flat: gl.constexpr = gl.BlockedLayout([1, 1], [wide, 32 // wide], [1, PARTS], [0, 1])
     m = gl.arange(0, BM, gl.SliceLayout(0, flat))[None, :]
     n = gl.program_id(0) * OUTPUTS + gl.arange(0, OUTPUTS, gl.SliceLayout(1, flat))[:, None]
@@ -201,7 +216,7 @@ def _small_m_gemm_kernel(
     sums = gl.zeros([PARTS, TILE, BM], gl.float32, of_sums)
     async_copy.wait_group(0)
     for step in gl.static_range(STEPS):
-        weights = staged.index(step).load(gl.DotOperandLayout(0, of_sums, 2))
+        weights = staged.index(step).load(gl.DotOperandLayout(0, of_sums, 2)).to(dtype)
         if not AT_ONCE:
             rows.index(0).store(gl.load(at + step * EACH, there, 0.0))
         tile = rows.index(step if AT_ONCE else 0).permute([0, 2, 1]).load(gl.DotOperandLayout(1, of_sums, 2))
@@ -210,6 +225,8 @@ def _small_m_gemm_kernel(
         sums = mma_v2(weights, tile, sums, input_precision="ieee")
     parts = sums.reshape([PARTS, 1 + GATED, OUTPUTS, BM]).permute([2, 3, 1, 0])
     acc = _one_after_the_other(gl.convert_layout(parts, whole))
+    if scale is not None:
+        acc = acc * gl.convert_layout(scales, acc.type.layout)
     if GATED:
         gate, up = gl.split(acc)
         gate = gate.to(dtype).to(gl.float32)
@@ -228,6 +245,7 @@ def small_m_gemm(
     weight: Tensor,
     way: Way,
     *,
+    scale: Tensor | None = None,
     norm: Norm | None = None,
     residual: Tensor | None = None,
     out: Tensor | None = None,
@@ -235,8 +253,8 @@ def small_m_gemm(
 ) -> Tensor:
     """residual + norm(x) times a matrix, or silu(gate) * up of it, in a tensor of its own or in ``out``.
 
-    Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate above; residual, out, result [M, N], whose rows may lie
-    apart.
+    Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate above; scale [N] or [2 N] float32, of weights of eight
+    bits; residual, out, result [M, N], whose rows may lie apart.
     """
     (M, K), N = x.shape, len(weight) // (1 + gated)
     assert x.stride(1) == 1
@@ -250,7 +268,8 @@ def small_m_gemm(
     _small_m_gemm_kernel[(len(weight) // way.tile,)](
         x,
         weight,
-        norm.weight if norm is not None else weight,
+        scale,
+        norm.weight if norm is not None else x,
         residual if residual is not None else x,
         out,
         M,

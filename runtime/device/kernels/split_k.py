@@ -14,13 +14,14 @@ from torch import Tensor
 
 from runtime.device.kernels import launch_options
 
-LINE = tl.constexpr(64)  # numbers of 16 bits in a line of the cache
+LINE_BITS = tl.constexpr(1024)  # of a line of the cache
 WIDTH = 256  # outputs of a row that a program adds up
 
 
 def split_k_gemm(
     x: Tensor,
     weight: Tensor,
+    scale: Tensor | None,
     bias: Tensor | None,
     residual: Tensor | None,
     out: Tensor,
@@ -35,7 +36,8 @@ def split_k_gemm(
 ) -> None:
     """residual + x times a matrix + bias.
 
-    Shapes: x [M, K]; weight [N, K]; bias [N]; residual, out [M, N], whose rows may lie apart.
+    Shapes: x [M, K]; weight [N, K]; scale [N] float32, of weights of eight bits; bias [N]; residual, out [M, N], whose
+    rows may lie apart.
     """
     (M, K), N = x.shape, len(weight)
     assert N % BN == 0 == K % (parts * BK)
@@ -59,6 +61,7 @@ def split_k_gemm(
     )
     _add_up[(M, triton.cdiv(N, WIDTH))](
         sums,
+        scale,
         bias,
         residual,
         out,
@@ -98,6 +101,7 @@ def _stretch(
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         if CALLS:
+            LINE: tl.constexpr = LINE_BITS // w.dtype.element_ty.primitive_bitwidth
             lines = tl.arange(0, BK // LINE)
             for first in range(0, stretch, BK):
                 at = w + n[:, None].to(tl.int64) * K + part * stretch + first + lines[None, :] * LINE
@@ -109,13 +113,14 @@ def _stretch(
     acc = tl.zeros((BN, BM), tl.float32)
     for start in range(0, stretch, BK):
         rows = tl.load(x_at + start, here[None, :], 0.0)
-        acc = tl.dot(tl.load(w_at + start), rows, acc, input_precision="ieee")
+        acc = tl.dot(tl.load(w_at + start).to(x.dtype.element_ty), rows, acc, input_precision="ieee")
     tl.store(sums + (part * M + m)[None, :] * N + n[:, None], acc, here[None, :])
 
 
 @triton.jit(do_not_specialize=["M"])
 def _add_up(
     sums,
+    scale,
     bias,
     residual,
     out,
@@ -127,7 +132,7 @@ def _add_up(
     WIDTH: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    # sums [PARTS, M, N]; bias [N]; residual, out [M, N].
+    # sums [PARTS, M, N]; scale, bias [N]; residual, out [M, N].
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
@@ -139,6 +144,8 @@ def _add_up(
     acc = tl.load(at, inside, 0.0)
     for part in tl.static_range(1, PARTS):
         acc += tl.load(at + part * M * N, inside, 0.0)
+    if scale is not None:
+        acc *= tl.load(scale + n, inside, 0.0)
     if bias is not None:
         acc += tl.load(bias + n, inside, 0.0).to(tl.float32)
     dtype = out.dtype.element_ty

@@ -36,8 +36,9 @@ def test_parts_beside_their_floors_and_a_company(
 
 def test_a_floor_is_the_larger_of_reading_and_multiplying() -> None:
     rates = Rates(copied=0.0, read=100.0, multiplied=1000.0)
-    assert Cost(50, 100).floor_ms(rates) == pytest.approx(500)
-    assert (Cost(50, 100) + Cost(0, 1900)).floor_ms(rates) == pytest.approx(2000)
+    assert Cost(15, 10, 100).floor_ms(rates) == pytest.approx(500)
+    assert Cost(15, 10, 100).floor_ms(rates, 1) == pytest.approx(350)
+    assert (Cost(15, 10, 100) + Cost(0, 0, 1900)).floor_ms(rates) == pytest.approx(2000)
 
 
 def test_the_published_sizes_cost_what_their_matrices_hold(tmp_path: Path) -> None:
@@ -48,10 +49,10 @@ def test_the_published_sizes_cost_what_their_matrices_hold(tmp_path: Path) -> No
     talker, predictor = weights_of(config.talker), weights_of(config.predictor)
     assert talker == 28 * (2048 * 4096 + 2048 * 2048 + 3 * 2048 * 6144)
     assert predictor == 5 * (1024 * 4096 + 2048 * 1024 + 3 * 1024 * 3072)
-    assert predictor_cost(config, 1).bytes == pytest.approx(2 * 15 * (predictor + 2048 * 1024), rel=0.01)
+    assert predictor_cost(config, 1).weights == pytest.approx(15 * (predictor + 2048 * 1024), rel=0.01)
     frame = frame_cost(config, 1, 0)
-    assert frame.bytes == pytest.approx(2 * (talker + 3072 * 2048) + predictor_cost(config, 1).bytes)
+    assert frame.weights == pytest.approx(talker + 3072 * 2048 + predictor_cost(config, 1).weights)
     # Sixty-four rows read the same weights, and each its own keys and values.
-    more = frame_cost(config, 64, 100).bytes - frame_cost(config, 64, 0).bytes
+    more = 2 * (frame_cost(config, 64, 100).kept - frame_cost(config, 64, 0).kept)
     assert more == 64 * 100 * 28 * 2 * 8 * 128 * 2
     assert prefill_cost(config, 512).operations > 512 * 2 * talker

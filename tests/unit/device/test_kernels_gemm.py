@@ -11,6 +11,7 @@ pytest.importorskip("triton")
 
 from runtime.device import kernels
 from runtime.device.kernels.gemm import LARGE, TILES, Tiles, gemm, swiglu
+from runtime.device.quantized import DequantizedInt8, Int8
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
@@ -72,6 +73,24 @@ def test_gate_and_up_are_the_librarys(tiles: Tiles) -> None:
     x, weight = normal(1, 5, K), normal(2, 2 * N, K)
     gate, up = F.linear(x, weight).chunk(2, dim=-1)
     torch.testing.assert_close(swiglu(x, weight, tiles=tiles), F.silu(gate) * up, rtol=1e-4, atol=1e-4)
+
+
+@per_way
+@pytest.mark.parametrize("rows", [1, 70])
+def test_a_product_of_eight_bits_is_its_twins(tiles: Tiles, rows: int) -> None:
+    x, bias, residual = normal(1, rows, K), normal(3, N), normal(4, rows, N)
+    weight = Int8.of(normal(2, N, K) * torch.rand(N, 1, generator=torch.Generator().manual_seed(5)))
+    given = {"scale": weight.steps, "bias": bias, "residual": residual}
+    expected = residual + DequantizedInt8(weight)(x) + bias
+    torch.testing.assert_close(gemm(x, weight.values, **given, tiles=tiles), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("tiles", [way for way in WAYS if not way.split_k], ids=str)
+def test_gate_and_up_of_eight_bits_are_their_twins(tiles: Tiles) -> None:
+    x, weight = normal(1, 5, K), Int8.of(normal(2, 2 * N, K))
+    gate, up = DequantizedInt8(weight)(x).chunk(2, dim=-1)
+    made = swiglu(x, weight.values, scale=weight.steps, tiles=tiles)
+    torch.testing.assert_close(made, F.silu(gate) * up, rtol=1e-4, atol=1e-4)
 
 
 def test_shapes_that_no_tile_fits_are_the_librarys() -> None:

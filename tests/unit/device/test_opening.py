@@ -7,7 +7,7 @@ import torch
 
 from runtime.device.cpu import CpuDevice
 from runtime.device.open_device import choose_dtype, choose_quantization, open_device
-from runtime.device.quantized import Quantization
+from runtime.device.quantized import Quantization, kinds_here
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 
@@ -47,11 +47,25 @@ def test_another_dtype_is_refused_with_those_there_are(name: str) -> None:
         choose_dtype(name, CpuDevice())
 
 
-@pytest.mark.parametrize("kind", list(Quantization))
-def test_weights_have_fewer_bits_on_a_cpu_only(kind: Quantization) -> None:
-    cpu, card = CpuDevice(), CpuDevice()
-    card.name = "cuda"
-    assert (choose_quantization("off", card), choose_quantization("off", cpu)) == (None, None)
-    assert choose_quantization(kind, cpu) is kind
-    with pytest.raises(InvalidSetting, match=f"quantize is {kind}: the device is cuda, and only a CPU can"):
-        choose_quantization(kind, card)
+def device_named(name: str) -> CpuDevice:
+    device = CpuDevice()
+    device.name = name
+    return device
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda", "npu"])
+def test_weights_may_be_as_published_on_any_device(name: str) -> None:
+    assert choose_quantization("off", device_named(name)) is None
+
+
+@pytest.mark.parametrize("kind", kinds_here())
+def test_weights_may_have_fewer_bits_on_a_cpu(kind: Quantization) -> None:
+    assert choose_quantization(kind, CpuDevice()) is kind
+
+
+def test_a_card_multiplies_eight_bits_and_another_device_none() -> None:
+    assert choose_quantization("int8", device_named("cuda")) is Quantization.INT8
+    with pytest.raises(InvalidSetting, match="quantize is int4: the device is cuda, and only a CPU multiplies int4"):
+        choose_quantization("int4", device_named("cuda"))
+    with pytest.raises(InvalidSetting, match="the device is npu, and only a CPU or a CUDA card multiplies int8"):
+        choose_quantization("int8", device_named("npu"))

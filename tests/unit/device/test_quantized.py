@@ -14,6 +14,7 @@ from runtime.device.quantized import (
     GROUP,
     NEAR,
     SMALLEST,
+    DequantizedInt8,
     Int4,
     Int8,
     Product,
@@ -23,6 +24,7 @@ from runtime.device.quantized import (
     WeightOnlyInt4,
     WeightOnlyInt8,
     kinds_here,
+    kinds_on,
     multiplies_float16,
     quantized,
     quantized_bytes,
@@ -72,6 +74,21 @@ def test_a_product_is_that_of_what_its_weights_stand_for(made: Made) -> None:
 
 
 @FLOAT16
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_cards_twin_sums_in_float32_and_scales_then(dtype: torch.dtype) -> None:
+    weight, rows = Int8.of(numbers(N, K)), numbers(5, K, seed=2).to(dtype)
+    made = DequantizedInt8(weight)(rows)
+    assert made.dtype is dtype
+    truth = rows.double() @ weight.values.double().t() * weight.steps.double()
+    torch.testing.assert_close(made.double(), truth, rtol=2**-7 if dtype is torch.bfloat16 else 1e-5, atol=1e-5)
+
+
+def test_a_card_has_eight_bits_and_other_devices_none() -> None:
+    assert kinds_on("cpu") == kinds_here()
+    assert kinds_on("cuda") == [Quantization.INT8]
+    assert kinds_on("npu") == kinds_on("mps") == []
+
+
 def test_published_weights_in_float16_say_what_they_say_in_float32() -> None:
     weight, rows = numbers(3072, 1024, seed=1).mul_(0.02).bfloat16().float(), numbers(5, 1024)
     assert away(WeightOnlyFloat16(weight)(rows), (rows.double() @ weight.double().t()).float()) < 2e-6

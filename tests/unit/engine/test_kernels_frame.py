@@ -16,9 +16,11 @@ from runtime.device import open_device
 from runtime.device.cpu import CpuDevice
 from runtime.device.fused import Fused
 from runtime.device.kernels import dispatch
+from runtime.device.quantized import DequantizedInt8, Int8
 from runtime.engine.model_runner import FrameResult, ModelRunner
 from runtime.engine.prompt import Prompt
 from runtime.engine.slots import LevelChoice, RowSettings, SlotInputs
+from runtime.model.products import Linear
 from tests.conftest import Loaded
 
 pytestmark = [
@@ -83,6 +85,20 @@ def test_frames_of_the_kernels_are_the_plain_engines(loaded: Loaded, spec: str) 
         assert ours.finite.all()
     for ours, truth in zip(runner.slot_cache.state, plain.slot_cache.state, strict=True):
         assert torch.equal(ours, truth)
+
+
+def test_frames_of_eight_bits_are_those_of_the_same_products_one_by_one(loaded: Loaded) -> None:
+    checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
+    for module in checkpoint.talker.modules():
+        if isinstance(module, Linear):
+            module.take(DequantizedInt8(Int8.of(module.weight.detach())))
+    width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
+    prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 21)]
+    expected = said(ModelRunner(checkpoint, open_device("cpu"), torch.float32, 2, LENGTH, 16), prompts)
+    runner = ModelRunner(copy.deepcopy(checkpoint), Interpreted(), torch.float32, 2, LENGTH, 16)
+    for ours, truth in zip(said(runner, prompts), expected, strict=True):
+        assert np.array_equal(ours.codes, truth.codes)
+        assert ours.finite.all()
 
 
 @pytest.mark.parametrize("spec", ["quick", "odd"])

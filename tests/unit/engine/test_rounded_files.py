@@ -18,7 +18,7 @@ from runtime.engine.doctor import diagnose
 from runtime.engine.engine import Engine
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported, InvalidSetting, StorageFailed
 from runtime.model import weights
-from runtime.model.checkpoint import load_checkpoint
+from runtime.model.checkpoint import load_checkpoint, settle_quantization
 from runtime.model.inspection import inspect_folder
 from runtime.quantize import quantize
 from runtime.settings import EngineSettings, Settings
@@ -87,9 +87,15 @@ def test_other_bits_than_it_has_are_refused(kind: Quantization, written: Path, t
     assert not list(tmp_path.iterdir())
 
 
-def test_only_a_cpu_takes_it(written: Path) -> None:
-    with pytest.raises(CheckpointUnsupported, match="only a CPU"):
+def test_devices_without_such_products_refuse_it(kind: Quantization, written: Path) -> None:
+    with pytest.raises(CheckpointUnsupported, match=f"the device is meta, and only a CPU .*multiplies {kind}"):
         load_checkpoint(str(written), torch.device("meta"), torch.float32)
+
+
+def test_a_card_takes_eight_bits_from_a_file_and_not_four() -> None:
+    assert settle_quantization("here", Quantization.INT8, None, "cuda") is Quantization.INT8
+    with pytest.raises(CheckpointUnsupported, match="the device is cuda, and only a CPU multiplies int4"):
+        settle_quantization("here", Quantization.INT4, None, "cuda")
 
 
 def test_what_is_there_is_not_written_over(written: Path, folder_of: FolderOf) -> None:

@@ -19,7 +19,7 @@ from runtime.device.quantized import Quantization, multiplies_float16
 from runtime.engine import weight_bits
 from runtime.engine.engine import Engine
 from runtime.engine.memory import _bytes_of
-from runtime.engine.offers import shape_of, weight_bytes
+from runtime.engine.offers import CardSpeed, card_rtf, shape_of, weight_bytes
 from runtime.engine.probe import (
     FrameShape,
     Probe,
@@ -109,6 +109,12 @@ def test_the_memory_of_an_offer_is_what_its_networks_take(tmp_path: Path, kind: 
     assert weight_bytes(offered, torch.float32, kind, on_cpu=False) == pytest.approx(own, rel=0.03)
     table = talker.model.text_embedding.weight.numel()
     assert weight_bytes(offered, torch.float32, kind, on_cpu=True) == pytest.approx(own - 4 * table, rel=0.05)
+
+
+def test_eight_bits_on_a_card_are_read_in_half_the_time() -> None:
+    speed = CardSpeed(reads=1e9, computes=1e30)  # so slowly that nothing else counts
+    half, whole = (card_rtf(PUBLISHED[0], speed, (torch.bfloat16, kind)) for kind in (Quantization.INT8, None))
+    assert half == pytest.approx(whole / 2, rel=0.05)
 
 
 def test_what_is_multiplied_in_fewer_bits_of_published_sound_is_counted_where_it_is() -> None:
