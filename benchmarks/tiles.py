@@ -26,7 +26,7 @@ from torch import Tensor
 
 from runtime.device.kernels import gemm, small_m_gemm
 from runtime.device.kernels.gemm import MOST_ROWS, PARTS, Tiles
-from runtime.device.kernels.small_m_gemm import Way
+from runtime.device.kernels.small_m_gemm import SmallTiles
 
 CHAIN = 40  # launches in a graph
 SPREAD = 256 * 2**20  # bytes of weights that take turns: several times the cache
@@ -93,11 +93,11 @@ def wides(product: Product) -> Iterator[Tiles]:
             yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
 
 
-def ways(product: Product, rows: int) -> Iterator[Way]:
-    """Ways of small_m_gemm."""
+def ways(product: Product, rows: int) -> Iterator[SmallTiles]:
+    """Tiles of small_m_gemm."""
     if rows <= small_m_gemm.MOST_ROWS:
         for tile in (16, 32, 64):
-            if (way := small_m_gemm.cut(tile, rows, product.K, 2, 2)) is not None:
+            if (way := small_m_gemm.fit_tiles(tile, rows, product.K, 2, 2)) is not None:
                 yield way
 
 
@@ -119,9 +119,9 @@ class Bench:
         self.x = random(count, product.K)[:rows]
         self.residual = random(count, product.N)[:rows]
 
-    def run(self, weight: Tensor, how: Tiles | Way | None = None, rows: int | None = None) -> Tensor:
+    def run(self, weight: Tensor, how: Tiles | SmallTiles | None = None, rows: int | None = None) -> Tensor:
         x, residual = self.x[:rows], self.residual[:rows] if self.product.residual else None
-        if isinstance(how, Way):
+        if isinstance(how, SmallTiles):
             return small_m_gemm.small_m_gemm(x, weight, how, residual=residual, gated=self.product.gated)
         if self.product.gated:
             return gemm.swiglu(x, weight, tiles=how)
@@ -157,12 +157,12 @@ class Bench:
         return 1000 * statistics.median(spent) / CHAIN
 
 
-def kind(how: Tiles | Way) -> str:
+def kind(how: Tiles | SmallTiles) -> str:
     """Which kernel that is."""
-    return "small_m_gemm" if isinstance(how, Way) else "split_k" if how.split_k else "gemm"
+    return "small_m_gemm" if isinstance(how, SmallTiles) else "split_k" if how.split_k else "gemm"
 
 
-def compile_one(product: Product, rows: int, tiles: Tiles | Way) -> str:
+def compile_one(product: Product, rows: int, tiles: Tiles | SmallTiles) -> str:
     """In a process of its own, so that compilations run beside each other; the cache on disk keeps what came out."""
     try:
         bench = Bench(product, rows, 1)
@@ -190,7 +190,7 @@ def main() -> int:
             kept, floor = list(candidates(product, 1)), product.N * product.K * (4 if product.gated else 2) / 4.3e6
             for rows in arguments.rows:
                 began = time.perf_counter()
-                wanted: list[Tiles | Way] = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
+                wanted: list[Tiles | SmallTiles] = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
                 wanted += [*split_ks(product, rows), *ways(product, rows)]
                 if rows > gemm.FEW:
                     # Those of few rows beside them: their bits are the ones to be kept.

@@ -293,8 +293,8 @@ def test_weights_loaded_ahead_make_the_same_bits(shape: tuple[int, int, bool], r
     published, x, residual = product_of(N, K, gated=gated)
     weight, scale, _ = weights_of(published, rounded=rounded)
 
-    def few_of(rows: Tensor, way: small_m_gemm.Way, **given: Any) -> Tensor:
-        return small_m_gemm.small_m_gemm(rows, weight, way, scale=scale, gated=gated, **given)
+    def few_of(rows: Tensor, tiles: small_m_gemm.SmallTiles, **given: Any) -> Tensor:
+        return small_m_gemm.small_m_gemm(rows, weight, tiles, scale=scale, gated=gated, **given)
 
     def of(rows: Tensor, beside: Tensor | None = None) -> Tensor:
         return swiglu(rows, weight, scale=scale) if gated else gemm(rows, weight, scale=scale, residual=beside)
@@ -303,18 +303,18 @@ def test_weights_loaded_ahead_make_the_same_bits(shape: tuple[int, int, bool], r
     found = 0
     for count in (1, 2, 7, 8):
         few, beside = x[:count], None if gated else residual[:count]
-        if (way := small_m_gemm.way(few, weight, gated=gated)) is None:
+        if (tiles := small_m_gemm.choose_tiles(few, weight, gated=gated)) is None:
             continue
         found += 1
         expected = of(few, beside)
-        assert torch.equal(few_of(few, way, residual=beside), expected)
+        assert torch.equal(few_of(few, tiles, residual=beside), expected)
         apart = torch.zeros(count, 2, N, device="cuda", dtype=torch.bfloat16)
-        few_of(few, way, residual=beside, out=apart[:, 1])
+        few_of(few, tiles, residual=beside, out=apart[:, 1])
         assert torch.equal(apart[:, 1], expected)
         assert not apart[:, 0].any()
         if K & (K - 1) == 0:
             normed = norm(few, how)
-            assert torch.equal(few_of(few, way, norm=how), of(normed))
+            assert torch.equal(few_of(few, tiles, norm=how), of(normed))
     if not found:
         pytest.skip("this card has not the shared memory, or does not launch kernels ahead")
 

@@ -38,14 +38,14 @@ def main() -> None:
 
 def _compile(N: int, K: int, gated: bool, rows: int, dtype: torch.dtype) -> dict[str, object]:
     weight = torch.empty(2 * N if gated else N, K, device="meta", dtype=dtype)
-    way = small_m_gemm.way(torch.empty(rows, K, device="meta", dtype=torch.bfloat16), weight, gated=gated)
-    assert way is not None
-    normed = way.each * PARTS == K
+    tiles = small_m_gemm.choose_tiles(torch.empty(rows, K, device="meta", dtype=torch.bfloat16), weight, gated=gated)
+    assert tiles is not None
+    normed = tiles.BK * PARTS == K
     kernel = small_m_gemm._small_m_gemm_kernel
     constants: dict[str, int | None] = {
         **{"N": N, "K": K, "NORM": normed, "RESIDUAL": not (normed or gated), "GATED": gated},
-        **{"LIVE": way.live, "BM": small_m_gemm.MOST_ROWS, "TILE": way.tile, "PARTS": PARTS},
-        **{"EACH": way.each, "AT_ONCE": way.at_once, "PDL": True},
+        **{"ROWS": tiles.rows, "BM": small_m_gemm.MOST_ROWS, "BN": tiles.BN, "PARTS": PARTS},
+        **{"BK": tiles.BK, "ROWS_RESIDENT": tiles.rows_resident, "PDL": True},
     }  # fmt: skip
     names, types = kernel.arg_names, TYPES
     if dtype is torch.int8:

@@ -28,14 +28,14 @@ def gemm(
     out: Tensor | None = None,
 ) -> Tensor:
     """``Fused.gemm``: by the kernel that is faster for so many rows of such a matrix."""
-    if bias is None and (way := small.way(x, weight)) is not None:
-        return small.small_m_gemm(x, weight, way, scale=scale, norm=norm, residual=residual, out=out)
+    if bias is None and (tiles := small.choose_tiles(x, weight)) is not None:
+        return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, residual=residual, out=out)
     x = x if norm is None else large.norm(x, norm)
     return large.gemm(x, weight, scale=scale, bias=bias, residual=residual, out=out)
 
 
 def swiglu(x: Tensor, norm: Norm, weight: Tensor, *, scale: Tensor | None = None) -> Tensor:
     """``Fused.swiglu``, chosen as ``gemm``."""
-    if (way := small.way(x, weight, gated=True)) is not None:
-        return small.small_m_gemm(x, weight, way, scale=scale, norm=norm, gated=True)
+    if (tiles := small.choose_tiles(x, weight, gated=True)) is not None:
+        return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, gated=True)
     return large.swiglu(large.norm(x, norm), weight, scale=scale)

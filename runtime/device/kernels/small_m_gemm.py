@@ -29,18 +29,18 @@ MOST_ROWS = 8  # the tensor cores' instruction takes as many
 BESIDES = 1024  # bytes of shared memory besides weights and rows, and more: the norm's sums
 
 
-class Way(NamedTuple):
+class SmallTiles(NamedTuple):
     """How a product is cut.
 
-    A program has ``tile`` rows of the matrix, looks at ``live`` rows of the input (1 or 8: more sizes would be more
-    kernels to compile), and a step takes ``each`` numbers of every stretch of K. ``at_once``: shared memory has room
-    for all of the rows beside the weights, and not for a step of them only.
+    A program has ``BN`` rows of the matrix, loads ``rows`` rows of the input (1 or 8: more sizes would be more kernels
+    to compile), and a step takes ``BK`` numbers of every stretch of K. ``rows_resident``: shared memory has room for
+    all of the rows beside the weights, and not for a step of them only.
     """
 
-    tile: int
-    live: int
-    each: int
-    at_once: bool
+    BN: int
+    rows: int
+    BK: int
+    rows_resident: bool
 
 
 # Rows of the matrix that a program has, where one row is asked for and where more are: by outputs, inputs and gate,
@@ -60,64 +60,64 @@ TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
 }
 
 
-def way(x: Tensor, weight: Tensor, *, gated: bool = False) -> Way | None:
+def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTiles | None:
     """How some rows times a matrix are done here on this card; None: not here. Shapes as of ``small_m_gemm``."""
     M, K = x.shape
-    tiles = TILES.get((len(weight) // (1 + gated), K, gated))
-    if tiles is None or M > MOST_ROWS or not pdl():
+    found = TILES.get((len(weight) // (1 + gated), K, gated))
+    if found is None or M > MOST_ROWS or not pdl():
         return None
-    tile = tiles[M > 1]
-    return None if tile is None else cut(tile, M, K, x.itemsize, weight.itemsize)
+    BN = found[M > 1]
+    return None if BN is None else fit_tiles(BN, M, K, x.itemsize, weight.itemsize)
 
 
-def cut(tile: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> Way | None:
-    """The way with so many rows of the matrix a program; None: this card's shared memory has not the room."""
-    stretch, live = K // PARTS, 1 if M == 1 else MOST_ROWS
-    each = stretch & -stretch  # the largest power of two that divides it
-    for at_once, inputs in ((True, K), (False, PARTS * each)):
-        if weight_itemsize * tile * K + itemsize * live * inputs <= shared_memory() - BESIDES:
-            return Way(tile, live, each, at_once)
+def fit_tiles(BN: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> SmallTiles | None:
+    """The tiles with so many rows of the matrix a program; None: this card's shared memory has not the room."""
+    stretch, rows = K // PARTS, 1 if M == 1 else MOST_ROWS
+    BK = stretch & -stretch  # the largest power of two that divides it
+    for rows_resident, inputs in ((True, K), (False, PARTS * BK)):
+        if weight_itemsize * BN * K + itemsize * rows * inputs <= shared_memory() - BESIDES:
+            return SmallTiles(BN, rows, BK, rows_resident)
     return None
 
 
 @gluon.jit
-def _places(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, EACH: gl.constexpr):
-    """Indices of the stretches [PARTS, 1, 1], a warp each, of rows [1, R, 1], and of what a step takes [1, 1, EACH]."""
+def _offsets(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
+    """Indices of the stretches [PARTS, 1, 1], a warp each, of rows [1, R, 1], and of what a step takes [1, 1, BK]."""
     VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth  # numbers that a thread copies at once
-    lanes: gl.constexpr = min(32, EACH // VECTOR)
+    lanes: gl.constexpr = min(32, BK // VECTOR)
     spread: gl.constexpr = gl.BlockedLayout([1, 1, VECTOR], [1, 32 // lanes, lanes], [PARTS, 1, 1], [2, 1, 0])
     part = gl.arange(0, PARTS, gl.SliceLayout(1, gl.SliceLayout(2, spread)))
     row = gl.arange(0, R, gl.SliceLayout(0, gl.SliceLayout(2, spread)))
-    k = gl.arange(0, EACH, gl.SliceLayout(0, gl.SliceLayout(1, spread)))
+    k = gl.arange(0, BK, gl.SliceLayout(0, gl.SliceLayout(1, spread)))
     return part[:, None, None], row[None, :, None], k[None, None, :]
 
 
 @gluon.jit
-def _room(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, EACH: gl.constexpr):
-    """Shared memory [STEPS, PARTS, R, EACH], from which the tensor cores' operands are loaded without conflicts."""
+def _allocate(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
+    """Shared memory [STEPS, PARTS, R, BK], from which the tensor cores' operands are loaded without conflicts."""
     VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth
-    return gl.allocate_shared_memory(dtype, [STEPS, PARTS, R, EACH], gl.SwizzledSharedLayout(VECTOR, 1, 8, [2, 1, 0]))
+    return gl.allocate_shared_memory(dtype, [STEPS, PARTS, R, BK], gl.SwizzledSharedLayout(VECTOR, 1, 8, [2, 1, 0]))
 
 
 @gluon.jit
-def _weights(
+def _copy_weights(
     w,
     N: gl.constexpr,
     K: gl.constexpr,
     GATED: gl.constexpr,
-    TILE: gl.constexpr,
+    BN: gl.constexpr,
     PARTS: gl.constexpr,
-    EACH: gl.constexpr,
+    BK: gl.constexpr,
 ):
     """Room for a program's rows of the matrix, which are on their way there; of a gated one half are the gate's."""
     STRETCH: gl.constexpr = K // PARTS
-    OUTPUTS: gl.constexpr = TILE // (1 + GATED)
-    part, row, k = _places(w.dtype.element_ty, TILE, PARTS, EACH)
+    OUTPUTS: gl.constexpr = BN // (1 + GATED)
+    part, row, k = _offsets(w.dtype.element_ty, BN, PARTS, BK)
     row = gl.program_id(0) * OUTPUTS + row % OUTPUTS + row // OUTPUTS * N
     at = w + row * K + part * STRETCH + k
-    staged = _room(w.dtype.element_ty, STRETCH // EACH, TILE, PARTS, EACH)
-    for step in gl.static_range(STRETCH // EACH):
-        async_copy.async_copy_global_to_shared(staged.index(step), at + step * EACH)
+    staged = _allocate(w.dtype.element_ty, STRETCH // BK, BN, PARTS, BK)
+    for step in gl.static_range(STRETCH // BK):
+        async_copy.async_copy_global_to_shared(staged.index(step), at + step * BK)
     async_copy.commit_group()
     return staged
 
@@ -131,7 +131,7 @@ def _scales(scale, N: gl.constexpr, GATED: gl.constexpr, OUTPUTS: gl.constexpr, 
 
 
 @gluon.jit
-def _one_after_the_other(parts):
+def _sum_in_order(parts):
     """Sums [A, B, G] of [A, B, G, 4]."""
     A: gl.constexpr = parts.shape[0]
     B: gl.constexpr = parts.shape[1]
@@ -160,71 +160,71 @@ def _small_m_gemm_kernel(
     NORM: gl.constexpr,
     RESIDUAL: gl.constexpr,
     GATED: gl.constexpr,
-    LIVE: gl.constexpr,
+    ROWS: gl.constexpr,
     BM: gl.constexpr,
-    TILE: gl.constexpr,
+    BN: gl.constexpr,
     PARTS: gl.constexpr,
-    EACH: gl.constexpr,
-    AT_ONCE: gl.constexpr,
+    BK: gl.constexpr,
+    ROWS_RESIDENT: gl.constexpr,
     PDL: gl.constexpr,
 ):
-    # x [M, K], of which LIVE rows are looked at; w [N, K], or [2 N, K] with the gate above; scale [N] or [2 N], or None
+    # x [M, K], of which ROWS rows are looked at; w [N, K], or [2 N, K] with the gate above; scale [N] or [2 N], or None
     # where w has the dtype of x; norm [K]; residual, out [M, N]. A warp has a stretch of K.
     STRETCH: gl.constexpr = K // PARTS
-    STEPS: gl.constexpr = STRETCH // EACH
-    OUTPUTS: gl.constexpr = TILE // (1 + GATED)
+    STEPS: gl.constexpr = STRETCH // BK
+    OUTPUTS: gl.constexpr = BN // (1 + GATED)
     dtype: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = min(32, OUTPUTS)
     whole: gl.constexpr = gl.BlockedLayout(
         [1, 1, 1 + GATED, PARTS], [wide, 32 // wide, 1, 1], [1, PARTS, 1, 1], [0, 1, 2, 3]
     )
-    staged = _weights(w, N, K, GATED, TILE, PARTS, EACH)
+    staged = _copy_weights(w, N, K, GATED, BN, PARTS, BK)
     if scale is not None:
         scales = _scales(scale, N, GATED, OUTPUTS, gl.SliceLayout(3, whole))
     if PDL:
         gdc_launch_dependents()
-    rows = _room(dtype, STEPS if AT_ONCE else 1, LIVE, PARTS, EACH)
+    rows = _allocate(dtype, STEPS if ROWS_RESIDENT else 1, ROWS, PARTS, BK)
     if NORM:
         # As in the norm's own kernel: which thread has which numbers decides the order of their sum.
         gl.static_assert(STEPS == 1)
         along: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [1, PARTS], [1, 0])
-        m, k = gl.arange(0, LIVE, gl.SliceLayout(1, along)), gl.arange(0, K, gl.SliceLayout(0, along))
+        m, k = gl.arange(0, ROWS, gl.SliceLayout(1, along)), gl.arange(0, K, gl.SliceLayout(0, along))
         weight = gl.load(norm + k)[None, :]
         if PDL:
             gdc_wait()
         row = gl.load(x + m[:, None] * x_stride + k[None, :], (m < M)[:, None], 0.0).to(gl.float32)
         inverse = gl.rsqrt(gl.sum(row * row, axis=1) / K + eps)[:, None]
         row = (row * inverse).to(dtype) * weight
-        rows.index(0).store(row.reshape([LIVE, PARTS, EACH]).permute([1, 0, 2]))
+        rows.index(0).store(row.reshape([ROWS, PARTS, BK]).permute([1, 0, 2]))
     else:
-        part, m, k = _places(dtype, LIVE, PARTS, EACH)
-        at, there = x + m * x_stride + part * STRETCH + k, m < M
+        part, m, k = _offsets(dtype, ROWS, PARTS, BK)
+        at, x_mask = x + m * x_stride + part * STRETCH + k, m < M
         if PDL:
             gdc_wait()
-        if AT_ONCE:
+        if ROWS_RESIDENT:
             for step in gl.static_range(STEPS):
-                rows.index(step).store(gl.load(at + step * EACH, there, 0.0))
+                rows.index(step).store(gl.load(at + step * BK, x_mask, 0.0))
 
     flat: gl.constexpr = gl.BlockedLayout([1, 1], [wide, 32 // wide], [1, PARTS], [0, 1])
     m = gl.arange(0, BM, gl.SliceLayout(0, flat))[None, :]
     n = gl.program_id(0) * OUTPUTS + gl.arange(0, OUTPUTS, gl.SliceLayout(1, flat))[:, None]
-    here = m < M
+    out_mask = m < M
     if RESIDUAL:
-        beside = gl.load(residual + m * residual_stride + n, here, 0.0).to(gl.float32)
+        beside = gl.load(residual + m * residual_stride + n, out_mask, 0.0).to(gl.float32)
 
     of_sums: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [PARTS, 1, 1], [1, 16, 8])
-    sums = gl.zeros([PARTS, TILE, BM], gl.float32, of_sums)
+    sums = gl.zeros([PARTS, BN, BM], gl.float32, of_sums)
     async_copy.wait_group(0)
     for step in gl.static_range(STEPS):
         weights = staged.index(step).load(gl.DotOperandLayout(0, of_sums, 2)).to(dtype)
-        if not AT_ONCE:
-            rows.index(0).store(gl.load(at + step * EACH, there, 0.0))
-        tile = rows.index(step if AT_ONCE else 0).permute([0, 2, 1]).load(gl.DotOperandLayout(1, of_sums, 2))
-        if LIVE < BM:
-            tile = tile.broadcast_to([PARTS, EACH, BM])
+        if not ROWS_RESIDENT:
+            rows.index(0).store(gl.load(at + step * BK, x_mask, 0.0))
+        tile = rows.index(step if ROWS_RESIDENT else 0).permute([0, 2, 1]).load(gl.DotOperandLayout(1, of_sums, 2))
+        if ROWS < BM:
+            tile = tile.broadcast_to([PARTS, BK, BM])
         sums = mma_v2(weights, tile, sums, input_precision="ieee")
     parts = sums.reshape([PARTS, 1 + GATED, OUTPUTS, BM]).permute([2, 3, 1, 0])
-    acc = _one_after_the_other(gl.convert_layout(parts, whole))
+    acc = _sum_in_order(gl.convert_layout(parts, whole))
     if scale is not None:
         acc = acc * gl.convert_layout(scales, acc.type.layout)
     if GATED:
@@ -237,13 +237,13 @@ def _small_m_gemm_kernel(
     if RESIDUAL:
         # The product is rounded before it is added, as it is where the two are done one after the other.
         acc = acc.to(dtype).to(gl.float32) + beside
-    gl.store(out + m * out_stride + n, acc.to(dtype), here)
+    gl.store(out + m * out_stride + n, acc.to(dtype), out_mask)
 
 
 def small_m_gemm(
     x: Tensor,
     weight: Tensor,
-    way: Way,
+    tiles: SmallTiles,
     *,
     scale: Tensor | None = None,
     norm: Norm | None = None,
@@ -259,13 +259,13 @@ def small_m_gemm(
     (M, K), N = x.shape, len(weight) // (1 + gated)
     assert x.stride(1) == 1
     assert weight.is_contiguous()
-    assert way.live >= M
-    assert norm is None or way.each * PARTS == K, "a row is normed whole"
+    assert tiles.rows >= M
+    assert norm is None or tiles.BK * PARTS == K, "a row is normed whole"
     if out is None:
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     assert out.shape == (M, N)
     assert out.stride(1) == 1
-    _small_m_gemm_kernel[(len(weight) // way.tile,)](
+    _small_m_gemm_kernel[(len(weight) // tiles.BN,)](
         x,
         weight,
         scale,
@@ -282,12 +282,12 @@ def small_m_gemm(
         NORM=norm is not None,
         RESIDUAL=residual is not None,
         GATED=gated,
-        LIVE=way.live,
+        ROWS=tiles.rows,
         BM=MOST_ROWS,
-        TILE=way.tile,
+        BN=tiles.BN,
         PARTS=PARTS,
-        EACH=way.each,
-        AT_ONCE=way.at_once,
+        BK=tiles.BK,
+        ROWS_RESIDENT=tiles.rows_resident,
         PDL=pdl(),
         launch_pdl=pdl(),
         num_warps=PARTS,

@@ -16,7 +16,7 @@ import torch
 pytest.importorskip("triton")
 
 from runtime.device.kernels import small_m_gemm
-from runtime.device.kernels.small_m_gemm import Way
+from runtime.device.kernels.small_m_gemm import SmallTiles
 
 KIB = 1024
 H200 = 227 * KIB
@@ -29,21 +29,21 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_m_gemm, "shared_memory", lambda: H200)
 
 
-def way_of(rows: int, N: int, K: int, *, gated: bool = False) -> Way | None:
+def tiles_of(rows: int, N: int, K: int, *, gated: bool = False) -> SmallTiles | None:
     weight = torch.empty(2 * N if gated else N, K, device="meta", dtype=torch.bfloat16)
-    return small_m_gemm.way(torch.empty(rows, K, device="meta", dtype=torch.bfloat16), weight, gated=gated)
+    return small_m_gemm.choose_tiles(torch.empty(rows, K, device="meta", dtype=torch.bfloat16), weight, gated=gated)
 
 
 @pytest.mark.usefixtures("card")
 def test_few_rows_of_known_matrices_take_small_m_gemm() -> None:
-    assert way_of(1, 1024, 2048) == Way(16, 1, 512, True)
-    assert way_of(2, 1024, 2048) == way_of(8, 1024, 2048) == Way(16, 8, 512, True)
-    assert way_of(9, 1024, 2048) is None
-    assert way_of(1, 1000, 2048) is None
-    assert way_of(1, 1024, 2048, gated=True) is None
-    assert way_of(1, 2048, 6144) == Way(16, 1, 512, True)
-    assert way_of(8, 2048, 6144) == Way(16, 8, 512, False), "eight rows come a step at a time"
-    assert way_of(2, 6144, 2048, gated=True) is None, "measured to be slower"
+    assert tiles_of(1, 1024, 2048) == SmallTiles(16, 1, 512, True)
+    assert tiles_of(2, 1024, 2048) == tiles_of(8, 1024, 2048) == SmallTiles(16, 8, 512, True)
+    assert tiles_of(9, 1024, 2048) is None
+    assert tiles_of(1, 1000, 2048) is None
+    assert tiles_of(1, 1024, 2048, gated=True) is None
+    assert tiles_of(1, 2048, 6144) == SmallTiles(16, 1, 512, True)
+    assert tiles_of(8, 2048, 6144) == SmallTiles(16, 8, 512, False), "eight rows come a step at a time"
+    assert tiles_of(2, 6144, 2048, gated=True) is None, "measured to be slower"
 
 
 @pytest.mark.usefixtures("card")
@@ -51,10 +51,10 @@ def test_small_m_gemm_is_not_taken_where_nothing_is_launched_ahead_or_it_does_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(small_m_gemm, "shared_memory", lambda: 99 * KIB)
-    assert way_of(1, 1024, 2048) == Way(16, 1, 512, True)
-    assert way_of(1, 2048, 6144) is None
+    assert tiles_of(1, 1024, 2048) == SmallTiles(16, 1, 512, True)
+    assert tiles_of(1, 2048, 6144) is None
     monkeypatch.setattr(small_m_gemm, "pdl", lambda: False)
-    assert way_of(1, 1024, 2048) is None
+    assert tiles_of(1, 1024, 2048) is None
 
 
 def test_small_m_gemm_compiles_for_a_hopper_and_fits_it() -> None:
