@@ -69,19 +69,19 @@ def candidates(product: Product, rows: int) -> Iterator[Tiles]:
             continue
         if not 30_000 <= buffers <= 200_000 or not 16 <= product.N // BN <= 400 or stages * BK > product.K + BK:
             continue
-        for calls in (False, True):
-            yield Tiles(BN, BK, PARTS, warps, stages, calls)
+        for prefetch in (False, True):
+            yield Tiles(BN, BK, PARTS, warps, stages, prefetch)
 
 
 def split_ks(product: Product, rows: int) -> Iterator[Tiles]:
     """Tiles whose stretches of K are programs of their own."""
     if product.gated:
         return
-    for BN, BK, warps, stages, calls in itertools.product((32, 64), (128, 256), (4, 8), (2, 3, 4), (False, True)):
+    for BN, BK, warps, stages, prefetch in itertools.product((32, 64), (128, 256), (4, 8), (2, 3, 4), (False, True)):
         if product.N % BN or product.K % (PARTS * BK) or stages * BK * PARTS > product.K + BK * PARTS:
             continue
         if (BN + min(64, max(16, rows))) * BK * 2 * stages <= 200_000:
-            yield Tiles(BN, BK, PARTS, warps, stages, calls, True)
+            yield Tiles(BN, BK, PARTS, warps, stages, prefetch, True)
 
 
 def wides(product: Product) -> Iterator[Tiles]:

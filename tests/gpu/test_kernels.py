@@ -327,8 +327,8 @@ def test_stretches_of_a_product_may_be_programs_of_their_own(N: int, K: int, rou
     for count in (1, 20, 64):
         given = {"residual": residual[:count], "scale": scale}
         whole = gemm(x[:count], weight, **given, tiles=Tiles(16, 256, 4, 4, 4))
-        for calls in (False, True):
-            split = gemm(x[:count], weight, **given, tiles=Tiles(32, 256, 4, 4, 2, calls, split_k=True))
+        for prefetch in (False, True):
+            split = gemm(x[:count], weight, **given, tiles=Tiles(32, 256, 4, 4, 2, prefetch, split_k=True))
             assert torch.equal(split, whole), count
 
 

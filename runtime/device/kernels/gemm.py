@@ -30,9 +30,9 @@ class Tiles(NamedTuple):
 
     K is summed in ``parts`` stretches (1 or 4), whose sums are added up one after the other. A program with few outputs
     has the stretches beside each other, a warp each; one with many has them one behind the other; with ``split_k``
-    every stretch is a program's own, and a second launch adds them up. ``calls``: whether a program calls its weights
-    into the cache while the kernel ahead still works. ``BM``: rows of a program, where they are not as many as there
-    are, up to 64.
+    every stretch is a program's own, and a second launch adds them up. ``prefetch``: whether a program asks for its
+    weights in the cache while the kernel ahead still works. ``BM``: rows of a program, where they are not as many as
+    there are, up to 64.
     """
 
     BN: int
@@ -40,14 +40,14 @@ class Tiles(NamedTuple):
     parts: int
     warps: int
     stages: int
-    calls: bool = False
+    prefetch: bool = False
     split_k: bool = False
     BM: int = 0
 
 
 @triton.jit
-def _call_rows(w, n, K: tl.constexpr, BN: tl.constexpr):
-    """Call the rows n to n + BN of a matrix into the cache, line by line, without waiting."""
+def _prefetch_rows(w, n, K: tl.constexpr, BN: tl.constexpr):
+    """Prefetch the rows n to n + BN of a matrix into the L2 cache, line by line."""
     LINE: tl.constexpr = LINE_BITS // w.dtype.element_ty.primitive_bitwidth
     COUNT: tl.constexpr = BN * K // LINE
     STEP: tl.constexpr = 256 if COUNT % 256 == 0 else 128
@@ -58,7 +58,7 @@ def _call_rows(w, n, K: tl.constexpr, BN: tl.constexpr):
 
 
 @triton.jit
-def _one_after_the_other(parts):
+def _sum_in_order(parts):
     """Sums [A, B] of [4, A, B]."""
     A: tl.constexpr = parts.shape[1]
     B: tl.constexpr = parts.shape[2]
@@ -89,7 +89,7 @@ def _gemm_kernel(
     BN: tl.constexpr,
     BK: tl.constexpr,
     PARTS: tl.constexpr,
-    CALLS: tl.constexpr,
+    PREFETCH: tl.constexpr,
     PDL: tl.constexpr,
 ):
     # x [M, K]; w [N, K], or [2 N, K] with the gate above; scale [N] or [2 N], or None where w has the dtype of x;
@@ -98,22 +98,22 @@ def _gemm_kernel(
     n0 = tl.program_id(1) * BN
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
-    here = m < M
+    m_mask = m < M
     whole: tl.constexpr = N % BN == 0 and K % BK == 0  # otherwise tiles reach beyond the matrix
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
-        if CALLS:
-            _call_rows(w, n0, K, BN)
+        if PREFETCH:
+            _prefetch_rows(w, n0, K, BN)
             if GATED:
-                _call_rows(w, N + n0, K, BN)
+                _prefetch_rows(w, N + n0, K, BN)
         tl.extra.cuda.gdc_wait()
 
-    each: tl.constexpr = BK // PARTS
+    part_k: tl.constexpr = BK // PARTS
     stretch: tl.constexpr = K // PARTS
     tile: tl.constexpr = BN * (1 + GATED)
     dtype = x.dtype.element_ty
     row = tl.arange(0, tile)  # of the matrix: the gate's first
-    row, known = n0 + row % BN + row // BN * N, n0 + row % BN < N
+    row, n_mask = n0 + row % BN + row // BN * N, n0 + row % BN < N
     acc = tl.zeros((tile, BM), tl.float32)
     if PARTS == 1 or tile >= MANY_ROWS:
         k = tl.arange(0, BK)
@@ -122,8 +122,8 @@ def _gemm_kernel(
         part = tl.zeros((tile, BM), tl.float32)
         for start in range(0, K, BK):
             left = start + k < K
-            rows = tl.load(x_at + start, here[None, :] if whole else here[None, :] & left[:, None], 0.0)
-            w_tile = tl.load(w_at + start) if whole else tl.load(w_at + start, known[:, None] & left[None, :], 0.0)
+            rows = tl.load(x_at + start, m_mask[None, :] if whole else m_mask[None, :] & left[:, None], 0.0)
+            w_tile = tl.load(w_at + start) if whole else tl.load(w_at + start, n_mask[:, None] & left[None, :], 0.0)
             part = tl.dot(w_tile.to(dtype), rows, part, input_precision="ieee")
             if PARTS > 1:
                 tl.static_assert(stretch % BK == 0)
@@ -134,19 +134,19 @@ def _gemm_kernel(
             acc = part
     else:
         tl.static_assert(whole)
-        # Part p sums its own stretch of K, and a step takes ``each`` numbers of every stretch.
+        # Part p sums its own stretch of K, and a step takes ``part_k`` numbers of every stretch.
         p = tl.arange(0, PARTS)
-        k = p[:, None] * stretch + tl.arange(0, each)[None, :]
+        k = p[:, None] * stretch + tl.arange(0, part_k)[None, :]
         w_at = w + row[None, :, None].to(tl.int64) * K + k[:, None, :]
         x_at = x + m[None, None, :] * x_stride + k[:, :, None]
         sums = tl.zeros((PARTS, tile, BM), tl.float32)
-        for start in range(0, stretch, each):
-            rows = tl.load(x_at + start, here[None, None, :], 0.0)
+        for start in range(0, stretch, part_k):
+            rows = tl.load(x_at + start, m_mask[None, None, :], 0.0)
             sums = tl.dot(tl.load(w_at + start).to(dtype), rows, sums, input_precision="ieee")
-        acc = _one_after_the_other(sums)
+        acc = _sum_in_order(sums)
 
     if scale is not None:
-        acc *= tl.load(scale + row, known, 0.0)[:, None]
+        acc *= tl.load(scale + row, n_mask, 0.0)[:, None]
     if GATED:
         gate, up = tl.split(tl.permute(acc.reshape(2, BN, BM), (1, 2, 0)))
         gate = gate.to(dtype).to(tl.float32)
@@ -154,7 +154,7 @@ def _gemm_kernel(
     if BIAS:
         acc += tl.load(bias + n, n < N, 0.0).to(tl.float32)[:, None]
     at = m[None, :] * out_stride + n[:, None]
-    inside = here[None, :] if whole else here[None, :] & (n < N)[:, None]
+    inside = m_mask[None, :] if whole else m_mask[None, :] & (n < N)[:, None]
     if RESIDUAL:
         # The product is rounded before it is added, as it is where the two are done one after the other.
         beside = tl.load(residual + m[None, :] * residual_stride + n[:, None], inside, 0.0)
@@ -238,7 +238,7 @@ def _launch(
     if tiles.split_k:
         assert not gated
         how = {"BN": tiles.BN, "BK": tiles.BK, "parts": tiles.parts, "warps": tiles.warps, "stages": fitting}
-        split_k_gemm(x, weight, scale, bias, residual, out, BM=BM, calls=tiles.calls, **how)
+        split_k_gemm(x, weight, scale, bias, residual, out, BM=BM, prefetch=tiles.prefetch, **how)
         return out
     _gemm_kernel[(triton.cdiv(M, BM), triton.cdiv(N, tiles.BN))](
         x,
@@ -260,7 +260,7 @@ def _launch(
         BN=tiles.BN,
         BK=tiles.BK,
         PARTS=tiles.parts,
-        CALLS=tiles.calls,
+        PREFETCH=tiles.prefetch,
         num_warps=tiles.warps,
         num_stages=fitting,
         **launch_options(),

@@ -32,7 +32,7 @@ def split_k_gemm(
     parts: int,
     warps: int,
     stages: int,
-    calls: bool,
+    prefetch: bool,
 ) -> None:
     """residual + x times a matrix + bias.
 
@@ -54,7 +54,7 @@ def split_k_gemm(
         BN=BN,
         BK=BK,
         PARTS=parts,
-        CALLS=calls,
+        PREFETCH=prefetch,
         num_warps=warps,
         num_stages=stages,
         **launch_options(),
@@ -89,18 +89,18 @@ def _stretch(
     BN: tl.constexpr,
     BK: tl.constexpr,
     PARTS: tl.constexpr,
-    CALLS: tl.constexpr,
+    PREFETCH: tl.constexpr,
     PDL: tl.constexpr,
 ):
     # x [M, K]; w [N, K]; sums [PARTS, M, N].
     part = tl.program_id(2)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     n = tl.program_id(0) * BN + tl.arange(0, BN)
-    here = m < M
+    m_mask = m < M
     stretch: tl.constexpr = K // PARTS
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
-        if CALLS:
+        if PREFETCH:
             LINE: tl.constexpr = LINE_BITS // w.dtype.element_ty.primitive_bitwidth
             lines = tl.arange(0, BK // LINE)
             for first in range(0, stretch, BK):
@@ -112,9 +112,9 @@ def _stretch(
     x_at = x + m[None, :] * x_stride + k[:, None]
     acc = tl.zeros((BN, BM), tl.float32)
     for start in range(0, stretch, BK):
-        rows = tl.load(x_at + start, here[None, :], 0.0)
+        rows = tl.load(x_at + start, m_mask[None, :], 0.0)
         acc = tl.dot(tl.load(w_at + start).to(x.dtype.element_ty), rows, acc, input_precision="ieee")
-    tl.store(sums + (part * M + m)[None, :] * N + n[:, None], acc, here[None, :])
+    tl.store(sums + (part * M + m)[None, :] * N + n[:, None], acc, m_mask[None, :])
 
 
 @triton.jit(do_not_specialize=["M"])
