@@ -6,9 +6,8 @@ import logging
 import secrets
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
@@ -19,18 +18,13 @@ from runtime.engine.completion_waiter import CompletionWaiter
 from runtime.engine.core import Clock, EngineCore
 from runtime.engine.input_processor import Admission, admit
 from runtime.engine.loader import CheckpointLoader
+from runtime.engine.open_requests import OpenRequests
 from runtime.engine.pulse import Pulse
 from runtime.engine.registry import Registry, RegistryEntry
 from runtime.engine.sequence import Sequence
-from runtime.engine.sizing import CPU_SLOTS
 from runtime.engine.text_stream import TextStream
 from runtime.engine.waiting import Command, WaitingQueue
-from runtime.errors import (
-    EngineDead,
-    ModeNotServed,
-    Overloaded,
-    SpeechError,
-)
+from runtime.errors import EngineDead, ModeNotServed, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import (
     Broken,
@@ -54,21 +48,8 @@ log = logging.getLogger(__name__)
 SEED_BITS = 53  # drawn seeds survive a trip through a browser's numbers
 IDLE_S = 0.5  # how long the thread sleeps where nothing wakes it
 PAUSE_S = 0.02  # the same where requests wait for a listener's clock
-SOONEST_S = 0.1  # told at the least: to come back at once is no estimate
-RETRY_AFTER_S = 2.0  # told to a request that finds every place taken, while it is not known how long a slot is held
 
 Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, what happens now
-
-
-@dataclass(slots=True)
-class OpenRequest:
-    """What the door knows of a request that has not ended."""
-
-    entry: RegistryEntry
-    caller: str
-    yields: bool
-    has_begun: bool = False  # it has a slot, or had one
-    is_displaced: bool = False  # its place in the queue was given to another
 
 
 class Engine:
@@ -90,8 +71,7 @@ class Engine:
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
         self._taken: dict[int, int] = {}  # by ticket: samples that have left for the listener, since the last turn
-        self._open: dict[int, OpenRequest] = {}  # by ticket, in the order in which they came
-        self._next_ticket = 1
+        self._open = OpenRequests(settings)
         self._pulse = Pulse(clock)
         self.completion_waiter = CompletionWaiter(self._wake.set, device.enter_thread)
         self._closing = False
@@ -161,13 +141,11 @@ class Engine:
         with self._lock:
             if not self.alive:
                 raise EngineDead
-            self._make_room(entry, request)
-            ticket = self._next_ticket
-            self._next_ticket += 1
-            for other, opened in self._open.items():
-                if opened.yields:
-                    self._command(other, partial(EngineCore.cancel, ticket=other))
-            self._open[ticket] = OpenRequest(entry, request.caller, request.yields)
+            if (displaced := self._open.make_room(entry, request)) is not None:
+                self._displace(*displaced)
+            for other in self._open.yielding:
+                self._command(other, partial(EngineCore.cancel, ticket=other))
+            ticket = self._open.add(entry, request)
             sequence = Sequence(ticket, request, self._closing_sink(ticket, sink))
             if core is not None and admitted is not None:
                 sequence.admit(*admitted, self._seed(request), self.clock())
@@ -231,10 +209,10 @@ class Engine:
         """How busy the engine is."""
         cores = self.registry.cores
         active = sum(not holder.request.yields for core in cores for holder in tuple(core.holders.values()))
-        slots = sum(self._slots(entry) for entry in self.registry.entries)
+        slots = sum(map(self._open.slots, self.registry.entries))
         wordless = sum(entry.waiting.short_of_text for entry in self.registry.entries)
         with self._lock:
-            waiting = sum(not opened.yields for opened in self._open.values()) - active - wordless
+            waiting = self._open.lasting - active - wordless
         return EngineLoad(
             slots=slots,
             active=active,
@@ -407,58 +385,14 @@ class Engine:
     def _seed(request: SpeechRequest) -> int:
         return secrets.randbits(SEED_BITS) if request.seed is None else request.seed
 
-    def _make_room(self, entry: RegistryEntry, request: SpeechRequest) -> None:
-        """See to it that a request may wait. One without text yet takes no place. Under the lock.
-
-        The queue is full where every place is taken, and where whoever came last would wait for longer than any may.
-        Then the caller with most requests gives up the place of its newest, if it has more even then than the caller
-        of this one.
-
-        Raises:
-            Overloaded: no place is left for it.
-        """
-        slots = self._slots(entry)
-        lasting = {
-            ticket: opened.caller
-            for ticket, opened in self._open.items()
-            if opened.entry is entry and not opened.yields and not opened.is_displaced
-        }
-        waiting = len(lasting) - entry.waiting.unready - slots
-        if request.yields and self._open:
-            raise self._overloaded(entry, waiting)
-        is_too_long = waiting > 0 and (entry.waiting.wait_s(waiting) or 0.0) > self.settings.limits.queue_s
-        if waiting < self.settings.engine.max_waiting and not is_too_long:
-            return
-        count = Counter(lasting.values())
-        ready = [
-            ticket
-            for ticket in reversed(lasting)  # of those with as many requests the newest is the first
-            if not (self._open[ticket].has_begun or entry.waiting.is_unready(ticket))
-        ]
-        ticket = max(ready, key=lambda ticket: count[lasting[ticket]], default=None)
-        if ticket is None or count[lasting[ticket]] <= count[request.caller] + 1:
-            raise self._overloaded(entry, waiting)
-        self._displace(ticket, self._overloaded(entry, waiting))
-
     def _displace(self, ticket: int, error: SpeechError) -> None:
         """Have a request leave the queue, unless its turn has come by then."""
         opened = self._open[ticket]
-        opened.is_displaced = True
 
         def displace(core: EngineCore) -> None:
             opened.is_displaced = core.displace(ticket, error)
 
         self._command(ticket, displace)
-
-    def _overloaded(self, entry: RegistryEntry, waiting: int) -> Overloaded:
-        waiting = max(0, waiting)
-        wait_s = entry.waiting.wait_s(waiting)
-        retry_after_s = max(SOONEST_S, round(wait_s, 1)) if wait_s else RETRY_AFTER_S
-        return Overloaded(slots=self._slots(entry), waiting=waiting, retry_after_s=retry_after_s)
-
-    def _slots(self, entry: RegistryEntry) -> int:
-        """Slots of a checkpoint; of one that is not loaded yet, what is likely."""
-        return entry.core.slots if entry.core else self.settings.engine.max_slots or CPU_SLOTS
 
     def _change_text(self, ticket: int, change: Callable[[TextStream], None]) -> None:
         self._command(ticket, lambda core: core.change_text(ticket, change))
@@ -486,7 +420,7 @@ class Engine:
                 self._open[ticket].has_begun = True
             if isinstance(event, Finished | Broken):
                 with self._lock:
-                    self._open.pop(ticket, None)
+                    self._open.end(ticket)
             try:
                 sink(event)
             except Exception:

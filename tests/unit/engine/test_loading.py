@@ -118,7 +118,7 @@ def test_who_comes_in_the_moment_that_loading_ends_is_served_or_told(
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     entry = engine.registry.entries[0]
     entry.is_loading = True
-    check = engine._make_room
+    check = engine._open.make_room
 
     def loaded_meanwhile(*words: object) -> None:
         check(*words)  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ def test_who_comes_in_the_moment_that_loading_ends_is_served_or_told(
             entry.has_failed = True
         engine.commands.clear()
 
-    monkeypatch.setattr(engine, "_make_room", loaded_meanwhile)
+    monkeypatch.setattr(engine._open, "make_room", loaded_meanwhile)
     heard = Heard()
     engine.submit(custom_voice(max_frames=3), heard)
     drain(engine)
