@@ -14,9 +14,10 @@ from typing import Any
 from runtime.settings import Limits, ServerSettings, Settings
 from runtime.shared.port.listening import listen
 from runtime.shared.port.serving import Server
+from studio.app import build
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
-from studio.server import build, config
+from studio.server import config
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.startup_page import Opening
 from studio.transcribing.desk import Desk

@@ -27,9 +27,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from runtime.settings import Limits
+from studio.app import build
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
-from studio.server import build
 from studio.settings import StoreSettings, StudioSettings
 from studio.startup_page import Opening
 from studio.transcribing.desk import Desk

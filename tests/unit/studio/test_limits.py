@@ -23,11 +23,11 @@ from websockets.exceptions import ConnectionClosed
 
 from runtime.settings import Limits
 from runtime.shared.port.allowance import Allowance
+from studio.app import build
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
 from studio.limits import CLOSED, VisitLimits, allowances
 from studio.relay import Relay
-from studio.server import build
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.startup_page import Opening
 from studio.transcribing.desk import Desk

@@ -1,0 +1,160 @@
+"""Composes the studio's application: the page's files, what is kept, the relay, and the state of the runtime behind it.
+
+The page itself is mounted last (studio/page_app.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import asdict
+from functools import partial
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from runtime.settings import Settings
+from runtime.shared.port.door import Door
+from runtime.shared.port.hosts import Hosts
+from runtime.shared.port.unrouted import no_socket, unrouted
+from runtime.shipped import shipped
+from studio.downloads import Downloads
+from studio.fetching import Plan
+from studio.keeping import Keeping
+from studio.limits import VisitLimits, allowances
+from studio.presets import Presets
+from studio.relay import HTTP_METHODS, Relay
+from studio.routes.docs import docs_routes
+from studio.routes.documents import document_routes
+from studio.routes.host import HostRoutes
+from studio.routes.openapi import openapi_routes
+from studio.routes.real_voices import RealVoiceRoutes, cards_of
+from studio.routes.transcribe import transcribe_routes
+from studio.routes.voices import voice_routes
+from studio.settings import StudioSettings
+from studio.sign_in import SignIn
+from studio.startup_page import Opening
+from studio.store.voice_bin import VoiceBin
+from studio.supervisor import ChildRuntime, Runtime
+from studio.transcribing.desk import Desk
+from studio.visitors import VisitorCookies
+from studio.voice_owners import whose_voices
+from studio.words import languages, words
+
+ASSETS = shipped("studio", "assets")
+
+
+class FreshFiles(StaticFiles):
+    """Static files that are asked for again each time, so that an upgraded page never meets an old module."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+def build(
+    runtime: Runtime,
+    opening: Opening,
+    keeping: Keeping,
+    desk: Desk,
+    settings: StudioSettings,
+    sign_in: SignIn | None = None,
+    told: Settings | None = None,
+) -> FastAPI:
+    """Compose the application. Routes come first: the mount at / takes whatever is left.
+
+    ``told`` are the runtime's settings, whose variables tell the studio too.
+    """
+    told = told or Settings.from_env()
+    key = told.server.keys[0] if told.server.keys else ""
+    allowed = allowances(keeping.visitors, settings.visits)
+    relay = Relay(runtime, key, whose_voices(keeping.visitors), allowed, told)
+    voice_bin = VoiceBin(settings.store.folder / "deleted-voices", settings.store.bin_s)
+    downloads, plan = None, Plan()
+    if isinstance(runtime, ChildRuntime):
+        downloads = Downloads(runtime, settings.store.folder, partial(cards_of, runtime, relay.key))
+    presets = Presets.load().as_json() | {"languages": languages()}
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with keeping.running(), downloads.running() if downloads else nullcontext():
+            yield
+        await plan.aclose()
+        await relay.aclose()
+        desk.close()
+
+    async def status(_: Request) -> Response:
+        state = asdict(runtime.status) | {"page": opening.opened.is_set()}
+        return JSONResponse(state, headers={"cache-control": "no-store"})
+
+    async def starting_values(_: Request) -> Response:
+        return JSONResponse(presets)
+
+    async def words_of(request: Request) -> Response:
+        try:
+            return JSONResponse(words(request.path_params["language"]), headers={"cache-control": "no-cache"})
+        except KeyError:
+            return Response(status_code=404)
+
+    async def health(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def not_routed(request: Request) -> Response:
+        return unrouted(app.router.routes[:last], request.scope)
+
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.state.downloads = downloads  # what the page is told first says where one is
+    app.state.drain = relay.drain
+    app.add_middleware(VisitorCookies, visitors=keeping.visitors)
+    must = settings.visits.sign_in == "required"
+    app.add_middleware(VisitLimits, visitors=keeping.visitors, settings=settings.visits, must_sign_in=must)
+    if sign_in is not None:
+        sign_in.add_to(app)  # its session around all that asks who it is
+    app.add_middleware(Door, settings=told.server, hosts=Hosts(told.server.hosts, settings.host))
+    app.router.routes.extend([*keeping.routes(), *keeping.voice_routes(relay)])
+    forget = downloads.forget if downloads else None
+    app.router.routes.extend(HostRoutes(runtime, settings, relay.key, forget).routes())
+    app.router.routes.extend(RealVoiceRoutes(runtime, settings, downloads, plan).routes())
+    for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
+        app.add_route(path, endpoint, methods=["GET", "HEAD"])
+    app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
+    app.add_route("/studio/i18n/{language}", words_of, methods=["GET", "HEAD"])
+    for prefix in ("/v1", "/tts"):  # the runtime's own routes, and Cartesia's
+        app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
+        app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
+    for path in ("/voices", "/pronunciation-dicts"):  # Cartesia's too
+        app.add_route(path, relay.http, methods=HTTP_METHODS)
+        app.add_route(f"{path}/{{path:path}}", relay.http, methods=HTTP_METHODS)
+    app.add_route("/v2/voices", relay.http, methods=HTTP_METHODS)  # and ElevenLabs'
+    app.router.routes += openapi_routes(relay, list(app.router.routes))  # what all these are, and as a page
+    app.router.routes += [
+        *voice_routes(relay, voice_bin),
+        *transcribe_routes(desk, told.limits),
+        *document_routes(),
+        *docs_routes(),
+    ]
+    # Where the page's modules find it: at the path that it has beside them on disk.
+    app.mount("/clients/js", FreshFiles(directory=shipped("studio", "clients/js")))
+    app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
+    app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))
+    app.mount("/studio/fonts", FreshFiles(directory=ASSETS / "fonts"))
+    last = len(app.router.routes)
+    for path in ("/health", "/ready", "/studio/{path:path}", "/shared/{path:path}"):
+        app.add_route(path, not_routed, methods=HTTP_METHODS)
+    app.router.routes.append(Mount("/", _NoSockets(opening)))
+    return app
+
+
+class _NoSockets:
+    """The page, which has no WebSockets."""
+
+    def __init__(self, page: ASGIApp) -> None:
+        self._page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (no_socket if scope["type"] == "websocket" else self._page)(scope, receive, send)

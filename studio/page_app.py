@@ -1,0 +1,71 @@
+"""Composes the page's application: Gradio's blocks, and the doors for programs beside it, over the studio's routes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from runtime.settings import Settings
+from runtime.shipped import shipped
+from studio.page_door import Function, PageDoor
+
+ICON = shipped("studio", "assets") / "images" / "favicon.svg"
+
+
+def page(studio: ASGIApp) -> FastAPI:
+    """Compose the page, Gradio's API and MCP.
+
+    Takes the seconds that Gradio's import needs; the runtime loads its weights meanwhile.
+    """
+    import gradio
+
+    from studio import link_preview
+    from studio.actions import mcp_tools
+    from studio.page import blocks, head, theme
+
+    link_preview.offer()
+
+    tools = mcp_tools.tools(studio)
+    routes = tools.streamable_http_app().routes
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with tools.session_manager.run():
+            yield
+
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.router.routes.extend(routes)
+    composed = blocks(studio)
+    named = composed.get_api_info()["named_endpoints"]
+    functions = {
+        number: Function(str(function.api_name), len(function.inputs), _defaults(named, function.api_name))
+        for number, function in composed.fns.items()
+    }
+    limit = Settings.from_env().limits.max_config_bytes
+    files = gradio.utils.get_upload_folder()
+    app.add_middleware(PageDoor, functions=functions, files=files, max_bytes=limit)
+    mounted: FastAPI = gradio.mount_gradio_app(
+        app,
+        composed,
+        path="/",
+        head=head(),
+        favicon_path=ICON,
+        theme=theme(),
+        footer_links=[],
+        show_error=False,
+        ssr_mode=False,
+        run_history=False,
+    )
+    return mounted
+
+
+def _defaults(named: dict[str, Any], name: object) -> tuple[Any, ...]:
+    """The values of a function's last parameters that may be left out, by Gradio's own description."""
+    parameters = named[f"/{name}"]["parameters"] if f"/{name}" in named else []
+    given = itertools.takewhile(lambda parameter: parameter["parameter_has_default"], reversed(parameters))
+    return tuple(parameter["parameter_default"] for parameter in given)[::-1]
