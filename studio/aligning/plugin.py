@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import entry_points
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from studio.extras import is_installed
 
 GROUP = "voicewright.aligners"  # of entry points
 BUILT_IN = "pocketsphinx"
@@ -35,15 +37,7 @@ def installed() -> list[tuple[str, Callable[[], Aligner]]]:
     """Names of the aligners that are there and what loads each: those of others by their names, and then ours."""
     others = sorted(entry_points(group=GROUP), key=lambda point: point.name)
     found: list[tuple[str, Callable[[], Aligner]]] = [(point.name, point.load) for point in others]
-    return [*found, (BUILT_IN, _built_in)] if _has_built_in() else found
-
-
-def _has_built_in() -> bool:
-    try:
-        version(BUILT_IN)
-    except PackageNotFoundError:
-        return False
-    return True
+    return [*found, (BUILT_IN, _built_in)] if is_installed(BUILT_IN) else found
 
 
 def _built_in() -> Aligner:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pkgutil
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runtime.errors import InvalidSetting
+from studio.extras import is_installed
 
 RATE = 16_000  # Hz, what every recogniser hears
 BUILT_IN = "faster-whisper"
@@ -61,7 +61,7 @@ class Choice:
         if kind != BUILT_IN and not (colon and all(part.isidentifier() for part in (*kind.split("."), rest))):
             why = f"it must be {BUILT_IN}:MODEL, or module:function, or empty"
             raise InvalidSetting(name="VOICEWRIGHT_TRANSCRIBER", value=repr(setting), why=why)
-        if kind == BUILT_IN and not _has_built_in():
+        if kind == BUILT_IN and not is_installed(BUILT_IN):
             return cls(setting, f"{BUILT_IN} is not installed. {HOW}")
         return cls(setting)
 
@@ -75,11 +75,3 @@ class Choice:
         # The operator's own word, as PYTHONPATH is; nothing that a client sends gets here.
         transcriber: Transcriber = pkgutil.resolve_name(self.setting)()
         return transcriber
-
-
-def _has_built_in() -> bool:
-    try:
-        version(BUILT_IN)
-    except PackageNotFoundError:
-        return False
-    return True

@@ -66,8 +66,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The runtime's public side only, and what both share.
     "studio/": (*SHARED, "voicewright", "studio", "presets"),
     "studio/errors.py": ("runtime.errors",),
-    "studio/transcribing/": (*SHARED, "studio.errors", "studio.languages", "studio.transcribing"),
-    "studio/aligning/": (*SHARED, "studio.aligning"),
+    "studio/extras.py": (),
+    "studio/transcribing/": (*SHARED, "studio.errors", "studio.extras", "studio.languages", "studio.transcribing"),
+    "studio/aligning/": (*SHARED, "studio.extras", "studio.aligning"),
     "studio/store/": (*SHARED, "studio.errors", "studio.settings", "studio.store"),
     "presets/": (),
     "app.py": (*VALUES, "studio"),

@@ -86,7 +86,7 @@ def test_where_nothing_is_installed_one_sentence_says_how_to_get_it(monkeypatch:
     def absent(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(plugin, "version", absent)
+    monkeypatch.setattr("studio.extras.version", absent)
     absent_ = Choice.of("faster-whisper:small")
     (heard,) = asked(absent_, wav(voice(2, 1)))
     feature = Desk(absent_, Limits()).feature()

@@ -218,7 +218,7 @@ def test_a_take_has_its_words_by_a_plug_in(only: Install, tmp_path: Path) -> Non
 
 
 def test_without_an_aligner_times_are_estimated_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin, "version", absent)
+    monkeypatch.setattr("studio.extras.version", absent)
     with kept(tmp_path / "data") as address, visitor(address) as client:
         take = keep(client, pcm_of(2.0), text="Good  morning,\neverybody.")
         found = words_of(client, take)

@@ -1,0 +1,14 @@
+"""Says which of the optional packages are installed."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package is there, by its name in an index; nothing is imported."""
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
