@@ -29,7 +29,7 @@ export class Dock {
     const begins = Boolean(current?.speak);
     this.first.hidden = !begins && !isBusy;
     this.halt.hidden = !isBusy || this.home.contains(this.first);
-    const isLoaded = Boolean(stage.take);
+    const isLoaded = Boolean(stage.take ?? this.studio.lastHeard.script);
     this.root.hidden = !isLoaded && !(begins && this.home.contains(this.first));
     this.root.classList.toggle('vw-loaded', isLoaded);
     this.offerRates(stage.player.canStretch);

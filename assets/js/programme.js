@@ -72,6 +72,7 @@ function* silent(seconds) {
 /** A take's chunks from a sample on, and those that still come. @param {Take} take @param {number} from */
 async function* heard(take, from) {
   let skip = from;
+  await take.here();
   for (let index = 0; ; ) {
     for (; index < take.chunks.length; index++) {
       const pcm = take.chunks[index];

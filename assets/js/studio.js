@@ -12,6 +12,7 @@ import { all, need } from './elements.js';
 import { errorOf } from './errors.js';
 import { TakeHistory } from './history.js';
 import { Importing } from './importing.js';
+import { LastHeard } from './last_heard.js';
 import { endLeftFrames } from './left_frames.js';
 import { Notes } from './notes.js';
 import { Preferences } from './preferences.js';
@@ -135,6 +136,7 @@ export class Studio {
     this.code = new CodeDialog(need(page, '#vw-code', HTMLDialogElement), this);
     this.soundingText = new SoundingText(page, this);
     this.cutOff = new CutOff(this);
+    this.lastHeard = new LastHeard(this);
     this.importing = new Importing(page, this, new ChapterSheet(page, this));
     /** @type {Room[]} */
     this.rooms = ROOMS.map((Room) => new Room(need(page, `#vw-room-${Room.id}`), this));
@@ -147,6 +149,7 @@ export class Studio {
     this.facts = new TextFacts(page, this);
     this.clicked = 0;
     this.listen();
+    this.lastHeard.recall();
     this.enter(this.addressed);
   }
 

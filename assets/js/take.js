@@ -111,6 +111,10 @@ export class Take extends EventTarget {
     /** @type {Promise<unknown>|null} settled by the next change */
     this.changing = null;
     this.unkept = false; // the studio has no place for it
+    /** Brings the sound of a recalled one. @type {(() => Promise<Int16Array|null>)|null} */
+    this.ask = null;
+    /** @type {Promise<Int16Array|null>|null} */
+    this.asking = null;
     this.askedAt = performance.now();
     /** Tell of a state a moment later: what follows it draws the page, and the first sound must not wait for that. */
     this.tellSoon = seldom(() => this.tell('state'), SOON_MS);
@@ -126,6 +130,27 @@ export class Take extends EventTarget {
     Object.assign(take, { metrics: record.metrics, stopReason: record.stop_reason, state });
     Object.assign(take, { id: record.id, record, model: record.model });
     return take;
+  }
+
+  /** A kept take whose sound comes later, or when it is played. @param {TakeRecord} record @param {() => Promise<Int16Array|null>} ask  null: it cannot be had now, which was said */
+  static recalled(record, ask) {
+    const take = Take.kept(record, new Int16Array());
+    take.samples = record.samples;
+    take.chunks = [];
+    take.ask = ask;
+    return take;
+  }
+
+  /** Have the sound of a recalled one here; where it cannot be had, it is asked for again the next time. */
+  async here() {
+    if (!this.ask) return;
+    this.asking ??= this.ask().finally(() => (this.asking = null));
+    const pcm = await this.asking;
+    if (!pcm || !this.ask) return;
+    this.ask = null;
+    this.chunks = [pcm];
+    this.samples = pcm.length;
+    this.tell('progress');
   }
 
   /** The words that are spoken. */

@@ -195,8 +195,8 @@ export class ScriptRoom {
       else this.showSoon();
     });
     const { stage } = this.studio;
-    const isShown = stage.take === this.whole;
-    if (isShown) this.studio.stop();
+    const isShown = stage.take === this.whole || this.studio.lastHeard.claims(script.id);
+    if (stage.take === this.whole) this.studio.stop();
     if (this.studio.current === this) this.studio.undo = null; // what Ctrl+Z took back was of another script
     this.forgetTold();
     this.parts.gap.value = String(script.gap);
