@@ -55,7 +55,7 @@ import { SpeechError, SpeechSocket } from '../../clients/js/voicewright.js';
  * @typedef {import('./take.js').Mode} Mode
  *
  * @typedef {{voice: import('./script/document.js').Voice, instruct: string}} SpokenBy  who speaks in a room, for a line of a script
- * @typedef {{voice?: string, text?: string, title?: string, spokenBy?: SpokenBy|null, script?: string}} Given  what a room is opened with
+ * @typedef {{voice?: string, text?: string, title?: string, spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices'}} Given  what a room is opened with
  * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} Restored  a kept take with the recording that was sent with it
  *
  * @typedef {() => void} Back  takes back what was done

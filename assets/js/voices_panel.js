@@ -131,7 +131,7 @@ export class VoicesPanel {
 
   /** Have the focus in the field of a voice's name. @param {string} id */
   rename(id) {
-    this.studio.go('library');
+    this.studio.go('library', { half: 'voices' });
     const row = this.rows.get(id);
     row?.unfold(true);
     const field = row && need(row.element, '[data-field=name]', HTMLInputElement);

@@ -211,3 +211,29 @@ def test_a_file_whose_name_is_taken_is_kept_under_another(
     studio.keyboard.type("Petra")
     studio.keyboard.press("Tab")
     expect(names(studio)).to_have_text(["Peter", "Petra"])
+
+
+# --- a narrow window
+
+
+def test_on_a_phone_voices_are_a_press_away(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
+    keep("Carla")
+    page = studio
+    enter(page, "library")
+    page.set_viewport_size({"width": 360, "height": 780})
+    turns = page.locator(".vw-library-turn button")
+    takes, voices = page.locator("#vw-library-takes"), page.locator("#vw-library-voices")
+    expect(takes).to_be_visible()
+    expect(voices).to_be_hidden()
+    turns.filter(has_text="Voices").click()
+    expect(voices).to_be_in_viewport()
+    expect(takes).to_be_hidden()
+    expect(turns.filter(has_text="Voices")).to_have_attribute("aria-pressed", "true")
+    assert page.evaluate("document.querySelector('.vw-rooms').scrollWidth") <= 360
+    page.reload(wait_until="domcontentloaded")
+    expect(names(page)).to_have_text(["Carla"])
+    expect(voices).to_be_in_viewport()
+    page.set_viewport_size({"width": 1366, "height": 768})
+    expect(takes).to_be_visible()
+    expect(voices).to_be_visible()
+    expect(turns.first).to_be_hidden()
