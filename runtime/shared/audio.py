@@ -23,6 +23,9 @@ SUBTYPES = frozenset(
     {"PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW"}
     | {"VORBIS", "OPUS", "MPEG_LAYER_III"}
 )
+TAKEN = "WAV, FLAC, OGG, MP3, M4A or AIFF"  # of all readers: this one's, wav_reader's and mp4_reader's
+NO_SOUND = f"it is not a sound file that can be read; send {TAKEN}"
+FORMAT_NOT_TAKEN = f"its format is not taken; send {TAKEN}"
 MIN_RATE, MAX_RATE = 8_000, 192_000  # Hz
 MAX_CHANNELS = 8
 
@@ -59,9 +62,7 @@ def read_sound(file: BinaryIO | int, *, limit_s: float) -> Sound:
             samples, rate = _read_mono(sound, limit_s), sound.samplerate
     except soundfile.LibsndfileError:
         # From None: libsndfile's text may quote the file's name or the client's bytes.
-        raise BadReferenceAudio(
-            why="it is not a sound file that can be read; send WAV, FLAC, OGG, MP3 or AIFF"
-        ) from None
+        raise BadReferenceAudio(why=NO_SOUND) from None
     if len(samples) > limit_s * rate:
         raise ReferenceTooLong(seconds=len(samples) / rate, limit=limit_s)
     return Sound(samples, rate)
@@ -109,7 +110,7 @@ def resample(sound: Sound, rate: int) -> Sound:
 
 def _check_header(sound: soundfile.SoundFile) -> None:
     if sound.format not in FORMATS or sound.subtype not in SUBTYPES:
-        raise BadReferenceAudio(why="its format is not taken; send WAV, FLAC, OGG, MP3 or AIFF")
+        raise BadReferenceAudio(why=FORMAT_NOT_TAKEN)
     check_shape(sound.samplerate, sound.channels)
 
 

@@ -1,7 +1,7 @@
 """Decodes one compressed sound file in a process of its own, which is limited and then gone.
 
 stdin: one JSON line with the limit in seconds, then the file. stdout: one JSON line, then float32 samples.
-libsndfile decodes what anybody sent; a fault in it can reach no further than here.
+libsndfile, and FFmpeg for M4A, decode what anybody sent; a fault in them can reach no further than here.
 """
 
 from __future__ import annotations
@@ -9,8 +9,13 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from runtime.shared.confinement import confine
+
+if TYPE_CHECKING:
+    from runtime.shared.audio import Sound
 
 MEMORY_BYTES = 768 * 2**20  # of address space; numpy and libsndfile take 300 MB of it
 CPU_S = 5
@@ -34,8 +39,14 @@ def main() -> None:
     from runtime.shared.audio import read_sound  # after the limits: they hold for libsndfile's own start too
 
     limit_s = json.loads(sys.stdin.buffer.readline())["limit_s"]
+    data = sys.stdin.buffer.read()
+    read: Callable[..., Sound] = read_sound
+    if data[4:8] == b"ftyp":
+        from runtime.shared.mp4_reader import read_mp4  # FFmpeg, for those that need it
+
+        read = read_mp4
     try:
-        sound = read_sound(Seekable(sys.stdin.buffer.read()), limit_s=limit_s)
+        sound = read(Seekable(data), limit_s=limit_s)
     except BadReferenceAudio as error:
         answer: dict[str, object] = {"code": error.code, "facts": error.facts}
         samples = b""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
-from runtime.shared.audio import Sound, check_shape
+from runtime.shared.audio import FORMAT_NOT_TAKEN, Sound, check_shape
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # of a subformat that is a plain format number
@@ -93,7 +93,7 @@ def _layout(chunk: bytes) -> WavLayout:
     tag = _tag(chunk)
     layout = WavLayout(tag == FLOAT, bits, channels, rate)
     if tag not in (PCM, FLOAT) or bits not in ((32, 64) if layout.is_float else (8, 16, 24, 32)):
-        raise BadReferenceAudio(why="its format is not taken; send WAV, FLAC, OGG, MP3 or AIFF")
+        raise BadReferenceAudio(why=FORMAT_NOT_TAKEN)
     check_shape(rate, channels)
     if align != layout.frame_bytes:
         raise BadReferenceAudio(why="its WAV header is damaged")

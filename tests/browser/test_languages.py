@@ -63,6 +63,7 @@ NAMES = {
         "Opus",
         "OGG",
         "AIFF",
+        "M4A",
         "SRT",
         "EPUB",
         "DOCX",

@@ -13,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 import soundfile
@@ -24,8 +25,9 @@ from runtime.errors import BadReferenceAudio, ReferenceTooLong
 from runtime.settings import Limits
 from runtime.shared import decoding
 from runtime.shared.audio import Sound
-from runtime.shared.decode_child import ANSWER_BYTES
+from runtime.shared.decode_child import ANSWER_BYTES, Seekable
 from runtime.shared.decoding import ROOT, _decode_apart, _kill_late, decode
+from runtime.shared.mp4_reader import read_mp4
 from runtime.shared.reference import read_reference
 from runtime.shared.wav_reader import is_plain_wav, read_wav
 from tests.support.examples import examples
@@ -186,6 +188,63 @@ def test_a_bomb_costs_a_moment(kind: str, subtype: str) -> None:
     with pytest.raises(ReferenceTooLong):
         decode(data, limit_s=60)
     assert sum(os.times()[:4]) - start < 8
+
+
+# --- M4A
+
+
+def m4a(seconds: float = 1.5, codec: str = "aac", rate: int = 44_100, layout: str = "mono") -> bytes:
+    """A recording as phones keep theirs."""
+    file = io.BytesIO()
+    with av.open(file, "w", format="ipod") as container:
+        stream = container.add_stream(codec, rate=rate, layout=layout)
+        frame = av.AudioFrame.from_ndarray(voice(seconds, 1)[None, :], format="flt", layout="mono")
+        frame.sample_rate = RATE
+        resampler = av.AudioResampler(format=stream.format, layout=layout, rate=rate)
+        for piece in (*resampler.resample(frame), *resampler.resample(None)):
+            container.mux(stream.encode(piece))
+        container.mux(stream.encode(None))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("codec", "rate", "layout"), [("aac", 44_100, "mono"), ("aac", 48_000, "stereo"), ("alac", 24_000, "mono")]
+)
+def test_what_a_phone_recorded_is_read(codec: str, rate: int, layout: str) -> None:
+    sound = decode(m4a(1.5, codec, rate, layout), limit_s=60)
+    assert sound.rate == rate
+    assert sound.seconds == pytest.approx(1.5, abs=0.1)
+    if rate == RATE:  # ALAC loses nothing
+        assert np.abs(sound.samples[: len(VOICE)] - VOICE).max() < 1e-4
+    else:
+        assert np.sqrt((sound.samples**2).mean()) == pytest.approx(np.sqrt((VOICE**2).mean()), rel=0.35)
+
+
+def test_m4a_that_is_too_long_damaged_or_of_another_codec_is_refused() -> None:
+    whole = m4a()
+    with pytest.raises(ReferenceTooLong):
+        decode(whole, limit_s=1.0)
+    for data in (whole[:400], whole[:12] + bytes(400), m4a(codec="ac3")):
+        with pytest.raises(BadReferenceAudio, match="M4A or AIFF"):
+            decode(data, limit_s=60)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.data())
+def test_any_m4a_is_read_or_refused(data: st.DataObject) -> None:
+    """In this process, where nothing but these two may come of it."""
+    file = bytearray(M4A)
+    for place in data.draw(st.lists(st.integers(8, len(file) - 1), max_size=8)):
+        file[place] = data.draw(st.integers(0, 255))
+    gone = data.draw(st.integers(0, len(file)))
+    try:
+        sound = read_mp4(Seekable(bytes(file[: len(file) - gone])), limit_s=1.0)
+    except BadReferenceAudio:
+        return
+    assert len(sound.samples) <= sound.rate
+
+
+M4A = m4a(0.2)
 
 
 def child(code: str) -> tuple[str, ...]:
