@@ -17,6 +17,7 @@ from typing import NoReturn
 from runtime.errors import Failed, InvalidSetting, SpeechError
 from runtime.exits import Exit
 from runtime.knobs import override
+from runtime.option_names import told_in_options
 from runtime.request import Mode, Split
 from runtime.settings import Settings
 from runtime.variables import warn_of_unknown
@@ -37,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except SpeechError as error:
-        print(f"voicewright: {error} [{error.code}]", file=sys.stderr)
+        said = told_in_options(error) if arguments.run is _say else str(error)
+        print(f"voicewright: {said} [{error.code}]", file=sys.stderr)
         return Exit.FAILED if isinstance(error, Failed) else Exit.BAD_INPUT
     except KeyboardInterrupt:
         return 130

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import wave
@@ -11,12 +12,16 @@ import numpy as np
 import pytest
 import soundfile
 
+from runtime import cli
 from runtime.cli import main
+from runtime.errors import SetUpError
 from runtime.model import windows
+from runtime.option_names import OPTIONS, WORDS, in_options
 from runtime.request import Mode, Reference, SpeechRequest, StopReason
 from runtime.say import advice
 from tests.conftest import FolderOf
 from tests.support.checkpoint_spec import BRIEF
+from tests.support.errors import BY_CODE
 from tests.support.signals import voice
 
 TEXT = "Hello world."
@@ -263,14 +268,35 @@ def test_bad_references_are_refused_in_one_line(
 
 @pytest.mark.parametrize("words", [[], ["--ref-text", "hello"]])
 def test_base_wants_a_reference(models: dict[str, str], capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    refused(capsys, say(models, TEXT, *words, mode="base"), "missing_ref_audio")
+    said = refused(capsys, say(models, TEXT, *words, mode="base"), "missing_ref_audio")
+    assert "send --ref-audio. [" in said
 
 
 @pytest.mark.parametrize("words", [[], ["--ref-text", " \n"]])
 def test_cloning_with_codes_wants_the_reference_text(
     models: dict[str, str], reference: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    refused(capsys, say(models, TEXT, "--ref-audio", str(reference), *words, mode="base"), "missing_ref_text")
+    said = refused(capsys, say(models, TEXT, "--ref-audio", str(reference), *words, mode="base"), "missing_ref_text")
+    assert "in --ref-text; send it, or set --x-vector-only. [" in said
+
+
+@pytest.mark.parametrize("option", ["--seed", "--max-frames"])
+def test_a_number_that_cannot_be_is_said_of_its_option(
+    models: dict[str, str], capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert f" {option} is not valid" in refused(capsys, say(models, TEXT, option, "-1"), "invalid_config")
+
+
+def test_every_field_that_a_sentence_names_has_its_option() -> None:
+    """What the runtime's sentences call by a field's name is said by an option that there is."""
+    parser = cli._parser()
+    say_help = parser.parse_args(["say", TEXT])
+    given = {f"--{name.replace('_', '-')}" for name in vars(say_help)}
+    assert set(OPTIONS.values()) | {option for option in WORDS.values() if option.startswith("--")} <= given
+    told = [kind.sentence for kind in BY_CODE.values() if not issubclass(kind, SetUpError)]
+    named = {name for said in told for name in re.findall(r"[a-z]+(?:_[a-z]+)+", re.sub(r"{[^}]*}", "", said))}
+    assert {name for name in named if re.search("_", in_options(name))} == set()
+    assert in_options("send ref_audio, or ref_audio_url") == "send --ref-audio, or ref_audio_url"
 
 
 def test_a_mode_that_the_checkpoint_does_not_serve_is_refused(

@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # Around runtime processes, which it knows by their public side only; it reads keys and announces a port as they do.
     "runtime/cluster/": (*SHARED, "runtime.server.keys", "runtime.server.wyoming.announcement", "runtime.cluster"),
+    "runtime/option_names.py": ("runtime.errors",),
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_sound"),
     "runtime/doctor.py": (*VALUES, "runtime.engine.doctor"),
     "runtime/quantize.py": (*VALUES, "runtime.device.quantized", "runtime.model.quantize"),
@@ -53,6 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/cli.py": (
         *VALUES,
         *(
+            "runtime.option_names",
             "runtime.say",
             "runtime.doctor",
             "runtime.fetch",
