@@ -116,7 +116,10 @@ def test_from_the_microphone_to_a_voice_that_speaks(app: App, studio: Page) -> N
 
     studio.click("#vw-clone-keep-button")
     assert "agrees" in complaint(studio, "consent")
+    assert "name" in complaint(studio, "name")  # both at once
     studio.check("#vw-clone-consent")
+    expect(studio.locator("#vw-room-clone [data-error-for=consent]")).to_be_empty()
+    assert "name" in complaint(studio, "name")
     studio.click("#vw-clone-keep-button")
     assert "name" in complaint(studio, "name")
     studio.fill("#vw-clone-keep-name", "Thursday")

@@ -52,8 +52,10 @@ export class KeepForm extends Emitter {
   async keep() {
     const { studio, name, consent } = this;
     const { sound, fields, provenance } = this.given();
+    const unnamed = name.value.trim() ? null : new FieldError('name', studio.t('clone.name_first'));
+    if (unnamed && !consent.checked) studio.complain(unnamed.field, unnamed, 'clone'); // both are said at once
     if (!consent.checked) throw new FieldError('consent', studio.t('clone.consent_first'));
-    if (!name.value.trim()) throw new FieldError('name', studio.t('clone.name_first'));
+    if (unnamed) throw unnamed;
     const form = new FormData();
     form.append('audio_sample', sound, 'reference.wav');
     const words = studio.t('clone.consent_words', { date: new Date().toISOString().slice(0, 10) });
