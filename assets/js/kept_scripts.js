@@ -4,6 +4,7 @@ import { timeOfDay } from './days.js';
 import { all, need } from './elements.js';
 import { clock } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
+import { calledBy } from './script/title.js';
 import { TakeRow } from './take_row.js';
 
 const MOST_MARKS = 3;
@@ -20,6 +21,7 @@ const MARKUP = `
  * @typedef {Object} ScriptSummary  as GET studio/scripts lists it
  * @property {string} id
  * @property {string} name
+ * @property {string} [begins]   the text of its first line that has one
  * @property {number} lines
  * @property {number} updated_at
  * @property {number} [seconds]  left out: the page has not laid it out yet
@@ -126,8 +128,8 @@ export class KeptScripts extends EventTarget {
   }
 
   /** @param {ScriptSummary} script */
-  nameOf({ name }) {
-    return name || this.studio.t('script.untitled');
+  nameOf(script) {
+    return calledBy(script) || this.studio.t('script.untitled');
   }
 
   /** What is refused is said. @param {Promise<void>} asked */

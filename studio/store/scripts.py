@@ -16,6 +16,7 @@ from studio.store.owners import VISITOR
 from studio.store.records import ScriptFields
 
 MAX_BYTES = 2**20  # of one script as JSON
+BEGINNING = 120  # characters of a script's first words in the list
 _OF_THE_STORE = {"id", "updated_at"}
 
 
@@ -36,7 +37,7 @@ class Scripts:
         scripts = self._database.objects("scripts", condition, (owner,))
         words = name_key(search).split()
         found = [script for script in scripts if not words or _holds(script, words)]
-        return [{**script, "lines": len(script["lines"])} for script in found]
+        return [{**script, "lines": len(script["lines"]), "begins": _begins(script["lines"])} for script in found]
 
     def find(self, owner: str, script_id: str) -> dict[str, Any]:
         """The script.
@@ -116,6 +117,12 @@ class Scripts:
     def _mark(self, owner: str, script_id: str, deleted_at: float | None) -> None:
         if not self._database.mark("scripts", owner, script_id, deleted_at, what="The script"):
             raise NotKept(what="script")
+
+
+def _begins(lines: list[Any]) -> str:
+    """The beginning of the first text in it: what a script without a name is known by."""
+    texts = (line.get("text") for line in lines if isinstance(line, dict))
+    return next((text[:BEGINNING] for text in texts if isinstance(text, str) and text.strip()), "")
 
 
 def _holds(script: dict[str, Any], words: list[str]) -> bool:

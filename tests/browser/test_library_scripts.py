@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.script_steps import await_saved, await_silence, make_all, stored_script, texts
+from tests.browser.script_steps import await_saved, await_silence, make_all, stored_script, text_of, texts
 from tests.browser.steps import enter, kept_take
 from tests.support.app import App
 
@@ -101,3 +101,17 @@ def test_a_take_that_is_deleted_beside_a_script_hands_the_focus_to_it(script: Pa
     expect(row).to_have_count(0)
     expect(entry_of(script, kept).get_by_role("link")).to_be_focused()
     expect(script.locator(".vw-toast").last.get_by_role("button", name="Undo")).to_be_visible()
+
+
+def test_a_script_without_a_name_is_called_by_its_first_words(script: Page, app: App) -> None:
+    script.fill("#vw-script-name", "")
+    text_of(script, 1).fill("[pause 0.3s] Who left the gate open?")
+    await_saved(script)
+    kept = stored_script(script, app)
+    script.click("#vw-script-shelf summary")
+    expect(script.locator("#vw-script-list [aria-current]")).to_have_text("Who left the gate open?")
+    script.keyboard.press("Escape")
+    enter(script, "library")
+    expect(entry_of(script, kept).locator(".vw-take-text")).to_have_text("Who left the gate open?")
+    script.reload(wait_until="domcontentloaded")  # and of one that the page has not opened
+    expect(entry_of(script, kept).locator(".vw-take-text")).to_have_text("Who left the gate open?")

@@ -18,6 +18,7 @@ import { Shelf } from '../script/shelf.js';
 import { ShelfView } from '../script/shelf_view.js';
 import { Timeline } from '../script/timeline.js';
 import { TimelineHand } from '../script/timeline_hand.js';
+import { titleOf } from '../script/title.js';
 import { Whole } from '../script/whole.js';
 import { takeDrops } from '../drops.js';
 import { need } from '../elements.js';
@@ -29,8 +30,6 @@ import { FieldError } from './fields.js';
  * @typedef {import('../studio.js').SpokenBy} SpokenBy
  * @typedef {import('../script/exporting.js').Wanted} Wanted
  */
-
-const LONGEST_NAME = 40; // of a script that is named after its text
 
 export class ScriptRoom {
   static id = 'script';
@@ -552,10 +551,4 @@ export class ScriptRoom {
     this.lines.focus(line.id);
     return back;
   }
-}
-
-/** A script's name from its text. @param {string} text */
-function titleOf(text) {
-  const [first] = text.trim().split('\n');
-  return first.length <= LONGEST_NAME ? first : `${first.slice(0, LONGEST_NAME).replace(/\s+\S*$/u, '')} …`;
 }

@@ -67,6 +67,11 @@ export class Script extends Emitter {
     return { id, name, gap_s: gap, lines, seconds, voices, updated_at: updatedAt };
   }
 
+  /** The text of its first line that has one. */
+  get begins() {
+    return this.lines.find(({ text }) => text.trim())?.text ?? '';
+  }
+
   /** Who speaks in it, each once. @returns {Voice[]} */
   get voices() {
     const voices = this.lines.flatMap(({ voice }) => (voice ? [{ mode: voice.mode, voice: voice.voice, name: voice.name }] : []));

@@ -8,6 +8,7 @@
  */
 
 import { fileName } from '../file_name.js';
+import { calledBy } from './title.js';
 
 /**
  * What POST studio/exports takes: takes and silences in order, each with the number of its line.
@@ -40,7 +41,7 @@ export async function collectClips(maker, onProgress) {
  * @returns {Promise<{file: Blob, name: string}>}
  */
 export async function exportClips(api, script, clips, { shape, format, loudness }) {
-  const name = script.name.trim() || 'script';
+  const name = calledBy(script).replace(/ …$/u, '') || 'script';
   const asked = { clips, shape, format, loudness_lufs: loudness, name };
   const headers = { 'content-type': 'application/json' };
   const file = await api.blob('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });

@@ -14,7 +14,7 @@ export class Shelf extends EventTarget {
   constructor(api) {
     super();
     this.api = api;
-    /** @type {{id: string, name: string}[]} newest first */
+    /** @type {{id: string, name: string, begins?: string}[]} newest first */
     this.list = [];
     /** @type {Script|null} */
     this.script = null;
@@ -109,8 +109,8 @@ export class Shelf extends EventTarget {
   }
 
   /** Put a script first in the list. @param {Script} script */
-  remember({ id, name }) {
-    this.list = [{ id, name }, ...this.list.filter((one) => one.id !== id)];
+  remember({ id, name, begins }) {
+    this.list = [{ id, name, begins }, ...this.list.filter((one) => one.id !== id)];
     this.dispatchEvent(new Event('list'));
   }
 

@@ -2,6 +2,7 @@
 
 import { need } from '../elements.js';
 import { errorOf } from '../errors.js';
+import { calledBy } from './title.js';
 
 /** @typedef {import('./shelf.js').Shelf} Shelf */
 
@@ -77,9 +78,9 @@ export class ShelfView {
     this.studio.toast(t('script.deleted', { name }), { action: t('shell.undo'), onAction });
   }
 
-  /** @param {{name: string}} script */
-  nameOf({ name }) {
-    return name || this.studio.t('script.untitled');
+  /** @param {{name: string, begins?: string}} script */
+  nameOf(script) {
+    return calledBy(script) || this.studio.t('script.untitled');
   }
 
   show() {
@@ -94,7 +95,7 @@ export class ShelfView {
     this.complain(state);
   }
 
-  /** @param {{id: string, name: string}} one @param {boolean} isOpen */
+  /** @param {{id: string, name: string, begins?: string}} one @param {boolean} isOpen */
   entry(one, isOpen) {
     return entry(this.nameOf(one), () => this.choose(() => this.shelf.load(one.id)), isOpen);
   }

@@ -36,7 +36,7 @@ def test_a_script_comes_back_with_all_that_the_page_keeps_in_it(client: httpx.Cl
     assert kept_ == {**sent, "id": "s-1", "updated_at": kept_["updated_at"]}
     assert client.get("/studio/scripts/s-1").json() == kept_
     (listed,) = client.get("/studio/scripts").json()["scripts"]
-    assert listed == {**kept_, "lines": 2}
+    assert listed == {**kept_, "lines": 2, "begins": "Hello."}
 
 
 def test_the_last_changed_is_listed_first(client: httpx.Client) -> None:
