@@ -3,20 +3,20 @@
 import { api } from '../api.js';
 import { Choosing, offerUndo } from '../clone/choosing.js';
 import { Clinic, clock } from '../clone/clinic.js';
+import { Hearing } from '../clone/hearing.js';
 import { KeepForm } from '../clone/keep_form.js';
 import { alike } from '../clone/likeness.js';
 import { Microphone } from '../clone/microphone.js';
 import { addressed, Steps } from '../clone/steps.js';
+import { Stored } from '../clone/stored.js';
 import { Transcript } from '../clone/transcript.js';
 import { takeDrops } from '../drops.js';
 import { need, write } from '../elements.js';
 import { errorOf } from '../errors.js';
-import { SAMPLE_RATE } from '../outputs.js';
 import { recordings } from '../recordings.js';
 import { decoded, Reference } from '../reference.js';
 import { Trimmer } from '../trimmer.js';
-import { heard, recordingOf } from '../voice_sound.js';
-import { FieldError, fillLanguages, fillSelect, preselect } from './fields.js';
+import { FieldError, fillLanguages, preselect } from './fields.js';
 
 /**
  * @typedef {import('../voices.js').StoredVoice} StoredVoice
@@ -35,14 +35,11 @@ export class CloneRoom {
     this.studio = studio;
     this.xvector = need(root, '#vw-clone-xvector', HTMLInputElement);
     this.language = need(root, '#vw-clone-language', HTMLSelectElement);
-    this.voice = need(root, '#vw-clone-voice', HTMLSelectElement);
     this.file = need(root, '#vw-clone-file', HTMLInputElement);
     this.status = need(root, '#vw-clone-status');
     this.recording = need(root, '#vw-clone-recording');
     this.span = need(root, '#vw-clone-span');
-    this.plays = [need(root, '#vw-clone-play'), need(root, '#vw-clone-play-words')];
     this.same = need(root, '#vw-clone-same');
-    this.stored = need(root, '#vw-clone-stored');
     this.say = need(root, '#vw-clone-say');
     this.trying = need(root, '#vw-clone-try', HTMLDetailsElement);
     this.use = need(root, '#vw-clone-use', HTMLButtonElement);
@@ -56,12 +53,10 @@ export class CloneRoom {
     this.isRefused = false;
     /** What was left here, until it is brought back. @type {Draft|null} */
     this.reopening = null;
-    /** The stored voice that is to be chosen once it is listed: its id. */
-    this.awaited = '';
-    /** What was heard last of the reference. @type {import('../take.js').Take|null} */
-    this.sounding = null;
     this.microphone = new Microphone(root, studio);
     this.trimmer = new Trimmer(need(root, '#vw-clone-trim'));
+    this.hearing = new Hearing(root, this);
+    this.stored = new Stored(root, studio, () => this.paint());
     this.choosing = new Choosing(studio, () => this.moved());
     this.words = new Transcript(root, studio, () => this.changed());
     this.transcript = this.words.field;
@@ -102,7 +97,6 @@ export class CloneRoom {
       this.complain('ref_text', '');
       this.changed();
     };
-    for (const play of this.plays) play.onclick = () => this.hear();
     this.find('best').onclick = () => this.choosing.chooseBest();
     this.find('drop').onclick = () => this.drop();
     this.use.onclick = () => steps.go(2);
@@ -116,10 +110,7 @@ export class CloneRoom {
       studio.refresh();
       if (this.trying.open) this.say.scrollIntoView({ block: 'nearest' });
     };
-    this.voice.onchange = () => this.paint();
     this.language.onchange = () => this.paint();
-    this.find('stored-play').onclick = () => this.hearStored();
-    studio.voices.addEventListener('change', () => this.listed());
     studio.textField.addEventListener('input', () => this.compare());
     this.keeping.on('kept', (voice) => this.onKept(voice));
   }
@@ -153,7 +144,7 @@ export class CloneRoom {
   /** @param {{voice?: string}} given a stored voice to speak with */
   enter({ voice }) {
     const known = voice && this.studio.voices.find(voice);
-    if (known) this.choose(known);
+    if (known) this.stored.choose(known);
     const step = addressed();
     if (step && !this.made && !this.reopening) {
       this.steps.open(step);
@@ -178,7 +169,7 @@ export class CloneRoom {
     const back = this.wayBack();
     this.language.value = config.language ?? 'auto';
     const stored = config.voice && this.studio.voices.find(config.voice);
-    if (stored) this.choose(stored);
+    if (stored) this.stored.choose(stored);
     else if (reference) this.takeUp(reference, config);
     return back;
   }
@@ -206,7 +197,7 @@ export class CloneRoom {
       this.xvector.checked = only;
       this.keeping.name.value = name;
       this.steps.open(step);
-      this.voice.value = voice;
+      this.stored.value = voice;
       this.paint();
       this.changed();
     };
@@ -217,14 +208,14 @@ export class CloneRoom {
     if (this.reopening) return this.reopening;
     const form = { language: this.language.value, transcript: this.transcript.value, only: this.xvector.checked };
     const step = this.made ? 1 : this.steps.at;
-    return { ...form, ...this.reference?.choice, recording: this.recordedAt, voice: this.voice.value, name: this.keeping.name.value, step };
+    return { ...form, ...this.reference?.choice, recording: this.recordedAt, voice: this.stored.value, name: this.keeping.name.value, step };
   }
 
   /** Bring the recording back, and what was written of it. @param {Draft} draft */
   async reopen(draft) {
     this.reopening = draft;
     preselect(this.language, draft.language);
-    this.awaited = draft.voice;
+    this.stored.awaited = draft.voice;
     const kept = await recordings.get(this.id);
     this.reopening = null;
     if (!kept || this.reference || kept.at !== draft.recording) return; // another tab has put its own there
@@ -347,7 +338,7 @@ export class CloneRoom {
    * @returns {boolean} whether something that is said in it was left out
    */
   take(reference, isNew = false) {
-    this.awaited = '';
+    this.stored.awaited = '';
     this.work(reference);
     this.steps.open(1);
     if (this.studio.current === this && addressed()) this.steps.name();
@@ -373,7 +364,7 @@ export class CloneRoom {
     this.made = null;
     this.isRefused = false;
     this.trying.open = false;
-    this.voice.value = '';
+    this.stored.value = '';
     this.words.clear();
     this.clinic.clear();
     this.keeping.forget();
@@ -503,57 +494,12 @@ export class CloneRoom {
     if (voice) this.studio.go('speakers', { voice: voice.id });
   }
 
-  // --- stored voices
-
   /** The stored voice that is to speak; null: what is recorded here. */
   get chosen() {
-    return this.voice.value ? this.studio.voices.find(this.voice.value) : null;
+    return this.stored.chosen;
   }
 
-  /** The stored voices are known, or have changed. */
-  listed() {
-    const voice = this.awaited && this.studio.voices.find(this.awaited);
-    this.awaited = '';
-    if (voice) this.choose(voice);
-    else this.paint();
-  }
-
-  /** @param {{id: string}} voice */
-  choose({ id }) {
-    this.paint();
-    this.voice.value = id;
-    this.paint();
-  }
-
-  // --- hearing and showing
-
-  /** Play what is chosen of the reference. */
-  hear() {
-    const { studio, reference, trimmer } = this;
-    if (!reference) return;
-    if (studio.stage.sounding && studio.stage.take === this.sounding) return studio.stage.pause();
-    this.sounding = heard(reference.chosen, reference.name);
-    studio.stage.show(this.sounding);
-    studio.stage.play(this.sounding);
-    const kept = reference.kept();
-    const follow = () => {
-      const on = studio.stage.sounding && studio.stage.take === this.sounding && this.reference === reference;
-      for (const play of this.plays) play.dataset.icon = on ? 'pause' : 'play';
-      trimmer.follow(on ? placed(kept, studio.stage.at / SAMPLE_RATE) : null);
-      if (on) requestAnimationFrame(follow);
-    };
-    follow();
-  }
-
-  async hearStored() {
-    const { studio, chosen } = this;
-    if (!chosen) return;
-    try {
-      studio.stage.play(await recordingOf(chosen, studio.t));
-    } catch (error) {
-      studio.toast(errorOf(error).message);
-    }
-  }
+  // --- showing
 
   get readingText() {
     const { readings } = this.studio.presets;
@@ -563,12 +509,9 @@ export class CloneRoom {
 
   paint() {
     const { studio, reference, made } = this;
-    fillSelect(this.voice, [['', studio.t('clone.new')], ...studio.voices.list.map(({ id, name }) => [id, name])]);
+    this.stored.paint();
     const { chosen } = this;
-    this.voice.hidden = studio.voices.list.length === 0;
-    this.stored.hidden = !chosen;
     this.find('new').hidden = Boolean(chosen);
-    if (chosen) this.describe(chosen);
     this.furnish(Boolean(chosen));
     const isLive = this.microphone.state !== 'idle';
     this.find('ways').hidden = this.find('care').hidden = Boolean(reference) || isLive;
@@ -576,7 +519,7 @@ export class CloneRoom {
     this.find('read').textContent = this.readingText;
     const isDecoded = Boolean(reference?.pcm);
     this.trimmer.root.hidden = !isDecoded;
-    for (const play of this.plays) play.hidden = !isDecoded;
+    this.hearing.offer(isDecoded);
     const best = this.find('best');
     best.hidden = !this.choosing.isLong;
     best.textContent = studio.t('clone.best', { s: Math.round(this.choosing.bestSeconds) });
@@ -598,23 +541,7 @@ export class CloneRoom {
 
   /** Put the text where it is wanted: with a stored voice, or in the steps. @param {boolean} isStored */
   furnish(isStored) {
-    const home = isStored ? this.stored : this.trying;
+    const home = isStored ? this.stored.root : this.trying;
     if (this.say.parentElement !== home) home.append(this.say);
   }
-
-  /** @param {StoredVoice} voice */
-  describe({ description, transcript, seconds, tags }) {
-    const about = [description, `${seconds.toFixed(1)} s`, ...tags.map((tag) => `#${tag}`)];
-    this.find('stored-about').textContent = about.filter(Boolean).join(' · ');
-    this.find('stored-words').textContent = transcript ?? this.studio.t('clone.by_xvector');
-  }
-}
-
-/** Where in the whole a second of what remains lies. @param {{start: number, end: number}[]} kept @param {number} at */
-function placed(kept, at) {
-  for (const { start, end } of kept) {
-    if (at <= end - start) return start + at;
-    at -= end - start;
-  }
-  return kept.at(-1)?.end ?? 0;
 }
