@@ -1,19 +1,20 @@
 /**
  * The Script room: several lines, each with a voice, read aloud one after another, and made into files.
  *
- * The parts lie in ../script: the script as a value (document.js), who speaks (casting.js), takes (making.js), the whole of
+ * The parts lie in ../script: the script as a value (document.js), who speaks (casting.js), takes (making.js, remaking.js), the whole of
  * them (whole.js, schedule.js) and its timeline (timeline.js), reading aloud (performance.js), the lines on the page
- * (lines_view.js), saving (shelf.js), files (exporting.js). Here they meet.
+ * (lines_view.js), saving (shelf.js), files (export_form.js, exporting.js). Here they meet.
  */
 
 import { addressedScript, nameScript } from '../script/address.js';
 import { Casting } from '../script/casting.js';
 import { newLine, Script } from '../script/document.js';
-import { collectClips, exportClips, saveFile } from '../script/exporting.js';
+import { ExportForm } from '../script/export_form.js';
 import { LinesView } from '../script/lines_view.js';
 import { Maker } from '../script/making.js';
 import { readParts } from '../script/parts.js';
 import { readText } from '../script/reading.js';
+import { Remaking } from '../script/remaking.js';
 import { Shelf } from '../script/shelf.js';
 import { ShelfView } from '../script/shelf_view.js';
 import { Timeline } from '../script/timeline.js';
@@ -28,7 +29,6 @@ import { FieldError } from './fields.js';
 
 /**
  * @typedef {import('../studio.js').SpokenBy} SpokenBy
- * @typedef {import('../script/exporting.js').Wanted} Wanted
  */
 
 export class ScriptRoom {
@@ -45,14 +45,6 @@ export class ScriptRoom {
       gap: need(root, '#vw-script-gap', HTMLInputElement),
       total: need(root, '#vw-script-total'),
       words: need(root, '#vw-script-words'),
-      export: need(root, '#vw-script-export'),
-      shape: need(root, '#vw-script-shape', HTMLSelectElement),
-      format: need(root, '#vw-script-format', HTMLSelectElement),
-      loudness: need(root, '#vw-script-loudness', HTMLSelectElement),
-      go: need(root, '#vw-script-go', HTMLButtonElement),
-      progress: need(root, '#vw-script-progress', HTMLProgressElement),
-      told: need(root, '#vw-script-told'),
-      error: need(root, '#vw-script-export-error'),
       live: need(root, '#vw-script-live'),
     };
     /** @type {Promise<void>|null} */
@@ -63,13 +55,13 @@ export class ScriptRoom {
     this.leaveScript = null;
     /** @type {number|undefined} */
     this.frame = undefined;
-    /** A line that is made again and had a sound, which it has back where that fails. @type {{id: string, back: () => void, dismiss: () => void}|null} */
-    this.remaking = null;
     /** Stored voices that were there when they were listed last: ids. @type {Set<string>} */
     this.present = new Set();
     this.casting = new Casting(studio);
     this.maker = new Maker(studio, this.casting);
+    this.remaking = new Remaking(this);
     this.lines = new LinesView(need(root, '#vw-script-lines'), need(root, '#vw-script-line', HTMLTemplateElement), this);
+    this.exporting = new ExportForm(root, this);
     this.shelf = new Shelf(studio.api);
     this.shelfView = new ShelfView(root, this);
     this.whole = new Whole(this.maker, {
@@ -98,7 +90,7 @@ export class ScriptRoom {
     const { parts, maker, shelf, studio } = this;
     shelf.addEventListener('open', () => shelf.script && this.open(shelf.script));
     maker.addEventListener('change', () => {
-      this.followRemaking();
+      this.remaking.follow();
       this.showSoon();
     });
     maker.addEventListener('kept', () => this.file());
@@ -118,13 +110,6 @@ export class ScriptRoom {
       this.importFile(file);
     };
     takeDrops(this.root, ([file]) => this.importFile(file));
-    parts.export.onsubmit = (event) => {
-      event.preventDefault();
-      this.exportScript();
-    };
-    parts.shape.onchange = () => {
-      for (const field of [parts.format, parts.loudness]) field.disabled = parts.shape.value === 'srt';
-    };
     this.root.addEventListener('input', () => this.forgetTold());
   }
 
@@ -186,7 +171,7 @@ export class ScriptRoom {
     const isNext = this.shelf.list.some(({ id }) => id === this.opened?.id);
     this.leaveScript?.();
     this.opened = script;
-    this.remaking = null;
+    this.remaking.forget();
     this.casting.note(script.lines);
     this.leaveScript = script.on('change', ({ lines }) => {
       this.casting.note(script.lines);
@@ -370,52 +355,10 @@ export class ScriptRoom {
     return new FieldError('request', t('script.voice_deleted', { n: this.script.at(id) + 1, name: voice?.name ?? t('script.deleted_unnamed') }));
   }
 
-  /** Make one line again; the others stay, and its sound does until it has another. @param {string} id */
-  remake(id) {
-    const { studio, script, maker } = this;
-    const line = script.line(id);
-    if (!line || !studio.reached()) return;
-    if (this.casting.isGone(line.voice)) return studio.complain('request', this.goneError(line));
-    studio.stop();
-    const { seed, locked } = line;
-    const isMade = maker.state(line).state === 'made';
-    const back = maker.forget(line);
-    script.tell(false);
-    this.playFrom(id, { only: true });
-    const undo = () => {
-      studio.stop();
-      script.change(id, { seed });
-    };
-    const said = studio.t('script.remade', { n: script.at(id) + 1 });
-    const dismiss = locked ? () => {} : studio.toast(said, { action: studio.t('shell.undo'), onAction: undo });
-    if (isMade) this.remaking = { id, back, dismiss };
-  }
-
-  /** What becomes of the line that is made again. */
-  followRemaking() {
-    const line = this.remaking && this.script.line(this.remaking.id);
-    if (!line) return;
-    const { state } = this.maker.state(line);
-    if (state === 'made') this.remaking = null;
-    if (state !== 'failed') return;
-    this.remaking?.dismiss();
-    this.takeBack();
-    this.studio.toast(this.studio.t('script.not_remade', { n: this.script.at(line.id) + 1 })); // why stands at the button
-  }
-
-  /** The line that was to be made again has its sound back. */
-  takeBack() {
-    const { remaking } = this;
-    this.remaking = null;
-    if (!remaking) return;
-    remaking.back();
-    this.file();
-  }
-
   /** Everything was told to be silent; the stage may still play again what it has. */
   stop() {
     this.whole.sound(null);
-    this.takeBack();
+    this.remaking.takeBack();
   }
 
   followStage() {
@@ -487,10 +430,8 @@ export class ScriptRoom {
 
   /** What was said of the script as it was before. */
   forgetTold() {
-    const { parts, studio } = this;
-    parts.error.textContent = '';
-    if (!parts.go.disabled) parts.told.textContent = '';
-    if (studio.current === this) studio.clearComplaints();
+    this.exporting.forgetTold();
+    if (this.studio.current === this) this.studio.clearComplaints();
   }
 
   // --- files
@@ -498,7 +439,7 @@ export class ScriptRoom {
   /** @param {HTMLElement} button that asked */
   offerFiles(button) {
     this.studio.go(this.id);
-    this.parts.export.showPopover({ source: button });
+    this.exporting.show(button);
   }
 
   /** A text becomes lines of this script, a document a script of its own. @param {File} [file] */
@@ -506,38 +447,6 @@ export class ScriptRoom {
     const imported = await this.studio.importing.read(file, this.script.gap);
     if (imported?.isDocument) await this.write(imported.text, null, imported.title);
     else if (imported) this.lines.take(readText(imported.text, (name) => this.casting.named(name) !== null));
-  }
-
-  async exportScript() {
-    const { parts, studio, script } = this;
-    const { t } = studio;
-    const told = (/** @type {number} */ value, /** @type {string} */ sentence) => {
-      parts.progress.value = value;
-      parts.told.textContent = sentence;
-    };
-    parts.error.textContent = '';
-    parts.go.disabled = true;
-    parts.progress.hidden = false;
-    try {
-      this.check(script.lines.map(({ id }) => id));
-      const clips = await collectClips(this.maker, (made, of) =>
-        told(made / (of + 1), made < of ? t('script.making', { n: made + 1, of }) : t('script.joining')),
-      );
-      const loudness = parts.loudness.value ? Number(parts.loudness.value) : null;
-      // What their options are: assets/html/rooms/script.html.
-      const wanted = /** @type {Wanted} */ ({ shape: parts.shape.value, format: parts.format.value, loudness });
-      const { file, name } = await exportClips(studio.api, script, clips, wanted);
-      saveFile(file, name);
-      told(0, '');
-      parts.export.hidePopover();
-      studio.toast(t('script.exported', { name }));
-    } catch (error) {
-      told(0, '');
-      studio.complain(parts.error, errorOf(error));
-    } finally {
-      parts.go.disabled = false;
-      parts.progress.hidden = true;
-    }
   }
 
   /** Put a kept take's line at the end. @param {import('../studio.js').Restored} take @returns {import('../studio.js').Back} */

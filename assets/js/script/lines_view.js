@@ -131,7 +131,7 @@ export class LinesView {
 
   /** @param {string} id */
   remake(id) {
-    this.room.remake(id);
+    this.room.remaking.begin(id);
   }
 
   /** @param {string} id */
