@@ -34,6 +34,8 @@ export class KeptScripts extends EventTarget {
   wanted = { search: '', room: '', favourite: '' };
   /** Whose takes are unfolded: ids. @type {Set<string>} */
   open = new Set();
+  /** Their rows, by the script's id. @type {Map<string, TakeRow[]>} */
+  rows = new Map();
   /** What is listed. @type {{at: number, element: HTMLElement}[]} */
   entries = [];
 
@@ -104,10 +106,13 @@ export class KeptScripts extends EventTarget {
     const list = need(entry, 'ul');
     need(entry, '[data-do=takes]').setAttribute('aria-expanded', String(isOpen));
     list.hidden = !isOpen;
+    this.rows.delete(id);
     if (!isOpen) return void this.open.delete(id);
     this.open.add(id);
     const { takes } = await this.studio.api.get(`studio/takes?script=${id}&limit=100`);
-    const rows = takes.map((/** @type {import('./take.js').TakeRecord} */ record) => new TakeRow(record, this.studio).element);
+    const unfolded = takes.map((/** @type {import('./take.js').TakeRecord} */ record) => new TakeRow(record, this.studio));
+    this.rows.set(id, unfolded);
+    const rows = unfolded.map((/** @type {TakeRow} */ { element }) => element);
     const none = Object.assign(document.createElement('li'), { className: 'vw-hint', textContent: this.studio.t('library.no_takes') });
     list.replaceChildren(...(rows.length ? rows : [none]));
   }
@@ -130,6 +135,11 @@ export class KeptScripts extends EventTarget {
   /** @param {ScriptSummary} script */
   nameOf(script) {
     return calledBy(script) || this.studio.t('script.untitled');
+  }
+
+  /** The stage plays, pauses or shows something else. */
+  follow() {
+    for (const row of [...this.rows.values()].flat()) row.follow();
   }
 
   /** What is refused is said. @param {Promise<void>} asked */

@@ -1,12 +1,13 @@
 /** One kept take in the history: what it says, what it was made with, and what can be done with it. */
 
 import { timeOfDay } from './days.js';
-import { all, need } from './elements.js';
+import { all, mark, need } from './elements.js';
 import { errorOf } from './errors.js';
 import { languageName, title } from './rooms/fields.js';
 import { clock } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { Sharing } from './sharing.js';
+import { Take } from './take.js';
 import { outlineWhenSeen } from './take_outline.js';
 
 const MARKUP = `
@@ -127,9 +128,22 @@ export class TakeRow {
     star.dataset.icon = favourite ? 'starred' : 'star';
     star.setAttribute('aria-pressed', String(favourite));
     star.ariaLabel = t('library.favourite', { name });
-    this.find('.vw-take-play').ariaLabel = t('library.play', { name });
+    this.follow();
     this.find('.vw-take-save').ariaLabel = t('library.download', { name });
     if (this.open) this.fill();
+  }
+
+  /** The take of it that the stage has. */
+  get shown() {
+    const { take } = this.studio.stage;
+    return take instanceof Take && take.id === this.record.id ? take : null;
+  }
+
+  /** Say what its button would do: it plays, and pauses while the take sounds. */
+  follow() {
+    const play = this.find('.vw-take-play');
+    const sounds = this.studio.stage.sounding && this.shown !== null;
+    mark(play, { 'data-icon': sounds ? 'pause' : 'play', 'aria-label': this.studio.t(sounds ? 'library.pause' : 'library.play', { name: this.name }) });
   }
 
   /** The mark of who speaks, as far as voices are known by now. */
@@ -212,6 +226,7 @@ export class TakeRow {
 
   async play() {
     const { studio } = this;
+    if (this.shown) return studio.stage.toggle();
     studio.stop();
     studio.stage.play(await studio.history.load(this.record));
   }

@@ -40,7 +40,15 @@ export class TakesPanel {
     };
     this.more.onclick = () => this.guard(studio.history.more());
     for (const source of [studio.history, scripts]) source.addEventListener('change', () => this.paint());
+    studio.stage.addEventListener('change', () => this.follow());
     studio.catalogue.addEventListener('change', () => this.rows.forEach((row) => row.paintMark()));
+  }
+
+  /** The stage plays, pauses or shows something else: the buttons of rows say so, also of those under scripts. */
+  follow() {
+    if (this.root.closest('[hidden]')) return;
+    for (const row of this.rows.values()) row.follow();
+    this.scripts.follow();
   }
 
   /** Write everything anew, in the page's language. */

@@ -21,6 +21,7 @@ from tests.browser.conftest import OpenStudio
 from tests.browser.steps import (
     await_end,
     choose,
+    clock,
     copy_code,
     enter,
     expect_speaker,
@@ -48,6 +49,29 @@ def shown(page: Page) -> Locator:
 
 def unfold(row: Locator) -> None:
     row.locator(".vw-take-open").click()
+
+
+def test_the_button_that_plays_a_take_pauses_it(studio: Page) -> None:
+    kept_take(studio, "The heron waits for the evening, and the otter dives where the river is deep.")
+    await_end(studio)
+    kept_take(studio, "Hi.")
+    await_end(studio)
+    enter(studio, "library")
+    play = history_row(studio, "The heron").locator(".vw-take-play")
+    other = history_row(studio, "Hi.").locator(".vw-take-play")
+    expect(play).to_have_accessible_name(re.compile("Play: The heron"))
+    play.click()
+    expect(play).to_have_accessible_name(re.compile("Pause: The heron"))
+    expect(other).to_have_accessible_name("Play: Hi.")
+    expect(studio.locator("#vw-time")).not_to_have_text("0:00.0")
+    play.click()
+    expect(play).to_have_accessible_name(re.compile("Play: The heron"))
+    assert clock(studio) > 0
+    at = clock(studio)
+    play.click()
+    await_end(studio)
+    assert clock(studio) > at
+    expect(play).to_have_accessible_name(re.compile("Play: The heron"))
 
 
 def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:

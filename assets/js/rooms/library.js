@@ -25,6 +25,7 @@ export class LibraryRoom {
   /** @param {import('../studio.js').Given} [given]  half: the one that is asked for */
   enter({ half } = {}) {
     if (half) this.show(half);
+    this.takes.follow();
     this.takes.refresh();
     this.voices.refresh();
   }
