@@ -209,6 +209,7 @@ def test_a_take_that_is_kept_moves_no_older_set(open_studio: OpenStudio, window:
     act(page, "B", "keep")
     expect(page.locator("#vw-design-short")).to_be_visible()
     expect(page.locator("#vw-design-name")).to_be_focused()  # else the key would be nobody's
+    expect(page.locator("#vw-design-name")).not_to_have_value("")  # nor is anything kept without a name
     held: list[Route] = []
     page.route("**/voice", lambda route: held.append(route))
     with page.expect_event("request", lambda request: request.url.endswith("/voice")):
