@@ -73,7 +73,6 @@ def test_a_product_is_that_of_what_its_weights_stand_for(made: Made) -> None:
         assert away(found, row) < most
 
 
-@FLOAT16
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_cards_twin_sums_in_float32_and_scales_then(dtype: torch.dtype) -> None:
     weight, rows = Int8.of(numbers(N, K)), numbers(5, K, seed=2).to(dtype)
@@ -89,6 +88,7 @@ def test_a_card_has_eight_bits_and_other_devices_none() -> None:
     assert kinds_on("npu") == kinds_on("mps") == []
 
 
+@FLOAT16
 def test_published_weights_in_float16_say_what_they_say_in_float32() -> None:
     weight, rows = numbers(3072, 1024, seed=1).mul_(0.02).bfloat16().float(), numbers(5, 1024)
     assert away(WeightOnlyFloat16(weight)(rows), (rows.double() @ weight.double().t()).float()) < 2e-6
