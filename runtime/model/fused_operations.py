@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from runtime.device.fused import Fused
+from runtime.device.fused import Fused, Norm
 from runtime.device.quantized import DequantizedInt8
 from runtime.model.layers import Operations, RMSNorm, SwiGLU
 from runtime.model.products import Linear
@@ -19,16 +19,13 @@ class FusedOperations(Operations):
     def linear(self, x: Tensor, linear: Linear) -> Tensor:
         if self._too_many(x):
             return super().linear(x, linear)
-        weight, scale = _matrix(linear)
-        out = self._fused.gemm(x.flatten(0, -2), weight, scale=scale, bias=linear.bias)
-        return out.view(*x.shape[:-1], -1)
+        return self._gemm(x.flatten(0, -2), linear).view(*x.shape[:-1], -1)
 
     def linear_into(self, out: Tensor, x: Tensor, linear: Linear) -> None:
         if self._too_many(x):
             super().linear_into(out, x, linear)
         else:
-            weight, scale = _matrix(linear)
-            self._fused.gemm(x, weight, scale=scale, bias=linear.bias, out=out)
+            self._gemm(x, linear, out=out)
 
     def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:
         return self._fused.norm(x.flatten(0, -2), norm.plain).view(x.shape)
@@ -36,17 +33,12 @@ class FusedOperations(Operations):
     def norm_linear(self, x: Tensor, norm: RMSNorm, linear: Linear) -> Tensor:
         if self._too_many(x):
             return super().linear(self.norm(x, norm), linear)
-        weight, scale = _matrix(linear)
-        out = self._fused.gemm(x.flatten(0, -2), weight, scale=scale, norm=norm.plain, bias=linear.bias)
-        return out.view(*x.shape[:-1], -1)
+        return self._gemm(x.flatten(0, -2), linear, norm=norm.plain).view(*x.shape[:-1], -1)
 
     def add_linear(self, residual: Tensor, x: Tensor, linear: Linear) -> Tensor:
         if self._too_many(x):
             return super().add_linear(residual, x, linear)
-        weight, scale = _matrix(linear)
-        rows = residual.flatten(0, -2)
-        out = self._fused.gemm(x.flatten(0, -2), weight, scale=scale, bias=linear.bias, residual=rows)
-        return out.view_as(residual)
+        return self._gemm(x.flatten(0, -2), linear, residual=residual.flatten(0, -2)).view_as(residual)
 
     def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
         if self._too_many(x):
@@ -54,6 +46,19 @@ class FusedOperations(Operations):
         weight, scale = _matrix(mlp.gate_up_proj)
         out = self._fused.swiglu(x.flatten(0, -2), norm.plain, weight, scale=scale)
         return out.view(*x.shape[:-1], -1)
+
+    def _gemm(
+        self,
+        x: Tensor,
+        linear: Linear,
+        *,
+        norm: Norm | None = None,
+        residual: Tensor | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """``Fused.gemm`` with the weights and the bias of a product. Shapes: x [M, K]; residual, out, result [M, N]."""
+        weight, scale = _matrix(linear)
+        return self._fused.gemm(x, weight, scale=scale, bias=linear.bias, norm=norm, residual=residual, out=out)
 
     def _too_many(self, x: Tensor) -> bool:
         return x[..., 0].numel() > self._fused.most_rows
