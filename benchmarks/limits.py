@@ -40,6 +40,7 @@ from benchmarks.parts import Parts, synchronize
 from benchmarks.plan import Rounds
 from benchmarks.report import card, show, tables_of, tell
 from benchmarks.speakers import EngineSpeaker
+from runtime.engine.offers import bytes_a_weight
 from runtime.engine.probe import layer_size
 from runtime.knobs import override
 from runtime.model.config import DecoderConfig, ModelConfig
@@ -75,7 +76,7 @@ class Cost:
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.weights + other.weights, self.kept + other.kept, self.operations + other.operations)
 
-    def floor_ms(self, rates: Rates, weight_bytes: int = NUMBER) -> float:
+    def floor_ms(self, rates: Rates, weight_bytes: float = NUMBER) -> float:
         """``weight_bytes``: of one weight."""
         read = weight_bytes * self.weights + NUMBER * self.kept
         return 1000 * max(read / rates.read, self.operations / rates.multiplied)
@@ -238,7 +239,7 @@ def profiles(parts: Parts, batches: Sequence[int], prompts: Sequence[int], conte
     return {name: rows for name, rows in tables.items() if rows}
 
 
-def floors(config: ModelConfig, rates: Rates, tables: dict[str, list[Row]], weight_bytes: int = NUMBER) -> None:
+def floors(config: ModelConfig, rates: Rates, tables: dict[str, list[Row]], weight_bytes: float = NUMBER) -> None:
     """Write its floor, and how many times that it takes, into every row that has one."""
     kinds: dict[str, tuple[str, Callable[[Row], Cost]]] = {
         "frames": ("frame_ms", lambda row: frame_cost(config, row["batch"], row["context"])),
@@ -285,7 +286,7 @@ def main() -> int:
     )
     tables |= measure_engine([("ours", whole)], grid, tell, opened=[parts])
     checkpoint = parts.core.checkpoint
-    floors(checkpoint.config, rates, tables, NUMBER if checkpoint.quantization is None else 1)
+    floors(checkpoint.config, rates, tables, bytes_a_weight(torch.bfloat16, checkpoint.quantization))
     show(tables, arguments.json, tables)
     if arguments.profile:
         told = profiles(parts, arguments.batches, arguments.prompts, arguments.context)

@@ -88,12 +88,11 @@ def outlook(settings: EngineSettings) -> Outlook:
     dtype = choose_dtype(settings.dtype, device)
     total, free = memory_of(device)
     on_cpu = device.torch_device.type == "cpu"
-    if settings.quantize != AUTO:
-        choose_quantization(settings.quantize, device)
+    kind = None if settings.quantize == AUTO else choose_quantization(settings.quantize, device)
     if can_round(device):
         by_size = _paces_here(device, settings)
     else:
-        by_size = _paces_of_card(measure(device, dtype), dtype, settings.quantize)
+        by_size = _paces_of_card(measure(device, dtype), (dtype, kind))
     return Outlook(
         device.name,
         str(dtype).removeprefix("torch."),
@@ -124,17 +123,14 @@ def _paces_here(device: Device, settings: EngineSettings) -> dict[str, tuple[Pac
     return {size: tuple(paces(probe, shape, settings.dtype)) for size, shape in shapes.items()}
 
 
-def _paces_of_card(speed: CardSpeed, dtype: torch.dtype, quantize: str) -> dict[str, tuple[Pace, ...]]:
+def _paces_of_card(speed: CardSpeed, weights: Weights) -> dict[str, tuple[Pace, ...]]:
     """The one pace of each size: a card rounds weights where the settings say so, and never by itself."""
-    kind = None if quantize in (AUTO, "off") else Quantization(quantize)
-    return {checkpoint.size: (Pace(kind, card_rtf(checkpoint, speed, (dtype, kind))),) for checkpoint in PUBLISHED}
+    return {checkpoint.size: (Pace(weights[1], card_rtf(checkpoint, speed, weights)),) for checkpoint in PUBLISHED}
 
 
 def card_rtf(checkpoint: Published, speed: CardSpeed, weights: Weights) -> float:
     """Seconds of computing for a second of speech. Frames and sound share a card's time less than its units."""
-    dtype, kind = weights
-    element = dtype.itemsize if kind is None else quantized_bytes(ROWS, WIDTH, kind) / (ROWS * WIDTH)
-    frame = shape_of(checkpoint).reads * element / speed.reads
+    frame = shape_of(checkpoint).reads * bytes_a_weight(*weights) / speed.reads
     sound = SOUND_OPERATIONS / speed.computes
     layers = published.TALKER_LAYERS + published.PREDICTOR_STEPS * published.PREDICTOR_LAYERS
     return round(max(frame + layers * LAUNCH_S, sound) / FRAME_S, 3)
@@ -164,11 +160,13 @@ def weight_bytes(checkpoint: Published, dtype: torch.dtype, quantization: Quanti
     The products of layers and heads in fewer bits, all else in ``dtype``; on a CPU the text's table stays in its file.
     """
     numbers = checkpoint.parameters - (TEXT_TABLE if on_cpu else 0)
-    if quantization is None:
-        return numbers * dtype.itemsize
     products = shape_of(checkpoint).products
-    fewer = products * quantized_bytes(ROWS, WIDTH, quantization) // (ROWS * WIDTH)
-    return (numbers - products) * dtype.itemsize + fewer
+    return (numbers - products) * dtype.itemsize + int(products * bytes_a_weight(dtype, quantization))
+
+
+def bytes_a_weight(dtype: torch.dtype, quantization: Quantization | None) -> float:
+    """Bytes that a weight of the products takes, with its share of the steps."""
+    return dtype.itemsize if quantization is None else quantized_bytes(ROWS, WIDTH, quantization) / (ROWS * WIDTH)
 
 
 def sound_bytes(device: Device, settings: EngineSettings, weights: Weights, *, on_cpu: bool) -> int:
