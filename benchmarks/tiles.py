@@ -93,12 +93,12 @@ def wides(product: Product) -> Iterator[Tiles]:
             yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
 
 
-def ways(product: Product, rows: int) -> Iterator[SmallTiles]:
+def small_tiles(product: Product, rows: int) -> Iterator[SmallTiles]:
     """Tiles of small_m_gemm."""
     if rows <= small_m_gemm.MOST_ROWS:
         for tile in (16, 32, 64):
-            if (way := small_m_gemm.fit_tiles(tile, rows, product.K, 2, 2)) is not None:
-                yield way
+            if (tiles := small_m_gemm.fit_tiles(tile, rows, product.K, 2, 2)) is not None:
+                yield tiles
 
 
 class Bench:
@@ -191,7 +191,7 @@ def main() -> int:
             for rows in arguments.rows:
                 began = time.perf_counter()
                 wanted: list[Tiles | SmallTiles] = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
-                wanted += [*split_ks(product, rows), *ways(product, rows)]
+                wanted += [*split_ks(product, rows), *small_tiles(product, rows)]
                 if rows > gemm.FEW:
                     # Those of few rows beside them: their bits are the ones to be kept.
                     chosen = [gemm.choose_tiles(*place, count, gated=product.gated) for count in (1, 64, rows)]

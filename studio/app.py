@@ -114,7 +114,7 @@ def build(
     must = settings.visits.sign_in == "required"
     app.add_middleware(VisitLimits, visitors=keeping.visitors, settings=settings.visits, must_sign_in=must)
     if sign_in is not None:
-        sign_in.add_to(app)  # its session around all that asks who it is
+        sign_in.add_to(app)  # its session has to surround whatever asks for the visitor
     app.add_middleware(Door, settings=told.server, hosts=Hosts(told.server.hosts, settings.host))
     app.router.routes.extend([*keeping.routes(), *keeping.voice_routes(relay)])
     forget = downloads.forget if downloads else None
