@@ -95,8 +95,13 @@ export class TakeHistory extends EventTarget {
 
   /** A kept take with its sound, ready for the stage. @param {TakeRecord} record */
   async load(record) {
-    const blob = await api.blob(`studio/takes/${record.id}/audio?format=pcm&inline=1`);
-    return Take.kept(record, new Int16Array(await blob.arrayBuffer()));
+    return Take.kept(record, await this.sound(record.id));
+  }
+
+  /** The samples of a kept take. @param {string} id @param {RequestInit} [options] */
+  async sound(id, options) {
+    const blob = await api.blob(`studio/takes/${id}/audio?format=pcm&inline=1`, options);
+    return new Int16Array(await blob.arrayBuffer());
   }
 
   /** @param {TakeRecord} record @returns {Promise<Blob|null>} */

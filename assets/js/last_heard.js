@@ -47,8 +47,7 @@ export class LastHeard {
   /** @param {string} id @returns {Promise<Int16Array|null>} null: it cannot be had now, and why was said */
   async pcm(id) {
     try {
-      const blob = await api.blob(`studio/takes/${id}/audio?format=pcm&inline=1`, { cache: 'default' });
-      return new Int16Array(await blob.arrayBuffer());
+      return await this.studio.history.sound(id, { cache: 'default' });
     } catch (error) {
       this.studio.toast(errorOf(error).message);
       return null;
