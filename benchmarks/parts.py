@@ -98,10 +98,10 @@ class Parts:
     @cache  # noqa: B019  # a graph for each number of rows, as long as the parts live
     def _predictor(self, batch: int) -> Callable[[], object]:
         frame, device = self.core.runner.frame, self.core.runner.device
-        weight, predictor = frame.talker.codec_head.weight, frame.talker.code_predictor
-        hidden = torch.ones((batch, weight.shape[1]), device=weight.device, dtype=weight.dtype)
-        rows = torch.arange(batch, device=weight.device)
-        codes = torch.empty((batch, frame.config.talker.num_code_groups), device=weight.device, dtype=torch.int64)
+        norm, predictor = frame.talker.model.norm.weight, frame.talker.code_predictor
+        hidden = torch.ones((batch, len(norm)), device=norm.device, dtype=norm.dtype)
+        rows = torch.arange(batch, device=norm.device)
+        codes = torch.empty((batch, frame.config.talker.num_code_groups), device=norm.device, dtype=torch.int64)
         sampled = Sampled(codes, torch.empty_like(codes, dtype=torch.bool))
         slot_cache, fused = frame.slot_cache, frame.fused
 

@@ -2,7 +2,8 @@
 
 A product is timed as the frame has it: in a graph, one launch behind the other, each with weights that are not in the
 cache. Few rows are timed in small_m_gemm as well. "bits" stands for those of the first row: tiles of one
-product that are to be used for different numbers of rows must agree in them.
+product that are to be used for different numbers of rows must agree in them. With ``--eight-bits`` weights are whole
+numbers of eight bits with a scale for each output.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,6 +29,7 @@ from torch import Tensor
 from runtime.device.kernels import gemm, small_m_gemm
 from runtime.device.kernels.gemm import MOST_ROWS, PARTS, Tiles
 from runtime.device.kernels.small_m_gemm import SmallTiles
+from runtime.device.quantized import Int8
 
 CHAIN = 40  # launches in a graph
 SPREAD = 256 * 2**20  # bytes of weights that take turns: several times the cache
@@ -42,6 +45,11 @@ class Product:
     K: int
     gated: bool = False
     residual: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Of the weights in bfloat16."""
+        return self.N * self.K * (4 if self.gated else 2)
 
 
 PRODUCTS = (
@@ -93,49 +101,73 @@ def wides(product: Product) -> Iterator[Tiles]:
             yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
 
 
-def small_tiles(product: Product, rows: int) -> Iterator[SmallTiles]:
+def small_tiles(product: Product, rows: int, *, eight_bits: bool) -> Iterator[SmallTiles]:
     """Tiles of small_m_gemm."""
     if rows <= small_m_gemm.MOST_ROWS:
-        for tile in (16, 32, 64):
-            if (tiles := small_m_gemm.fit_tiles(tile, rows, product.K, 2, 2)) is not None:
+        for tile in (16, 32, 64, 128):
+            if (tiles := small_m_gemm.fit_tiles(tile, rows, product.K, 2, 1 if eight_bits else 2)) is not None:
                 yield tiles
+
+
+def keeps_bits(product: Product, tiles: Tiles) -> bool:
+    """Whether they may cut a matrix of eight bits: ``gemm.choose_tiles`` and the kernel say why."""
+    tall = tiles.BN * (2 if product.gated else 1) >= gemm.MANY_ROWS.value
+    return tall and (tiles.split_k or tiles.BK * PARTS < product.K)
+
+
+class Weights(NamedTuple):
+    """Shapes: weight [N, K], or [2 N, K] with the gate above; scale [N] or [2 N] float32, of eight bits."""
+
+    weight: Tensor
+    scale: Tensor | None = None
+
+    @classmethod
+    def of(cls, weight: Tensor, *, eight_bits: bool) -> Weights:
+        if not eight_bits:
+            return cls(weight)
+        rounded = Int8.of(weight)
+        return cls(rounded.values, rounded.steps)
+
+    def widened(self, dtype: torch.dtype) -> Tensor:
+        return self.weight if self.scale is None else (self.weight * self.scale[:, None]).to(dtype)
 
 
 class Bench:
     """One product's weights and inputs, and what a launch of it takes. Milliseconds become microseconds."""
 
-    def __init__(self, product: Product, rows: int, spread: int = SPREAD) -> None:
+    def __init__(self, product: Product, rows: int, spread: int = SPREAD, *, eight_bits: bool = False) -> None:
         self.product = product
-        count = -(-spread // (product.N * product.K * (4 if product.gated else 2)))
+        count = -(-spread // (product.bytes // (2 if eight_bits else 1)))
         shape = product.N * (2 if product.gated else 1), product.K
         generator = torch.Generator("cuda").manual_seed(0)
 
         def random(*shape: int) -> Tensor:
             return torch.randn(shape, device="cuda", generator=generator).bfloat16()
 
-        self.weights = [random(*shape) * product.K**-0.5 for _ in range(count)]
+        random_weights = (random(*shape) * product.K**-0.5 for _ in range(count))
+        self.weights = [Weights.of(weight, eight_bits=eight_bits) for weight in random_weights]
         # The first row is the same whatever the rows, so that its bits can be compared from one table to the next.
         count = max(rows, MOST_ROWS)
         self.x = random(count, product.K)[:rows]
         self.residual = random(count, product.N)[:rows]
 
-    def run(self, weight: Tensor, how: Tiles | SmallTiles | None = None, rows: int | None = None) -> Tensor:
-        x, residual = self.x[:rows], self.residual[:rows] if self.product.residual else None
+    def run(self, weights: Weights, how: Tiles | SmallTiles | None = None, rows: int | None = None) -> Tensor:
+        x, residual, (weight, scale) = self.x[:rows], self.residual[:rows] if self.product.residual else None, weights
         if isinstance(how, SmallTiles):
-            return small_m_gemm.small_m_gemm(x, weight, how, residual=residual, gated=self.product.gated)
+            return small_m_gemm.small_m_gemm(x, weight, how, scale=scale, residual=residual, gated=self.product.gated)
         if self.product.gated:
-            return gemm.swiglu(x, weight, tiles=how)
-        return gemm.gemm(x, weight, residual=residual, tiles=how)
+            return gemm.swiglu(x, weight, scale=scale, tiles=how)
+        return gemm.gemm(x, weight, scale=scale, residual=residual, tiles=how)
 
-    def library(self, weight: Tensor) -> Tensor:
+    def library(self, weights: Weights) -> Tensor:
         """The twin: one operation after the other."""
-        out = self.x @ weight.t()
+        out = self.x @ weights.widened(self.x.dtype).t()
         if self.product.gated:
             gate, up = out.chunk(2, -1)
             return torch.nn.functional.silu(gate) * up
         return self.residual + out if self.product.residual else out
 
-    def time(self, work: Callable[[Tensor], Tensor]) -> float:
+    def time(self, work: Callable[[Weights], Tensor]) -> float:
         """Microseconds of a launch in a graph of many."""
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
@@ -162,10 +194,10 @@ def kind(how: Tiles | SmallTiles) -> str:
     return "small_m_gemm" if isinstance(how, SmallTiles) else "split_k" if how.split_k else "gemm"
 
 
-def compile_one(product: Product, rows: int, tiles: Tiles | SmallTiles) -> str:
+def compile_one(product: Product, rows: int, tiles: Tiles | SmallTiles, *, eight_bits: bool) -> str:
     """In a process of its own, so that compilations run beside each other; the cache on disk keeps what came out."""
     try:
-        bench = Bench(product, rows, 1)
+        bench = Bench(product, rows, 1, eight_bits=eight_bits)
         bench.run(bench.weights[0], tiles)
         torch.cuda.synchronize()
     except Exception as error:
@@ -178,27 +210,35 @@ def main() -> int:
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 32, 64])
     parser.add_argument("--only", default="", help="products whose name holds this")
     parser.add_argument("--keep", type=int, default=12, help="tiles of one row that are timed with more rows")
+    parser.add_argument("--kernel", choices=["small_m_gemm", "split_k", "gemm"], help="tiles of one kernel only")
+    parser.add_argument("--eight-bits", action="store_true", help="weights of whole numbers of eight bits")
     parser.add_argument("--processes", type=int, default=14)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    eight_bits = arguments.eight_bits
     found = []
     with ProcessPoolExecutor(arguments.processes, mp_context=get_context("spawn")) as pool:
         for product in PRODUCTS:
             if arguments.only not in product.name:
                 continue
             place = product.N, product.K
-            kept, floor = list(candidates(product, 1)), product.N * product.K * (4 if product.gated else 2) / 4.3e6
+            kept, floor = list(candidates(product, 1)), product.bytes / (2 if eight_bits else 1) / 4.3e6
             for rows in arguments.rows:
                 began = time.perf_counter()
                 wanted: list[Tiles | SmallTiles] = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
-                wanted += [*split_ks(product, rows), *small_tiles(product, rows)]
+                wanted += [*split_ks(product, rows), *small_tiles(product, rows, eight_bits=eight_bits)]
                 if rows > gemm.FEW:
                     # Those of few rows beside them: their bits are the ones to be kept.
-                    chosen = [gemm.choose_tiles(*place, count, gated=product.gated) for count in (1, 64, rows)]
+                    how = {"gated": product.gated, "eight_bits": eight_bits}
+                    chosen = [gemm.choose_tiles(*place, count, **how) for count in (1, 64, rows)]
                     wanted = list(dict.fromkeys((*chosen, *wides(product))))
-                jobs = [pool.submit(compile_one, product, rows, tiles) for tiles in wanted]
+                if eight_bits:
+                    wanted = [tiles for tiles in wanted if isinstance(tiles, SmallTiles) or keeps_bits(product, tiles)]
+                if arguments.kernel is not None:
+                    wanted = [tiles for tiles in wanted if kind(tiles) == arguments.kernel]
+                jobs = [pool.submit(compile_one, product, rows, tiles, eight_bits=eight_bits) for tiles in wanted]
                 failures = [job.result() for job in jobs]
-                bench = Bench(product, rows)
+                bench = Bench(product, rows, eight_bits=eight_bits)
                 library = bench.time(bench.library)
                 truth = bench.library(bench.weights[0]).float()
                 times = []

@@ -181,7 +181,7 @@ def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layou
 
 def _embed(columns: Columns, voice: ClonedVoice | None, talker: Talker, texts: Talker) -> Tensor:
     """Sum both sides, each looked up at once; the cloned voice's vectors go where they belong."""
-    device = talker.codec_head.weight.device
+    device = talker.device
     text, codec = on_device(device, np.array([columns.text, columns.codec]))
     codec_side = talker.embed_codec_or_none(codec)
     if columns.x_vector_at is not None and voice is not None:

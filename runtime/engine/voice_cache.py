@@ -91,7 +91,7 @@ class VoiceCache:
         """Make a voice of noise, so that the first request's takes no longer than any other."""
         if self.encoders is None:
             return
-        self.encoders.capture()
+        self.encoders.prepare()
         noise = np.random.default_rng(0).uniform(-0.1, 0.1, round(WARM_S * SAMPLE_RATE)).astype(np.float32)
         try:
             self._read_to_speak(Reference(samples=noise, text="A"), key="")

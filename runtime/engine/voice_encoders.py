@@ -1,7 +1,8 @@
-"""Encodes reference audio, in graphs on devices that hold them: one for each length that recordings have.
+"""Encodes reference audio; on an accelerator in buffers of a few lengths, which are in graphs where it holds them.
 
-Alone each of a thousand launches would wait for the interpreter, which frames, sound and sockets hold by turns. A
-recording is never encoded together with another, so the result does not depend on other requests.
+Alone each of a thousand launches would wait for the interpreter, which frames, sound and sockets hold by turns. Without
+graphs the buffers are the same: a library chooses its algorithms by the length, and with them the last bits of an
+x-vector. A recording is never encoded together with another, so the result does not depend on other requests.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.device.interface import Graph, Stream
+from runtime.device.interface import Stream
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.speaker_encoder import HOP
 from runtime.request import SAMPLE_RATE
@@ -29,7 +30,7 @@ Encode = Callable[[Tensor, Tensor], Tensor]
 
 
 class _Bucket:
-    """A buffer for recordings up to one length, and the graphs that encode what lies in it."""
+    """A buffer for recordings up to one length, and what encodes what lies in it: graphs, or the networks."""
 
     def __init__(self, device: Device, samples: int, encoders: dict[str, Encode]) -> None:
         self._device = device
@@ -37,10 +38,21 @@ class _Bucket:
         self._host.zero_()
         self._host[0] = samples
         self._inputs = self._host.to(device.torch_device)
-        self._graphs = {name: self._captured(encode) for name, encode in encoders.items()}
+        self._encoders = {name: self._held(encode) for name, encode in encoders.items()}
 
-    def _captured(self, encode: Encode) -> Graph[Tensor]:
-        return self._device.capture(lambda: encode(self._inputs[1:], self._inputs[0].long()), Stream.VOICES)
+    def _held(self, encode: Encode) -> Callable[[], Tensor]:
+        def of_buffer() -> Tensor:
+            return encode(self._inputs[1:], self._inputs[0].long())
+
+        if not self._device.holds_graphs:
+            return of_buffer
+        graph = self._device.capture(of_buffer, Stream.VOICES)
+
+        def replayed() -> Tensor:
+            graph.replay()
+            return graph.result.clone()
+
+        return replayed
 
     def fill(self, samples: NDArray[np.float32]) -> None:
         """Put a recording in; within ``Stream.VOICES``, after which the last one was waited for."""
@@ -50,9 +62,7 @@ class _Bucket:
         self._inputs.copy_(self._host, non_blocking=True)
 
     def run(self, name: str) -> Tensor:
-        graph = self._graphs[name]
-        graph.replay()
-        return graph.result.clone()
+        return self._encoders[name]()
 
 
 class VoiceEncoders:
@@ -67,13 +77,17 @@ class VoiceEncoders:
 
     @property
     def lengths(self) -> list[int]:
-        """Samples up to which recordings are encoded in graphs, ascending."""
+        """Samples up to which recordings are encoded in buffers, ascending."""
         return sorted(self._buckets)
 
     @torch.inference_mode()
-    def capture(self) -> None:
-        """Capture the graphs, the longest first: the others find room in its memory. Without them all runs eagerly."""
-        if not self._device.holds_graphs or not self._speech.takes_lengths:
+    def prepare(self) -> None:
+        """Make the buffers, with their graphs; the longest first, in whose memory the others find room.
+
+        On a CPU, which would work for the whole buffer each time, a recording is encoded as long as it is.
+        """
+        cpu = self._device.torch_device.type == "cpu"
+        if (cpu and not self._device.holds_graphs) or not self._speech.takes_lengths:
             return
         self._speaker.prepare()
         encoders: dict[str, Encode] = {"x_vector": self._speaker, "codes": self._speech}
@@ -86,7 +100,7 @@ class VoiceEncoders:
         except Exception:
             log.exception("the encoders of voices could not be captured: what has no graph runs eagerly")
         taken = (before - self._device.free_bytes()) / 2**20
-        log.info("encoders of voices: graphs for %d lengths, %.0f MiB", len(self._buckets), taken)
+        log.info("encoders of voices: buffers of %d lengths, %.0f MiB", len(self._buckets), taken)
 
     def encode(self, samples: NDArray[np.float32], *, x_vector_only: bool) -> tuple[Tensor, Tensor | None]:
         """x-vector and codes of a recording.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from runtime.model.code_predictor import CodePredictor
@@ -87,6 +88,11 @@ class Talker(nn.Module):
         Shapes: codes [..., Q] int64; result [..., H].
         """
         return self.code_predictor.embed_with(self.embed_codec(codes[..., 0]), codes).sum(-2)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is; a rounded matrix leaves an empty weight behind, which may be elsewhere."""
+        return self.model.norm.weight.device
 
     def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
         """Hidden states before the final norm. Shapes: x, result [B, T, H]."""

@@ -36,7 +36,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 def encoders(checkpoint: Checkpoint) -> VoiceEncoders:
     torch.backends.cudnn.allow_tf32 = False
     made = VoiceEncoders(checkpoint, CudaDevice())
-    made.capture()
+    made.prepare()
     assert made.lengths, "nothing was captured"
     return made
 
@@ -57,3 +57,25 @@ def test_graphs_make_of_a_recording_what_the_networks_make(
     assert torch.equal(ours, again)
     assert ours_codes is not None
     assert torch.equal(ours_codes, codes)
+
+
+@pytest.mark.parametrize("seconds", [1.3, 7.301, 15.55])
+def test_a_voice_has_the_same_bits_without_graphs(
+    checkpoint: Checkpoint, encoders: VoiceEncoders, seconds: float
+) -> None:
+    """Eager and graphs speak the same codes only if they begin with the same voice."""
+    torch.backends.cudnn.allow_tf32 = True  # as it is served; the library then has more algorithms to choose from
+    samples, device = voice(seconds, 5), CudaDevice(eager=True)
+    eagerly = VoiceEncoders(checkpoint, device)
+    eagerly.prepare()
+    graphs = VoiceEncoders(checkpoint, CudaDevice())
+    graphs.prepare()
+    with torch.inference_mode(), device.stream(Stream.VOICES):
+        (x_vector, codes), (ours, ours_codes) = (
+            each.encode(samples, x_vector_only=False) for each in (graphs, eagerly)
+        )
+        torch.cuda.synchronize()
+    assert torch.equal(x_vector, ours)
+    assert codes is not None
+    assert ours_codes is not None
+    assert torch.equal(codes, ours_codes)

@@ -28,7 +28,7 @@ INT8 = {"w": "*i8", "scale": "*fp32"}
 
 def main() -> None:
     """What the fast path asks for, at one row and at eight."""
-    for name, answer in (("pdl", True), ("shared_memory", H200)):
+    for name, answer in (("pdl", True), ("wgmma", True), ("shared_memory", H200)):
         setattr(small_m_gemm, name, lambda answer=answer: answer)
     for shape in SHAPES:
         for rows in (1, 8):

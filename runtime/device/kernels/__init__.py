@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-PDL_CAPABILITY = 9  # Hopper; kernels may start before the one ahead of them has ended
-READS_SHARED = (9, 10)  # capabilities whose tensor cores take the stage at work from shared memory, too
+HOPPER = 9
+PDL_CAPABILITY = HOPPER  # and later; kernels may start before the one ahead of them has ended
+READS_SHARED = (HOPPER, 10)  # capabilities whose tensor cores take the stage at work from shared memory, too
 PLENTY = 2**20  # bytes, where there is no card to ask
 
 
@@ -31,6 +32,12 @@ def available() -> bool:
 def pdl() -> bool:
     """Whether kernels overlap their start with the end of the one ahead (programmatic dependent launch)."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= PDL_CAPABILITY
+
+
+@cache
+def wgmma() -> bool:
+    """Whether tensor cores multiply for four warps at once, which Hopper's alone do."""
+    return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == HOPPER
 
 
 @cache

@@ -127,6 +127,8 @@ def _gemm_kernel(
             part = tl.dot(w_tile.to(dtype), rows, part, input_precision="ieee")
             if PARTS > 1:
                 tl.static_assert(stretch % BK == 0)
+                # Triton 3.6 multiplies wrongly by widened weights where a sum ends at every step.
+                tl.static_assert(stretch > BK or w.dtype.element_ty == dtype)
                 if (start + BK) % stretch == 0:
                     acc += part
                     part = tl.zeros((tile, BM), tl.float32)
@@ -226,7 +228,7 @@ def _launch(
     M, K = x.shape
     assert x.stride(1) == 1
     assert weight.is_contiguous()
-    tiles = tiles or choose_tiles(N, K, M, gated=gated)
+    tiles = tiles or choose_tiles(N, K, M, gated=gated, eight_bits=weight.dtype is torch.int8)
     BM = tiles.BM or min(64, max(16, triton.next_power_of_2(M)))
     if out is None:
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
@@ -268,21 +270,32 @@ def _launch(
     return out
 
 
-def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
+def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = False) -> Tiles:
     """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles`.
 
     Those of up to 64 rows were found on an H200, the others on an H100.
     For one matrix ``parts`` is the same for any rows: it decides the order of the sums. More rows than FEW read the
     weights from the cache again and again, so that programs take more of both.
+
+    Weights of ``eight_bits`` have programs with as many rows of the matrix as Hopper's own instruction takes (wgmma).
+    With fewer Triton takes the older one (mma), for which it loads four neighbours of K at once where the weights are
+    narrow, and so multiplies the numbers of a step in another order: a row among many would have other bits.
     """
-    if rows > FEW and (found := LARGE.get((N, K, gated))) is not None:
-        return found[0 if rows <= 128 else 1 if rows <= 256 else 2]
-    if (found := TILES.get((N, K, gated))) is not None:
-        return found[0 if rows <= 16 else 1 if rows <= 32 else 2]
-    return Tiles(32, min(256, triton.next_power_of_2(K)), 1, 4, 3)
+    found = TILES.get((N, K, gated))
+    if found is None:
+        return Tiles(32, min(256, triton.next_power_of_2(K)), 1, 4, 3)
+    tiles = found[0 if rows <= 16 else 1 if rows <= 32 else 2]
+    if rows > FEW and (large := LARGE.get((N, K, gated))) is not None:
+        tiles = large[0 if rows <= 128 else 1 if rows <= 256 else 2]
+    if eight_bits and tiles.BN * (1 + gated) < MANY_ROWS.value:
+        return SPLIT if N < MANY_OUTPUTS else WIDE
+    return tiles
 
 
 FEW = 64  # rows that one program may have all of
+# In place of tiles with too few rows of a matrix of eight bits; with few outputs there would be too few programs.
+WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)
+MANY_OUTPUTS = 2048
 # By outputs, inputs and gate, for 65 to 128, up to 256 and more rows.
 LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64), Tiles(128, 64, 4, 8, 4, BM=128)),

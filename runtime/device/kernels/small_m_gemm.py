@@ -22,11 +22,14 @@ from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from runtime.device.fused import Norm
-from runtime.device.kernels import pdl, shared_memory
+from runtime.device.kernels import pdl, shared_memory, wgmma
 from runtime.device.kernels.gemm import PARTS
 
 MOST_ROWS = 8  # the tensor cores' instruction takes as many
 BESIDES = 1024  # bytes of shared memory besides weights and rows, and more: the norm's sums
+
+
+MOST_AHEAD = gl.constexpr(384)  # numbers, in two bytes each: 192 of 255 registers
 
 
 class SmallTiles(NamedTuple):
@@ -58,14 +61,24 @@ TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (3072, 2048, False): (16, 16),
     (3072, 1024, False): (32, 32),
 }
+# The same for weights of eight bits, where they differ: registers have room for those of a program (MOST_AHEAD).
+EIGHT_BITS: dict[tuple[int, int, bool], tuple[int, int | None]] = {
+    (3072, 1024, True): (32, 32),
+    (6144, 2048, True): (16, 16),
+}
 
 
 def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTiles | None:
     """How some rows times a matrix are done here on this card; None: not here. Shapes as of ``small_m_gemm``."""
     M, K = x.shape
-    found = TILES.get((len(weight) // (1 + gated), K, gated))
+    shape = len(weight) // (1 + gated), K, gated
+    found = TILES.get(shape)
+    if weight.itemsize < x.itemsize:
+        found = EIGHT_BITS.get(shape, found)
     if found is None or M > MOST_ROWS or not pdl():
         return None
+    if weight.itemsize < x.itemsize and not wgmma():
+        return None  # the bits of gemm.py are others there (its ``choose_tiles``)
     BN = found[M > 1]
     return None if BN is None else fit_tiles(BN, M, K, x.itemsize, weight.itemsize)
 
@@ -122,6 +135,93 @@ def _copy_weights(
     return staged
 
 
+@gluon.constexpr_function
+def _bytes_layout(PARTS: int, BN: int, BK: int) -> gl.DistributedLinearLayout:
+    """Where bytes [PARTS, BN, BK] are in registers before ``_relabel``: each thread has four neighbours of a row.
+
+    As the tensor cores want their first operand, but for the order of K within 16.
+    """
+    more_k = [[0, 0, 2**bit] for bit in range(4, BK.bit_length() - 1)]
+    more_rows = [[0, 2**bit, 0] for bit in range(4, BN.bit_length() - 1)]
+    registers = [[0, 0, 1], [0, 0, 2], [0, 8, 0], *more_k, *more_rows]
+    lanes = [[0, 0, 4], [0, 0, 8], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    warps = [[2**bit, 0, 0] for bit in range(PARTS.bit_length() - 1)]
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [PARTS, BN, BK])
+
+
+@gluon.jit
+def _relabel(x):
+    """Numbers [A, B, K] in another order within each 16 of K: pairs 0, 2, 4, 6, 1, 3, 5, 7.
+
+    The tensor cores take 16 numbers at once, of which a thread has two neighbouring pairs, eight apart: so relabelled
+    they are four neighbours in memory, and the sum of the 16 is the same.
+    """
+    A: gl.constexpr = x.shape[0]
+    B: gl.constexpr = x.shape[1]
+    K: gl.constexpr = x.shape[2]
+    return x.reshape([A, B, K // 16, 4, 2, 2]).permute([0, 1, 2, 4, 3, 5]).reshape([A, B, K])
+
+
+@gluon.jit
+def _widened(weights):
+    """Whole numbers of eight bits as bfloat16: four instructions for two, where the library's way takes eight.
+
+    With seven bits of a byte as the mantissa of 128 the number is 128 more, and without its sign 128 more still.
+    """
+    return gl.inline_asm_elementwise(
+        """{
+        .reg .b32 t, a, b;
+        prmt.b32 t, $2, 0, 0x4140;
+        lop3.b32 a, t, 0x007f007f, 0x43004300, 0xea;
+        lop3.b32 b, t, 0x00800080, 0x43004300, 0xea;
+        sub.rn.bf16x2 $0, a, b;
+        prmt.b32 t, $2, 0, 0x4342;
+        lop3.b32 a, t, 0x007f007f, 0x43004300, 0xea;
+        lop3.b32 b, t, 0x00800080, 0x43004300, 0xea;
+        sub.rn.bf16x2 $1, a, b;
+        }""",
+        "=r,=r,r",
+        [weights],
+        dtype=gl.bfloat16,
+        is_pure=True,
+        pack=4,
+    )
+
+
+@gluon.jit
+def _widened_operand(staged, of_sums: gl.constexpr):
+    """Weights [PARTS, BN, BK] of eight bits in shared memory, as the tensor cores' first operand, relabelled."""
+    shape: gl.constexpr = staged.shape
+    weights = _relabel(_widened(staged.load(_bytes_layout(shape[0], shape[1], shape[2]))))
+    return gl.convert_layout(weights, gl.DotOperandLayout(0, of_sums, 2), assert_trivial=True)
+
+
+@gluon.jit
+def _widened_operands(staged, STEPS: gl.constexpr, of_sums: gl.constexpr):
+    """Those of all steps."""
+    operands = ()
+    for step in gl.static_range(STEPS):
+        operands += (_widened_operand(staged.index(step), of_sums),)  # type: ignore[assignment]
+    return operands
+
+
+@gluon.jit
+def _zero_operands(
+    dtype: gl.constexpr,
+    STEPS: gl.constexpr,
+    PARTS: gl.constexpr,
+    BN: gl.constexpr,
+    BK: gl.constexpr,
+    of_sums: gl.constexpr,
+):
+    """As ``_widened_operands``, all zeros."""
+    operands = ()
+    for _ in gl.static_range(STEPS):
+        zeros = gl.zeros([PARTS, BN, BK], dtype, gl.DotOperandLayout(0, of_sums, 2))
+        operands += (zeros,)  # type: ignore[assignment]
+    return operands
+
+
 @gluon.jit
 def _scales(scale, N: gl.constexpr, GATED: gl.constexpr, OUTPUTS: gl.constexpr, layout: gl.constexpr):
     """The steps of a program's outputs [OUTPUTS, 1, 1 + GATED]."""
@@ -173,6 +273,9 @@ def _small_m_gemm_kernel(
     STRETCH: gl.constexpr = K // PARTS
     STEPS: gl.constexpr = STRETCH // BK
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
+    NARROW: gl.constexpr = scale is not None
+    # A thread's registers have room for so many numbers of the matrix: they are widened before the rows are known.
+    WIDENED_AHEAD: gl.constexpr = NARROW and BN * K <= MOST_AHEAD * 32 * PARTS
     dtype: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = min(32, OUTPUTS)
     whole: gl.constexpr = gl.BlockedLayout(
@@ -183,6 +286,14 @@ def _small_m_gemm_kernel(
         scales = _scales(scale, N, GATED, OUTPUTS, gl.SliceLayout(3, whole))
     if PDL:
         gdc_launch_dependents()
+    of_sums: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [PARTS, 1, 1], [1, 16, 8])
+    if WIDENED_AHEAD:
+        # M is never 0; but what a branch has done the compiler cannot put off until the rows are there, as it would to
+        # need fewer registers.
+        ahead = _zero_operands(dtype, STEPS, PARTS, BN, BK, of_sums)
+        if M > 0:
+            async_copy.wait_group(0)
+            ahead = _widened_operands(staged, STEPS, of_sums)
     rows = _allocate(dtype, STEPS if ROWS_RESIDENT else 1, ROWS, PARTS, BK)
     if NORM:
         # As in the norm's own kernel: which thread has which numbers decides the order of their sum.
@@ -195,7 +306,8 @@ def _small_m_gemm_kernel(
         row = gl.load(x + m[:, None] * x_stride + k[None, :], (m < M)[:, None], 0.0).to(gl.float32)
         inverse = gl.rsqrt(gl.sum(row * row, axis=1) / K + eps)[:, None]
         row = (row * inverse).to(dtype) * weight
-        rows.index(0).store(row.reshape([ROWS, PARTS, BK]).permute([1, 0, 2]))
+        row = row.reshape([ROWS, PARTS, BK]).permute([1, 0, 2])
+        rows.index(0).store(_relabel(row) if NARROW else row)
     else:
         part, m, k = _offsets(dtype, ROWS, PARTS, BK)
         at, x_mask = x + m * x_stride + part * STRETCH + k, m < M
@@ -203,7 +315,8 @@ def _small_m_gemm_kernel(
             gdc_wait()
         if ROWS_RESIDENT:
             for step in gl.static_range(STEPS):
-                rows.index(step).store(gl.load(at + step * BK, x_mask, 0.0))
+                row = gl.load(at + step * BK, x_mask, 0.0)
+                rows.index(step).store(_relabel(row) if NARROW else row)
 
     flat: gl.constexpr = gl.BlockedLayout([1, 1], [wide, 32 // wide], [1, PARTS], [0, 1])
     m = gl.arange(0, BM, gl.SliceLayout(0, flat))[None, :]
@@ -212,13 +325,19 @@ def _small_m_gemm_kernel(
     if RESIDUAL:
         beside = gl.load(residual + m * residual_stride + n, out_mask, 0.0).to(gl.float32)
 
-    of_sums: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [PARTS, 1, 1], [1, 16, 8])
     sums = gl.zeros([PARTS, BN, BM], gl.float32, of_sums)
-    async_copy.wait_group(0)
+    if not WIDENED_AHEAD:
+        async_copy.wait_group(0)
     for step in gl.static_range(STEPS):
-        weights = staged.index(step).load(gl.DotOperandLayout(0, of_sums, 2)).to(dtype)
+        if WIDENED_AHEAD:
+            weights = ahead[step]
+        elif NARROW:
+            weights = _widened_operand(staged.index(step), of_sums)
+        else:
+            weights = staged.index(step).load(gl.DotOperandLayout(0, of_sums, 2))
         if not ROWS_RESIDENT:
-            rows.index(0).store(gl.load(at + step * BK, x_mask, 0.0))
+            row = gl.load(at + step * BK, x_mask, 0.0)
+            rows.index(0).store(_relabel(row) if NARROW else row)
         tile = rows.index(step if ROWS_RESIDENT else 0).permute([0, 2, 1]).load(gl.DotOperandLayout(1, of_sums, 2))
         if ROWS < BM:
             tile = tile.broadcast_to([PARTS, BK, BM])

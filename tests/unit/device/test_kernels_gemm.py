@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -116,3 +121,16 @@ def test_what_a_loop_has_on_its_way_fits_the_card(monkeypatch: pytest.MonkeyPatc
         assert (fitting - (capability[0] != 9)) * each <= room
         assert fitting == tiles.stages or fitting * each > room - each, "fewer than there is room for"
         assert fitting == tiles.stages or capability != (9, 0), "the measured ones fit where they were measured"
+
+
+def test_eight_bits_have_the_instruction_of_small_m_gemms_order_for_any_rows_on_a_hopper() -> None:
+    """The older one takes the numbers of K in another order, and a row would have other bits among others."""
+    command = [sys.executable, "-m", "tests.support.compile_gemm"]
+    words = {**os.environ, "TRITON_INTERPRET": "0"}
+    ran = subprocess.run(command, env=words, capture_output=True, text=True, timeout=280, check=False)
+    assert ran.returncode == 0, ran.stderr
+    compiled = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert len(compiled) > 8
+    for kernel in compiled:
+        assert kernel["wgmma"], kernel
+        assert not kernel["mma"], kernel

@@ -29,8 +29,10 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_m_gemm, "shared_memory", lambda: H200)
 
 
-def tiles_of(rows: int, N: int, K: int, *, gated: bool = False) -> SmallTiles | None:
-    weight = torch.empty(2 * N if gated else N, K, device="meta", dtype=torch.bfloat16)
+def tiles_of(
+    rows: int, N: int, K: int, *, gated: bool = False, dtype: torch.dtype = torch.bfloat16
+) -> SmallTiles | None:
+    weight = torch.empty(2 * N if gated else N, K, device="meta", dtype=dtype)
     return small_m_gemm.choose_tiles(torch.empty(rows, K, device="meta", dtype=torch.bfloat16), weight, gated=gated)
 
 
@@ -55,6 +57,16 @@ def test_small_m_gemm_is_not_taken_where_nothing_is_launched_ahead_or_it_does_no
     assert tiles_of(1, 2048, 6144) is None
     monkeypatch.setattr(small_m_gemm, "pdl", lambda: False)
     assert tiles_of(1, 1024, 2048) is None
+
+
+@pytest.mark.usefixtures("card")
+def test_eight_bits_have_tiles_of_their_own_and_only_a_hopper_takes_them_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tiles_of(1, 3072, 1024, gated=True) == SmallTiles(64, 1, 256, True)
+    assert tiles_of(1, 3072, 1024, gated=True, dtype=torch.int8) == SmallTiles(32, 1, 256, True)
+    assert tiles_of(1, 1024, 2048, dtype=torch.int8) == SmallTiles(16, 1, 512, True)
+    monkeypatch.setattr(small_m_gemm, "wgmma", lambda: False)
+    assert tiles_of(1, 1024, 2048, dtype=torch.int8) is None, "the products of more rows have other bits there"
+    assert tiles_of(1, 1024, 2048) == SmallTiles(16, 1, 512, True)
 
 
 def test_small_m_gemm_compiles_for_a_hopper_and_fits_it() -> None:

@@ -24,7 +24,7 @@ X_VECTOR_ATOL = 2e-6  # a buffer has other sums than a recording
 
 def encoders_of(checkpoint: Checkpoint, device: GraphDevice) -> VoiceEncoders:
     encoders = VoiceEncoders(checkpoint, device)
-    encoders.capture()
+    encoders.prepare()
     return encoders
 
 
