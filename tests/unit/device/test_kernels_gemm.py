@@ -90,7 +90,9 @@ def test_a_product_of_eight_bits_is_its_twins(tiles: Tiles, rows: int) -> None:
     torch.testing.assert_close(gemm(x, weight.values, **given, tiles=tiles), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("tiles", [way for way in WAYS if not way.split_k], ids=str)
+@pytest.mark.parametrize(
+    "tiles", [way for way in WAYS if not way.split_k and (way.BN == 16 or way.BK * way.parts < K)], ids=str
+)
 def test_gate_and_up_of_eight_bits_are_their_twins(tiles: Tiles) -> None:
     x, weight = normal(1, 5, K), Int8.of(normal(2, 2 * N, K))
     gate, up = DequantizedInt8(weight)(x).chunk(2, dim=-1)

@@ -26,6 +26,7 @@ H200 = 227 * KIB
 def card(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that launches kernels ahead, with an H200's memory."""
     monkeypatch.setattr(small_m_gemm, "pdl", lambda: True)
+    monkeypatch.setattr(small_m_gemm, "wgmma", lambda: True)
     monkeypatch.setattr(small_m_gemm, "shared_memory", lambda: H200)
 
 
