@@ -12,7 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from runtime.errors import SetUpError
-from runtime.model import hub
+from runtime.model import hub, hub_download
+from runtime.model.hub_access import GB, room
 from runtime.published import PUBLISHED
 from runtime.settings import EngineSettings
 
@@ -34,10 +35,10 @@ def fetch(references: Sequence[str], *, as_json: bool) -> int:
             say({"event": "listed", "id": name, "got": listed.here, "of": listed.size})
         hub.require_room(listings)
         for name, listed in zip(references, listings, strict=True):
-            config = hub.fetch_small(listed)
+            config = hub_download.fetch_small(listed)
             say({"event": "checked", "id": name, "modes": [str(mode) for mode in config.modes]})
         for name, listed in zip(references, listings, strict=True):
-            hub.fetch_weights(listed, say.progress(name))
+            hub_download.fetch_weights(listed, say.progress(name))
             say({"event": "done", "id": name, "got": listed.size, "of": listed.size})
     except SetUpError as error:
         if as_json:
@@ -61,7 +62,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     problem = next((answer for answer in by_id.values() if isinstance(answer, SetUpError)), None)
     return asdict(here) | {
         "offers": [asdict(offer) | _sizes(by_id[offer.id]) for offer in here.offers],
-        "room": hub.room(),
+        "room": room(),
         "problem": None if problem is None else {"code": problem.code, "message": str(problem), "facts": told(problem)},
     }
 
@@ -98,11 +99,11 @@ class _Teller:
             if self._as_json:
                 print(json.dumps(told), flush=True)
             elif told["event"] in {"progress", "done"}:
-                size = f"{told['got'] / hub.GB:.2f} of {told['of'] / hub.GB:.2f} GB"
+                size = f"{told['got'] / GB:.2f} of {told['of'] / GB:.2f} GB"
                 word = "here" if told["event"] == "done" else told["step"]
                 print(f"{told['id']}: {size}, {word}", file=sys.stderr, flush=True)
 
-    def progress(self, name: str) -> hub.Tell:
+    def progress(self, name: str) -> hub_download.Tell:
         """Tell of one checkpoint, not more often than anybody reads it."""
         last = ""
 

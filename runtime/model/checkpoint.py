@@ -168,7 +168,7 @@ def resolve(reference: str) -> Path:
     """
     if (folder := local_folder(reference)) is not None:
         return folder
-    from runtime.model.hub import folder_of  # only a download waits for its imports
+    from runtime.model.hub_download import folder_of  # only a download waits for its imports
 
     return folder_of(reference)
 

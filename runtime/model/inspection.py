@@ -111,16 +111,17 @@ def inspect_folder(folder: Path) -> Inspection:
 
 
 def _on_hub(reference: str) -> Inspection:
-    from runtime.model import hub  # slow to import
+    from runtime.model import hub, hub_download  # slow to import
+    from runtime.model.hub_access import room
 
     try:
         listed = hub.contents(reference)
     except HubUnreachable:
-        return inspect_folder(hub.folder_of(reference))
-    folder = hub.fetch_beside_weights(listed)
+        return inspect_folder(hub_download.folder_of(reference))
+    folder = hub_download.fetch_beside_weights(listed)
     sizes = {file.path: file.size for file in listed.files}
     found = Inspection(listed.choice, sizes, folder, problems=list(listed.choice.problems))
-    found.download = Download(listed.size, listed.here, hub.room())
+    found.download = Download(listed.size, listed.here, room())
     with found.noting():
         hub.require_room([listed])
     return _read(found, lambda names: hub.headers(listed, names))

@@ -48,7 +48,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_sound"),
     "runtime/doctor.py": (*VALUES, "runtime.engine.doctor"),
     "runtime/quantize.py": (*VALUES, "runtime.device.quantized", "runtime.model.quantize"),
-    "runtime/fetch.py": (*VALUES, "runtime.model.hub", "runtime.engine.offers"),
+    "runtime/fetch.py": (
+        *VALUES,
+        *("runtime.model.hub", "runtime.model.hub_access", "runtime.model.hub_download", "runtime.engine.offers"),
+    ),
     # The client of apps: nothing of the runtime.
     "clients/python/": ("voicewright",),
     "runtime/cli.py": (
@@ -96,8 +99,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "tokenizers": ("runtime/model/",),
     "safetensors": ("runtime/model/", "runtime/voices/"),
     "huggingface_hub": ("runtime/model/",),
-    "httpx2": ("runtime/model/hub.py",),  # what huggingface_hub speaks with, for its errors
-    "filelock": ("runtime/model/hub.py",),
+    "httpx2": ("runtime/model/hub_access.py",),  # what huggingface_hub speaks with, for its errors
+    "filelock": ("runtime/model/hub_download.py",),
     "markdown_it": ("runtime/markdown/reading.py", "studio/routes/docs.py"),
     "soundfile": ("runtime/shared/audio.py",),
     "soxr": ("runtime/shared/audio.py", "runtime/shared/pcm_formats.py"),

@@ -1,0 +1,91 @@
+"""Finds the Hub's cache on this machine, and says in one sentence what went wrong with the Hub.
+
+The cache is huggingface_hub's own, in its layout, so that other programs use what is here and this one what they have
+fetched.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+from huggingface_hub import constants
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils import disable_progress_bars
+
+from runtime.errors import CheckpointMissing, DiskFull, HubRefused, HubUnreachable, SetUpError
+
+KEPT_FREE = 2**30  # bytes of the disk that are left to others
+GB = 10**9
+
+disable_progress_bars()  # how far it is says `fetch` itself
+
+
+def cache() -> Path:
+    """The Hub's cache on this machine."""
+    return Path(constants.HF_HUB_CACHE).expanduser()
+
+
+def room() -> int:
+    """Bytes of the cache's disk that may be filled."""
+    folder = cache()
+    while not folder.exists():
+        folder = folder.parent
+    return max(0, shutil.disk_usage(folder).free - KEPT_FREE)
+
+
+@contextmanager
+def asking(reference: str) -> Iterator[None]:
+    """Turn what goes wrong with the Hub into our errors.
+
+    Raises:
+        CheckpointMissing, HubRefused, HubUnreachable, DiskFull: what it was.
+    """
+    try:
+        yield
+    except SetUpError:
+        raise
+    except GatedRepoError:
+        why = "its owner asks for an agreement; accept it on the Hub's page and sign in here with `hf auth login`"
+        raise HubRefused(name=reference, why=why) from None
+    except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError):
+        hint = "The Hub has no repository or revision of this name (owner/name), or it is private."
+        raise CheckpointMissing(path=reference, what="the checkpoint", hint=hint) from None
+    except HfHubHTTPError as error:
+        raise _unreachable(f"it answered with {error.response.status_code}") from None
+    except OfflineModeIsEnabled:
+        raise _unreachable("HF_HUB_OFFLINE is set") from None
+    except httpx2.HTTPError as error:
+        raise _unreachable(_why(error)) from None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(need="more", free=round(room() / GB, 1), path=cache()) from None
+        if isinstance(error.__cause__, HfHubHTTPError | httpx2.HTTPError):
+            raise _unreachable(_why(error.__cause__)) from None
+        if error.errno is None:  # huggingface_hub's own: a file that ended early, a Hub that did not answer
+            raise _unreachable("the connection broke off") from None
+        raise HubRefused(name=reference, why=f"the cache cannot be written ({error.strerror})") from None
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, httpx2.TimeoutException):
+        return "it did not answer in time"
+    if isinstance(error, httpx2.ConnectError):
+        return "no connection could be made"
+    return "the connection broke off"
+
+
+def _unreachable(why: str) -> HubUnreachable:
+    return HubUnreachable(where=urlsplit(constants.ENDPOINT).netloc, why=why)

@@ -1,0 +1,195 @@
+"""Fetches checkpoints from the Hub into its cache, and goes on where an earlier attempt stopped.
+
+huggingface_hub's ``snapshot_download`` begins a file anew after every end of a process; weights are therefore written
+into ``blobs/HASH.incomplete`` by its ``http_get``, which can go on in the middle, compared with their hash, and then
+found by ``snapshot_download`` as if it had fetched them itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from filelock import Timeout
+from huggingface_hub import constants, hf_hub_url, snapshot_download
+from huggingface_hub.errors import HFValidationError, IncompleteSnapshotError
+from huggingface_hub.file_download import http_get
+from huggingface_hub.utils import WeakFileLock, build_hf_headers
+
+from runtime.errors import DownloadDamaged, HubRefused, HubUnreachable
+from runtime.model.config import ModelConfig
+from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
+from runtime.model.config_reader import read_json
+from runtime.model.files import SPEECH_TOKENIZER, choose_files, names_in
+from runtime.model.hub import SHA256_LENGTH, HubFile, Listing, elsewhere, listing
+from runtime.model.hub_access import asking, cache
+
+LOCK_S = 2.0  # for another process that fetches the same file
+PIECE = 2**16  # bytes that are written at once, and lost where the process is ended: the library's 10 MB are minutes
+
+constants.DOWNLOAD_CHUNK_SIZE = PIECE
+
+Tell = Callable[[str, int, int], None]  # a step, bytes that are here, bytes in all
+
+
+def folder_of(reference: str) -> Path:
+    """The folder of a whole checkpoint in the cache; what is not here is fetched.
+
+    Where the Hub cannot be asked, what is here has to do.
+
+    Raises:
+        CheckpointMissing, CheckpointUnsupported, CheckpointInvalid: it is none that could be loaded.
+        HubRefused, HubUnreachable, DiskFull: it does not come.
+    """
+    try:
+        listed = listing(reference)
+    except HubUnreachable:
+        if (folder := _folder_here(reference)) is None:
+            raise
+        return folder
+    with asking(reference):
+        return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
+
+
+def _folder_here(reference: str) -> Path | None:
+    """The folder of a checkpoint in the cache, if it is whole there."""
+    name, _, revision = reference.partition("@")
+    try:
+        folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
+    except IncompleteSnapshotError as error:  # by all of the repository's files, of which not all are fetched
+        folder = Path(error.snapshot_path)
+    except (OSError, HFValidationError):
+        return None
+    choice = choose_files(folder, names_in(folder), lambda path: read_json(folder / path))
+    return None if choice.problems else folder
+
+
+def fetch_small(listed: Listing) -> ModelConfig:
+    """Fetch all but the weights, and read the configurations, before anything large is asked for.
+
+    Raises:
+        CheckpointMissing, CheckpointInvalid: it is no checkpoint that could be loaded.
+        HubRefused, HubUnreachable, DiskFull: it does not come.
+    """
+    folder = fetch_beside_weights(listed)
+    read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
+    return read_model_config(folder)
+
+
+def fetch_beside_weights(listed: Listing) -> Path:
+    """Fetch all but the weights; the folder of it.
+
+    Raises:
+        HubRefused, HubUnreachable, DiskFull: it does not come.
+    """
+    with asking(listed.name):
+        return Path(snapshot_download(listed.name, revision=listed.commit, allow_patterns=listed.names(weights=False)))
+
+
+def fetch_weights(listed: Listing, tell: Tell) -> Path:
+    """Fetch the rest; the folder of the whole. A process that is ended here leaves what it has for the next.
+
+    Raises:
+        HubRefused, HubUnreachable, DiskFull: it does not come; what has come is kept.
+        DownloadDamaged: what came is not what the Hub lists.
+    """
+    for file in sorted((file for file in listed.files if file.is_weights), key=lambda file: file.size):
+        if listed.held(file) < file.size or not listed.blob(file).exists():
+            _fetch_file(listed, file, tell)
+        tell("fetching", listed.here, listed.size)
+    with asking(listed.name):
+        return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
+
+
+def _fetch_file(listed: Listing, file: HubFile, tell: Tell) -> None:
+    blob, part = listed.blob(file), listed.part(file)
+    lock = cache() / ".locks" / listed.folder.name / f"{file.hash}.lock"
+    with asking(listed.name):
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(lock, listed.name):
+            if blob.exists():
+                return
+            if same := elsewhere(file):
+                _link(same, blob)
+                return
+            if part.exists() and part.stat().st_size > file.size:
+                part.unlink()
+            before = listed.here - listed.held(file)
+
+            def count(got: int) -> None:
+                tell("fetching", before + got, listed.size)
+
+            with part.open("ab") as sink:
+                http_get(
+                    hf_hub_url(listed.name, file.path, revision=listed.commit),
+                    sink,
+                    resume_size=sink.tell(),
+                    headers=build_hf_headers(),
+                    expected_size=file.size,
+                    tqdm_class=_counting(count),
+                )
+            tell("checking", before + file.size, listed.size)
+            if _hash_of(part, file) != file.hash:
+                part.unlink()
+                raise DownloadDamaged(name=f"{listed.name}/{file.path}")
+            os.replace(part, blob)
+
+
+def _link(same: Path, blob: Path) -> None:
+    """Let one file on the disk serve both."""
+    try:
+        os.link(same.resolve(), blob)
+    except OSError:
+        part = blob.with_name(f"{blob.name}.copy")
+        shutil.copyfile(same, part)
+        os.replace(part, blob)
+
+
+def _hash_of(path: Path, file: HubFile) -> str:
+    sha256 = len(file.hash) == SHA256_LENGTH
+    digest = hashlib.sha256() if sha256 else hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
+    with path.open("rb") as source:
+        while piece := source.read(64 * PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _counting(tell: Callable[[int], None]) -> type[Any]:
+    """What http_get takes for a progress bar."""
+
+    class Bar:
+        def __init__(self, *, initial: int = 0, **_: object) -> None:
+            self.got = initial
+            tell(self.got)
+
+        def update(self, more: int | float | None = 1) -> None:
+            self.got += int(more or 0)
+            tell(self.got)
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+            return None
+
+    return Bar
+
+
+@contextmanager
+def _alone(lock: Path, name: str) -> Iterator[None]:
+    held = WeakFileLock(lock, timeout=LOCK_S)
+    try:
+        held.__enter__()
+    except Timeout:
+        raise HubRefused(name=name, why="another program on this machine is fetching it now") from None
+    try:
+        yield
+    finally:
+        held.__exit__(None, None, None)
