@@ -25,7 +25,8 @@ from benchmarks.report import show, tell
 from runtime.device import open_device
 from runtime.device.quantized import Quantization
 from runtime.engine.engine import Engine
-from runtime.engine.probe import FrameShape, Probe
+from runtime.engine.frame_shape import FrameShape
+from runtime.engine.probe import Probe
 from runtime.engine.weight_bits import weights_of
 from runtime.model.checkpoint import resolve
 from runtime.model.config_files import read_model_config

@@ -9,8 +9,9 @@ import torch
 from runtime.device import open_device
 from runtime.device.open_device import choose_dtype
 from runtime.device.quantized import kinds_on
+from runtime.engine.frame_shape import FrameShape, Weights
 from runtime.engine.memory import MemoryNeed, MemoryRoom
-from runtime.engine.probe import FrameShape, Probe, Weights
+from runtime.engine.probe import Probe
 from runtime.engine.weight_bits import FEW, WeightBits, can_round, word_of
 from runtime.errors import SetUpError
 from runtime.model.checkpoint import DECODER, TALKER, public_name

@@ -13,7 +13,7 @@ from runtime.device import Device
 from runtime.device.cpu import CpuDevice
 from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
-from runtime.engine.probe import Weights
+from runtime.engine.frame_shape import Weights
 from runtime.engine.sizing import CPU_SLOTS, GIB, MOST_SLOTS, RESERVE, slot_bytes
 from runtime.errors import CheckpointTooLarge
 from runtime.model.checkpoint import DECODER, ENCODER, TALKER, are_same

@@ -16,8 +16,10 @@ from runtime import published
 from runtime.device import Device, open_device
 from runtime.device.open_device import choose_dtype, choose_quantization, choose_sound_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
+from runtime.engine.frame_shape import FrameShape, Weights
 from runtime.engine.memory import PROCESS, memory_of
-from runtime.engine.probe import FrameShape, Probe, Weights, best
+from runtime.engine.probe import Probe
+from runtime.engine.probe_timing import best
 from runtime.engine.sizing import RESERVE
 from runtime.engine.weight_bits import AUTO, Pace, can_round, choose_pace, paces, weights_of
 from runtime.model.config import DecoderConfig

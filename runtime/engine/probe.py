@@ -3,23 +3,15 @@
 The layers are the engine's own, with weights of no meaning: a few of the talker's, as many as no cache holds, the code
 predictor's, which are read again for each code, with its draws, what a frame draws first, and two of Code2Wav's units.
 What a whole frame takes follows from their number, and from how much slower a core makes frames while another makes
-sound. The fastest of some runs in several rounds counts, which is what the processor does when nothing else is at work,
-and of one thread its processor's time, in which nobody else has a share. The middle run by the clock says what the
-machine does now.
+sound.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,14 +20,25 @@ from runtime.device import Device
 from runtime.device.cpu import CORES, Threads, shared_out
 from runtime.device.huge_pages import gather
 from runtime.device.open_device import choose_sound_dtype
-from runtime.device.quantized import Quantization, quantized_bytes
+from runtime.device.quantized import Quantization
 from runtime.engine.frame import can_script_on, operations_of
+from runtime.engine.frame_shape import FrameShape, Weights, layer_bytes
+from runtime.engine.frame_shape import layer_size as layer_size  # benchmarks/limits.py asks for it here
 from runtime.engine.noise import CpuNoise
+from runtime.engine.probe_timing import (
+    ROUNDS,
+    Timing,
+    computing_with,
+    counts_processor_time,
+    one_round,
+    repeating,
+    timing,
+)
 from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
 from runtime.engine.scripted_frame import scripted_frame
 from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
 from runtime.model.code_predictor import CodePredictor, FrameCache
-from runtime.model.config import DecoderConfig, ModelConfig
+from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, RMSNorm, join_heads
 from runtime.model.products import Conv, Linear, Table, lay_out, pack
 from runtime.model.scripted import scripted_step
@@ -44,15 +47,11 @@ from runtime.model.weights import on_meta
 COLD = 64 * 2**20  # bytes of the talker's weights in a measurement, at least: more than most processors keep near
 SEEN = 256  # positions that the talker attends over: twenty seconds of speech
 PASSES = 2  # of the code predictor in a measurement
-ROUNDS = 3  # of a measurement, behind a run to warm up
-MEASURE_S = 0.05  # that each goes on for
 WEIGHT = 0.01  # of every product; what comes of it stays finite, and is no denormal number
 # Moments of a frame, and channels, in the first of Code2Wav's four blocks, which reads, and the third, which computes.
 SOUND_UNITS = ((32, 768), (640, 192))
 SOUND = 11.0  # times as long as two such units takes Code2Wav for a frame: 10.6 to 11.3 in bfloat16, 11.0 in float32
 TOP_K = 50  # of a draw, as published checkpoints ask for
-
-Weights = tuple[torch.dtype, Quantization | None]  # of talker and code predictor
 
 
 class Part(Enum):
@@ -61,76 +60,6 @@ class Part(Enum):
     LAYER = auto()  # of the talker
     DRAW = auto()  # of its first code
     PASS = auto()  # of the code predictor, and its draw
-
-
-@dataclass(frozen=True, slots=True)
-class FrameShape:
-    """What of a checkpoint's configuration says how long a frame takes."""
-
-    talker: DecoderConfig
-    predictor: DecoderConfig
-
-    @classmethod
-    def of(cls, config: ModelConfig) -> FrameShape:
-        return cls(_plain(config.talker), _plain(config.predictor))
-
-    @property
-    def reads(self) -> int:
-        """Numbers of the weights that one frame reads: the talker once, the code predictor for each further code."""
-        again = (self._passes - 1) * self.predictor.num_hidden_layers * layer_size(self.predictor)
-        return self.products + again
-
-    @property
-    def products(self) -> int:
-        """Numbers of the weights of layers and heads, as they are stored."""
-        talker, predictor = self.talker, self.predictor
-        heads = talker.vocab_size * talker.hidden_size + self._passes * predictor.vocab_size * predictor.hidden_size
-        return heads + sum(config.num_hidden_layers * layer_size(config) for config in (talker, predictor))
-
-    @property
-    def _passes(self) -> int:
-        return self.predictor.num_code_groups - 1
-
-
-def _plain(config: DecoderConfig) -> DecoderConfig:
-    """What a talker's configuration has in common with a code predictor's."""
-    return DecoderConfig(**{spec.name: getattr(config, spec.name) for spec in fields(DecoderConfig)})
-
-
-def layer_size(config: DecoderConfig) -> int:
-    """Numbers of the products of one decoder layer."""
-    heads = 2 * config.num_attention_heads + 2 * config.num_key_value_heads
-    return config.hidden_size * (heads * config.head_dim + 3 * config.intermediate_size)
-
-
-def layer_bytes(config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> int:
-    """Bytes of the same with such weights."""
-    if quantization is None:
-        return layer_size(config) * dtype.itemsize
-    return quantized_bytes(layer_size(config) // config.hidden_size, config.hidden_size, quantization)
-
-
-class Run(NamedTuple):
-    """Seconds by the clock, and of the asking thread's processor."""
-
-    clock: float
-    processor: float
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds of the fastest of some runs, and of the middle one by the clock."""
-
-    best: float
-    middle: float
-
-    @classmethod
-    def of(cls, runs: Sequence[Run], *, by_processor: bool) -> Timing:
-        fastest = min(run.processor if by_processor else run.clock for run in runs)
-        return cls(fastest, max(fastest, statistics.median(run.clock for run in runs)))
-
-    def times(self, count: float) -> Timing:
-        return Timing(self.best * count, self.middle * count)
 
 
 @dataclass(slots=True)
@@ -227,12 +156,12 @@ class Probe:
         alone, beside = [], []
         passes().item()
         for _ in range(ROUNDS):  # in turns, so that others' work is beside both
-            alone += _round(passes)
+            alone += one_round(passes)
             with repeating(unit, threads.sound):
-                beside += _round(passes)
+                beside += one_round(passes)
         # Of several threads this one's own share of the work: it says as well how long they wait for memory.
         slower = min(run.processor for run in beside) / min(run.processor for run in alone)
-        return Timing.of(alone, by_processor=_counts()), max(1.0, slower)
+        return Timing.of(alone, by_processor=counts_processor_time()), max(1.0, slower)
 
     def _layer(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> Timing:
         """One layer of a talker."""
@@ -295,6 +224,16 @@ class Probe:
         return frame
 
 
+def together(frame: float, sound: float, slower: float) -> float:
+    """Seconds between two frames of which each is followed by its sound, on a core of its own.
+
+    Args:
+        frame, sound: seconds of each alone.
+        slower: how many times longer frames take while sound is made.
+    """
+    return max(frame + sound * (1 - 1 / slower), sound)
+
+
 def _level() -> LevelSettings:
     """How one row draws."""
     one = torch.ones(1)
@@ -345,80 +284,3 @@ def _fill(network: nn.Module, dtype: torch.dtype, quantization: Quantization | N
         elif dtype is torch.bfloat16:  # as they are loaded (runtime/model/checkpoint.py)
             pack(module)
     gather()
-
-
-@contextmanager
-def computing_with(threads: int) -> Iterator[None]:
-    """Compute with so many CPU threads for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def repeating(work: Callable[[], Tensor], threads: int) -> Iterator[None]:
-    """Do it over and over meanwhile, on a thread of its own with so many CPU threads."""
-    done, begun = threading.Event(), threading.Event()
-
-    @torch.inference_mode()
-    def run() -> None:
-        torch.set_num_threads(threads)  # each thread's own
-        try:
-            while not done.is_set():
-                work()
-                begun.set()
-        finally:
-            begun.set()
-
-    thread = threading.Thread(target=run, name="probe")
-    thread.start()
-    try:
-        begun.wait()
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
-def together(frame: float, sound: float, slower: float) -> float:
-    """Seconds between two frames of which each is followed by its sound, on a core of its own.
-
-    Args:
-        frame, sound: seconds of each alone.
-        slower: how many times longer frames take while sound is made.
-    """
-    return max(frame + sound * (1 - 1 / slower), sound)
-
-
-def timing(work: Callable[[], Tensor]) -> Timing:
-    """How long some runs take on a processor, behind one to warm up, with the CPU threads of the asking thread."""
-    return Timing.of(_measured(work), by_processor=_counts())
-
-
-def best(work: Callable[[], Tensor]) -> float:
-    """Seconds of the fastest run by the clock; ``item`` waits until a card has done it."""
-    return min(run.clock for run in _measured(work))
-
-
-def _counts() -> bool:
-    """Whether the time of the asking thread's processor is all that its work takes, and finely told."""
-    return torch.get_num_threads() == 1 and sys.platform != "win32"
-
-
-def _measured(work: Callable[[], Tensor]) -> list[Run]:
-    work().item()
-    return [run for _ in range(ROUNDS) for run in _round(work)]
-
-
-def _round(work: Callable[[], Tensor]) -> list[Run]:
-    """The runs of one round."""
-    runs: list[Run] = []
-    ends = time.perf_counter() + MEASURE_S
-    while not runs or time.perf_counter() < ends:
-        clock, processor = time.perf_counter(), time.thread_time()
-        work().item()
-        runs.append(Run(time.perf_counter() - clock, time.thread_time() - processor))
-    return runs

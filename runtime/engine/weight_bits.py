@@ -15,7 +15,8 @@ import torch
 from runtime.device import Device
 from runtime.device.open_device import choose_dtype, choose_quantization
 from runtime.device.quantized import Quantization, multiplies_float16
-from runtime.engine.probe import FrameShape, Probe, Weights
+from runtime.engine.frame_shape import FrameShape, Weights
+from runtime.engine.probe import Probe
 from runtime.model.checkpoint import settle_quantization
 from runtime.model.config import ModelConfig
 from runtime.published import FRAME_S

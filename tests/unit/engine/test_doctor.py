@@ -19,7 +19,8 @@ from runtime.device.quantized import quantized_bytes
 from runtime.engine import memory
 from runtime.engine.check import check
 from runtime.engine.doctor import Diagnosis, diagnose
-from runtime.engine.probe import FrameShape, Probe, Weights
+from runtime.engine.frame_shape import FrameShape, Weights
+from runtime.engine.probe import Probe
 from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
 from runtime.model.checkpoint import DECODER, TALKER
 from runtime.model.inspection import inspect_folder

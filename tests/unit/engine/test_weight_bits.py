@@ -18,21 +18,11 @@ from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization, multiplies_float16
 from runtime.engine import weight_bits
 from runtime.engine.engine import Engine
+from runtime.engine.frame_shape import FrameShape, Weights, layer_bytes, layer_size
 from runtime.engine.memory import _bytes_of
 from runtime.engine.offers import CardSpeed, card_rtf, shape_of, weight_bytes
-from runtime.engine.probe import (
-    FrameShape,
-    Probe,
-    Run,
-    Timing,
-    Weights,
-    computing_with,
-    layer_bytes,
-    layer_size,
-    repeating,
-    timing,
-    together,
-)
+from runtime.engine.probe import Probe, together
+from runtime.engine.probe_timing import Run, Timing, computing_with, repeating, timing
 from runtime.engine.weight_bits import Pace, choose_pace, weights_of
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import DecoderConfig
@@ -138,7 +128,7 @@ def test_the_numbers_that_a_frame_reads_are_those_of_its_products() -> None:
 def test_a_frame_takes_as_long_as_its_layers_and_passes_and_is_measured_once(
     weights: Weights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.engine.probe.MEASURE_S", 0.0)
+    monkeypatch.setattr("runtime.engine.probe_timing.MEASURE_S", 0.0)
     probe = Probe(open_device("cpu"))
     few = probe.frame_s(FrameShape(SMALL, SMALL), weights)
     assert 0 < few == probe.frame_s(FrameShape(SMALL, SMALL), weights)
@@ -157,7 +147,7 @@ def test_other_work_is_in_what_it_takes_now_and_not_in_what_it_takes() -> None:
 
 
 def test_of_one_thread_others_work_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.engine.probe.ROUNDS", 1)
+    monkeypatch.setattr("runtime.engine.probe_timing.ROUNDS", 1)
 
     def work() -> torch.Tensor:
         time.sleep(0.02)  # as if others had the core meanwhile
@@ -182,7 +172,7 @@ def test_sound_with_a_core_of_its_own_costs_what_it_slows_frames_down_by() -> No
 def test_frames_wait_for_sound_where_they_share_cores(
     cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.engine.probe.MEASURE_S", 0.0)
+    monkeypatch.setattr("runtime.engine.probe_timing.MEASURE_S", 0.0)
     monkeypatch.setattr("runtime.engine.probe.CORES", cores)
     probe, shape, weights = Probe(open_device("cpu"), threads), FrameShape(SMALL, SMALL), (torch.float32, INT8)
     assert probe.slower(shape, weights) == math.inf
@@ -233,7 +223,7 @@ def test_a_large_checkpoint_is_served_as_it_was_published_where_the_processor_mu
 
 
 def test_sound_is_measured_in_the_dtype_that_it_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.engine.probe.MEASURE_S", 0.0)
+    monkeypatch.setattr("runtime.engine.probe_timing.MEASURE_S", 0.0)
     asked: list[torch.dtype] = []
     monkeypatch.setattr(Probe, "_unit", lambda probe, dtype: asked.append(dtype) or (lambda: torch.zeros(())))
     own, whole = Probe(open_device("cpu")), Probe(open_device("cpu"), sound_dtype="float32")
