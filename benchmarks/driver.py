@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -18,6 +17,7 @@ from dataclasses import asdict, dataclass
 
 import httpx
 
+from benchmarks.child import Child, started
 from benchmarks.figures import Outcome, Trace
 from benchmarks.plan import Call, Plan
 from benchmarks.speakers import SocketSpeaker, Speaker
@@ -66,8 +66,8 @@ async def _at_its_time(call: Call, plan: Plan, speaker: Speaker, began: int) -> 
 class ClientProcess:
     """Clients in a process of their own, so that they share no interpreter with what is measured."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, child: Child) -> None:
+        self._child = child
 
     async def drive(self, plan: Plan) -> DriveResult:
         """Have a plan carried out.
@@ -75,12 +75,7 @@ class ClientProcess:
         Raises:
             SystemExit: the process has died; its error is on stderr.
         """
-        reader, writer = self._process.stdout, self._process.stdin
-        assert reader is not None
-        assert writer is not None
-        writer.write(json.dumps(plan.as_json()).encode() + b"\n")
-        await writer.drain()
-        line = await reader.readline()
+        line = await self._child.ask(json.dumps(plan.as_json()))
         if not line:
             raise SystemExit("the clients' process died; its error is above")
         answer = json.loads(line)
@@ -90,18 +85,8 @@ class ClientProcess:
 @asynccontextmanager
 async def client_process(url: str) -> AsyncIterator[ClientProcess]:
     """Start one for the runtime at an http address."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.driver", url),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        limit=LINE_BYTES,
-    )
-    try:
-        yield ClientProcess(process)
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
+    async with started("benchmarks.driver", url, is_asked=True, line_bytes=LINE_BYTES) as child:
+        yield ClientProcess(child)
 
 
 def _trace(fields: dict[str, object]) -> Trace:

@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.child import row_of
 from benchmarks.pipeline import ask
 from benchmarks.report import show, tell
 from runtime.engine.engine import Engine
@@ -144,11 +145,8 @@ def measure_theirs(program: Path, model: str, weights: str, frames: int, threads
 
 def _in_process(model: str, weights: str, frames: int) -> dict[str, Any]:
     """A row of ours from a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.laptop", model, "--frames", str(frames)]
-    command += ["--only", weights, "--born", str(time.time())]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=SPEAK_S, check=True)
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
+    options = ["--frames", str(frames), "--only", weights, "--born", str(time.time())]
+    return row_of("benchmarks.laptop", model, *options, limit_s=SPEAK_S)
 
 
 def measure(

@@ -12,13 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.child import row_of
 from benchmarks.laptop import await_gathered, settings_of
 from benchmarks.pipeline import ask
 from benchmarks.report import show, tell
@@ -80,11 +80,8 @@ def _spent(engine: Engine, frames: int) -> float:
 
 
 def _in_process(part: str, model: str, weights: str, frames: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.paces", model, "--only", part]
-    command += ["--weights", weights, "--frames", str(frames)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True)
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
+    options = ["--only", part, "--weights", weights, "--frames", str(frames)]
+    return row_of("benchmarks.paces", model, *options, limit_s=LIMIT_S)
 
 
 def measure(model: str, weights: Sequence[str], rounds: int, frames: int) -> Iterator[dict[str, Any]]:

@@ -7,13 +7,13 @@ it was late when an engine was, the machine was.
 
 from __future__ import annotations
 
-import asyncio
 import select
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+from benchmarks.child import Child, started
 
 NAP_S = 0.001
 
@@ -21,35 +21,23 @@ NAP_S = 0.001
 class Watch:
     """That process, as the one that started it asks it."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, child: Child) -> None:
+        self._child = child
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self._child.pid
 
     async def longest_ms(self) -> float:
         """Since it was asked last."""
-        reader, writer = self._process.stdout, self._process.stdin
-        assert reader is not None
-        assert writer is not None
-        writer.write(b"\n")
-        await writer.drain()
-        return float(await reader.readline())
+        return float(await self._child.ask(""))
 
 
 @asynccontextmanager
 async def watching() -> AsyncIterator[Watch]:
     """Start one."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.stillness"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    try:
-        yield Watch(process)
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
+    async with started("benchmarks.stillness", is_asked=True) as child:
+        yield Watch(child)
 
 
 def main() -> None:
