@@ -12,12 +12,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
 
+from benchmarks.arguments import add_arms, parser_of, variables_of
 from benchmarks.cast import DESIGN, TRANSCRIPT, recording
 from benchmarks.lanes import Arm, settings_of
 from benchmarks.pipeline import WAIT_S, Listener, Said, differ_from
@@ -48,10 +48,7 @@ def main() -> int:
     """Speak with every arm; tables on stdout, and into a file. 1: a reply failed or is no whole number of frames."""
     arguments = _parser().parse_args()
     arms = [Arm.parse(text) for text in arguments.arm or ARMS]
-    base = {"VOICEWRIGHT_MODEL": " ".join(arguments.model)} if arguments.model else {}
-    base |= {
-        f"VOICEWRIGHT_{name.upper()}": value for name in ("device", "dtype") if (value := getattr(arguments, name))
-    }
+    base = variables_of(arguments)
     try:
         spoken = {arm.name: _speak(arm, base, arguments.frames) for arm in arms}
     except (SetUpError, ReplyFailed) as error:
@@ -135,13 +132,9 @@ def _difference(pairs: Sequence[tuple[Said, Said]]) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", action="append", metavar="[MODE=]PATH_OR_ID")
-    parser.add_argument("--arm", action="append", metavar="NAME[:VARIABLE=VALUE,…]", help="settings to compare")
+    parser = parser_of(__doc__)
+    add_arms(parser)
     parser.add_argument("--frames", type=int, default=200, help="of a reply, at most")
-    parser.add_argument("--device")
-    parser.add_argument("--dtype")
-    parser.add_argument("--json", type=Path, metavar="FILE")
     return parser
 
 

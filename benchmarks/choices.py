@@ -14,14 +14,12 @@ alone:VOICEWRIGHT_SOUND_BATCH=1`, in every mode (`VOICEWRIGHT_BASE_SOUND_BATCH` 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -30,14 +28,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from benchmarks.arguments import parser_of, settings_of_checkpoint, several
 from benchmarks.parts import Parts, synchronize
 from benchmarks.report import tell
 from runtime.device.cuda import PRIORITIES, CudaDevice
 from runtime.device.interface import Graph, Stream
 from runtime.engine.model_runner import FrameResult
-from runtime.knobs import override
 from runtime.model.code_predictor import CodePredictor
-from runtime.settings import Settings
 
 CONTEXT, WARM_UPS = 100, 5
 Row = dict[str, Any]
@@ -115,20 +112,17 @@ def frames(parts: Parts, batch: int, counted: int, *, waits: bool) -> tuple[floa
 
 def main() -> int:
     """Measure every variant twice, in the order A B … B A; a line a variant, and all of them as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--batches", type=lambda text: [int(word) for word in text.split(",")], default=[1, 8, 32, 64])
+    parser.add_argument("--batches", type=several(int), default=(1, 8, 32, 64))
     parser.add_argument("--frames", type=int, default=100, help="counted of each variant, twice")
     parser.add_argument("--length", type=int, default=700, help="positions of a slot")
-    parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args()
-    settings = Settings.from_env()
-    sized = override(settings.engine, max_slots=max(arguments.batches), max_model_len=arguments.length)
-    sized_settings = Settings(models=(arguments.model,), limits=settings.limits, engine=sized, modes=settings.modes)
-    opened = {"one graph": Parts(sized_settings, tell)}
+    settings = settings_of_checkpoint(arguments.model, max(arguments.batches), arguments.length)
+    opened = {"one graph": Parts(settings, tell)}
     if opened["one graph"].core.device.holds_graphs:
         with captured_apart():
-            opened["apart"] = Parts(sized_settings, tell)
+            opened["apart"] = Parts(settings, tell)
     variants = [(name, waits) for name in opened for waits in (False, True)]
     rows: list[Row] = []
     for batch in arguments.batches:

@@ -10,27 +10,24 @@ that makes a prompt just as long as is asked for, no two of a round alike.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import threading
 import time
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.arguments import parser_of, settings_of_checkpoint, several
 from benchmarks.figures import nearest_rank, rounded
 from benchmarks.parts import TEXT, Parts, timed
 from benchmarks.report import tell
 from runtime.engine.engine import Engine
 from runtime.engine.prompt import Prompt
 from runtime.engine.slots import SlotInputs, fill_in
-from runtime.knobs import override
 from runtime.request import AudioChunk, Broken, Finished, Mode, Sampling, SpeechEvent, SpeechRequest, Split
-from runtime.settings import Settings
 
 WORDS = (
     *("old", "quiet", "boat", "lights", "harbour", "market", "garden", "river"),
@@ -108,18 +105,15 @@ def heard(engine: Engine, texts: list[str], mode: Mode, seed: int) -> list[tuple
 
 def main() -> int:
     """Measure what is asked for; a line a point, and all of them as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--clients", type=_numbers, default=(1, 4, 8, 16))
-    parser.add_argument("--positions", type=_numbers, default=(30, 70, 150))
+    parser.add_argument("--clients", type=several(int), default=(1, 4, 8, 16))
+    parser.add_argument("--positions", type=several(int), default=(30, 70, 150))
     parser.add_argument("--rounds", type=int, default=12, help="of each point, those that count")
     parser.add_argument("--length", type=int, default=700, help="positions of a slot")
     parser.add_argument("--label", default="ours", help="a name for what is measured")
-    parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args()
-    settings = Settings.from_env()
-    sized = override(settings.engine, max_slots=max(arguments.clients), max_model_len=arguments.length)
-    parts = Parts(Settings(models=(arguments.model,), limits=settings.limits, engine=sized, modes=settings.modes), tell)
+    parts = Parts(settings_of_checkpoint(arguments.model, max(arguments.clients), arguments.length), tell)
     mode, texts, rows = parts.engine.cards[0].modes[0], Texts(parts), list[Row]()
     for positions in arguments.positions:
         for clients in arguments.clients:
@@ -168,10 +162,6 @@ def main() -> int:
     finally:
         parts.engine.close()
     return 0
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in text.split(","))
 
 
 if __name__ == "__main__":

@@ -12,17 +12,16 @@ the other's from float32's (KL, nats a draw), and how often both have the same m
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
+from benchmarks.arguments import parser_of, several
 from benchmarks.laptop import settings_of
 from benchmarks.parts import Parts
 from benchmarks.prompts import sentences
@@ -113,18 +112,14 @@ def measure(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("model", help="a folder")
-    parser.add_argument("--weights", default=",".join(KINDS), help="of bfloat16, int8, int4, int8-card, float32")
-    parser.add_argument("--positions", type=int, default=2000, help="draws that are compared, at least")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    arguments = parser.parse_args()
-    rows = measure(
-        arguments.model,
-        arguments.weights.split(","),
-        arguments.positions,
-        tell,
+    parser.add_argument(
+        "--weights", type=several(str), default=KINDS, help="of bfloat16, int8, int4, int8-card, float32"
     )
+    parser.add_argument("--positions", type=int, default=2000, help="draws that are compared, at least")
+    arguments = parser.parse_args()
+    rows = measure(arguments.model, arguments.weights, arguments.positions, tell)
     show({"against float32": rows}, arguments.json, rows)
     return 0
 

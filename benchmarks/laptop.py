@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import parser_of, several
 from benchmarks.child import row_of
 from benchmarks.pipeline import ask
 from benchmarks.report import show, tell
@@ -162,13 +163,14 @@ def measure(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("model", help="a folder; python -m benchmarks.synthetic writes one of the published sizes")
-    parser.add_argument("--weights", default=",".join(OURS), help="of published, float32, bfloat16, int8, int4")
+    parser.add_argument(
+        "--weights", type=several(str), default=OURS, help="of published, float32, bfloat16, int8, int4"
+    )
     parser.add_argument("--beside", type=Path, metavar="PROGRAM", help="the binary of the C implementation")
     parser.add_argument("--frames", type=int, default=24, help="of the longer of two utterances")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of the C implementation")
-    parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     parser.add_argument("--born", type=float, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -176,9 +178,7 @@ def main() -> int:
         print(json.dumps(measure_ours(arguments.model, arguments.only, arguments.frames, arguments.born)))
         return 0
     rows = []
-    for row in measure(
-        arguments.model, arguments.weights.split(","), arguments.beside, arguments.frames, arguments.threads
-    ):
+    for row in measure(arguments.model, arguments.weights, arguments.beside, arguments.frames, arguments.threads):
         rows.append(row)
         tell(json.dumps(row))
     show({who: [row for row in rows if row["who"] == who] for who in ("C", "ours")}, arguments.json, rows)

@@ -15,11 +15,11 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import parser_of, several
 from benchmarks.child import row_of
-from benchmarks.laptop import await_gathered, settings_of
+from benchmarks.laptop import OURS, await_gathered, settings_of
 from benchmarks.pipeline import ask
 from benchmarks.report import show, tell
 from runtime.device import open_device
@@ -96,20 +96,21 @@ def measure(model: str, weights: Sequence[str], rounds: int, frames: int) -> Ite
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("model", help="a folder; python -m benchmarks.synthetic writes one of the published sizes")
-    parser.add_argument("--weights", default="published,int8,int4", help="of published, float32, bfloat16, int8, int4")
+    parser.add_argument(
+        "--weights", type=several(str), default=OURS, help="of published, float32, bfloat16, int8, int4"
+    )
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--frames", type=int, default=60, help="of the longer of two utterances")
-    parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--only", choices=PARTS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only:
-        work = (arguments.model, arguments.weights)
+        work = (arguments.model, arguments.weights[0])
         print(json.dumps(probe(*work) if arguments.only == "probe" else run(*work, arguments.frames)))
         return 0
     rows = []
-    for row in measure(arguments.model, arguments.weights.split(","), arguments.rounds, arguments.frames):
+    for row in measure(arguments.model, arguments.weights, arguments.rounds, arguments.frames):
         rows.append(row)
         tell(json.dumps(row))
     show({"paces": rows}, arguments.json, rows)

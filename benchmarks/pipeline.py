@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.arguments import several
 from runtime.engine.engine import Engine
 from runtime.request import AudioChunk, Broken, Finished, Mode, Reference, SpeechEvent, SpeechRequest
 from runtime.settings import EngineSettings, Settings
@@ -109,12 +110,12 @@ def main() -> None:
     parser.add_argument("--model", action="append")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--rows", default="1,8,32")
+    parser.add_argument("--rows", type=several(int), default=(1, 8, 32))
     parser.add_argument("--frames", type=int, default=100)
     parser.add_argument("--eager", action="store_true")
     parser.add_argument("--alone", type=Path, metavar="FILE")
     arguments = parser.parse_args()
-    rows = [int(word) for word in arguments.rows.split(",")]
+    rows: tuple[int, ...] = arguments.rows
     device = EngineSettings(
         device=arguments.device, dtype=arguments.dtype, eager=arguments.eager, max_slots=max(rows), guard=False
     )

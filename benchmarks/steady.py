@@ -29,6 +29,7 @@ import httpx
 import torch
 
 from benchmarks import plan as plans
+from benchmarks.arguments import parser_of
 from benchmarks.driver import ClientProcess, client_process
 from benchmarks.figures import summary
 from benchmarks.parts import free_bytes
@@ -146,7 +147,7 @@ def _total() -> int:
 
 def main() -> int:
     """Tables on stdout; exit status 1 where a reply failed, was refused or ran dry, or a slot was left."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--mode", default="custom_voice")
     parser.add_argument("--minutes", type=float, default=30.0)
@@ -155,7 +156,6 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=0.0, help="requests a second, in place of a share")
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--length", type=int, default=700, help="positions of a slot")
-    parser.add_argument("--json", type=Path, metavar="FILE")
     rows = asyncio.run(steady(parser.parse_args()))
     print(tables_of({"minutes": rows, "all": [creep(rows)]}))
     return 1 if any(row[name] for row in rows for name in WRONG) else 0

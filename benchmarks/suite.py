@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from benchmarks import suites
+from benchmarks.arguments import add_arms, parser_of, several, variables_of
 from benchmarks.engine import Grid, measure_engine
 from benchmarks.host import measure_host
 from benchmarks.lanes import TRANSPORTS, Arm, Environment, opened, settings_of
@@ -162,18 +163,12 @@ RUN: dict[str, Callable[..., Any]] = {
 
 
 def _base(arguments: argparse.Namespace) -> Environment:
-    base = {
+    return variables_of(arguments) | {
         "VOICEWRIGHT_MAX_SLOTS": str(arguments.slots),
         "VOICEWRIGHT_MAX_MODEL_LEN": str(arguments.length),
         "VOICEWRIGHT_MAX_WAITING": str(LINE),
         "VOICEWRIGHT_MAX_CONNECTIONS": str(LINE),
     }
-    for name in ("device", "dtype"):
-        if value := getattr(arguments, name):
-            base[f"VOICEWRIGHT_{name.upper()}"] = value
-    if arguments.model:
-        base["VOICEWRIGHT_MODEL"] = " ".join(arguments.model)
-    return base
 
 
 def _rounds(arguments: argparse.Namespace) -> Rounds:
@@ -184,39 +179,23 @@ def _first_model(settings: Settings) -> Settings:
     return Settings(models=settings.models[:1], limits=settings.limits, engine=settings.engine, modes=settings.modes)
 
 
-def _numbers(kind: type) -> Callable[[str], tuple[Any, ...]]:
-    return lambda text: tuple(kind(word) for word in text.split(","))
-
-
-def _wordings(text: str) -> tuple[Wording, ...]:
-    return tuple(Wording(word) for word in text.split(","))
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("suite", nargs="*", choices=SUITES, help="without one: all")
-    parser.add_argument("--model", action="append", metavar="[MODE=]PATH_OR_ID")
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    add_arms(parser)
     parser.add_argument("--markdown", type=Path, metavar="FILE")
     parser.add_argument("--traces", type=Path, metavar="FILE", help="every chunk of every call, a line of JSON a call")
-    parser.add_argument("--arm", action="append", metavar="NAME[:VARIABLE=VALUE,…]", help="settings to compare")
-    parser.add_argument("--transports", type=_words, default=TRANSPORTS, help=f"of {', '.join(TRANSPORTS)}")
-    parser.add_argument("--modes", type=_words, help="of those that the models serve")
+    parser.add_argument("--transports", type=several(str), default=TRANSPORTS, help=f"of {', '.join(TRANSPORTS)}")
+    parser.add_argument("--modes", type=several(str), help="of those that the models serve")
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--length", type=int, default=2304, help="positions of a slot")
-    parser.add_argument("--device")
-    parser.add_argument("--dtype")
     engine = parser.add_argument_group("engine")
-    engine.add_argument("--batches", type=_numbers(int), default=(1, 8, 32, 64))
-    engine.add_argument("--contexts", type=_numbers(int), default=(64, 512, 2048))
+    engine.add_argument("--batches", type=several(int), default=(1, 8, 32, 64))
+    engine.add_argument("--contexts", type=several(int), default=(64, 512, 2048))
     engine.add_argument("--frames", type=int, default=30, help="counted at each point")
-    engine.add_argument("--peers", type=_words, default=(), help="faster,official")
+    engine.add_argument("--peers", type=several(str), default=(), help="faster,official")
     loads = parser.add_argument_group("loads")
-    loads.add_argument("--clients", type=_numbers(int), default=(1, 4, 8, 16, 32, 64))
+    loads.add_argument("--clients", type=several(int), default=(1, 4, 8, 16, 32, 64))
     loads.add_argument("--calls", type=int, default=24, help="counted at each point of a closed loop, at least")
     loads.add_argument("--rounds", type=int, default=ROUNDS.counted, help="the same of each client")
     loads.add_argument("--warm-up-rounds", type=int, default=ROUNDS.warm_up, help="replies of each before them")
@@ -228,12 +207,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     loads.add_argument(
         "--wordings",
-        type=_wordings,
+        type=several(Wording),
         default=(),
         help=f"of a closed loop's texts, a point each: {', '.join(Wording)}; without any, a table of English sentences",
     )
-    loads.add_argument("--reference-seconds", type=_numbers(float), default=(3.0, 10.0), help="of new references")
-    loads.add_argument("--rates", type=_numbers(float), default=(1, 4, 10, 20, 40, 60))
+    loads.add_argument("--reference-seconds", type=several(float), default=(3.0, 10.0), help="of new references")
+    loads.add_argument("--rates", type=several(float), default=(1, 4, 10, 20, 40, 60))
     loads.add_argument("--seconds", type=float, default=60.0, help="counted of an open loop")
     loads.add_argument("--warm-up", type=float, default=10.0, help="seconds before them")
     loads.add_argument("--seeds", type=int, default=1, help="runs of an open loop, each with arrivals of its own")

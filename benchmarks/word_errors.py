@@ -9,15 +9,14 @@ that sentences drawn anew give it. The recogniser's own errors are in every rate
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.arguments import parser_of, several
 from benchmarks.laptop import settings_of
 from benchmarks.pipeline import ask
 from benchmarks.prompts import sentences
@@ -83,18 +82,14 @@ def measure(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--model", default="assets/demo-voice", help="a folder")
-    parser.add_argument("--weights", default=",".join(KINDS), help="the first is what the others are compared with")
-    parser.add_argument("--texts", type=int, default=60)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    arguments = parser.parse_args()
-    rows = measure(
-        arguments.model,
-        arguments.weights.split(","),
-        arguments.texts,
-        tell,
+    parser.add_argument(
+        "--weights", type=several(str), default=KINDS, help="the first is what the others are compared with"
     )
+    parser.add_argument("--texts", type=int, default=60)
+    arguments = parser.parse_args()
+    rows = measure(arguments.model, arguments.weights, arguments.texts, tell)
     show({"words heard wrongly": rows}, arguments.json, rows)
     return 0
 
