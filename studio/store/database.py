@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import InvalidSetting, StorageFailed
-from runtime.shared.strict_json import parse_object
 
 log = logging.getLogger(__name__)
 
@@ -79,14 +78,6 @@ MIGRATIONS = (
     ) STRICT;
     """,
 )
-# Where what people made lies as JSON, and by what a row is known beside its owner.
-_HELD = {
-    "takes": ("record", "id"),
-    "scripts": ("script", "id"),
-    "preferences": ("chosen", "owner"),
-    "pronunciations": ("dictionary", "owner"),
-}
-
 _FULL, _CLOSED = {sqlite3.SQLITE_FULL}, {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 
 
@@ -145,43 +136,6 @@ class Database:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
-
-    def objects(self, table: str, condition: str, values: Sequence[Any]) -> list[dict[str, Any]]:
-        """The JSON objects of rows; one that cannot be read is set aside, so that it harms no list again.
-
-        Raises:
-            StorageFailed: the file cannot be read or written.
-        """
-        held, key = _HELD[table]
-        query = f"SELECT owner, {key}, {held} FROM {table} WHERE {condition}"  # noqa: S608  ours, whole
-        found = []
-        for owner, row_id, text in self.rows(query, values):
-            try:
-                found.append(parse_object(text))
-            except ValueError as error:
-                self._set_aside(table, owner, row_id, text, str(error))
-        return found
-
-    def _set_aside(self, table: str, owner: str, row_id: str, text: str, why: str) -> None:
-        key = _HELD[table][1]
-        with self.writing("What is kept") as connection:
-            connection.execute(
-                "INSERT INTO set_aside VALUES (?, ?, ?, ?, ?)", (time.time(), table, owner, row_id, text)
-            )
-            connection.execute(f"DELETE FROM {table} WHERE owner = ? AND {key} = ?", (owner, row_id))  # noqa: S608
-        self.unreadable += 1
-        log.warning("%s %s of the studio's database cannot be read (%s); it was set aside", table, row_id, why)
-
-    def mark(self, table: str, owner: str, row_id: str, deleted_at: float | None, *, what: str) -> bool:
-        """Put a row of an owner into the bin, or, with None, take it out again; False where there is none to be moved.
-
-        Raises:
-            StorageFailed: ``what`` could not be kept.
-        """
-        state = "IS NOT NULL" if deleted_at is None else "IS NULL"
-        change = f"UPDATE {table} SET deleted_at = ? WHERE owner = ? AND id = ? AND deleted_at {state}"  # noqa: S608
-        with self.writing(what) as connection:
-            return connection.execute(change, (deleted_at, owner, row_id)).rowcount > 0
 
     def close(self) -> None:
         with self._lock:

@@ -8,9 +8,9 @@ from typing import Any
 
 from runtime.shared.inline_tags import may_be_tag
 from runtime.shared.pronouncing import pronounced
-from studio.errors import ChangedMeanwhile
 from studio.settings import StoreSettings
 from studio.store.database import Database
+from studio.store.owned_rows import OwnedRows, next_version
 from studio.store.owners import VISITOR
 from studio.store.records import PronunciationFields, TextToSay
 
@@ -27,11 +27,12 @@ class Pronunciations:
 
     def __init__(self, database: Database, settings: StoreSettings) -> None:
         self._database = database
+        self._rows = OwnedRows(database, "pronunciations", held="dictionary", key="owner")
         self._settings = settings
 
     def of(self, owner: str) -> dict[str, Any]:
         """The owner's dictionary, which is empty at first."""
-        kept = self._database.objects("pronunciations", "owner = ?", (owner,))
+        kept = self._rows.objects("owner = ?", (owner,))
         return kept[0] if kept else EMPTY
 
     def put(self, owner: str, fields: PronunciationFields) -> dict[str, Any]:
@@ -43,10 +44,7 @@ class Pronunciations:
             ChangedMeanwhile: another version is kept by now.
         """
         with self._database.writing("The dictionary") as connection:
-            before = self.of(owner)["updated_at"]
-            if fields.updated_at is not None and before not in {None, fields.updated_at}:
-                raise ChangedMeanwhile(what="dictionary")
-            updated_at = round(max(time.time(), (before or 0) + 0.001), 3)
+            updated_at = next_version(self.of(owner)["updated_at"], fields.updated_at, what="dictionary")
             kept = {**fields.model_dump(), "updated_at": updated_at}
             row = (owner, updated_at, json.dumps(kept, ensure_ascii=False))
             connection.execute("INSERT OR REPLACE INTO pronunciations VALUES (?, ?, ?)", row)

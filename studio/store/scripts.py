@@ -9,9 +9,10 @@ from typing import Any
 
 from runtime.errors import InvalidConfig
 from runtime.shared.names import name_key
-from studio.errors import ChangedMeanwhile, NotKept, StoreFull
+from studio.errors import StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
+from studio.store.owned_rows import OwnedRows, next_version
 from studio.store.owners import VISITOR
 from studio.store.records import ScriptFields
 
@@ -29,12 +30,13 @@ class Scripts:
 
     def __init__(self, database: Database, settings: StoreSettings) -> None:
         self._database = database
+        self._rows = rows_of_scripts(database)
         self._settings = settings
 
     def all(self, owner: str, search: str = "") -> list[dict[str, Any]]:
         """Every script that holds every word of ``search``, without its lines, the last changed first."""
         condition = "owner = ? AND deleted_at IS NULL ORDER BY updated_at DESC, id"
-        scripts = self._database.objects("scripts", condition, (owner,))
+        scripts = self._rows.objects(condition, (owner,))
         words = name_key(search).split()
         found = [script for script in scripts if not words or _holds(script, words)]
         return [{**script, "lines": len(script["lines"]), "begins": _begins(script["lines"])} for script in found]
@@ -45,11 +47,7 @@ class Scripts:
         Raises:
             NotKept: the owner has no such script, or has deleted it.
         """
-        condition = "owner = ? AND id = ? AND deleted_at IS NULL"
-        scripts = self._database.objects("scripts", condition, (owner, script_id))
-        if not scripts:
-            raise NotKept(what="script")
-        return scripts[0]
+        return self._rows.find(owner, script_id)
 
     def put(self, owner: str, script_id: str, fields: ScriptFields) -> dict[str, Any]:
         """Keep a script in the place of what was there under its id, and return it as it is kept.
@@ -86,7 +84,7 @@ class Scripts:
         Raises:
             NotKept: the owner has no such script.
         """
-        self._mark(owner, script_id, time.time())
+        self._rows.mark(owner, script_id, time.time(), what="The script")
 
     def restore(self, owner: str, script_id: str) -> dict[str, Any]:
         """Bring a script back from the bin.
@@ -94,7 +92,7 @@ class Scripts:
         Raises:
             NotKept: the owner has none of that id there.
         """
-        self._mark(owner, script_id, None)
+        self._rows.mark(owner, script_id, None, what="The script")
         return self.find(owner, script_id)
 
     def purge(self) -> None:
@@ -110,13 +108,7 @@ class Scripts:
     def _next_version(self, owner: str, script_id: str, known: float | None) -> float:
         query = "SELECT updated_at FROM scripts WHERE owner = ? AND id = ? AND deleted_at IS NULL"
         versions = [version for (version,) in self._database.rows(query, (owner, script_id))]
-        if known is not None and versions not in ([], [known]):
-            raise ChangedMeanwhile(what="script")
-        return round(max([time.time(), *(version + 0.001 for version in versions)]), 3)
-
-    def _mark(self, owner: str, script_id: str, deleted_at: float | None) -> None:
-        if not self._database.mark("scripts", owner, script_id, deleted_at, what="The script"):
-            raise NotKept(what="script")
+        return next_version(versions[0] if versions else None, known, what="script")
 
 
 def _begins(lines: list[Any]) -> str:
@@ -136,12 +128,16 @@ def _holds(script: dict[str, Any], words: list[str]) -> bool:
     return all(word in text for word in words)
 
 
+def rows_of_scripts(database: Database) -> OwnedRows:
+    return OwnedRows(database, "scripts", held="script", what="script")
+
+
 def takes_in_scripts(database: Database, owner: str, script_id: str | None = None) -> set[str]:
     """Ids of the takes that an owner's scripts speak of, or one of them."""
     condition, values = "owner = ? AND deleted_at IS NULL", [owner]
     if script_id is not None:
         condition, values = f"{condition} AND id = ?", [owner, script_id]
-    scripts = database.objects("scripts", condition, values)
+    scripts = rows_of_scripts(database).objects(condition, values)
     return {take for script in scripts for take in _takes_in(script["lines"])}
 
 

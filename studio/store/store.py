@@ -14,6 +14,7 @@ from runtime.errors import InvalidConfig
 from runtime.shared.files import locked
 from studio.settings import StoreSettings
 from studio.store.database import Database
+from studio.store.owned_rows import OwnedRows
 from studio.store.places import is_lasting
 from studio.store.pronunciations import Pronunciations
 from studio.store.scripts import Scripts
@@ -93,7 +94,7 @@ class Store:
 
     def preferences(self, owner: str) -> dict[str, Any]:
         """What the owner chose."""
-        chosen = self._database.objects("preferences", "owner = ?", (owner,))
+        chosen = self._preferences.objects("owner = ?", (owner,))
         return chosen[0] if chosen else {}
 
     def prefer(self, owner: str, changes: dict[str, Any]) -> dict[str, Any]:
@@ -120,6 +121,7 @@ class Store:
             files.open()
             self._database = Database.open(self.folder)
         self._moved_aside = self._database.moved_aside is not None
+        self._preferences = OwnedRows(self._database, "preferences", held="chosen", key="owner")
         self.takes = Takes(self._database, files, self.settings)
         self.shares = Shares(self._database, self.takes)
         self.scripts = Scripts(self._database, self.settings)

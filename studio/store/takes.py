@@ -19,6 +19,7 @@ from studio.errors import NotKept, StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.new_take import record_of, words_of
+from studio.store.owned_rows import OwnedRows
 from studio.store.owners import VISITOR
 from studio.store.records import TakeChanges, TakeFields
 from studio.store.scripts import takes_in_scripts
@@ -54,6 +55,7 @@ class Takes:
 
     def __init__(self, database: Database, files: SoundFiles, settings: StoreSettings) -> None:
         self._database = database
+        self._rows = OwnedRows(database, "takes", held="record", what="take")
         self._files = files
         self._settings = settings
 
@@ -92,11 +94,7 @@ class Takes:
         Raises:
             NotKept: the owner has no such take, or has deleted it.
         """
-        condition = "id = ? AND owner = ? AND deleted_at IS NULL"
-        records = self._database.objects("takes", condition, (take_id, owner))
-        if not records:
-            raise NotKept(what="take")
-        return records[0]
+        return self._rows.find(owner, take_id)
 
     def page(self, owner: str, wanted: Wanted) -> tuple[list[dict[str, Any]], str | None]:
         """Records, newest first, and the cursor of those that follow.
@@ -127,7 +125,7 @@ class Takes:
         query = f"SELECT created_ms, id FROM takes WHERE {where} {limit + 1}"  # noqa: S608  ours, whole
         keys = self._database.rows(query, values)
         following = f"{keys[limit - 1][0]}-{keys[limit - 1][1]}" if len(keys) > limit else None
-        return self._database.objects("takes", f"{where} {limit}", values), following
+        return self._rows.objects(f"{where} {limit}", values), following
 
     def change(self, owner: str, take_id: str, changes: TakeChanges) -> dict[str, Any]:
         """Change what people say of a take; its sound and how it was made stay.
@@ -149,7 +147,7 @@ class Takes:
         Raises:
             NotKept: the owner has no such take.
         """
-        self._mark(owner, take_id, time.time())
+        self._rows.mark(owner, take_id, time.time(), what="The change")
 
     def restore(self, owner: str, take_id: str) -> dict[str, Any]:
         """Bring a take back from the bin.
@@ -157,7 +155,7 @@ class Takes:
         Raises:
             NotKept: the owner has none of that id there.
         """
-        self._mark(owner, take_id, None)
+        self._rows.mark(owner, take_id, None, what="The change")
         return self.find(owner, take_id)
 
     def pcm(self, owner: str, take_id: str) -> tuple[dict[str, Any], bytes]:
@@ -280,10 +278,6 @@ class Takes:
     def _remove_unused_references(self) -> None:
         rows = self._database.rows("SELECT DISTINCT reference FROM takes WHERE reference IS NOT NULL")
         self._files.remove_references(self._files.reference_names() - {name for (name,) in rows})
-
-    def _mark(self, owner: str, take_id: str, deleted_at: float | None) -> None:
-        if not self._database.mark("takes", owner, take_id, deleted_at, what="The change"):
-            raise NotKept(what="take")
 
 
 def _cursor(text: str) -> list[str]:

@@ -19,6 +19,7 @@ DATED = {
     "runtime/voices/library.py",  # ages of files, which the file system dates
     "studio/store/database.py",  # names of what is set aside
     "studio/store/new_take.py",
+    "studio/store/owned_rows.py",  # when a row was written or set aside
     "studio/store/pronunciations.py",
     "studio/store/scripts.py",
     "studio/store/shares.py",

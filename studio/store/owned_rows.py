@@ -1,0 +1,95 @@
+"""Reads the rows of a table, each of which belongs to an owner and holds a JSON object, and moves them to the bin.
+
+Thread: any.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from runtime.shared.strict_json import parse_object
+from studio.errors import ChangedMeanwhile, NotKept
+from studio.store.database import Database
+
+log = logging.getLogger(__name__)
+
+
+class OwnedRows:
+    """A table with a column ``owner``, and ``deleted_at`` where it has a bin.
+
+    Args:
+        held: the column of the JSON object.
+        key: the column by which a row is known beside its owner.
+        what: what a row is, in the sentence that says there is none.
+
+    Raises (every method):
+        StorageFailed: the file cannot be read or written.
+    """
+
+    def __init__(self, database: Database, table: str, *, held: str, key: str = "id", what: str = "") -> None:
+        self._database = database
+        self._table = table
+        self._held = held
+        self._key = key
+        self._what = what
+
+    def objects(self, condition: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+        """The JSON objects of rows; one that cannot be read is set aside, so that it harms no list again."""
+        query = f"SELECT owner, {self._key}, {self._held} FROM {self._table} WHERE {condition}"  # noqa: S608  ours, whole
+        found = []
+        for owner, row_id, text in self._database.rows(query, values):
+            try:
+                found.append(parse_object(text))
+            except ValueError as error:
+                self._set_aside(owner, row_id, text, str(error))
+        return found
+
+    def find(self, owner: str, row_id: str) -> dict[str, Any]:
+        """The JSON object of a row.
+
+        Raises:
+            NotKept: the owner has no such row, or has deleted it.
+        """
+        found = self.objects("owner = ? AND id = ? AND deleted_at IS NULL", (owner, row_id))
+        if not found:
+            raise NotKept(what=self._what)
+        return found[0]
+
+    def mark(self, owner: str, row_id: str, deleted_at: float | None, *, what: str) -> None:
+        """Put a row into the bin, or, with None, take it out again. ``what`` could not be kept if that fails.
+
+        Raises:
+            NotKept: the owner has none of that id to be moved.
+        """
+        state = "IS NOT NULL" if deleted_at is None else "IS NULL"
+        change = f"UPDATE {self._table} SET deleted_at = ? WHERE owner = ? AND id = ? AND deleted_at {state}"  # noqa: S608
+        with self._database.writing(what) as connection:
+            is_moved = connection.execute(change, (deleted_at, owner, row_id)).rowcount > 0
+        if not is_moved:
+            raise NotKept(what=self._what)
+
+    def _set_aside(self, owner: str, row_id: str, text: str, why: str) -> None:
+        table, row = self._table, (owner, row_id)
+        with self._database.writing("What is kept") as connection:
+            connection.execute("INSERT INTO set_aside VALUES (?, ?, ?, ?, ?)", (time.time(), table, *row, text))
+            connection.execute(f"DELETE FROM {table} WHERE owner = ? AND {self._key} = ?", row)  # noqa: S608
+        self._database.unreadable += 1
+        log.warning("%s %s of the studio's database cannot be read (%s); it was set aside", table, row_id, why)
+
+
+def next_version(before: float | None, known: float | None, *, what: str) -> float:
+    """The version of a row that is written now, in seconds since the epoch, and later than the one that was there.
+
+    Args:
+        before: the version that is kept; None: there is no such row.
+        known: the version that the page knows; None: whatever is there is replaced.
+
+    Raises:
+        ChangedMeanwhile: another version than the page knows is kept by now.
+    """
+    if known is not None and before not in (None, known):
+        raise ChangedMeanwhile(what=what)
+    return round(max(time.time(), (before or 0) + 0.001), 3)
