@@ -33,6 +33,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import plan as plans
+from benchmarks.arguments import parser_of, several
 from benchmarks.driver import drive
 from benchmarks.engine import Grid, measure_engine
 from benchmarks.figures import summary
@@ -41,7 +42,7 @@ from benchmarks.plan import Rounds
 from benchmarks.report import card, show, tables_of, tell
 from benchmarks.speakers import EngineSpeaker
 from runtime.engine.offers import bytes_a_weight
-from runtime.engine.probe import layer_size
+from runtime.engine.frame_shape import layer_size
 from runtime.knobs import override
 from runtime.model.config import DecoderConfig, ModelConfig
 from runtime.settings import Settings
@@ -254,17 +255,16 @@ def floors(config: ModelConfig, rates: Rates, tables: dict[str, list[Row]], weig
 
 def main() -> int:
     """Measure rates, parts and, where asked, kernels; what there is so far is in the file after each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, numbers = parser_of(__doc__), several(int)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--batches", type=_numbers, default=(1, 8, 32, 64))
-    parser.add_argument("--prompts", type=_numbers, default=(32, 128, 512))
+    parser.add_argument("--batches", type=numbers, default=(1, 8, 32, 64))
+    parser.add_argument("--prompts", type=numbers, default=(32, 128, 512))
     parser.add_argument("--context", type=int, default=100, help="positions of the rows of a frame")
     parser.add_argument("--frames", type=int, default=40, help="counted of each part")
     parser.add_argument("--length", type=int, default=700, help="positions of a slot")
     parser.add_argument("--quantize", help="off, or int8: bits of the weights, in place of what the settings say")
     parser.add_argument("--profile", action="store_true", help="by kernel too")
-    parser.add_argument("--clients", type=_numbers, default=(), help="the whole engine by kernel too")
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--clients", type=numbers, default=(), help="the whole engine by kernel too")
     arguments = parser.parse_args()
     rates = measured_rates()
     measured = {"card": card(), "copied_tb_s": rates.copied / 1e12, "read_tb_s": rates.read / 1e12}
@@ -312,10 +312,6 @@ def main() -> int:
 def _keep(file: Path | None, tables: dict[str, list[Row]]) -> None:
     if file is not None:
         file.write_text(json.dumps(tables, indent=2) + "\n", encoding="utf-8")
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in text.split(","))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization
 from runtime.engine.frame import can_script_on, operations_of
 from runtime.engine.frame_shape import FrameShape, Weights, layer_bytes
-from runtime.engine.frame_shape import layer_size as layer_size  # benchmarks/limits.py asks for it here
 from runtime.engine.noise import CpuNoise
 from runtime.engine.probe_timing import (
     ROUNDS,
