@@ -15,7 +15,6 @@ a profiler of kernels nothing is told by kernel.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import sys
@@ -41,8 +40,8 @@ from benchmarks.parts import Parts, synchronize
 from benchmarks.plan import Rounds
 from benchmarks.report import card, show, tables_of, tell
 from benchmarks.speakers import EngineSpeaker
-from runtime.engine.offers import bytes_a_weight
 from runtime.engine.frame_shape import layer_size
+from runtime.engine.offers import bytes_a_weight
 from runtime.knobs import override
 from runtime.model.config import DecoderConfig, ModelConfig
 from runtime.settings import Settings
