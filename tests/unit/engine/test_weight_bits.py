@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import math
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.layout.published import PUBLISHED as SPECS
 from runtime.device import open_device
 from runtime.device.cpu import CpuDevice, multiplies_bfloat16
-from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization, multiplies_float16
 from runtime.engine import weight_bits
 from runtime.engine.engine import Engine
-from runtime.engine.frame_shape import FrameShape, Weights, layer_bytes, layer_size
+from runtime.engine.frame_shape import FrameShape
 from runtime.engine.memory import _bytes_of
 from runtime.engine.offers import CardSpeed, card_rtf, shape_of, weight_bytes
-from runtime.engine.probe import Probe, together
-from runtime.engine.probe_timing import Run, Timing, computing_with, repeating, timing
+from runtime.engine.probe import Probe
 from runtime.engine.weight_bits import Pace, choose_pace, weights_of
-from runtime.model.code2wav import Code2Wav
 from runtime.model.config import DecoderConfig
 from runtime.model.config_files import read_model_config
-from runtime.model.layers import DecoderStack
-from runtime.model.products import Linear, narrowed_names
 from runtime.model.talker import Talker
 from runtime.model.weights import on_meta
-from runtime.published import PUBLISHED, SOUND_NARROWED
+from runtime.published import PUBLISHED
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
-from tests.support.patience import until
-from tests.unit.model.published import speech_tokenizer_config, write_configs
+from tests.unit.model.published import write_configs
 
 FLOAT16, INT8, INT4 = Quantization
 SMALL = DecoderConfig(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_code_groups=4, vocab_size=64)
@@ -44,18 +35,6 @@ PUBLISHED_SHAPE = shape_of(PUBLISHED[0])
 
 def ladder(*rtfs: float) -> Iterator[Pace]:
     return (Pace(kind, rtf) for kind, rtf in zip((None, INT8, INT4), rtfs, strict=True))
-
-
-@pytest.mark.parametrize("kind", [None, FLOAT16, INT8, INT4])
-def test_a_layer_is_as_large_as_it_is_held(kind: Quantization | None) -> None:
-    """Of four bits the probe took half as many layers as no cache holds, and told too fast a pace."""
-    config = DecoderConfig(
-        hidden_size=1024, intermediate_size=3072, num_hidden_layers=1, num_code_groups=4, vocab_size=64
-    )
-    with on_meta():
-        stack = DecoderStack(config)
-    told = layer_bytes(config, torch.bfloat16, kind)
-    assert told == pytest.approx(_bytes_of(stack, torch.bfloat16.itemsize, kind), rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -78,17 +57,6 @@ def test_what_is_less_exact_than_needed_is_not_measured() -> None:
     assert next(paces).quantization is INT8
 
 
-def test_the_shapes_of_the_probe_are_the_published_ones() -> None:
-    for checkpoint in PUBLISHED:
-        shape, spec = shape_of(checkpoint), SPECS[checkpoint.size]
-        for config, stack in ((shape.talker, spec.talker), (shape.predictor, spec.predictor)):
-            assert (config.hidden_size, config.intermediate_size) == (stack.hidden, stack.intermediate)
-            assert config.num_hidden_layers == stack.layers
-            heads = (config.num_attention_heads, config.num_key_value_heads, config.head_dim)
-            assert heads == (stack.heads, stack.kv_heads, stack.head_dim)
-        assert shape.predictor.num_code_groups == spec.code_groups
-
-
 @pytest.mark.parametrize("kind", [None, FLOAT16, INT8, INT4])
 def test_the_memory_of_an_offer_is_what_its_networks_take(tmp_path: Path, kind: Quantization | None) -> None:
     offered = next(checkpoint for checkpoint in PUBLISHED if checkpoint.id.endswith("1.7B-CustomVoice"))
@@ -105,97 +73,6 @@ def test_eight_bits_on_a_card_are_read_in_half_the_time() -> None:
     speed = CardSpeed(reads=1e9, computes=1e30)  # so slowly that nothing else counts
     half, whole = (card_rtf(PUBLISHED[0], speed, (torch.bfloat16, kind)) for kind in (Quantization.INT8, None))
     assert half == pytest.approx(whole / 2, rel=0.05)
-
-
-def test_what_is_multiplied_in_fewer_bits_of_published_sound_is_counted_where_it_is() -> None:
-    with on_meta():
-        code2wav = Code2Wav(speech_tokenizer_config().code2wav)
-    for word, numbers in SOUND_NARROWED.items():
-        names = narrowed_names(code2wav, getattr(torch, word)) if word != "float32" else []
-        assert sum(code2wav.get_parameter(f"{name}.weight").numel() for name in names) == numbers
-
-
-def test_the_numbers_that_a_frame_reads_are_those_of_its_products() -> None:
-    with on_meta():
-        stack = DecoderStack(SMALL)
-    products = [module for module in stack.modules() if isinstance(module, Linear)]
-    assert SMALL.num_hidden_layers * layer_size(SMALL) == sum(module.weight.numel() for module in products)
-    reads = FrameShape(SMALL, SMALL).reads
-    assert reads == 4 * SMALL.num_hidden_layers * layer_size(SMALL) + 4 * SMALL.vocab_size * SMALL.hidden_size
-
-
-@pytest.mark.parametrize("weights", [(torch.float32, None), (torch.bfloat16, None), (torch.float32, INT8)])
-def test_a_frame_takes_as_long_as_its_layers_and_passes_and_is_measured_once(
-    weights: Weights, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("runtime.engine.probe_timing.MEASURE_S", 0.0)
-    probe = Probe(open_device("cpu"))
-    few = probe.frame_s(FrameShape(SMALL, SMALL), weights)
-    assert 0 < few == probe.frame_s(FrameShape(SMALL, SMALL), weights)
-    sound = probe.sound_s(weights)
-    assert 0 < sound == probe.sound_s(weights)
-    slower = probe.slower(FrameShape(SMALL, SMALL), weights)
-    told = probe.rtf(FrameShape(SMALL, SMALL), weights, 0.08)
-    assert told == round(together(few, sound, slower) / 0.08, 3)
-    assert told <= probe.rtf_now(FrameShape(SMALL, SMALL), weights, 0.08)
-
-
-def test_other_work_is_in_what_it_takes_now_and_not_in_what_it_takes() -> None:
-    runs = [Run(clock=3.0, processor=1.1), Run(clock=2.0, processor=1.0), Run(clock=9.0, processor=1.2)]
-    assert Timing.of(runs, by_processor=True) == Timing(best=1.0, middle=3.0)
-    assert Timing.of(runs, by_processor=False) == Timing(best=2.0, middle=3.0)
-
-
-def test_of_one_thread_others_work_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.engine.probe_timing.ROUNDS", 1)
-
-    def work() -> torch.Tensor:
-        time.sleep(0.02)  # as if others had the core meanwhile
-        return torch.zeros(())
-
-    if sys.platform == "win32":
-        pytest.skip("its processor time is told in steps of 16 ms")
-    with computing_with(1):
-        assert timing(work).best < 0.01 < 0.02 <= timing(work).middle
-    with computing_with(2):
-        assert timing(work).best >= 0.02
-
-
-def test_sound_with_a_core_of_its_own_costs_what_it_slows_frames_down_by() -> None:
-    assert together(frame=1.0, sound=0.4, slower=1.0) == 1.0
-    assert together(frame=1.0, sound=0.4, slower=2.0) == 1.2  # in which frames went on at half the pace
-    assert together(frame=0.2, sound=0.4, slower=1.0) == 0.4
-    assert together(frame=1.0, sound=0.4, slower=math.inf) == 1.4
-
-
-@pytest.mark.parametrize(("cores", "threads"), [(1, 0), (2, 2)])
-def test_frames_wait_for_sound_where_they_share_cores(
-    cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("runtime.engine.probe_timing.MEASURE_S", 0.0)
-    monkeypatch.setattr("runtime.engine.probe.CORES", cores)
-    probe, shape, weights = Probe(open_device("cpu"), threads), FrameShape(SMALL, SMALL), (torch.float32, INT8)
-    assert probe.slower(shape, weights) == math.inf
-    behind = probe.frame_s(shape, weights) + probe.sound_s(weights)
-    assert probe.rtf(shape, weights, 0.08) == round(behind / 0.08, 3)
-
-
-def test_sound_is_made_while_frames_are_measured_beside_it() -> None:
-    made: list[int] = []
-
-    def make() -> torch.Tensor:
-        made.append(torch.get_num_threads())
-        return torch.zeros(())
-
-    before = torch.get_num_threads()
-    with repeating(make, threads=1):
-        assert made
-        assert torch.get_num_threads() == before
-        several = len(made) + 2
-        until(lambda: len(made) > several)
-    stopped = len(made)
-    assert set(made) == {1}
-    assert stopped == len(made)
 
 
 @pytest.mark.parametrize(
@@ -220,18 +97,6 @@ def test_a_large_checkpoint_is_served_as_it_was_published_where_the_processor_mu
         monkeypatch.setattr(weight_bits, "multiplies_float16", lambda has=has: has)
         assert weights_of("auto", device, shape, kind) == (torch.float32, FLOAT16 if is_published and has else kind)
         assert weights_of("float32", device, shape, kind) == (torch.float32, kind)
-
-
-def test_sound_is_measured_in_the_dtype_that_it_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.engine.probe_timing.MEASURE_S", 0.0)
-    asked: list[torch.dtype] = []
-    monkeypatch.setattr(Probe, "_unit", lambda probe, dtype: asked.append(dtype) or (lambda: torch.zeros(())))
-    own, whole = Probe(open_device("cpu")), Probe(open_device("cpu"), sound_dtype="float32")
-    for probe in (own, whole):
-        for weights in ((torch.float32, None), (torch.float32, INT8), (torch.bfloat16, None)):
-            probe.sound_s(weights)
-    fewer = choose_sound_dtype("auto", open_device("cpu"), torch.bfloat16, None)
-    assert asked == [*dict.fromkeys((torch.float32, fewer)), torch.float32]
 
 
 def test_a_large_checkpoint_is_loaded_with_what_was_chosen_and_its_card_says_so(
