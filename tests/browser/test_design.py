@@ -234,6 +234,7 @@ def test_closer_to_this_is_spoken_by_base_after_the_take_and_overwrites_nothing(
     for take in added:
         assert (take["mode"], take["parent"], take["text"]) == ("base", parent["id"], "Come in.")
         assert take["label"].endswith(f" · {parent['config']['instructions']}"), "who speaks, in its own record"
+        assert take["label"].startswith("A man with a low voice… · Take 2"), "as takes of other voices do not"
         assert take["config"]["ref_text"] == HEARD
         reference = room.request.get(f"{origin(room)}/studio/takes/{take['id']}/reference").body()
         heard, _ = soundfile.read(io.BytesIO(reference), dtype="int16")

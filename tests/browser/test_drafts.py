@@ -333,7 +333,7 @@ def test_a_take_that_was_dropped_while_it_was_made_is_not_kept(studio: Page) -> 
         seed = menu(studio, "B", "drop").removeprefix("Seed ")
         studio.keyboard.press("Escape")
     enter(studio, "library")
-    expect(history_row(studio, "Take 1A")).to_be_visible()
+    expect(history_row(studio, "· Take 1A")).to_be_visible()
     listed = studio.request.get(f"{studio.url.partition('#')[0]}studio/takes?limit=10").json()["takes"]
     assert seed not in {str(take["seed"]) for take in listed}
 
