@@ -3,7 +3,9 @@
 import { dayOf, nameOfDay } from './days.js';
 import { need, write } from './elements.js';
 import { errorOf } from './errors.js';
-import { TakeRow } from './take_row.js';
+import { headOf, speakerOf, TakeRow } from './take_row.js';
+
+/** @typedef {import('./take.js').TakeRecord} TakeRecord */
 
 const TYPING_MS = 200;
 
@@ -100,9 +102,11 @@ export class TakesPanel {
   paint() {
     if (!this.isKnown && !this.root.closest('[hidden]')) return; // where nobody looks nothing is moved
     const { list, next } = this.studio.history;
-    const rows = list.map((record) => {
+    const twins = Map.groupBy(list, (record) => `${headOf(record)}\n${speakerOf(record)}`);
+    const twinned = new Set([...twins.values()].filter(({ length }) => length > 1).flat());
+    const rows = list.map((record, index) => {
       const row = this.rows.get(record.id) ?? new TakeRow(record, this.studio, { isUnderDay: true });
-      row.update(record);
+      row.update(record, { hasTwin: twinned.has(record), repeats: index > 0 && repeats(list[index - 1], record) });
       return row;
     });
     this.rows = new Map(rows.map((row) => [row.record.id, row]));
@@ -139,6 +143,11 @@ export class TakesPanel {
   scriptsSince(take) {
     return this.scripts.entries.filter(({ at }) => !take || at >= take.created_at);
   }
+}
+
+/** Whether two takes of one day say the same. @param {TakeRecord} above @param {TakeRecord} record */
+function repeats(above, record) {
+  return headOf(above) === headOf(record) && dayOf(above.created_at * 1000) === dayOf(record.created_at * 1000);
 }
 
 function headOfDay() {
