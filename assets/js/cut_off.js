@@ -32,7 +32,7 @@ export class CutOff {
     if (!asked) return;
     this.asked = null;
     const again = () => studio.stage.play(studio.say(asked), { clicked: performance.now() });
-    studio.toast(studio.t('shell.cut_off'), { action: studio.t('shell.speak_again'), onAction: again });
+    studio.toast(studio.t('shell.cut_off'), { action: studio.t('shell.speak_again'), onAction: again, isOfPage: true });
   }
 }
 

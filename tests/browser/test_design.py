@@ -441,6 +441,17 @@ def test_a_kept_voice_can_be_taken_back_at_once(room: Page, app: App) -> None:
     expect(card(room, "A").locator("[data-act=keep]")).to_be_enabled()
 
 
+def test_what_was_told_of_a_kept_voice_leaves_with_the_room(room: Page) -> None:
+    room.fill("#vw-text", HEARD)
+    make_three(room)
+    act(room, "A", "keep")
+    room.fill("#vw-design-name", "Left behind")
+    room.keyboard.press("Enter")
+    expect(room.locator("#vw-toasts")).to_contain_text("Left behind is among your voices.")
+    enter(room, "script")
+    assert room.locator("#vw-toasts").inner_text() == "", "it would stand over another room"
+
+
 def test_presets_by_language(room: Page) -> None:
     chips = room.locator("#vw-design-chips button")
     assert {"Narrator", "Old sailor"} <= set(chips.all_inner_texts())
