@@ -174,6 +174,9 @@ def test_a_recording_that_cannot_be_played_is_told(studio: Page, keep: Callable[
     told = "This browser cannot play the recording of Carla."
     expect(found.locator(".vw-error")).to_have_text(told)
     enter(studio, "clone")
+    label = studio.locator("label[for=vw-clone-voice]")
+    expect(label).to_have_text("Voice")
+    assert label.evaluate("(label) => label.offsetWidth") > 10, "it is seen what the choice beside it is of"
     studio.select_option("#vw-clone-voice", carla["id"])
     studio.click("#vw-clone-stored-play")
     expect(studio.locator(".vw-toast")).to_have_text(told)
