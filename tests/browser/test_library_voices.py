@@ -226,7 +226,10 @@ def test_on_a_phone_voices_are_a_press_away(studio: Page, keep: Callable[..., di
     page.set_viewport_size({"width": 360, "height": 780})
     turns = page.locator(".vw-library-turn button")
     takes, voices = page.locator("#vw-library-takes"), page.locator("#vw-library-voices")
+    heads = page.locator("#vw-room-library h2:not(dialog h2)")
     expect(takes).to_be_visible()
+    seen = "(heads) => heads.map(({ offsetWidth }) => offsetWidth > 1)"
+    assert heads.evaluate_all(seen) == [False, False], "the pressed button says it"
     expect(voices).to_be_hidden()
     turns.filter(has_text="Voices").click()
     expect(voices).to_be_in_viewport()
@@ -240,3 +243,4 @@ def test_on_a_phone_voices_are_a_press_away(studio: Page, keep: Callable[..., di
     expect(takes).to_be_visible()
     expect(voices).to_be_visible()
     expect(turns.first).to_be_hidden()
+    assert heads.evaluate_all(seen) == [True, True]
