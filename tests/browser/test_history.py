@@ -108,6 +108,9 @@ def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     expect(shown(studio).filter(has_text="A heron")).to_have_count(1)
     studio.click("#vw-takes-starred")
     expect(otter).to_have_count(1)
+    expect(studio.get_by_label("Where takes were made").locator("option")).to_have_text(
+        ["From all rooms", "From Speak", "From Design", "From Clone", "From Script"]
+    )
     studio.select_option("#vw-takes-room", "clone")
     expect(otter).to_have_count(0)
     studio.select_option("#vw-takes-room", "speakers")
