@@ -1,6 +1,7 @@
 /** One kept take in the history: what it says, what it was made with, and what can be done with it. */
 
 import { timeOfDay } from './days.js';
+import { called } from './design/names.js';
 import { all, mark, need } from './elements.js';
 import { errorOf } from './errors.js';
 import { languageName, title } from './rooms/fields.js';
@@ -108,7 +109,7 @@ export class TakeRow {
     }
   }
 
-  /** @param {TakeRecord} record the same take, changed @param {{hasTwin: boolean, repeats: boolean}} among  repeats: the row above says the same */
+  /** @param {TakeRecord} record the same take, changed @param {{hasTwin: boolean, repeats: boolean}} among  repeats: the take before it says the same */
   update(record, { hasTwin, repeats }) {
     this.element.toggleAttribute('data-repeats', repeats);
     if (record === this.record && hasTwin === this.hasTwin) return;
@@ -161,7 +162,7 @@ export class TakeRow {
   get manner() {
     const { label, config } = this.record;
     const said = typeof config.instructions === 'string' ? config.instructions : '';
-    return label?.includes(said) ? '' : shortened(said);
+    return label?.includes(said) || label?.startsWith(called('', said)) ? '' : shortened(said);
   }
 
   get name() {

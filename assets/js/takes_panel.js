@@ -5,8 +5,6 @@ import { need, write } from './elements.js';
 import { errorOf } from './errors.js';
 import { headOf, speakerOf, TakeRow } from './take_row.js';
 
-/** @typedef {import('./take.js').TakeRecord} TakeRecord */
-
 const TYPING_MS = 200;
 
 export class TakesPanel {
@@ -106,7 +104,7 @@ export class TakesPanel {
     const twinned = new Set([...twins.values()].filter(({ length }) => length > 1).flat());
     const rows = list.map((record, index) => {
       const row = this.rows.get(record.id) ?? new TakeRow(record, this.studio, { isUnderDay: true });
-      row.update(record, { hasTwin: twinned.has(record), repeats: index > 0 && repeats(list[index - 1], record) });
+      row.update(record, { hasTwin: twinned.has(record), repeats: index > 0 && headOf(list[index - 1]) === headOf(record) });
       return row;
     });
     this.rows = new Map(rows.map((row) => [row.record.id, row]));
@@ -143,11 +141,6 @@ export class TakesPanel {
   scriptsSince(take) {
     return this.scripts.entries.filter(({ at }) => !take || at >= take.created_at);
   }
-}
-
-/** Whether two takes of one day say the same. @param {TakeRecord} above @param {TakeRecord} record */
-function repeats(above, record) {
-  return headOf(above) === headOf(record) && dayOf(above.created_at * 1000) === dayOf(record.created_at * 1000);
 }
 
 function headOfDay() {

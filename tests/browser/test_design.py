@@ -158,6 +158,10 @@ def test_three_takes_of_different_seeds_stream_at_the_same_time(room: Page, wire
         assert kept["config"] == {"instructions": LOW, "language": "auto"}
         assert (kept["text"], kept["parent"]) == (LONGER, None)
     room.screenshot(path=SCREENSHOTS / "design.png", full_page=True)
+    enter(room, "library")
+    small = room.locator("#vw-takes-list .vw-take small").first
+    expect(small).to_contain_text("A man with a low voice… · Take")
+    expect(small).not_to_contain_text("speaking slowly")  # the beginning of it is there
 
 
 def test_a_seed_and_a_text_give_the_same_bytes_again(room: Page, app: App) -> None:
