@@ -57,10 +57,10 @@ export class Importing {
     const { t } = this.studio;
     try {
       const read = BY_THE_STUDIO.test(file.name) ? await this.chapters(file) : await this.plain(file, between);
-      if (read && !read.text.trim()) this.studio.toast(t('importing.empty', { name: file.name }));
+      if (read && !read.text.trim()) this.studio.toast(t('importing.empty', { name: file.name }), { isOfPage: true });
       return read?.text.trim() ? read : null;
     } catch (error) {
-      this.studio.toast(`${file.name}: ${errorOf(error).message}`);
+      this.studio.toast(`${file.name}: ${errorOf(error).message}`, { isOfPage: true });
       return null;
     }
   }
@@ -76,7 +76,7 @@ export class Importing {
   /** @param {File} file @returns {Promise<Imported|null>} */
   async chapters(file) {
     const { t, toast } = this.studio;
-    const leave = toast.call(this.studio, t('importing.reading', { name: file.name }));
+    const leave = toast.call(this.studio, t('importing.reading', { name: file.name }), { isOfPage: true });
     /** @type {{title: string, chapters: Chapter[]}} */
     let read;
     try {

@@ -25,7 +25,11 @@ export class LastHeard {
   recall() {
     const { take: record, script = null } = read();
     this.script = script;
-    if (!record) return;
+    if (record) this.show(record);
+  }
+
+  /** Put a kept take into the dock, silent. @param {TakeRecord} record */
+  show(record) {
     const take = Take.recalled(record, () => this.pcm(record.id));
     this.studio.stage.show(take);
     this.bring(take);

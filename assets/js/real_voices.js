@@ -105,7 +105,7 @@ export class RealVoices {
   async act(what) {
     this.offers.complain('');
     await this.tell(() => this.send(what === 'stop' ? '' : `/${what}`, what === 'stop' ? 'DELETE' : 'POST'));
-    if (what === 'stop') this.studio.toast(this.t('real_voices.stopped'));
+    if (what === 'stop') this.say(this.t('real_voices.stopped'));
   }
 
   /** @param {string[]} models @param {string|null} quantize  bits of their weights; null: as the studio was told */
@@ -113,7 +113,7 @@ export class RealVoices {
     await this.tell(() => this.send('', 'POST', quantize ? { models, quantize } : { models }));
     if (this.download.state !== 'fetching') return;
     this.offers.close();
-    this.studio.toast(this.t('real_voices.goes_on'));
+    this.say(this.t('real_voices.goes_on'));
   }
 
   /** @param {() => Promise<{download: Download}>} deed */
@@ -123,7 +123,7 @@ export class RealVoices {
     } catch (error) {
       if (!(error instanceof StudioError)) throw error;
       this.offers.complain(error.message);
-      if (!this.offers.isOpen) this.studio.toast(error.message);
+      if (!this.offers.isOpen) this.say(error.message);
     }
     this.ask();
   }
@@ -139,7 +139,12 @@ export class RealVoices {
   arrive() {
     this.offers.close();
     const undo = { action: this.t('shell.undo'), onAction: () => this.act('back') };
-    this.studio.toast(this.t('real_voices.here'), this.download.can_go_back ? undo : {});
+    this.say(this.t('real_voices.here'), this.download.can_go_back ? undo : {});
+  }
+
+  /** At the page's edge, whichever room is shown. @param {string} sentence @param {import('./toast.js').Told} [options] */
+  say(sentence, options = {}) {
+    this.studio.toast(sentence, { ...options, isOfPage: true });
   }
 
   // --- showing
@@ -158,7 +163,7 @@ export class RealVoices {
       this.remember('');
       this.paint();
     };
-    this.studio.toast(this.t('real_voices.stays', { name: this.t('real_voices.small') }), { action: this.t('shell.undo'), onAction: back });
+    this.say(this.t('real_voices.stays', { name: this.t('real_voices.small') }), { action: this.t('shell.undo'), onAction: back });
   }
 
   /** @param {string} value */

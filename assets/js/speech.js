@@ -30,6 +30,8 @@ export class Speech {
     this.onUnkept = onUnkept;
     /** Takes whose sound may still come. @type {Set<Take>} */
     this.live = new Set();
+    /** Takes that are whole and on their way to the studio's store. @type {Set<Take>} */
+    this.keeping = new Set();
     /** References as they travel; one is read once however often it speaks. @type {WeakMap<Blob, Promise<string>>} */
     this.urls = new WeakMap();
     this.keeps = true; // until the studio says that it has no store
@@ -114,9 +116,11 @@ export class Speech {
 
   /** Hand a finished take to the studio's store. @param {Take} take */
   async keep(take) {
+    this.keeping.add(take);
     /** @param {import('./errors.js').Thrown|null} error */
     const unkept = (error) => {
       const isNew = !take.unkept;
+      if (!error?.unreachable) this.keeping.delete(take);
       take.unkept = true;
       take.tell('stored');
       if (error && isNew) this.onUnkept(take, error);
@@ -128,6 +132,7 @@ export class Speech {
     if (take.reference) form.append('reference', take.reference, take.reference instanceof File ? take.reference.name : 'reference.wav');
     try {
       const record = await api.form('studio/takes', form);
+      this.keeping.delete(take);
       take.record = record;
       take.id = record.id;
       take.tell('stored');

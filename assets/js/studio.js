@@ -122,7 +122,7 @@ export class Studio {
       onWhole: (take) => this.judge(take),
       onFailed: (take) => this.fail(take),
       onKept: ({ record }) => record && this.history.add(record),
-      onUnkept: (_, error) => this.toast(error.unreachable ? this.t('shell.kept_later') : this.t('shell.not_kept', { why: error.message })),
+      onUnkept: (_, error) => this.toast(error.unreachable ? this.t('shell.kept_later') : this.t('shell.not_kept', { why: error.message }), { isOfPage: true }),
     });
     this.voices = new Voices();
     this.paces = new VoicePaces();
@@ -249,6 +249,7 @@ export class Studio {
       if (this.current) this.scrolled.set(this.current.id, this.scroller.scrollTop);
       this.current?.leave?.();
       this.undo = null; // what Ctrl+Z took back would not be seen here
+      if (this.current) this.toasts.leaveRoom();
       this.current = room;
       for (const tab of this.doors) {
         const chosen = tab.dataset.room === id;
@@ -596,7 +597,7 @@ export class Studio {
     this.complaints.clear();
   }
 
-  /** @param {string} sentence @param {{action?: string, onAction?: () => void, stayMs?: number}} [options] @returns {() => void} takes it away */
+  /** @param {string} sentence @param {import('./toast.js').Told} [options] @returns {() => void} takes it away */
   toast(sentence, options) {
     return this.toasts.show(sentence, options);
   }

@@ -1,6 +1,7 @@
 /** One kept take in the history: what it says, what it was made with, and what can be done with it. */
 
 import { timeOfDay } from './days.js';
+import { called } from './design/names.js';
 import { all, mark, need } from './elements.js';
 import { errorOf } from './errors.js';
 import { languageName, title } from './rooms/fields.js';
@@ -14,7 +15,7 @@ const MARKUP = `
 <div class="vw-take-line">
   <button type="button" class="vw-quiet vw-take-play" data-icon="play"></button>
   <span class="vw-take-mark"></span>
-  <button type="button" class="vw-take-open" aria-expanded="false"><span class="vw-take-text" dir="auto"></span><small></small></button>
+  <button type="button" class="vw-take-open" aria-expanded="false"><span class="vw-take-text" dir="auto"></span><small><b class="vw-take-who"></b><span></span></small></button>
   <span class="vw-take-outline" aria-hidden="true"></span>
   <button type="button" class="vw-quiet vw-take-save" data-icon="download" popovertarget="vw-takes-files"></button>
   <button type="button" class="vw-quiet vw-take-star" data-icon="star"></button>
@@ -49,6 +50,8 @@ export class TakeRow {
     this.studio = studio;
     this.isUnderDay = isUnderDay;
     this.open = false;
+    /** Whether another take that is listed has the same text and voice: what else differs is said then. */
+    this.hasTwin = false;
     this.element = document.createElement('li');
     this.element.className = 'vw-take';
     this.element.dataset.take = record.id;
@@ -106,24 +109,28 @@ export class TakeRow {
     }
   }
 
-  /** @param {TakeRecord} record the same take, changed */
-  update(record) {
-    if (record === this.record) return;
+  /** @param {TakeRecord} record the same take, changed @param {{hasTwin: boolean, repeats: boolean}} among  repeats: the take before it says the same */
+  update(record, { hasTwin, repeats }) {
+    this.element.toggleAttribute('data-repeats', repeats);
+    if (record === this.record && hasTwin === this.hasTwin) return;
     this.record = record;
+    this.hasTwin = hasTwin;
     this.paint();
   }
 
   paint() {
     const { record, studio } = this;
     const { t } = studio;
-    const { favourite, tags, seconds } = record;
+    const { favourite, tags, seconds, seed } = record;
     const name = this.name;
     this.paintMark();
-    this.find('.vw-take-text').textContent = record.name || record.text;
-    const who = shortened(record.label || title(record.voice ?? ''));
+    this.find('.vw-take-text').textContent = headOf(record);
+    const who = shortened(speakerOf(record));
     const stopped = record.stop_reason === 'cancelled' && t('library.stopped');
-    const details = [this.described, who, clock(seconds * SAMPLE_RATE), stopped, this.date, ...tags.map((tag) => `#${tag}`)];
-    this.find('small').textContent = details.filter(Boolean).join(' · ');
+    const variation = this.hasTwin && t('library.seed', { seed });
+    const details = [clock(seconds * SAMPLE_RATE), this.date, stopped, ...tags.map((tag) => `#${tag}`), variation, this.manner];
+    this.find('.vw-take-who').textContent = who;
+    this.find('small span').textContent = (who && ' · ') + details.filter(Boolean).join(' · ');
     const star = this.find('.vw-take-star');
     star.dataset.icon = favourite ? 'starred' : 'star';
     star.setAttribute('aria-pressed', String(favourite));
@@ -151,11 +158,11 @@ export class TakeRow {
     this.find('.vw-take-mark').replaceChildren(this.studio.catalogue.mark(this.record));
   }
 
-  /** What a designed voice was described as, where its label does not say it: takes of one text are told apart by it. */
-  get described() {
-    const { mode, label, config } = this.record;
-    const description = mode === 'voice_design' && typeof config.instructions === 'string' ? config.instructions : '';
-    return label?.includes(description) ? '' : shortened(description);
+  /** What a designed voice was described as, or how another was to speak, where the label does not say it. */
+  get manner() {
+    const { label, config } = this.record;
+    const said = typeof config.instructions === 'string' ? config.instructions : '';
+    return label?.includes(said) || label?.startsWith(called('', said)) ? '' : shortened(said);
   }
 
   get name() {
@@ -259,6 +266,16 @@ export class TakeRow {
       onAction: () => studio.history.restore(record.id).catch((error) => studio.toast(error.message)),
     });
   }
+}
+
+/** What stands large in a row. @param {TakeRecord} record */
+export function headOf({ name, text }) {
+  return name || text;
+}
+
+/** Who speaks, as far as a row says it. @param {TakeRecord} record */
+export function speakerOf({ label, voice }) {
+  return label || title(voice ?? '');
 }
 
 /** A label that holds a whole description, as far as a row has place for it. @param {string} label */

@@ -3,7 +3,7 @@
 import { dayOf, nameOfDay } from './days.js';
 import { need, write } from './elements.js';
 import { errorOf } from './errors.js';
-import { TakeRow } from './take_row.js';
+import { headOf, speakerOf, TakeRow } from './take_row.js';
 
 const TYPING_MS = 200;
 
@@ -100,9 +100,11 @@ export class TakesPanel {
   paint() {
     if (!this.isKnown && !this.root.closest('[hidden]')) return; // where nobody looks nothing is moved
     const { list, next } = this.studio.history;
-    const rows = list.map((record) => {
+    const twins = Map.groupBy(list, (record) => `${headOf(record)}\n${speakerOf(record)}`);
+    const twinned = new Set([...twins.values()].filter(({ length }) => length > 1).flat());
+    const rows = list.map((record, index) => {
       const row = this.rows.get(record.id) ?? new TakeRow(record, this.studio, { isUnderDay: true });
-      row.update(record);
+      row.update(record, { hasTwin: twinned.has(record), repeats: index > 0 && headOf(list[index - 1]) === headOf(record) });
       return row;
     });
     this.rows = new Map(rows.map((row) => [row.record.id, row]));

@@ -110,9 +110,15 @@ def fixed_seed(page: Page) -> int | None:
 def seeds(page: Page) -> list[int]:
     """Of the takes of the newest set, all of which are kept."""
     number = newest(page).get_by_role("heading").inner_text().removeprefix("Set ")
-    kept = {(take["label"] or "").partition(" · ")[0]: take["seed"] for take in reversed(takes(page))}
+    kept = {take_name(take): take["seed"] for take in reversed(takes(page))}
     letters = newest(page).locator("article").evaluate_all("all => all.map(({ dataset }) => dataset.letter)")
     return [kept[f"Take {number}{letter}"] for letter in letters]
+
+
+def take_name(take: dict[str, Any]) -> str:
+    """Which take of which set it is, as "Take 1A"; before it in the label stands whose voice it is."""
+    found = re.search(r"Take \d+[ABC]", take["label"] or "")
+    return found[0] if found else ""
 
 
 def playing(page: Page) -> list[str]:

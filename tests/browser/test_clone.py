@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.steps import SHORT, await_end, await_sound, enter, to_words, try_out, wav
+from tests.browser.steps import SHORT, await_end, await_sound, clone_from, enter, to_words, try_out, wav
 from tests.speech.recogniser import share_heard, words
 from tests.support.app import App
 from tests.support.signals import cough, voice
@@ -409,6 +409,16 @@ def test_a_clone_in_the_dark_on_a_phone(open_studio: OpenStudio) -> None:
     assert handle["width"] >= 24, "wide enough for a thumb"
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     page.screenshot(path=SCREENSHOTS / "clone-phone-dark.png", full_page=True)
+
+
+def test_on_a_phone_what_is_settled_in_a_step_is_read_whole(open_studio: OpenStudio) -> None:
+    page = open_studio(viewport={"width": 360, "height": 740})
+    enter(page, "clone")
+    clone_from(page, {**wav(3.0), "name": "My voice in the kitchen.wav"}, "The heron waits.")
+    for step, said in enumerate(["My voice in the kitchen.wav · 3.0 s", "The heron waits."]):
+        summary = page.locator(".vw-step-sum").nth(step)
+        expect(summary).to_have_text(said)
+        assert summary.evaluate("(summary) => summary.scrollWidth <= summary.clientWidth"), said
 
 
 def test_a_recording_may_be_dropped_on_the_card(studio: Page) -> None:

@@ -158,6 +158,10 @@ def test_three_takes_of_different_seeds_stream_at_the_same_time(room: Page, wire
         assert kept["config"] == {"instructions": LOW, "language": "auto"}
         assert (kept["text"], kept["parent"]) == (LONGER, None)
     room.screenshot(path=SCREENSHOTS / "design.png", full_page=True)
+    enter(room, "library")
+    small = room.locator("#vw-takes-list .vw-take small").first
+    expect(small).to_contain_text("A man with a low voice… · Take")
+    expect(small).not_to_contain_text("speaking slowly")  # the beginning of it is there
 
 
 def test_a_seed_and_a_text_give_the_same_bytes_again(room: Page, app: App) -> None:
@@ -234,6 +238,7 @@ def test_closer_to_this_is_spoken_by_base_after_the_take_and_overwrites_nothing(
     for take in added:
         assert (take["mode"], take["parent"], take["text"]) == ("base", parent["id"], "Come in.")
         assert take["label"].endswith(f" · {parent['config']['instructions']}"), "who speaks, in its own record"
+        assert take["label"].startswith("A man with a low voice… · Take 2"), "as takes of other voices do not"
         assert take["config"]["ref_text"] == HEARD
         reference = room.request.get(f"{origin(room)}/studio/takes/{take['id']}/reference").body()
         heard, _ = soundfile.read(io.BytesIO(reference), dtype="int16")
@@ -438,6 +443,17 @@ def test_a_kept_voice_can_be_taken_back_at_once(room: Page, app: App) -> None:
     expect_state(room, "A", "done")
     assert "Undone" not in voices(app)
     expect(card(room, "A").locator("[data-act=keep]")).to_be_enabled()
+
+
+def test_what_was_told_of_a_kept_voice_leaves_with_the_room(room: Page) -> None:
+    room.fill("#vw-text", HEARD)
+    make_three(room)
+    act(room, "A", "keep")
+    room.fill("#vw-design-name", "Left behind")
+    room.keyboard.press("Enter")
+    expect(room.locator("#vw-toasts")).to_contain_text("Left behind is among your voices.")
+    enter(room, "script")
+    assert room.locator("#vw-toasts").inner_text() == "", "it would stand over another room"
 
 
 def test_presets_by_language(room: Page) -> None:

@@ -142,6 +142,36 @@ def test_speech_that_a_reload_cuts_off_is_offered_again_with_its_seed(studio: Pa
     expect(studio.get_by_text("cut off by the reload")).to_have_count(0)
 
 
+def test_a_take_that_a_reload_kept_from_the_studio_is_offered_again(studio: Page) -> None:
+    studio.route("**/studio/takes", lambda _: None)  # it is on its way for as long as the page is there
+    studio.fill("#vw-text", "It was whole and on its way.")
+    with studio.expect_request("**/studio/takes"):
+        studio.click("#vw-speak")
+    reload(studio)
+    studio.unroute("**/studio/takes")
+    with studio.expect_response("**/studio/takes"):
+        studio.get_by_text("Speech was cut off by the reload").locator("..").get_by_role("button").click()
+    expect(studio.locator("#vw-star")).to_be_visible()
+
+
+def test_a_take_that_the_studio_has_although_a_reload_came_is_in_the_dock(studio: Page) -> None:
+    sent: list[Route] = []
+    studio.route("**/studio/takes", lambda route: sent.append(route))
+    studio.fill("#vw-text", "It was kept before the page heard of it.")
+    studio.click("#vw-speak")
+    studio.wait_for_function("document.querySelector('#vw-reason').textContent === 'end of speech'")
+    while not sent:
+        studio.wait_for_timeout(50)
+    kept = sent[0].fetch().json()["id"]  # and the page never hears of it
+    reload(studio)
+    studio.unroute("**/studio/takes")
+    expect(studio.locator("#vw-star")).to_be_visible()
+    studio.click("#vw-star")
+    enter(studio, "library")
+    expect(studio.locator(f"[data-take='{kept}'] .vw-take-star")).to_have_attribute("aria-pressed", "true")
+    expect(studio.get_by_text("cut off by the reload")).to_have_count(0)
+
+
 # --- two tabs
 
 
@@ -333,7 +363,7 @@ def test_a_take_that_was_dropped_while_it_was_made_is_not_kept(studio: Page) -> 
         seed = menu(studio, "B", "drop").removeprefix("Seed ")
         studio.keyboard.press("Escape")
     enter(studio, "library")
-    expect(history_row(studio, "Take 1A")).to_be_visible()
+    expect(history_row(studio, "· Take 1A")).to_be_visible()
     listed = studio.request.get(f"{studio.url.partition('#')[0]}studio/takes?limit=10").json()["takes"]
     assert seed not in {str(take["seed"]) for take in listed}
 

@@ -45,6 +45,19 @@ def test_notices_do_not_pile_up(blank: Page) -> None:
     assert said == ["5", "6"]
 
 
+def test_a_notice_leaves_with_its_room_unless_it_is_of_the_page(blank: Page) -> None:
+    said = blank.evaluate("""async () => {
+      const { Toasts } = await import('/js/toast.js');
+      document.body.replaceChildren();
+      const toasts = new Toasts(document.body);
+      toasts.show('The voices are here.', { isOfPage: true });
+      toasts.show('Kept.');
+      toasts.leaveRoom();
+      return [...document.querySelectorAll('.vw-toast')].map(({ textContent }) => textContent);
+    }""")
+    assert said == ["The voices are here."]
+
+
 def test_a_notice_waits_while_its_button_has_the_focus(blank: Page) -> None:
     waiting = blank.evaluate("""async () => {
       const { Toasts } = await import('/js/toast.js');

@@ -83,7 +83,7 @@ def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     day, otter = studio.locator("#vw-takes-list > li").nth(0), studio.locator("#vw-takes-list > li").nth(1)
     expect(day).to_have_text(re.compile("Today|Yesterday"))  # midnight may lie between
     expect(otter).to_contain_text("The otter dives.")
-    expect(otter.locator("small").first).to_have_text(re.compile(r"· \d{1,2}:\d\d\s[AP]M$"))
+    expect(otter.locator("small").first).to_have_text(re.compile(r"· \d{1,2}:\d\d\s[AP]M"))
     studio.reload(wait_until="domcontentloaded")
     expect(studio.locator("#vw-room-library")).to_be_visible()
     row = history_row(studio, "The heron waits.")
@@ -108,10 +108,33 @@ def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     expect(shown(studio).filter(has_text="A heron")).to_have_count(1)
     studio.click("#vw-takes-starred")
     expect(otter).to_have_count(1)
+    expect(studio.get_by_label("Where takes were made").locator("option")).to_have_text(
+        ["From all rooms", "From Speak", "From Design", "From Clone", "From Script"]
+    )
     studio.select_option("#vw-takes-room", "clone")
     expect(otter).to_have_count(0)
     studio.select_option("#vw-takes-room", "speakers")
     expect(otter).to_have_count(1)
+
+
+def test_takes_of_one_text_are_told_apart_at_a_glance(studio: Page) -> None:
+    for name in ("Clara", "Clara", "Angus"):
+        choose(studio, name)
+        kept_take(studio, "The ferry waits for nobody at all.")
+        await_end(studio)
+    angus, clara, first = (studio.locator("#vw-takes-list .vw-take").nth(index) for index in range(3))
+    enter(studio, "library")
+    expect(angus.locator(".vw-take-who")).to_have_text("Angus")
+    expect(clara.locator(".vw-take-who")).to_have_text("Clara")
+    colour = "(element) => getComputedStyle(element).color"
+    assert angus.locator(".vw-take-who").evaluate(colour) == angus.locator(".vw-take-text").evaluate(colour)
+    for row in (clara, first):
+        said, small = row.locator(".vw-take-text"), row.locator("small")
+        assert said.evaluate(colour) == small.evaluate(colour), "the row above says it already"
+    drawn = [re.findall(r"Seed \d+", row.locator("small").inner_text()) for row in (clara, first)]
+    assert [len(seeds) for seeds in drawn] == [1, 1], "one voice said it twice"
+    assert drawn[0] != drawn[1]
+    expect(angus.locator("small")).not_to_contain_text("Seed")
 
 
 def test_a_text_that_is_written_from_the_right_begins_at_the_right(studio: Page) -> None:

@@ -31,6 +31,13 @@ def test_a_script_is_one_entry_with_its_takes_folded_under_it(script: Page, app:
     entry = entry_of(script, kept)
     expect(entry.locator("small")).to_contain_text("Script, lines: 3 · 0:")
     expect(entry.locator(".vw-mark")).to_have_count(2)
+    for width in (360, 1200):
+        script.set_viewport_size({"width": width, "height": 860})
+        edges = (
+            "(marks) => marks.map((mark) => mark.getBoundingClientRect()).flatMap(({ left, right }) => [left, right])"
+        )
+        sides = entry.locator(".vw-script-entry-marks .vw-mark").evaluate_all(edges)
+        assert sides == sorted(sides), "beside each other"
     entry.get_by_role("button", name="Takes of At the river").click()
     expect(entry.locator(".vw-take")).to_have_count(4)  # the second line has two parts
     assert len(set(entry.locator(".vw-take .vw-mark").evaluate_all("(marks) => marks.map(({ title }) => title)"))) == 2

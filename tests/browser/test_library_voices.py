@@ -174,6 +174,9 @@ def test_a_recording_that_cannot_be_played_is_told(studio: Page, keep: Callable[
     told = "This browser cannot play the recording of Carla."
     expect(found.locator(".vw-error")).to_have_text(told)
     enter(studio, "clone")
+    label = studio.locator("label[for=vw-clone-voice]")
+    expect(label).to_have_text("Voice")
+    assert label.evaluate("(label) => label.offsetWidth") > 10, "it is seen what the choice beside it is of"
     studio.select_option("#vw-clone-voice", carla["id"])
     studio.click("#vw-clone-stored-play")
     expect(studio.locator(".vw-toast")).to_have_text(told)
@@ -223,7 +226,10 @@ def test_on_a_phone_voices_are_a_press_away(studio: Page, keep: Callable[..., di
     page.set_viewport_size({"width": 360, "height": 780})
     turns = page.locator(".vw-library-turn button")
     takes, voices = page.locator("#vw-library-takes"), page.locator("#vw-library-voices")
+    heads = page.locator("#vw-room-library h2:not(dialog h2)")
     expect(takes).to_be_visible()
+    seen = "(heads) => heads.map(({ offsetWidth }) => offsetWidth > 1)"
+    assert heads.evaluate_all(seen) == [False, False], "the pressed button says it"
     expect(voices).to_be_hidden()
     turns.filter(has_text="Voices").click()
     expect(voices).to_be_in_viewport()
@@ -237,3 +243,4 @@ def test_on_a_phone_voices_are_a_press_away(studio: Page, keep: Callable[..., di
     expect(takes).to_be_visible()
     expect(voices).to_be_visible()
     expect(turns.first).to_be_hidden()
+    assert heads.evaluate_all(seen) == [True, True]

@@ -132,6 +132,7 @@ def test_a_voice_may_be_described(script: Page, app: App) -> None:
     script.get_by_role("button", name="Describe one for this line").click()
     assert script.evaluate("document.activeElement.className") == "vw-line-description"
     script.keyboard.type("A man with a low voice.")
+    expect(script.locator(".vw-clip").nth(1)).to_have_text("A man with a low voice.")
     field = line(script, 2).locator(".vw-line-description")
     assert field.evaluate("(field) => field.scrollHeight <= field.clientHeight"), "it is seen whole"
     line(script, 2).locator(".vw-line-instruct").fill("He speaks slowly.")

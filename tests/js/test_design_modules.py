@@ -51,6 +51,24 @@ def test_takes_are_turned_down_to_the_quietest(
 
 
 @pytest.mark.parametrize(
+    ("preset", "description", "name"),
+    [
+        ("Narrator", "A woman in her fifties", "Narrator"),
+        ("", "A low voice.", "A low voice."),
+        ("", "A man with a calm, dark voice, who reads slowly", "A man with a calm, dark…"),
+        ("", "A man with a calm,\n  bright voice", "A man with a calm, bright…"),
+        ("", "A voice that is as low as it gets", "A voice that is as low as it…"),
+        ("", "一位六十岁左右的男性说书人" * 3, f"{'一位六十岁左右的男性说书人' * 2}一位…"),
+        ("", "", ""),
+    ],
+)
+def test_takes_of_a_described_voice_are_called_by_the_first_words(
+    node: Node, preset: str, description: str, name: str
+) -> None:
+    assert node.call("design/names", "called", preset, description) == name
+
+
+@pytest.mark.parametrize(
     ("preset", "description", "others", "name"),
     [
         ("Narrator", "A woman in her fifties", [], "Narrator"),

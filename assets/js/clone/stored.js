@@ -14,6 +14,7 @@ export class Stored {
     this.studio = studio;
     this.onChange = onChange;
     this.select = need(room, '#vw-clone-voice', HTMLSelectElement);
+    this.label = need(room, 'label[for=vw-clone-voice]');
     this.root = need(room, '#vw-clone-stored');
     this.about = need(room, '#vw-clone-stored-about');
     this.words = need(room, '#vw-clone-stored-words');
@@ -54,7 +55,7 @@ export class Stored {
     const { studio, select } = this;
     fillSelect(select, [['', studio.t('clone.new')], ...studio.voices.list.map(({ id, name }) => [id, name])]);
     const { chosen } = this;
-    select.hidden = studio.voices.list.length === 0;
+    select.hidden = this.label.hidden = studio.voices.list.length === 0;
     this.root.hidden = !chosen;
     if (chosen) this.describe(chosen);
   }

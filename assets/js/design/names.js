@@ -22,6 +22,16 @@ export function proposed(preset, description, others) {
   return free(preset || beginning(description), others);
 }
 
+/** What tells a described voice from others before it has a name: its preset's name, or the first words of its description. @param {string} preset  or '' @param {string} description */
+export function called(preset, description) {
+  const said = preset || description.trim().replace(/\s+/gu, ' ');
+  const letters = [...said];
+  if (letters.length <= SHORT_ENOUGH) return said;
+  const kept = letters.slice(0, SHORT_ENOUGH).join('');
+  const isWord = /\s/u.test(letters[SHORT_ENOUGH]);
+  return `${(isWord ? kept : kept.replace(/\s+\S*$/u, '')).replace(/[\s.,:;。，、：；]+$/u, '')}…`;
+}
+
 /** The first words of a description. @param {string} description */
 function beginning(description) {
   const [phrase, mark = ''] = description.trim().split(/([.,:;!?。，：；！？、\n])/u);

@@ -5,23 +5,21 @@ import { Choosing, offerUndo } from '../clone/choosing.js';
 import { Clinic, clock } from '../clone/clinic.js';
 import { Hearing } from '../clone/hearing.js';
 import { KeepForm } from '../clone/keep_form.js';
+import { Left } from '../clone/left.js';
 import { alike } from '../clone/likeness.js';
 import { Microphone } from '../clone/microphone.js';
+import { CloneRequest } from '../clone/request.js';
 import { addressed, Steps } from '../clone/steps.js';
 import { Stored } from '../clone/stored.js';
 import { Transcript } from '../clone/transcript.js';
 import { takeDrops } from '../drops.js';
 import { need, write } from '../elements.js';
 import { errorOf } from '../errors.js';
-import { recordings } from '../recordings.js';
 import { decoded, Reference } from '../reference.js';
 import { Trimmer } from '../trimmer.js';
-import { FieldError, fillLanguages, preselect } from './fields.js';
+import { fillLanguages } from './fields.js';
 
-/**
- * @typedef {import('../voices.js').StoredVoice} StoredVoice
- * @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, step: number, recording?: number} & Partial<Reference['choice']>} Draft
- */
+/** @typedef {import('../voices.js').StoredVoice} StoredVoice */
 
 export class CloneRoom {
   static id = 'clone';
@@ -47,12 +45,10 @@ export class CloneRoom {
     this.reference = null;
     /** The voice that was made of it. @type {StoredVoice|null} */
     this.made = null;
-    /** When the recording was put where a reload finds it. @type {number|undefined} */
-    this.recordedAt = undefined;
     /** Whether the runtime would not take the recording. */
     this.isRefused = false;
-    /** What was left here, until it is brought back. @type {Draft|null} */
-    this.reopening = null;
+    this.left = new Left(this);
+    this.request = new CloneRequest(this);
     this.microphone = new Microphone(root, studio);
     this.trimmer = new Trimmer(need(root, '#vw-clone-trim'));
     this.hearing = new Hearing(root, this);
@@ -66,7 +62,7 @@ export class CloneRoom {
       remedies: this.remedies(),
       isLong: () => this.choosing.isLong,
     });
-    this.keeping = new KeepForm(root, studio, () => this.kept());
+    this.keeping = new KeepForm(root, studio, () => this.request.kept());
     this.steps = new Steps(root, { words: studio.words, furthest: () => this.furthest(), onOpen: () => this.paint() });
     this.listen();
     this.paint();
@@ -146,7 +142,7 @@ export class CloneRoom {
     const known = voice && this.studio.voices.find(voice);
     if (known) this.stored.choose(known);
     const step = addressed();
-    if (step && !this.made && !this.reopening) {
+    if (step && !this.made && !this.left.reopening) {
       this.steps.open(step);
       this.steps.name();
     }
@@ -166,7 +162,7 @@ export class CloneRoom {
 
   /** @param {import('../studio.js').Restored} take @returns {import('../studio.js').Back} */
   restore({ config, reference }) {
-    const back = this.wayBack();
+    const back = this.left.wayBack();
     this.language.value = config.language ?? 'auto';
     const stored = config.voice && this.studio.voices.find(config.voice);
     if (stored) this.stored.choose(stored);
@@ -184,53 +180,13 @@ export class CloneRoom {
     this.trying.open = true;
   }
 
-  /** The way back to the recording that is here now, and to what was written of it. @returns {import('../studio.js').Back} */
-  wayBack() {
-    const { reference } = this;
-    const { language, voice, transcript, only, name, step } = this.draft();
-    return () => {
-      this.language.value = language;
-      this.work(reference);
-      if (reference) this.store(reference);
-      else recordings.delete(this.id);
-      this.transcript.value = transcript;
-      this.xvector.checked = only;
-      this.keeping.name.value = name;
-      this.steps.open(step);
-      this.stored.value = voice;
-      this.paint();
-      this.changed();
-    };
-  }
-
-  /** What was chosen and written; consent is given anew each time. @returns {Draft} */
   draft() {
-    if (this.reopening) return this.reopening;
-    const form = { language: this.language.value, transcript: this.transcript.value, only: this.xvector.checked };
-    const step = this.made ? 1 : this.steps.at;
-    return { ...form, ...this.reference?.choice, recording: this.recordedAt, voice: this.stored.value, name: this.keeping.name.value, step };
+    return this.left.draft();
   }
 
-  /** Bring the recording back, and what was written of it. @param {Draft} draft */
-  async reopen(draft) {
-    this.reopening = draft;
-    preselect(this.language, draft.language);
-    this.stored.awaited = draft.voice;
-    const kept = await recordings.get(this.id);
-    this.reopening = null;
-    if (!kept || this.reference || kept.at !== draft.recording) return; // another tab has put its own there
-    this.recordedAt = kept.at;
-    const reference = new Reference({ ...kept, maxSeconds: this.microphone.maxSeconds });
-    const { start = 0, end, cuts } = draft;
-    if (reference.pcm && end) reference.choose({ start, end, cuts });
-    this.work(reference);
-    this.transcript.value = draft.transcript;
-    this.xvector.checked = draft.only;
-    this.keeping.name.value = draft.name;
-    this.changed();
-    const here = this.studio.current === this;
-    this.steps.open((here && addressed()) || (draft.step ?? 1));
-    if (here) this.studio.refresh();
+  /** @param {import('../clone/left.js').Draft} draft */
+  reopen(draft) {
+    return this.left.reopen(draft);
   }
 
   /** Who speaks here, for a line of a script; null: a voice that is not kept. @returns {import('../studio.js').SpokenBy|null} */
@@ -249,8 +205,8 @@ export class CloneRoom {
   async speakNow({ clicked }) {
     const { studio, mode } = this;
     const voice = this.chosen;
-    const given = voice ? null : this.given;
-    const own = given ? this.config() : { voice: voice?.id, language: this.language.value };
+    const given = voice ? null : this.request.given;
+    const own = given ? this.request.config() : { voice: voice?.id, language: this.language.value };
     const config = { ...own, ...studio.variation.sampling };
     const source = given ? { label: given.name, reference: given.sent() } : { label: voice?.name };
     const asked = { room: this.id, mode, config, text: studio.text, seed: studio.variation.nextSeed(), ...source };
@@ -260,36 +216,6 @@ export class CloneRoom {
   /** What the dock says before anything was spoken. */
   line() {
     return this.studio.facts.line(this.chosen?.name ?? this.reference?.name ?? '');
-  }
-
-  /** What was recorded or uploaded. @throws {FieldError} nothing yet */
-  get given() {
-    const { t } = this.studio;
-    if (this.microphone.state !== 'idle') throw new FieldError('ref_audio', t('clone.stop_first'));
-    if (!this.reference) throw new FieldError('ref_audio', t('clone.record_first'));
-    return this.reference;
-  }
-
-  /** The fields of session.config for that. @throws {FieldError} it has no words yet */
-  config() {
-    const { t } = this.studio;
-    const ref_text = this.transcript.value.trim();
-    const only = this.xvector.checked;
-    if (!ref_text && !only) throw new FieldError('ref_text', t('clone.words_first'));
-    return { language: this.language.value, x_vector_only_mode: only, ...(!only && { ref_text }) };
-  }
-
-  /** What is kept with a voice besides its name and consent. @throws {FieldError} */
-  kept() {
-    const { given } = this;
-    const { ref_text = '' } = this.config();
-    const { source, start, end, cuts, seconds } = given;
-    const without = cuts.map((cut) => `${cut.start.toFixed(2)} to ${cut.end.toFixed(2)}`).join(', ');
-    const chosen = `${start.toFixed(2)} to ${end.toFixed(2)} of ${seconds.toFixed(2)} s${without && `, without ${without} s`}`;
-    /** @type {Object<string, string>} */
-    const provenance = given.pcm && !given.whole ? { source, trim: chosen } : { source };
-    const fields = { language: this.language.value, ...(ref_text && { ref_text }) };
-    return { sound: given.sent(), fields, provenance };
   }
 
   // --- the reference
@@ -343,17 +269,11 @@ export class CloneRoom {
     this.steps.open(1);
     if (this.studio.current === this && addressed()) this.steps.name();
     if (!reference) {
-      recordings.delete(this.id);
+      this.left.forget();
       return false;
     }
-    this.store(reference);
+    this.left.store(reference);
     return isNew && this.choosing.begin();
-  }
-
-  /** @param {Reference} reference */
-  store({ pcm, file, name, source }) {
-    this.recordedAt = Date.now();
-    recordings.put(this.id, { pcm, file, name, source, at: this.recordedAt });
   }
 
   /** @param {Reference|null} reference */
@@ -383,7 +303,7 @@ export class CloneRoom {
   drop() {
     const { reference, studio } = this;
     if (!reference) return;
-    const back = this.wayBack();
+    const back = this.left.wayBack();
     this.xvector.checked = false; // the next recording is judged anew
     this.take(null);
     this.find('record').focus({ preventScroll: true });
@@ -472,7 +392,7 @@ export class CloneRoom {
     const name = this.keeping.name.value;
     this.made = voice;
     this.keeping.forget();
-    recordings.delete(this.id);
+    this.left.forget();
     this.find('done-name').textContent = studio.t('clone.done', { name: voice.name });
     this.paint();
     studio.refresh();
@@ -482,7 +402,7 @@ export class CloneRoom {
       await studio.voices.refresh().catch(() => {});
       if (this.made !== voice || this.reference !== reference) return;
       this.made = null;
-      if (reference) this.store(reference);
+      if (reference) this.left.store(reference);
       this.keeping.name.value = name;
       this.steps.open(3);
       studio.drafts.touch();

@@ -13,6 +13,7 @@ import { DesignedVoices } from '../design/designed.js';
 import { Keeping } from '../design/keeping.js';
 import { Kept } from '../design/kept.js';
 import { Listening } from '../design/listening.js';
+import { called } from '../design/names.js';
 import { PresetPicker } from '../design/picker.js';
 import { anySeed, series } from '../design/seeds.js';
 import { TakeMenu } from '../design/take_menu.js';
@@ -136,6 +137,11 @@ export class DesignRoom {
     return value.trim() !== '' && !this.picker.find(value);
   }
 
+  /** The name of the preset that a description still is, or ''. @param {string} description */
+  presetOf(description) {
+    return this.picker.find(description)?.name ?? '';
+  }
+
   /** Whether the text is the user's own. */
   get isOwnText() {
     return this.studio.text.trim() !== '' && !this.isSample(this.studio.text);
@@ -245,16 +251,19 @@ export class DesignRoom {
    */
   make(wanted, origin, { clicked, description }) {
     const number = this.count + 1;
+    const followed = description ?? wanted[0].asked.config.instructions ?? '';
+    const name = called(this.presetOf(followed), followed);
     const cards = wanted.map(({ asked, letter = '', note = null }, index) => {
       const own = letter || LETTERS[index];
-      // What was made after a sound has no description in its request: then its label says who speaks.
-      const label = [this.t('design.take', { letter: `${number}${own}` }), description].filter(Boolean).join(' · ');
+      // The name tells takes of different voices apart. What was made after a sound has no description in its request: then its label has it.
+      const whole = description === name ? '' : description;
+      const label = [name, this.t('design.take', { letter: `${number}${own}` }), whole].filter(Boolean).join(' · ');
       const take = this.studio.say({ ...asked, label: [...label].slice(0, LABEL).join('') });
       return { take, letter: own, note, voice: null };
     });
     this.count = number;
     this.keeping.letGo();
-    const set = this.bring({ number, at: Date.now(), origin, description: description ?? wanted[0].asked.config.instructions ?? '' }, cards);
+    const set = this.bring({ number, at: Date.now(), origin, description: followed }, cards);
     this.listening.play(set.cards[0], { clicked });
     set.element.scrollIntoView({ block: 'nearest' });
   }
@@ -392,7 +401,7 @@ export class DesignRoom {
   /** @param {TakeCard} card */
   async keep(card) {
     if (this.clones) {
-      this.keeping.open(card, this.picker.find(card.description)?.name ?? '');
+      this.keeping.open(card, this.presetOf(card.description));
       return;
     }
     await card.take.stored();

@@ -71,7 +71,7 @@ export class ScriptRoom {
       download: (button) => this.offerFiles(button),
     });
     this.timeline = new Timeline(need(root, '#vw-script-timeline'), {
-      nameOf: (line) => line.name || this.casting.nameOf(line.voice),
+      nameOf: (line) => line.name || this.casting.toldAs(line.voice),
       levels: (stretch) => this.maker.levels(stretch),
       onKey: (event) => this.onTimelineKey(event),
     });
@@ -309,7 +309,7 @@ export class ScriptRoom {
     const { script, studio, casting } = this;
     const line = sounding && script.line(sounding);
     if (!line) return this.shelfView.nameOf(script);
-    const name = line.name || casting.nameOf(line.voice);
+    const name = line.name || casting.toldAs(line.voice);
     const text = readParts(line.text).parts.map((part) => part.text ?? '').join(' ').trim();
     return studio.t('script.sounding', { n: script.at(line.id) + 1, of: script.lines.length, name, text });
   }

@@ -12,6 +12,7 @@
  * @property {Voice} voice
  */
 
+import { called } from '../design/names.js';
 import { spokenBy, title } from '../rooms/fields.js';
 
 export class Casting {
@@ -75,6 +76,11 @@ export class Casting {
   /** What people call it. @param {Voice|null} voice */
   nameOf(voice) {
     return this.shownAs(voice)?.name ?? '';
+  }
+
+  /** What tells it from the others of a script where its description does not stand beside it. @param {Voice|null} voice */
+  toldAs(voice) {
+    return (voice?.mode === 'voice_design' && called('', voice.description ?? '')) || this.nameOf(voice);
   }
 
   /** A voice for a new role: the first that no line has, or else the first of all. @param {Line[]} lines @returns {Voice|null} */
