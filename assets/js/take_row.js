@@ -130,7 +130,8 @@ export class TakeRow {
     const variation = this.hasTwin && t('library.seed', { seed });
     const details = [clock(seconds * SAMPLE_RATE), this.date, stopped, ...tags.map((tag) => `#${tag}`), variation, this.manner];
     this.find('.vw-take-who').textContent = who;
-    this.find('small span').textContent = (who && ' · ') + details.filter(Boolean).join(' · ');
+    // A line may end with a dot, and not begin with one.
+    this.find('small span').textContent = (who && '\u00a0· ') + details.filter(Boolean).join('\u00a0· ');
     const star = this.find('.vw-take-star');
     star.dataset.icon = favourite ? 'starred' : 'star';
     star.setAttribute('aria-pressed', String(favourite));
