@@ -1,4 +1,4 @@
-"""Encodes reference audio; on an accelerator in buffers of a few lengths, which are in graphs where it holds them.
+"""Encodes reference audio; on devices that can hold graphs in buffers of a few lengths, each with its graphs.
 
 Alone each of a thousand launches would wait for the interpreter, which frames, sound and sockets hold by turns. Without
 graphs the buffers are the same: a library chooses its algorithms by the length, and with them the last bits of an
@@ -25,6 +25,7 @@ from runtime.request import SAMPLE_RATE
 log = logging.getLogger(__name__)
 
 LENGTHS_S = (4.0, 8.0, 12.0, 20.0)  # a recording takes the time of the next; longer ones are encoded as they are
+NEVER_IN_GRAPHS = ("cpu", "mps")  # types of devices on which a buffer would only be more to encode
 
 Encode = Callable[[Tensor, Tensor], Tensor]
 
@@ -82,12 +83,9 @@ class VoiceEncoders:
 
     @torch.inference_mode()
     def prepare(self) -> None:
-        """Make the buffers, with their graphs; the longest first, in whose memory the others find room.
-
-        On a CPU, which would work for the whole buffer each time, a recording is encoded as long as it is.
-        """
-        cpu = self._device.torch_device.type == "cpu"
-        if (cpu and not self._device.holds_graphs) or not self._speech.takes_lengths:
+        """Make the buffers, with their graphs; the longest first, in whose memory the others find room."""
+        needless = not self._device.holds_graphs and self._device.torch_device.type in NEVER_IN_GRAPHS
+        if needless or not self._speech.takes_lengths:
             return
         self._speaker.prepare()
         encoders: dict[str, Encode] = {"x_vector": self._speaker, "codes": self._speech}

@@ -6,7 +6,8 @@ launch): what is left behind the wait is the rows' way from the cache, the tenso
 before a product is done by every program for itself, which costs less than a launch.
 
 Sums are cut and ordered as in runtime/device/kernels/gemm.py, and the norm's as in its own kernel: a row has the same
-bits here and there. Weights of eight bits lie so in shared memory and are widened on their way to the tensor cores.
+bits here and there. Weights of eight bits lie so in shared memory, and are widened in registers while the kernel ahead
+still works, as far as registers have room.
 Written in Gluon, Triton's language below Triton, which lets a kernel say what lies where and when.
 """
 
@@ -27,8 +28,6 @@ from runtime.device.kernels.gemm import PARTS
 
 MOST_ROWS = 8  # the tensor cores' instruction takes as many
 BESIDES = 1024  # bytes of shared memory besides weights and rows, and more: the norm's sums
-
-
 MOST_AHEAD = gl.constexpr(384)  # numbers, in two bytes each: 192 of 255 registers
 
 
