@@ -24,8 +24,9 @@ export class Dock {
   /** Show what can be begun and what is to be heard. @param {boolean} isBusy something sounds or is being made */
   refresh(isBusy) {
     const { current, stage } = this.studio;
-    this.stop.disabled = !isBusy;
+    if (isBusy) this.stop.disabled = false; // what is disabled takes no focus
     this.turn(isBusy);
+    this.stop.disabled = !isBusy; // and lets go of it
     const begins = Boolean(current?.speak);
     this.first.hidden = !begins && !isBusy;
     this.halt.hidden = !isBusy || this.home.contains(this.first);
