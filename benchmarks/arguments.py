@@ -45,8 +45,12 @@ def variables_of(arguments: argparse.Namespace) -> dict[str, str]:
     return {f"VOICEWRIGHT_{name.upper()}": value for name, value in shared.items()}
 
 
-def settings_of_checkpoint(model: str, slots: int, length: int) -> Settings:
-    """What the environment says, for one checkpoint with so many slots of ``length`` positions."""
+def settings_of_checkpoint(model: str, slots: int, length: int, quantize: str | None = None) -> Settings:
+    """What the environment says, for one checkpoint with so many slots of ``length`` positions.
+
+    Args:
+        quantize: bits of the weights; None: as the environment says.
+    """
     settings = Settings.from_env()
-    engine = override(settings.engine, max_slots=slots, max_model_len=length)
+    engine = override(settings.engine, max_slots=slots, max_model_len=length, quantize=quantize)
     return Settings(models=(model,), limits=settings.limits, engine=engine, modes=settings.modes)

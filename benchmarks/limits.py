@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import plan as plans
-from benchmarks.arguments import parser_of, several
+from benchmarks.arguments import parser_of, settings_of_checkpoint, several
 from benchmarks.driver import drive
 from benchmarks.engine import Grid, measure_engine
 from benchmarks.figures import summary
@@ -42,9 +42,7 @@ from benchmarks.report import card, show, tables_of, tell
 from benchmarks.speakers import EngineSpeaker
 from runtime.engine.frame_shape import layer_size
 from runtime.engine.offers import bytes_a_weight
-from runtime.knobs import override
 from runtime.model.config import DecoderConfig, ModelConfig
-from runtime.settings import Settings
 
 LARGE = 2**31  # bytes that are copied and read: many times what stays in a cache
 SMALL = 2**24  # the same where there is no card
@@ -271,10 +269,7 @@ def main() -> int:
     tables: dict[str, list[Row]] = {
         "rates": [{name: round(value, 3) if isinstance(value, float) else value for name, value in measured.items()}]
     }
-    settings = Settings.from_env()
-    slots, quantize = max(arguments.batches), arguments.quantize
-    sized = override(settings.engine, max_slots=slots, max_model_len=arguments.length, quantize=quantize)
-    whole = Settings(models=(arguments.model,), limits=settings.limits, engine=sized, modes=settings.modes)
+    whole = settings_of_checkpoint(arguments.model, max(arguments.batches), arguments.length, arguments.quantize)
     parts = Parts(whole, tell)
     grid = Grid(
         batches=arguments.batches,

@@ -111,8 +111,8 @@ def small_tiles(product: Product, rows: int, *, eight_bits: bool) -> Iterator[Sm
 
 def keeps_bits(product: Product, tiles: Tiles) -> bool:
     """Whether they may cut a matrix of eight bits: ``gemm.choose_tiles`` and the kernel say why."""
-    tall = tiles.BN * (2 if product.gated else 1) >= gemm.MANY_ROWS.value
-    return tall and (tiles.split_k or tiles.BK * PARTS < product.K)
+    has_steps = tiles.split_k or tiles.BK * PARTS < product.K
+    return has_steps and gemm.has_many_rows(tiles, gated=product.gated)
 
 
 class Weights(NamedTuple):

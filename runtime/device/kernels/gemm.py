@@ -287,9 +287,14 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = F
     tiles = found[0 if rows <= 16 else 1 if rows <= 32 else 2]
     if rows > FEW and (large := LARGE.get((N, K, gated))) is not None:
         tiles = large[0 if rows <= 128 else 1 if rows <= 256 else 2]
-    if eight_bits and tiles.BN * (1 + gated) < MANY_ROWS.value:
+    if eight_bits and not has_many_rows(tiles, gated=gated):
         return SPLIT if N < MANY_OUTPUTS else WIDE
     return tiles
+
+
+def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
+    """Whether a program has as many rows of the matrix, those of the gate too, as the largest instruction takes."""
+    return tiles.BN * (1 + gated) >= MANY_ROWS.value
 
 
 FEW = 64  # rows that one program may have all of

@@ -73,11 +73,10 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTile
     shape = len(weight) // (1 + gated), K, gated
     found = TILES.get(shape)
     if weight.itemsize < x.itemsize:
-        found = EIGHT_BITS.get(shape, found)
+        # Where there is no wgmma the bits of gemm.py are others (its ``choose_tiles``).
+        found = EIGHT_BITS.get(shape, found) if wgmma() else None
     if found is None or M > MOST_ROWS or not pdl():
         return None
-    if weight.itemsize < x.itemsize and not wgmma():
-        return None  # the bits of gemm.py are others there (its ``choose_tiles``)
     BN = found[M > 1]
     return None if BN is None else fit_tiles(BN, M, K, x.itemsize, weight.itemsize)
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,6 +12,7 @@ pytest.importorskip("triton")
 from runtime.device import kernels
 from runtime.device.kernels.gemm import LARGE, TILES, Tiles, gemm, swiglu
 from runtime.device.quantized import DequantizedInt8, Int8
+from tests.support.compiling import compiled
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
@@ -127,12 +123,8 @@ def test_what_a_loop_has_on_its_way_fits_the_card(monkeypatch: pytest.MonkeyPatc
 
 def test_eight_bits_have_the_instruction_of_small_m_gemms_order_for_any_rows_on_a_hopper() -> None:
     """The older one takes the numbers of K in another order, and a row would have other bits among others."""
-    command = [sys.executable, "-m", "tests.support.compile_gemm"]
-    words = {**os.environ, "TRITON_INTERPRET": "0"}
-    ran = subprocess.run(command, env=words, capture_output=True, text=True, timeout=280, check=False)
-    assert ran.returncode == 0, ran.stderr
-    compiled = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert len(compiled) > 8
-    for kernel in compiled:
+    kernels_made = compiled("compile_gemm")
+    assert len(kernels_made) > 8
+    for kernel in kernels_made:
         assert kernel["wgmma"], kernel
         assert not kernel["mma"], kernel

@@ -5,11 +5,6 @@ No card is needed to compile; what comes out is compared on one, in tests/gpu/te
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -17,6 +12,7 @@ pytest.importorskip("triton")
 
 from runtime.device.kernels import small_m_gemm
 from runtime.device.kernels.small_m_gemm import SmallTiles
+from tests.support.compiling import compiled
 
 KIB = 1024
 H200 = 227 * KIB
@@ -72,12 +68,8 @@ def test_eight_bits_have_tiles_of_their_own_and_only_a_hopper_takes_them_here(mo
 
 def test_small_m_gemm_compiles_for_a_hopper_and_fits_it() -> None:
     """Weights are asked for, then the next kernel may begin, then the one ahead is waited for: without a card."""
-    command = [sys.executable, "-m", "tests.support.compile_small_m_gemm"]
-    words = {**os.environ, "TRITON_INTERPRET": "0"}
-    ran = subprocess.run(command, env=words, capture_output=True, text=True, timeout=280, check=False)
-    assert ran.returncode == 0, ran.stderr
-    compiled = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert len(compiled) == 16  # with weights of sixteen bits and of eight
-    for kernel in compiled:
+    kernels_made = compiled("compile_small_m_gemm")
+    assert len(kernels_made) == 16  # with weights of sixteen bits and of eight
+    for kernel in kernels_made:
         assert kernel["shared"] <= H200, kernel
         assert -1 < kernel["at"][0] < kernel["at"][1] < kernel["at"][2] < kernel["at"][3], kernel
