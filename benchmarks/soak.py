@@ -27,6 +27,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from benchmarks.cast import recording_base64
+from benchmarks.processes import of_processes
 from benchmarks.soak_report import Report, lag_bounds
 from benchmarks.sockets import BenchRuntime, runtime_process
 from voicewright import PROTOCOL
@@ -284,12 +285,11 @@ class Soak:
                 await asyncio.sleep(every_s)
 
     def _sample(self) -> None:
-        """What the kernel knows of the runtime process."""
-        process = Path(f"/proc/{self.pid}")
-        figures = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
-        self.report.rss_mib.append(int(figures["VmRSS"].split()[0]) / 1024)
-        self.report.threads.append(int(figures["Threads"]))
-        self.report.files.append(len(list((process / "fd").iterdir())))
+        """What the kernel knows of the runtime's processes."""
+        found = of_processes(self.pid)
+        self.report.rss_mib.append(found["rss_mib"])
+        self.report.threads.append(found["threads"])
+        self.report.files.append(found["files"])
 
 
 class RequestRefused(Exception):

@@ -22,7 +22,6 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -34,6 +33,7 @@ from benchmarks.driver import ClientProcess, client_process
 from benchmarks.figures import summary
 from benchmarks.parts import free_bytes
 from benchmarks.plan import Plan, Rounds
+from benchmarks.processes import of_processes
 from benchmarks.report import card, tables_of, tell
 from benchmarks.sockets import BenchRuntime, runtime_process
 from benchmarks.stillness import Watch, watching
@@ -59,18 +59,9 @@ async def capacity(environment: dict[str, str], mode: Mode, slots: int) -> Row:
 
 
 def of_process(pid: int) -> Row:
-    """What the kernel knows of a process, and what the card has no more of; nothing where /proc is not."""
-    place = Path(f"/proc/{pid}")
+    """What the kernel knows of a process and its children, and what of the card is taken; nothing without /proc."""
     used: Row = {"card_mib": round((_total() - free_bytes()) / 2**20, 1)} if _total() else {}
-    if not place.exists():
-        return used
-    figures = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines() if ":" in line)
-    return {
-        "rss_mib": round(int(figures["VmRSS"].split()[0]) / 1024, 1),
-        "threads": int(figures["Threads"]),
-        "files": len(list((place / "fd").iterdir())),
-        **used,
-    }
+    return {**of_processes(pid), **used}
 
 
 async def minute(clients: ClientProcess, runtime: BenchRuntime, watch: Watch, plan: Plan, number: int) -> Row:

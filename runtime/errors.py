@@ -32,6 +32,7 @@ studio/errors.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 
@@ -53,10 +54,18 @@ class SpeechError(Exception):
         self.facts = facts
         super().__init__(self.sentence.format(**facts))
 
+    def __reduce__(self) -> tuple[Callable[..., SpeechError], tuple[object, ...]]:
+        """Errors pass between the engine's process and the server's."""
+        return _made, (type(self), self.param, self.facts)
+
     @property
     def told(self) -> dict[str, str | float | bool]:
         """The facts of the sentence for clients that word it themselves, in another language for instance."""
         return {name: fact for name, fact in self.facts.items() if isinstance(fact, str | int | float)}
+
+
+def _made(kind: type[SpeechError], param: str | None, facts: dict[str, object]) -> SpeechError:
+    return kind(param=param, **facts)
 
 
 class BadRequest(SpeechError):

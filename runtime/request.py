@@ -271,5 +271,12 @@ class Broken:
     stats: RequestStats
 
 
-SpeechEvent = Queued | Started | AudioChunk | ShortOfText | Finished | Broken
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The only event of a request that an engine in another process did not take; nothing was started."""
+
+    error: SpeechError
+
+
+SpeechEvent = Queued | Started | AudioChunk | ShortOfText | Finished | Broken | Refused
 Sink = Callable[[SpeechEvent], None]  # called on the engine's thread; must not block

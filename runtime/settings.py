@@ -190,6 +190,13 @@ class ServerSettings:
         "VOICEWRIGHT_WYOMING_ANNOUNCED",
         "announce that port in the local network, so that Home Assistant finds it; needs the extra zeroconf",
     )
+    engine_process: str = knob(
+        "auto",
+        "VOICEWRIGHT_ENGINE_PROCESS",
+        "auto, own or shared: whether the engine has a process of its own, so that sockets and frames share no "
+        "interpreter; auto is own where there is a card, and shared on a CPU, which has no core to spare for it",
+        words=("auto", "own", "shared"),
+    )
     send_buffer_bytes: int = knob(
         65536,
         "VOICEWRIGHT_SEND_BUFFER_BYTES",

@@ -42,6 +42,7 @@ from runtime.request import (
     VoicePrompt,
 )
 from runtime.settings import Settings
+from runtime.shared.stacks import stacks
 
 log = logging.getLogger(__name__)
 
@@ -113,12 +114,15 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
-        """End the threads; what still waits or speaks is told that the engine is gone."""
+    def close(self, patience_s: float | None = None) -> None:
+        """End the threads; what still waits or speaks is told that the engine is gone.
+
+        A device that hangs keeps them; ``patience_s`` says how long to wait for them, None that there is no limit.
+        """
         self._closing = True
         self._wake.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(patience_s)
         else:
             self._end()
 
@@ -229,6 +233,10 @@ class Engine:
         pulses = (self._pulse, *self.code2wav_worker.pulses)
         begun = [*(pulse.since for pulse in pulses), *(core.in_flight.since for core in self.registry.cores)]
         return min((since for since in begun if since is not None), default=None)
+
+    def stacks(self) -> str:
+        """Where every thread of this process stands."""
+        return stacks()
 
     # --- the caller's own thread
 

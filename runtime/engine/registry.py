@@ -65,7 +65,7 @@ class RegistryEntry:
             part_chars=config.part_chars or limits.part_chars,
             samples_per_frame=self.tokenizer.code2wav.samples_per_frame,
             device=device,
-            dtype=config.quantization or word_of((self.dtype, self.quantization)),
+            dtype=str(config.quantization or word_of((self.dtype, self.quantization))),  # plain, as the server knows it
             fingerprint=self.fingerprint,
             loaded=self.core is not None,
             created=self.created,

@@ -90,6 +90,9 @@ class CallersEngine:
     def at_work_since(self) -> float | None:
         return self._engine.at_work_since()
 
+    def stacks(self) -> str:
+        return self._engine.stacks()
+
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
         self._engine.prepare(reference, mode, done)
 

@@ -19,7 +19,7 @@ from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect
 
 from runtime.errors import BadRequest, Draining, GenerationFailed, SlowReader, SpeechError
-from runtime.request import Broken, Finished, Reference, SpeechEvent, SpeechRequest
+from runtime.request import Broken, Finished, Reference, Refused, SpeechEvent, SpeechRequest
 from runtime.server.commands import (
     Append,
     AudioMessage,
@@ -227,8 +227,11 @@ class Connection:
             request_log.append(request.text)
             self._running[utterance] = _Running(ticket, request_log)
             return
-        self._host.metrics.refused(refused.code)
-        self._dialect.on_refused(utterance, refused)
+        self._refuse(utterance, refused)
+
+    def _refuse(self, utterance: int, error: SpeechError) -> None:
+        self._host.metrics.refused(error.code)
+        self._dialect.on_refused(utterance, error)
 
     def _hand_over(self, utterance: int, event: SpeechEvent) -> None:
         """The sink. Thread: engine."""
@@ -237,6 +240,10 @@ class Connection:
             self._loop.call_soon_threadsafe(self._on_speech, utterance, event)
 
     def _on_speech(self, utterance: int, event: SpeechEvent) -> None:
+        if isinstance(event, Refused):
+            self._running.pop(utterance, None)
+            self._feed(partial(self._refuse, utterance, event.error))
+            return
         if isinstance(event, Finished | Broken) and (running := self._running.pop(utterance, None)) is not None:
             self._host.ended(running.log, event)
         self._feed(partial(self._dialect.on_speech, utterance, event), goes_on=True)

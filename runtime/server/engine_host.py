@@ -228,7 +228,5 @@ class Host:
         self.decoders.shutdown(wait=False, cancel_futures=True)
         self.encoders.shutdown(wait=False, cancel_futures=True)
         if self._engine is not None:
-            closing = threading.Thread(target=self._engine.close, name="closer", daemon=True)
-            closing.start()
-            closing.join(0 if self._hangs else _CLOSE_S)
+            self._engine.close(0 if self._hangs else _CLOSE_S)
         self.owner_libraries.close()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -18,7 +18,9 @@ from runtime.exits import Exit
 from runtime.server import logs
 from runtime.server.app import create_app
 from runtime.server.engine_host import Host, OpenEngine
+from runtime.server.engine_process.client import EngineClient
 from runtime.server.health.drain import GOODBYE_S, drain
+from runtime.server.interpreter import settle, switch_often
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.wyoming.port import WyomingPort
 from runtime.settings import ServerSettings, Settings
@@ -26,8 +28,8 @@ from runtime.shared.port import listening as port
 from runtime.shared.port.serving import Server, config
 from runtime.shared.port.signals import ignore_signals, stop_on_signals
 
-SWITCH_S = 0.0005  # between the interpreter's threads
-
+CARDS = ("cuda", "npu")
+_CARD_TOOLS = ("nvidia-smi", "npu-smi")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LINGER_S = 3  # for the closing handshakes that are left after the goodbyes
 
@@ -39,9 +41,7 @@ def serve(settings: Settings) -> int:
         SetUpError: the port, a checkpoint or the device cannot be used.
     """
     logs.set_up(settings.server)
-    # A thread that wakes the engine's waits for the interpreter until another thread gives it up. At the 5 ms that
-    # are usual that is longer than a frame.
-    sys.setswitchinterval(SWITCH_S)
+    switch_often()
     status = asyncio.run(_run_alone(settings))
     if threading.active_count() > 1:
         # A thread in the middle of loading or of a network's call would abort the process while the interpreter ends.
@@ -60,9 +60,22 @@ async def _run_alone(settings: Settings) -> int:
 
 
 def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
+    if _engine_is_apart(settings):
+        return EngineClient.open(settings, progress)
     from runtime.engine.engine import Engine  # torch takes seconds to import; the port is open meanwhile
 
     return Engine.open(settings, progress)
+
+
+def _engine_is_apart(settings: Settings) -> bool:
+    """Whether the engine gets a process of its own. A card is told by its tools: torch is not to be imported here."""
+    match settings.server.engine_process, settings.engine.device:
+        case ("auto", "auto"):
+            return any(map(shutil.which, _CARD_TOOLS))
+        case ("auto", device):
+            return device in CARDS
+        case (choice, _):
+            return choice == "own"
 
 
 def listen(settings: ServerSettings) -> socket.socket:
@@ -120,8 +133,7 @@ async def run(
 async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> Exit:
     """Load, say that the runtime is ready, and return when its engine is of no use any more, and why."""
     await host.load()
-    gc.collect()
-    gc.freeze()  # what is loaded stays: to look through it again and again would hold up frames
+    settle()
     if wyoming is not None:
         await wyoming.open()
     print(f"Voicewright runtime ready at {url}", flush=True)

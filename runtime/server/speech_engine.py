@@ -27,13 +27,16 @@ class SpeechEngine(Protocol):
 
     def start(self) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self, patience_s: float | None = None) -> None:
+        """End its threads; wait so long for them, or as long as it takes."""
+        ...
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Return a ticket; the sink is called on the engine thread up to one Finished or Broken.
+        """Return a ticket; the sink is called on the engine thread up to one Finished, Broken or Refused.
 
         Raises:
-            BadRequest, Busy: nothing was started. A request that yields is refused while another is open.
+            BadRequest, Busy: nothing was started. A request that yields is refused while another is open. An engine
+                in another process lets the sink hear that, as Refused, and raises EngineDead at most.
         """
         ...
 
@@ -71,4 +74,8 @@ class SpeechEngine(Protocol):
 
     def at_work_since(self) -> float | None:
         """When the oldest step was begun that has not come back, by a clock of the engine's; None: it rests."""
+        ...
+
+    def stacks(self) -> str:
+        """Where its threads stand, for the log of a device that hangs: lines of code, and nothing of any text."""
         ...

@@ -18,7 +18,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from runtime.errors import Draining, SpeechError
-from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest, Started
+from runtime.request import AudioChunk, Broken, Finished, Refused, SpeechEvent, SpeechRequest, Started
 from runtime.server.descriptions import end_notes
 from runtime.server.speech_engine import SpeechEngine
 from runtime.server.wire import BYTES_PER_SAMPLE
@@ -35,7 +35,7 @@ class SpeechStream:
     ``text_field`` is what the client calls the text, for errors about it; ``on_end`` hears of every end, once.
 
     Raises:
-        BadRequest, Busy: on entry; nothing was started.
+        BadRequest, Busy: nothing was started. On entry, or at the first event where the engine has another process.
         SpeechError: in the iteration, where the request broke.
     """
 
@@ -94,7 +94,7 @@ class SpeechStream:
             self._engine.taken(self._ticket, self._taken)
         event = await self._events.get()
         match event:
-            case Broken(error):
+            case Broken(error) | Refused(error):
                 self._ended = True
                 raise self._named(error)
             case Finished():

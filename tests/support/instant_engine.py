@@ -196,12 +196,15 @@ class InstantEngine:
     def start(self) -> None:
         self._thread.start()
 
-    def close(self) -> None:
+    def close(self, patience_s: float | None = None) -> None:
         with self._lock:
             self.alive = False
             self._lock.notify()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(patience_s)
+
+    def stacks(self) -> str:
+        return ""
 
     # --- the door; any thread
 

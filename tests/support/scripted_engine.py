@@ -68,7 +68,10 @@ class ScriptedEngine:
 
     def start(self) -> None: ...
 
-    def close(self) -> None: ...
+    def stacks(self) -> str:
+        return ""
+
+    def close(self, patience_s: float | None = None) -> None: ...
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         if self.refusal is not None:

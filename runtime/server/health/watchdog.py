@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-import threading
-import traceback
 
 from runtime.exits import Exit
 from runtime.server.health.canary import Canary, Outcome
@@ -78,7 +75,7 @@ class Watchdog:
                 longest, looks = max(longest, looks), 0
             since = at_work_since
             if 0 < self._settings.frame_s <= looks * LOOK_S and looks >= SLACK * longest:
-                log.critical("the device has not come back for %.1f s:\n%s", looks * LOOK_S, _stacks())
+                log.critical("the device has not come back for %.1f s:\n%s", looks * LOOK_S, self._engine.stacks())
                 return Exit.FRAME_OVERDUE
         return Exit.ENGINE_DIED
 
@@ -97,12 +94,3 @@ class Watchdog:
             await asyncio.sleep(AGAIN_S if outcome is Outcome.INTERRUPTED else self._settings.canary_s)
         self._heard.set()
         return await asyncio.Future()
-
-
-def _stacks() -> str:
-    """Where every thread stands: lines of code, and nothing of what anybody has said."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    return "\n".join(
-        f"{names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"
-        for ident, frame in sys._current_frames().items()
-    )

@@ -1,0 +1,237 @@
+"""The engine as the server's process sees it: it starts the engine's process and speaks with it over pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import BinaryIO, Self, cast
+
+from runtime.errors import EngineDead, SpeechError
+from runtime.request import (
+    Broken,
+    EngineLoad,
+    Finished,
+    Mode,
+    ModelCard,
+    Reference,
+    Refused,
+    RequestStats,
+    Sink,
+    SpeechEvent,
+    SpeechRequest,
+    VoicePrompt,
+)
+from runtime.server.engine_process.channel import Channel
+from runtime.server.engine_process.messages import (
+    Heard,
+    Message,
+    NotOpened,
+    Open,
+    Order,
+    Prepare,
+    Prepared,
+    Status,
+    Step,
+    Submit,
+    Tell,
+    Verb,
+)
+from runtime.server.speech_engine import Progress
+from runtime.settings import Settings
+
+log = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-m", "runtime.server.engine_process")
+SILENT_S = 2.0  # without a word of the process, ten times as long as it keeps silent, after which it counts as at work
+_KILLED_S = 5.0  # for the system to bury a process
+
+Done = Callable[[VoicePrompt | SpeechError], None]
+
+
+class EngineClient:
+    """What `SpeechEngine` promises, with the engine in another process.
+
+    Sinks are called on a thread of its own. Figures are those that the process told last, a fifth of a second ago at
+    most. Where the process ends, whatever it did or was killed by, every request ends as broken and ``alive`` is false.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], channel: Channel, status: Status) -> None:
+        self.cards: tuple[ModelCard, ...] = status.cards or ()
+        self._process = process
+        self._channel = channel
+        self._status = status
+        self._told_at = time.monotonic()  # when the status came
+        self._lock = threading.Lock()  # so that no request is taken while all are ended
+        self._ended = False
+        self._sinks: dict[int, Sink] = {}
+        self._preparing: dict[int, Done] = {}
+        self._numbers = itertools.count(1)  # of requests and of prompts
+        self._listener = threading.Thread(target=self._listen, name="engine-client", daemon=True)
+
+    @classmethod
+    def open(cls, settings: Settings, progress: Progress) -> Self:
+        """Start the process and wait until its checkpoints are loaded.
+
+        Raises:
+            SetUpError: a checkpoint, the device or a setting cannot be used.
+            EngineDead: the process ended otherwise; its log says why.
+        """
+        # What it prints goes where its log goes: its standard output is the channel.
+        process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603  our own words
+        channel = Channel(cast("BinaryIO", process.stdout), cast("BinaryIO", process.stdin))
+        channel.send(Open(settings, logging.getLogger().level))
+        try:
+            status = _opened(channel, progress)
+        except BaseException:
+            process.kill()
+            process.wait(_KILLED_S)
+            raise
+        return cls(process, channel, status)
+
+    @property
+    def alive(self) -> bool:
+        """False once the engine's thread or its process has ended."""
+        return not self._ended and self._status.alive
+
+    def start(self) -> None:
+        """Start the engine's threads, and listen to what they say."""
+        self._listener.start()
+        self._channel.send(Order.START)
+
+    def close(self, patience_s: float | None = None) -> None:
+        """Have the engine end what runs, and its process; after ``patience_s`` the process is killed."""
+        self._channel.send(Order.CLOSE)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience_s)
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_KILLED_S)
+        if self._listener.is_alive():
+            self._listener.join(_KILLED_S)
+
+    # --- any thread
+
+    def submit(self, request: SpeechRequest, sink: Sink) -> int:
+        """Have a request taken; where it is not, the sink hears `Refused`.
+
+        Raises:
+            EngineDead: the engine has stopped.
+        """
+        ticket = next(self._numbers)
+        with self._lock:
+            if not self.alive:
+                raise EngineDead
+            self._sinks[ticket] = sink
+        self._channel.send(Submit(ticket, request))
+        return ticket
+
+    def append(self, ticket: int, text: str) -> None:
+        self._channel.send(Tell(Verb.APPEND, ticket, (text,)))
+
+    def flush(self, ticket: int) -> None:
+        self._channel.send(Tell(Verb.FLUSH, ticket))
+
+    def finish_text(self, ticket: int) -> None:
+        self._channel.send(Tell(Verb.FINISH_TEXT, ticket))
+
+    def taken(self, ticket: int, samples: int) -> None:
+        self._channel.send(Tell(Verb.TAKEN, ticket, (samples,)))
+
+    def played(self, ticket: int, ms: float) -> None:
+        self._channel.send(Tell(Verb.PLAYED, ticket, (ms,)))
+
+    def cancel(self, ticket: int) -> None:
+        self._channel.send(Tell(Verb.CANCEL, ticket))
+
+    def prepare(self, reference: Reference, mode: Mode, done: Done) -> None:
+        """Have a prompt made; ``done`` gets whatever came of it, a refusal too."""
+        number = next(self._numbers)
+        with self._lock:
+            if not self.alive:
+                raise EngineDead
+            self._preparing[number] = done
+        self._channel.send(Prepare(number, reference, mode))
+
+    def load(self) -> EngineLoad:
+        return self._status.load
+
+    def at_work_since(self) -> float | None:
+        """As the process says; while it says nothing, it counts as at work since it last did."""
+        if time.monotonic() - self._told_at > SILENT_S:
+            return self._told_at
+        return self._status.at_work_since
+
+    def stacks(self) -> str:
+        """Have the process write where its threads stand, and say so. Windows has no signal for that."""
+        if hasattr(signal, "SIGUSR1"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGUSR1)
+                return f"(the engine's process, {self._process.pid}, writes where its threads stand)"
+        return f"(in the engine's process, {self._process.pid})"
+
+    # --- the listener's thread
+
+    def _listen(self) -> None:
+        with contextlib.suppress(EOFError):
+            while True:
+                for message in self._channel.receive():
+                    self._take(message)
+        self._end()
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Heard(ticket, event):
+                self._hear(ticket, event)
+            case Prepared(number, result):
+                if (done := self._preparing.pop(number, None)) is not None:
+                    done(result)
+            case Status(cards=cards):
+                self._status, self._told_at = message, time.monotonic()
+                if cards is not None:
+                    self.cards = cards
+
+    def _hear(self, ticket: int, event: SpeechEvent) -> None:
+        """Pass an event on. A sink that fails ends its request only."""
+        is_last = isinstance(event, Finished | Broken | Refused)
+        sink = self._sinks.pop(ticket, None) if is_last else self._sinks.get(ticket)
+        if sink is None:
+            return
+        try:
+            sink(event)
+        except Exception:
+            log.exception("the sink of request %d failed", ticket)
+            self.cancel(ticket)
+
+    def _end(self) -> None:
+        """Tell everybody that the process has gone."""
+        with self._lock:
+            self._ended = True
+        for ticket in tuple(self._sinks):
+            self._hear(ticket, Broken(EngineDead(), RequestStats()))
+        for number in tuple(self._preparing):
+            self._take(Prepared(number, EngineDead()))
+
+
+def _opened(channel: Channel, progress: Progress) -> Status:
+    """Wait for the checkpoints. Arguments and errors are those of `EngineClient.open`."""
+    while True:
+        try:
+            messages = channel.receive()
+        except EOFError:
+            raise EngineDead from None
+        for message in messages:
+            match message:
+                case Step(loaded, of, step):
+                    progress(loaded, of, step)
+                case NotOpened(error):
+                    raise error or EngineDead()
+                case Status():
+                    return message

@@ -1,0 +1,113 @@
+"""Defines what the server's process and the engine's process say to each other. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from runtime.errors import SpeechError
+from runtime.request import EngineLoad, Mode, ModelCard, Reference, SpeechEvent, SpeechRequest, VoicePrompt
+from runtime.settings import Settings
+
+# --- from the server
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The first message: load what the settings name."""
+
+    settings: Settings
+    log_level: int
+
+
+class Order(StrEnum):
+    """What takes no argument."""
+
+    START = "start"
+    CLOSE = "close"
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """The server's process numbers requests, so that it need not wait for a ticket."""
+
+    ticket: int
+    request: SpeechRequest
+
+
+class Verb(StrEnum):
+    """Methods of `SpeechEngine` that concern a request under way."""
+
+    APPEND = "append"
+    FLUSH = "flush"
+    FINISH_TEXT = "finish_text"
+    TAKEN = "taken"
+    PLAYED = "played"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Call a method about a request."""
+
+    verb: Verb
+    ticket: int
+    arguments: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Make the prompt of a reference; `Prepared` with the same number answers."""
+
+    number: int
+    reference: Reference
+    mode: Mode
+
+
+# --- from the engine
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far loading is; the arguments of `Progress`."""
+
+    loaded: int
+    of: int
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the engine's properties say now. ``cards`` is None where they are as before."""
+
+    load: EngineLoad
+    alive: bool
+    at_work_since: float | None
+    cards: tuple[ModelCard, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotOpened:
+    """Loading failed; the process ends. ``error`` is None where it was no error of ours: the log has it."""
+
+    error: SpeechError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An event for a request's sink."""
+
+    ticket: int
+    event: SpeechEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What `Prepare` brought."""
+
+    number: int
+    result: VoicePrompt | SpeechError
+
+
+Message = Open | Order | Submit | Tell | Prepare | Step | Status | NotOpened | Heard | Prepared

@@ -1,0 +1,114 @@
+"""Serves an engine to the server's process: carries out what that asks, and passes on what the engine says."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from functools import partial
+
+from runtime.errors import GenerationFailed, SpeechError
+from runtime.request import Broken, Finished, ModelCard, Refused, SpeechEvent, Started, VoicePrompt
+from runtime.server.engine_process.channel import Channel
+from runtime.server.engine_process.messages import (
+    Heard,
+    Message,
+    Order,
+    Prepare,
+    Prepared,
+    Status,
+    Submit,
+    Tell,
+)
+from runtime.server.speech_engine import SpeechEngine
+
+log = logging.getLogger(__name__)
+
+STATUS_S = 0.2  # between two words on how the engine is; sooner where a request begins or ends
+
+
+class EngineService:
+    """The engine's end of a channel. Commands are taken on the caller's thread, in the order in which they came."""
+
+    def __init__(self, engine: SpeechEngine, channel: Channel) -> None:
+        self._engine = engine
+        self._channel = channel
+        self._tickets: dict[int, int] = {}  # the engine's by the server's
+        self._over: deque[int] = deque()  # tickets of the server's whose requests have ended
+        self._cards: tuple[ModelCard, ...] | None = None  # as told last
+        self._status_due = threading.Event()
+        self._closing = False
+
+    def run(self) -> None:
+        """Serve until told to close, or until the server's process has gone."""
+        telling = threading.Thread(target=self._tell_on, name="engine-status", daemon=True)
+        telling.start()
+        try:
+            while not self._closing:
+                for message in self._channel.receive():
+                    self._carry_out(message)
+                while self._over:  # behind the batch, so that a ticket is known before it is forgotten
+                    self._tickets.pop(self._over.popleft(), None)
+        except EOFError:
+            self._closing = True
+        else:
+            self._engine.close()
+        self._status_due.set()
+        telling.join()
+
+    def tell_status(self) -> None:
+        """Say how the engine is."""
+        engine, cards = self._engine, self._engine.cards
+        news = None if cards == self._cards else cards
+        self._cards = cards
+        self._channel.send(Status(engine.load(), engine.alive, engine.at_work_since(), news))
+
+    def _tell_on(self) -> None:
+        while not self._closing:
+            self._status_due.wait(STATUS_S)
+            self._status_due.clear()
+            self.tell_status()
+
+    def _carry_out(self, message: Message) -> None:
+        match message:
+            case Order.START:
+                self._engine.start()
+            case Order.CLOSE:
+                self._closing = True
+            case Submit():
+                self._submit(message)
+            case Tell(verb, ticket, arguments):
+                if (own := self._tickets.get(ticket)) is not None:
+                    getattr(self._engine, verb)(own, *arguments)
+            case Prepare():
+                self._prepare(message)
+
+    def _submit(self, message: Submit) -> None:
+        ticket = message.ticket
+        try:
+            self._tickets[ticket] = self._engine.submit(message.request, partial(self._hear, ticket))
+        except SpeechError as error:
+            self._channel.send(Heard(ticket, Refused(error)))
+        except Exception:
+            log.exception("the engine failed at a request")
+            self._channel.send(Heard(ticket, Refused(GenerationFailed())))
+
+    def _hear(self, ticket: int, event: SpeechEvent) -> None:
+        """The sink. Thread: the engine's."""
+        self._channel.send(Heard(ticket, event))
+        if isinstance(event, Finished | Broken):
+            self._over.append(ticket)
+        if isinstance(event, Started | Finished | Broken):
+            self._status_due.set()
+
+    def _prepare(self, message: Prepare) -> None:
+        def done(result: VoicePrompt | SpeechError) -> None:
+            self._channel.send(Prepared(message.number, result))
+
+        try:
+            self._engine.prepare(message.reference, message.mode, done)
+        except SpeechError as error:
+            done(error)
+        except Exception:
+            log.exception("the engine failed at a reference")
+            done(GenerationFailed())
