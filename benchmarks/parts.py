@@ -202,6 +202,13 @@ def free_bytes() -> int:
     return int(torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()[0])
 
 
+def total_bytes() -> int:
+    """Memory of the card or NPU; 0 without one."""
+    if not torch.accelerator.is_available():
+        return 0
+    return int(torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()[1])
+
+
 def timed(work: Callable[[], object]) -> float:
     """Milliseconds until the device is done with it."""
     start = time.perf_counter()

@@ -25,13 +25,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import httpx
-import torch
 
 from benchmarks import plan as plans
 from benchmarks.arguments import parser_of
 from benchmarks.driver import ClientProcess, client_process
 from benchmarks.figures import summary
-from benchmarks.parts import free_bytes
+from benchmarks.parts import free_bytes, total_bytes
 from benchmarks.plan import Plan, Rounds
 from benchmarks.processes import of_processes
 from benchmarks.report import card, tables_of, tell
@@ -60,7 +59,7 @@ async def capacity(environment: dict[str, str], mode: Mode, slots: int) -> Row:
 
 def of_process(pid: int) -> Row:
     """What the kernel knows of a process and its children, and what of the card is taken; nothing without /proc."""
-    used: Row = {"card_mib": round((_total() - free_bytes()) / 2**20, 1)} if _total() else {}
+    used: Row = {"card_mib": round((total_bytes() - free_bytes()) / 2**20, 1)} if total_bytes() else {}
     return {**of_processes(pid), **used}
 
 
@@ -128,12 +127,6 @@ async def steady(arguments: argparse.Namespace) -> list[Row]:
                 whole.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
                 os.replace(whole, arguments.json)
     return rows
-
-
-def _total() -> int:
-    if not torch.accelerator.is_available():
-        return 0
-    return int(torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()[1])
 
 
 def main() -> int:
