@@ -34,7 +34,7 @@ def main() -> int:
         faulthandler.register(signal.SIGUSR1, all_threads=True)  # even where one of them holds the interpreter
     switch_often()
     channel = Channel(sys.stdin.buffer, sink)
-    (first,) = channel.receive()
+    first = channel.receive()
     assert isinstance(first, Open)
     settings = first.settings
     logging.basicConfig(level=first.log_level)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import pickle
+import select
 import struct
 import threading
-from queue import Empty, SimpleQueue
+from collections import deque
 from typing import BinaryIO
 
 from runtime.server.engine_process.messages import Message
@@ -20,71 +22,107 @@ log = logging.getLogger(__name__)
 
 # Arrays from this size on (reference audio) are written as they lie in memory, without a copy into the pickle.
 APART_BYTES = 64 * 2**10
-_COUNT = struct.Struct("<I")  # pieces of a batch: the pickle, then its arrays
-_SIZE = struct.Struct("<Q")  # bytes of a piece
+LOOK_S = 0.5  # between looks at a pipe without room
+_COUNT = struct.Struct("<I")  # pieces of a message: the pickle, then its arrays
+_SIZE = 8  # bytes of the number that says how many a piece has
 
 
 class Channel:
-    """One end. ``send`` may be called on any thread and returns at once; a thread writes what has gathered, as a batch.
+    """One end. ``send`` may be called on any thread and returns at once.
 
-    ``source`` and ``sink`` are buffered. What is sent after the other end has gone is lost.
+    It writes by itself what the pipe has room for, which spares the other end the time until a thread wakes; a thread
+    writes the rest. ``source`` is buffered, ``sink`` a pipe. What is sent after the other end has gone is lost.
     """
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source = source
         self._sink = sink
-        self._unsent: SimpleQueue[Message | None] = SimpleQueue()
-        self._writer = threading.Thread(target=self._write, name="engine-channel-writer", daemon=True)
+        # Where a pipe cannot be asked whether it has room (Windows), all is left to the thread.
+        self._writes_itself = os.name == "posix"
+        if self._writes_itself:
+            os.set_blocking(sink.fileno(), False)
+        self._lock = threading.Lock()
+        self._unsent: deque[memoryview] = deque()
+        self._is_behind = threading.Condition(self._lock)  # there is something unsent, or it is to end
+        self._closing = self._is_gone = False
+        self._writer = threading.Thread(target=self._write_on, name="engine-channel-writer", daemon=True)
         self._writer.start()
 
     def send(self, message: Message) -> None:
         """Have a message written after all before it."""
-        self._unsent.put(message)
+        try:
+            pieces = _pieces(message)
+        except Exception:
+            log.critical("a message between the runtime's processes cannot be written", exc_info=True)
+            self._give_up()  # so that the other end does not wait for what does not come
+            return
+        with self._lock:
+            if self._is_gone:
+                return
+            was_behind = bool(self._unsent)
+            self._unsent += pieces
+            if was_behind:
+                return
+            if self._writes_itself:
+                self._write()
+            if self._unsent:
+                self._is_behind.notify()
 
-    def receive(self) -> list[Message]:
-        """Wait for a batch and return its messages in the order in which they were sent.
+    def receive(self) -> Message:
+        """Wait for the next message.
 
         Raises:
             EOFError: the other end has gone.
         """
         (count,) = _COUNT.unpack(self._read(_COUNT.size))
-        data, *arrays = [self._read(_SIZE.unpack(self._read(_SIZE.size))[0]) for _ in range(count)]
-        batch: list[Message] = pickle.loads(data, buffers=arrays)  # noqa: S301  our own, see above
-        return batch
+        sizes = struct.unpack(f"<{count}Q", self._read(count * _SIZE))
+        data, *arrays = map(self._read, sizes)
+        message: Message = pickle.loads(data, buffers=arrays)  # noqa: S301  our own, see above
+        return message
 
     def close(self, patience_s: float) -> None:
         """Write what is left, and then nothing more."""
-        self._unsent.put(None)
+        with self._lock:
+            self._closing = True
+            self._is_behind.notify()
         self._writer.join(patience_s)
+        self._give_up()
 
     def _write(self) -> None:
+        """Write what the pipe takes at once. Under the lock."""
         try:
-            self._write_on()
-        except OSError:
-            pass  # the other end has gone
-        except Exception:
-            log.critical("a message between the runtime's processes cannot be written", exc_info=True)
-            self._sink.close()  # so that the other end does not wait for what does not come
+            while self._unsent:
+                piece = self._unsent[0]
+                count = os.write(self._sink.fileno(), piece)
+                if count < len(piece):
+                    self._unsent[0] = piece[count:]
+                else:
+                    self._unsent.popleft()
+        except BlockingIOError:
+            pass
+        except (OSError, ValueError):  # the other end has gone, or ours was closed
+            self._is_gone = True
+            self._unsent.clear()
 
     def _write_on(self) -> None:
-        while batch := self._gathered():
-            pieces = _pieces(batch)
-            self._sink.write(_COUNT.pack(len(pieces)))
-            for piece in pieces:
-                self._sink.write(_SIZE.pack(piece.nbytes))
-                self._sink.write(piece)
-            self._sink.flush()
+        """Write what waits for room. Thread: a daemon of its own."""
+        while True:
+            with self._lock:
+                self._is_behind.wait_for(lambda: self._unsent or self._closing)
+                if not self._unsent:
+                    return
+            if self._writes_itself:
+                with contextlib.suppress(OSError, ValueError):
+                    select.select([], [self._sink], [], LOOK_S)
+            with self._lock:
+                self._write()
 
-    def _gathered(self) -> list[Message]:
-        """Wait for a message and return it with all that have come by then; none: nothing comes any more."""
-        batch = []
-        message = self._unsent.get()
-        with contextlib.suppress(Empty):
-            while message is not None:
-                batch.append(message)
-                message = self._unsent.get_nowait()
-            self._unsent.put(None)  # the end, for the next call
-        return batch
+    def _give_up(self) -> None:
+        with self._lock:
+            self._is_gone = True
+            self._unsent.clear()
+            with contextlib.suppress(OSError):
+                self._sink.close()
 
     def _read(self, size: int) -> bytearray:
         data = bytearray(size)  # and not bytes, so that arrays that lie in it may be written to
@@ -97,8 +135,8 @@ class Channel:
         return data
 
 
-def _pieces(batch: list[Message]) -> list[memoryview]:
-    """The batch's pickle, and the large arrays that are not in it."""
+def _pieces(message: Message) -> list[memoryview]:
+    """What is written of a message: the sizes and the pickle, then the large arrays that are not in it."""
     arrays: list[memoryview] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:
@@ -108,4 +146,7 @@ def _pieces(batch: list[Message]) -> list[memoryview]:
         arrays.append(raw)
         return False
 
-    return [memoryview(pickle.dumps(batch, protocol=5, buffer_callback=stays)), *arrays]
+    data = pickle.dumps(message, protocol=5, buffer_callback=stays)
+    sizes = [len(data), *(array.nbytes for array in arrays)]
+    head = struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes)
+    return [memoryview(head + data), *arrays]

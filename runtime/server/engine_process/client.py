@@ -182,8 +182,7 @@ class EngineClient:
     def _listen(self) -> None:
         with contextlib.suppress(EOFError):
             while True:
-                for message in self._channel.receive():
-                    self._take(message)
+                self._take(self._channel.receive())
         self._end()
 
     def _take(self, message: Message) -> None:
@@ -224,14 +223,13 @@ def _opened(channel: Channel, progress: Progress) -> Status:
     """Wait for the checkpoints. Arguments and errors are those of `EngineClient.open`."""
     while True:
         try:
-            messages = channel.receive()
+            message = channel.receive()
         except EOFError:
             raise EngineDead from None
-        for message in messages:
-            match message:
-                case Step(loaded, of, step):
-                    progress(loaded, of, step)
-                case NotOpened(error):
-                    raise error or EngineDead()
-                case Status():
-                    return message
+        match message:
+            case Step(loaded, of, step):
+                progress(loaded, of, step)
+            case NotOpened(error):
+                raise error or EngineDead()
+            case Status():
+                return message

@@ -45,9 +45,8 @@ class EngineService:
         telling.start()
         try:
             while not self._closing:
-                for message in self._channel.receive():
-                    self._carry_out(message)
-                while self._over:  # behind the batch, so that a ticket is known before it is forgotten
+                self._carry_out(self._channel.receive())
+                while self._over:  # behind the command, so that a ticket is known before it is forgotten
                     self._tickets.pop(self._over.popleft(), None)
         except EOFError:
             self._closing = True
