@@ -53,7 +53,7 @@ class Channel:
         return batch
 
     def close(self, patience_s: float) -> None:
-        """Write what is left, and then nothing more."""
+        """Write what is left, and then nothing more: the other end finds that this one has gone."""
         self._unsent.put(None)
         self._writer.join(patience_s)
 
@@ -64,7 +64,9 @@ class Channel:
             pass  # the other end has gone
         except Exception:
             log.critical("a message between the runtime's processes cannot be written", exc_info=True)
-            self._sink.close()  # so that the other end does not wait for what does not come
+        finally:
+            with contextlib.suppress(OSError):  # what it still holds of the last batch cannot be written either
+                self._sink.close()  # so that the other end does not wait for what does not come
 
     def _write_on(self) -> None:
         while batch := self._gathered():
