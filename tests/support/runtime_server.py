@@ -15,8 +15,9 @@ from typing import Any
 import httpx
 
 from runtime.engine.engine import Engine
+from runtime.server.engine_process.client import EngineClient
 from runtime.server.serve import listen, run
-from runtime.server.speech_engine import Progress
+from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
 from tests.support.patience import PATIENCE_S, until
 
@@ -30,12 +31,14 @@ FREED_FRAMES = 16  # that may still be made of what nobody hears: the news of it
 class RunningServer:
     """A server that answers, at its own port or at that of a studio before it.
 
-    ``exit_status`` is there once it has ended.
+    ``exit_status`` is there once it has ended. ``engine`` is there where it is in this process, ``engine_pid`` where it
+    has a process of its own.
     """
 
     port: int
     runtime_port: int = 0  # its own, where ``port`` is a studio's
     engine: Engine | None = None
+    engine_pid: int | None = None
     loop: asyncio.AbstractEventLoop | None = None
     stop: asyncio.Event | None = None
     exit_status: int | None = None
@@ -107,8 +110,9 @@ def running_server(
     engine: EngineSettings | None = None,
     server: ServerSettings | None = None,
     limits: Limits | None = None,
+    apart: bool = False,
 ) -> Iterator[RunningServer]:
-    """Serve these checkpoints on a free port until the block ends."""
+    """Serve these checkpoints on a free port until the block ends. ``apart``: the engine has a process of its own."""
     settings = Settings(
         models=tuple(map(str, models)),
         engine=engine or EngineSettings(threads=1),
@@ -122,7 +126,11 @@ def running_server(
     running = RunningServer(listener.getsockname()[1])
     stop = threading.Event()
 
-    def open_engine(settings: Settings, progress: Progress) -> Engine:
+    def open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
+        if apart:
+            client = EngineClient.open(settings, progress)
+            running.engine_pid = client.pid
+            return client
         running.engine = Engine.open(settings, progress)
         return running.engine
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import re
 import string
 from collections.abc import Iterator
@@ -88,6 +89,16 @@ def test_a_sentence_needs_its_facts(leaf: type[SpeechError]) -> None:
     if facts:
         with pytest.raises(KeyError):
             leaf()
+
+
+@pytest.mark.parametrize("leaf", [*leaves(), errors.BadReferenceAudio], ids=lambda leaf: leaf.__name__)
+def test_an_error_passes_whole_from_one_process_to_the_other(leaf: type[SpeechError]) -> None:
+    error = leaf(param="text", **dict.fromkeys(facts_of(leaf), 7))
+    error.param = "input"  # who passes it on names the field of its own client
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is leaf
+    assert (copy.param, copy.facts, copy.told, str(copy)) == ("input", error.facts, error.told, str(error))
+    assert (copy.code, copy.sentence) == (leaf.code, leaf.sentence)
 
 
 @cache

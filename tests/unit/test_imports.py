@@ -122,9 +122,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "fsspec": ("runtime/cluster/store.py",),
     "sqlite3": ("runtime/voices/", "studio/store/"),
     "prometheus_client": ("runtime/server/metrics.py", "runtime/cluster/figures.py", "studio/figures.py"),
-    "pickle": (
-        "runtime/server/engine_process/channel.py",
-    ),  # between two processes of one runtime; nothing from outside
+    # Between two processes of one runtime; nothing from outside.
+    "pickle": ("runtime/server/engine_process/channel.py",),
     "importlib.import_module": (),  # no import that this test cannot see
     "importlib.util": (),
 }

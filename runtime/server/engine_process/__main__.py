@@ -1,6 +1,7 @@
-"""Runs the engine's process: `python -m runtime.server.engine_process`, which `EngineClient` starts.
+"""Runs the engine's process, which `EngineClient` starts.
 
-Standard input and output are the channel. The process ends when the server's does, whatever ended that.
+Standard input and output are the channel. The process ends when the server's does, whatever ended that, and whatever
+it does itself at that time: loading takes minutes, and a device that hangs takes for ever.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import select
 import signal
 import sys
+import threading
+from typing import NoReturn
 
-from runtime.engine.engine import Engine
 from runtime.errors import SpeechError
+from runtime.exits import Exit
 from runtime.server import logs
 from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import NotOpened, Open, Step
@@ -32,6 +36,8 @@ def main() -> int:
         signal.signal(number, signal.SIG_IGN)  # Ctrl-C goes to both processes; the server's ends this one in order
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, all_threads=True)  # even where one of them holds the interpreter
+    if hasattr(select, "poll"):
+        threading.Thread(target=_end_with_the_server, name="engine-lifeline", daemon=True).start()
     switch_often()
     channel = Channel(sys.stdin.buffer, sink)
     first = channel.receive()
@@ -40,6 +46,8 @@ def main() -> int:
     logging.basicConfig(level=first.log_level)
     logs.set_up(settings.server)
     try:
+        from runtime.engine.engine import Engine  # what it imports may print, and takes seconds
+
         engine = Engine.open(settings, lambda loaded, of, step: channel.send(Step(loaded, of, step)))
     except Exception as failure:
         error = failure if isinstance(failure, SpeechError) else None
@@ -56,7 +64,20 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Be the process."""
     status = main()
     logging.shutdown()
     os._exit(status)  # a thread that hangs in the device must not keep the process
+
+
+def _end_with_the_server() -> NoReturn:
+    """End the process once nobody holds the other end of its standard input. Windows cannot be asked for that."""
+    pipe = select.poll()
+    pipe.register(sys.stdin.fileno(), 0)  # no event but the hang-up, of which it tells unasked
+    pipe.poll()
+    os._exit(Exit.ASKED)
+
+
+if __name__ == "__main__":
+    run()

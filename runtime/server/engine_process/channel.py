@@ -81,12 +81,11 @@ class Channel:
         return message
 
     def close(self, patience_s: float) -> None:
-        """Write what is left, and then nothing more."""
+        """Write what is left, and then nothing more: the other end finds that this one has gone."""
         with self._lock:
             self._closing = True
             self._is_behind.notify()
         self._writer.join(patience_s)
-        self._give_up()
 
     def _write(self) -> None:
         """Write what the pipe takes at once. Under the lock."""
@@ -110,12 +109,18 @@ class Channel:
             with self._lock:
                 self._is_behind.wait_for(lambda: self._unsent or self._closing)
                 if not self._unsent:
-                    return
-            if self._writes_itself:
-                with contextlib.suppress(OSError, ValueError):
-                    select.select([], [self._sink], [], LOOK_S)
+                    break
+            with contextlib.suppress(ValueError):  # closed meanwhile
+                self._await_room()
             with self._lock:
                 self._write()
+        self._give_up()
+
+    def _await_room(self) -> None:
+        if self._writes_itself:
+            room = select.poll()  # and not select, which knows the first thousand files only
+            room.register(self._sink.fileno(), select.POLLOUT)
+            room.poll(1000 * LOOK_S)
 
     def _give_up(self) -> None:
         with self._lock:

@@ -49,7 +49,8 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-m", "runtime.server.engine_process")
+# Where this process finds its modules the other one finds them too, and not in the folder in which it was started.
+_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_process.__main__ import run; run()"
 SILENT_S = 2.0  # without a word of the process, ten times as long as it keeps silent, after which it counts as at work
 _KILLED_S = 5.0  # for the system to bury a process
 
@@ -84,8 +85,14 @@ class EngineClient:
             SetUpError: a checkpoint, the device or a setting cannot be used.
             EngineDead: the process ended otherwise; its log says why.
         """
-        # What it prints goes where its log goes: its standard output is the channel.
-        process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603  our own words
+        # What it prints goes where its log goes: its standard output is the channel. In a session of its own Ctrl-C
+        # does not reach it, at which an interpreter that only starts would print where it stands.
+        process = subprocess.Popen(  # noqa: S603  our own words
+            (sys.executable, "-c", _PROGRAM, *sys.path),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
         channel = Channel(cast("BinaryIO", process.stdout), cast("BinaryIO", process.stdin))
         channel.send(Open(settings, logging.getLogger().level))
         try:
@@ -93,8 +100,14 @@ class EngineClient:
         except BaseException:
             process.kill()
             process.wait(_KILLED_S)
+            channel.close(_KILLED_S)
             raise
         return cls(process, channel, status)
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
 
     @property
     def alive(self) -> bool:
@@ -114,6 +127,7 @@ class EngineClient:
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_KILLED_S)
+        self._channel.close(_KILLED_S)
         if self._listener.is_alive():
             self._listener.join(_KILLED_S)
 
@@ -180,18 +194,22 @@ class EngineClient:
     # --- the listener's thread
 
     def _listen(self) -> None:
-        with contextlib.suppress(EOFError):
+        try:
             while True:
                 self._take(self._channel.receive())
-        self._end()
+        except EOFError:
+            pass  # the process has gone
+        except Exception:
+            log.critical("what the engine's process says cannot be read", exc_info=True)
+        finally:
+            self._end()
 
     def _take(self, message: Message) -> None:
         match message:
             case Heard(ticket, event):
                 self._hear(ticket, event)
             case Prepared(number, result):
-                if (done := self._preparing.pop(number, None)) is not None:
-                    done(result)
+                self._answer(self._preparing.pop(number, None), result)
             case Status(cards=cards):
                 self._status, self._told_at = message, time.monotonic()
                 if cards is not None:
@@ -208,6 +226,14 @@ class EngineClient:
         except Exception:
             log.exception("the sink of request %d failed", ticket)
             self.cancel(ticket)
+
+    def _answer(self, done: Done | None, result: VoicePrompt | SpeechError) -> None:
+        """Tell who asked for a prompt."""
+        try:
+            if done is not None:
+                done(result)
+        except Exception:
+            log.exception("a prompt could not be taken")
 
     def _end(self) -> None:
         """Tell everybody that the process has gone."""

@@ -6,9 +6,10 @@ import logging
 import threading
 from collections import deque
 from functools import partial
+from typing import Any
 
 from runtime.errors import GenerationFailed, SpeechError
-from runtime.request import Broken, Finished, ModelCard, Refused, SpeechEvent, Started, VoicePrompt
+from runtime.request import Broken, EngineLoad, Finished, ModelCard, Refused, SpeechEvent, Started, VoicePrompt
 from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import (
     Heard,
@@ -19,6 +20,7 @@ from runtime.server.engine_process.messages import (
     Status,
     Submit,
     Tell,
+    Verb,
 )
 from runtime.server.speech_engine import SpeechEngine
 
@@ -36,6 +38,7 @@ class EngineService:
         self._tickets: dict[int, int] = {}  # the engine's by the server's
         self._over: deque[int] = deque()  # tickets of the server's whose requests have ended
         self._cards: tuple[ModelCard, ...] | None = None  # as told last
+        self._load = EngineLoad(slots=0, active=0, waiting=0)  # the last that could be had
         self._status_due = threading.Event()
         self._closing = False
 
@@ -60,7 +63,11 @@ class EngineService:
         engine, cards = self._engine, self._engine.cards
         news = None if cards == self._cards else cards
         self._cards = cards
-        self._channel.send(Status(engine.load(), engine.alive, engine.at_work_since(), news))
+        try:
+            self._load = engine.load()
+        except Exception:  # a device that failed knows of no memory; that the engine is dead is told all the same
+            log.debug("the engine's figures cannot be had", exc_info=True)
+        self._channel.send(Status(self._load, engine.alive, engine.at_work_since(), news))
 
     def _tell_on(self) -> None:
         while not self._closing:
@@ -78,7 +85,7 @@ class EngineService:
                 self._submit(message)
             case Tell(verb, ticket, arguments):
                 if (own := self._tickets.get(ticket)) is not None:
-                    getattr(self._engine, verb)(own, *arguments)
+                    self._tell(own, verb, arguments)
             case Prepare():
                 self._prepare(message)
 
@@ -91,6 +98,13 @@ class EngineService:
         except Exception:
             log.exception("the engine failed at a request")
             self._channel.send(Heard(ticket, Refused(GenerationFailed())))
+
+    def _tell(self, own: int, verb: Verb, arguments: tuple[Any, ...]) -> None:
+        try:
+            getattr(self._engine, verb)(own, *arguments)
+        except Exception:  # a fault of ours in one request ends no other
+            log.exception("the engine failed at %s", verb)
+            self._engine.cancel(own)
 
     def _hear(self, ticket: int, event: SpeechEvent) -> None:
         """The sink. Thread: the engine's."""

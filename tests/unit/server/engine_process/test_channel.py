@@ -1,0 +1,179 @@
+"""The channel between the runtime's two processes: order, arrays, and ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from runtime.request import AudioChunk, Mode, Reference
+from runtime.server.engine_process import channel
+from runtime.server.engine_process.channel import APART_BYTES, Channel
+from runtime.server.engine_process.messages import Heard, Message, Prepare, Step, Tell, Verb
+from tests.support.patience import PATIENCE_S
+
+Ends = tuple[Channel, Channel]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    """Both ends of a channel; what one sends the other receives."""
+    (there_out, there_in), (back_out, back_in) = os.pipe(), os.pipe()
+    with os.fdopen(there_out, "rb") as there, os.fdopen(back_out, "rb") as back:
+        one = Channel(back, os.fdopen(there_in, "wb"))
+        other = Channel(there, os.fdopen(back_in, "wb"))
+        yield one, other
+        one.close(PATIENCE_S)
+        other.close(PATIENCE_S)
+
+
+def received(end: Channel, count: int) -> list[Message]:
+    messages: list[Message] = []
+    while len(messages) < count:
+        messages.append(end.receive())
+    return messages
+
+
+def step(number: int) -> Step:
+    return Step(number, 1000, "counting")
+
+
+def test_messages_come_in_the_order_in_which_they_were_sent(ends: Ends) -> None:
+    one, other = ends
+    for number in range(1000):
+        one.send(step(number))
+    assert received(other, 1000) == [step(number) for number in range(1000)]
+
+
+def test_what_several_threads_send_is_all_there_and_in_each_ones_order(ends: Ends) -> None:
+    one, other = ends
+
+    def send(ticket: int) -> None:
+        for samples in range(200):
+            one.send(Tell(Verb.TAKEN, ticket, (samples,)))
+
+    threads = [threading.Thread(target=send, args=(ticket,)) for ticket in range(4)]
+    for thread in threads:
+        thread.start()
+    came = received(other, 800)
+    for ticket in range(4):
+        mine = [message for message in came if isinstance(message, Tell) and message.ticket == ticket]
+        assert mine == [Tell(Verb.TAKEN, ticket, (samples,)) for samples in range(200)]
+    for thread in threads:
+        thread.join()
+
+
+def test_what_is_sent_while_the_pipe_is_full_comes_behind_it(ends: Ends) -> None:
+    one, other = ends
+    large = Heard(1, AudioChunk(pcm=bytes(2**20), codes=np.zeros((1, 4), np.int64), first_sample=0))
+    one.send(large)  # more than a pipe holds, and nobody reads yet
+    for number in range(20):
+        one.send(step(number))
+    first, *others = received(other, 21)
+    assert isinstance(first, Heard)
+    assert others == [step(number) for number in range(20)]
+
+
+@pytest.mark.parametrize("size", [0, 1, APART_BYTES // 4 - 1, APART_BYTES // 4, APART_BYTES // 4 + 1, 3_000_001])
+def test_arrays_come_back_equal_and_may_be_written_to(ends: Ends, size: int) -> None:
+    one, other = ends
+    samples = np.linspace(-1, 1, size, dtype=np.float32)
+    one.send(Prepare(7, Reference(samples=samples, text="Words."), Mode.BASE))
+    one.send(step(1))
+    came, last = received(other, 2)
+    assert isinstance(came, Prepare)
+    assert (came.number, came.reference.text, last) == (7, "Words.", step(1))
+    assert came.reference.samples.dtype == np.float32
+    np.testing.assert_array_equal(came.reference.samples, samples)
+    came.reference.samples[:] = 0
+
+
+def test_arrays_of_other_shapes_come_back_as_they_are(ends: Ends) -> None:
+    one, other = ends
+    arrays = [
+        np.arange(60_000, dtype=np.int64).reshape(3, 20_000)[:, ::2],
+        np.asfortranarray(np.arange(60_000, dtype=np.int64).reshape(300, 200)),
+        np.arange(16, dtype=np.int64).reshape(4, 4).T,
+    ]
+    for array in arrays:
+        one.send(Heard(1, AudioChunk(pcm=b"", codes=array, first_sample=0)))
+    for array, message in zip(arrays, received(other, 3), strict=True):
+        assert isinstance(message, Heard)
+        assert isinstance(message.event, AudioChunk)
+        np.testing.assert_array_equal(message.event.codes, array)
+
+
+def test_large_arrays_are_no_part_of_the_pickle() -> None:
+    large, small = np.ones(APART_BYTES, np.float32), np.ones(5, np.float32)
+    assert len(channel._pieces(Prepare(1, Reference(samples=small), Mode.BASE))) == 1
+    pickled, *arrays = channel._pieces(Prepare(1, Reference(samples=large), Mode.BASE))
+    assert [piece.nbytes for piece in arrays] == [large.nbytes]
+    assert np.shares_memory(np.asarray(arrays[0]), large.view(np.uint8))  # not even copied
+    assert pickled.nbytes < 2000
+
+
+def test_the_end_of_the_other_end_is_an_end_of_file(ends: Ends) -> None:
+    one, other = ends
+    one.close(PATIENCE_S)
+    for _ in range(2):
+        with pytest.raises(EOFError):
+            other.receive()
+
+
+def test_an_end_in_the_middle_of_a_message_is_one_too() -> None:
+    out, into = os.pipe()
+    with os.fdopen(out, "rb") as source:
+        os.write(into, b"\x01\x00\x00\x00" + b"\x09" + bytes(7) + b"half")
+        os.close(into)
+        end = Channel(source, open(os.devnull, "wb"))  # noqa: SIM115  the channel closes it
+        with pytest.raises(EOFError):
+            end.receive()
+        end.close(PATIENCE_S)
+
+
+def test_closing_writes_what_is_left(ends: Ends) -> None:
+    one, other = ends
+    came: list[Message] = []
+    reading = threading.Thread(target=lambda: came.extend(received(other, 300)))
+    for number in range(300):
+        one.send(step(number))
+    reading.start()
+    one.close(PATIENCE_S)
+    reading.join()
+    assert came == [step(number) for number in range(300)]
+
+
+def test_closing_waits_no_longer_than_it_may_for_a_reader_that_hangs(ends: Ends) -> None:
+    one, other = ends
+    large = Prepare(1, Reference(samples=np.zeros(2**20, np.float32)), Mode.BASE)
+    one.send(large)
+    one.close(0.01)
+    assert len(received(other, 1)) == 1
+
+
+@pytest.mark.logs_errors
+def test_a_message_that_cannot_be_pickled_is_logged_and_ends_the_channel(
+    ends: Ends, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = ends
+    one.send(step(1))
+    assert other.receive() == step(1)
+    one.send(Tell(Verb.APPEND, 1, (threading.Lock(),)))
+    with pytest.raises(EOFError):
+        other.receive()
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == (channel.__name__, logging.CRITICAL)
+
+
+def test_what_is_sent_to_nobody_is_lost_without_a_word(ends: Ends) -> None:
+    one, other = ends
+    other._source.close()
+    for number in range(3):
+        one.send(step(number))
+        one._writer.join(0.01)
+    one.close(PATIENCE_S)
+    assert not one._writer.is_alive()

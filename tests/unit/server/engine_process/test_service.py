@@ -1,0 +1,385 @@
+"""What the server's process asks reaches an engine, and what the engine says comes back: both ends, over real pipes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from runtime.errors import EmptyText, EngineDead, GenerationFailed, Overloaded, ReferenceTooShort, SpeechError
+from runtime.request import (
+    Broken,
+    EngineLoad,
+    Finished,
+    Mode,
+    Reference,
+    Refused,
+    RequestStats,
+    SpeechEvent,
+    SpeechRequest,
+    VoicePrompt,
+)
+from runtime.server.engine_process import client as client_module
+from runtime.server.engine_process import service as service_module
+from runtime.server.engine_process.channel import Channel
+from runtime.server.engine_process.client import EngineClient
+from runtime.server.engine_process.messages import Status
+from runtime.server.engine_process.service import EngineService
+from tests.support.patience import PATIENCE_S, until
+from tests.support.scripted_engine import CARD, ScriptedEngine, chunk, finished, started
+
+REQUEST = SpeechRequest(text="Hello.", mode=Mode.CUSTOM_VOICE)
+REFERENCE = Reference(samples=np.zeros(24_000, np.float32), text="Words.")
+PROMPT = VoicePrompt(fingerprint="f", x_vector=np.ones(8, np.float32), codes=np.ones((3, 4), np.int64))
+
+
+@dataclass(slots=True)
+class RecordingEngine(ScriptedEngine):
+    """Remembers every command in its order."""
+
+    told: list[tuple[object, ...]] = field(default_factory=list)
+    prepared: list[Callable[[VoicePrompt | SpeechError], None]] = field(default_factory=list)
+    faults: dict[str, Exception] = field(default_factory=dict)  # by the method that is to raise them
+    is_started: bool = False
+    is_closed: bool = False
+
+    def start(self) -> None:
+        self.is_started = True
+
+    def close(self, patience_s: float | None = None) -> None:
+        self.is_closed = True
+
+    def append(self, ticket: int, text: str) -> None:
+        self._tell("append", ticket, text)
+
+    def flush(self, ticket: int) -> None:
+        self._tell("flush", ticket)
+
+    def finish_text(self, ticket: int) -> None:
+        self._tell("finish_text", ticket)
+
+    def taken(self, ticket: int, samples: int) -> None:
+        self._tell("taken", ticket, samples)
+
+    def played(self, ticket: int, ms: float) -> None:
+        self._tell("played", ticket, ms)
+
+    def cancel(self, ticket: int) -> None:
+        self._tell("cancel", ticket)
+
+    def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        self._fail("prepare")
+        np.testing.assert_array_equal(reference.samples, REFERENCE.samples)
+        self.prepared.append(done)
+
+    def load(self) -> EngineLoad:
+        self._fail("load")
+        return EngineLoad(slots=8, active=len(self.sinks), waiting=0)
+
+    def _tell(self, *words: object) -> None:
+        self.told.append(words)
+        self._fail(str(words[0]))
+
+    def _fail(self, method: str) -> None:
+        if (fault := self.faults.get(method)) is not None:
+            raise fault
+
+
+@dataclass(slots=True)
+class Apart:
+    """An engine, and the same as the server's process sees it."""
+
+    engine: RecordingEngine
+    service: EngineService
+    client: EngineClient
+    process: subprocess.Popen[bytes]
+    serving: threading.Thread
+
+    def submit(self, request: SpeechRequest = REQUEST) -> tuple[int, list[SpeechEvent]]:
+        """A ticket of the client's, and what its sink hears."""
+        heard: list[SpeechEvent] = []
+        return self.client.submit(request, heard.append), heard
+
+    def settle(self) -> None:
+        """Return once the engine has been told all that the client was told so far."""
+        answers: list[object] = []
+        before = len(self.engine.prepared)
+        self.client.prepare(REFERENCE, Mode.BASE, answers.append)
+        until(lambda: len(self.engine.prepared) > before)
+        self.engine.prepared.pop()(GenerationFailed())
+        until(lambda: answers)
+
+
+@pytest.fixture
+def apart() -> Iterator[Apart]:
+    (there_out, there_in), (back_out, back_in) = os.pipe(), os.pipe()
+    engine = RecordingEngine()
+    # It holds nothing but its own standard input: the engine's end is a thread here.
+    process = subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    with os.fdopen(there_out, "rb") as there, os.fdopen(back_out, "rb") as back:
+        of_engine = Channel(there, os.fdopen(back_in, "wb"))
+        service = EngineService(engine, of_engine)
+        service.tell_status()
+        status = Status(EngineLoad(slots=8, active=0, waiting=0), alive=True, at_work_since=None, cards=(CARD,))
+        client = EngineClient(process, Channel(back, os.fdopen(there_in, "wb")), status)
+
+        def serve() -> None:
+            service.run()
+            of_engine.close(PATIENCE_S)
+
+        serving = threading.Thread(target=serve, name="test-service")
+        serving.start()
+        client.start()
+        yield Apart(engine, service, client, process, serving)
+        process.communicate()
+        client.close(PATIENCE_S)
+        serving.join(PATIENCE_S)
+        assert not serving.is_alive()
+
+
+def test_a_request_is_taken_and_its_events_come_in_order(apart: Apart) -> None:
+    ticket, heard = apart.submit(replace(REQUEST, seed=5))
+    _, other = apart.submit()
+    until(lambda: len(apart.engine.requests) == 2)
+    assert apart.engine.is_started
+    assert apart.engine.requests[0] == replace(REQUEST, seed=5)
+    apart.engine.say(1, started(5), chunk(1, 1), chunk(2, 2), finished())
+    apart.engine.say(2, started(6), finished())
+    until(lambda: len(heard) == 4 and len(other) == 2)
+    assert [type(event) for event in heard] == [type(event) for event in (started(), chunk(), chunk(), finished())]
+    assert (heard[0], heard[3], other[0]) == (started(5), finished(), started(6))
+    assert ticket != 0
+
+
+def test_every_command_reaches_the_engine_under_its_own_ticket(apart: Apart) -> None:
+    apart.submit()
+    ticket, _ = apart.submit()
+    client = apart.client
+    client.append(ticket, "More.")
+    client.flush(ticket)
+    client.taken(ticket, 1920)
+    client.played(ticket, 80.0)
+    client.finish_text(ticket)
+    client.cancel(ticket)
+    apart.settle()
+    assert apart.engine.told == [
+        ("append", 2, "More."),
+        ("flush", 2),
+        ("taken", 2, 1920),
+        ("played", 2, 80.0),
+        ("finish_text", 2),
+        ("cancel", 2),
+    ]
+
+
+def test_commands_for_tickets_that_are_unknown_or_over_are_ignored(apart: Apart) -> None:
+    ticket, heard = apart.submit()
+    until(lambda: apart.engine.requests)
+    apart.client.cancel(ticket + 1000)
+    apart.engine.say(1, finished())
+    until(lambda: heard)
+    apart.settle()  # behind a batch that has ended tickets are forgotten
+    apart.client.append(ticket, "Too late.")
+    apart.client.cancel(ticket)
+    apart.settle()
+    assert apart.engine.told == []
+    assert apart.service._tickets == {}
+
+
+@pytest.mark.parametrize("script", [[finished()], [started(), Broken(GenerationFailed(), RequestStats())]], ids=len)
+def test_a_request_that_ends_while_it_is_submitted_is_forgotten_too(apart: Apart, script: list[SpeechEvent]) -> None:
+    apart.engine.script[1] = script
+    _, heard = apart.submit()
+    until(lambda: len(heard) == len(script))
+    apart.settle()
+    assert apart.service._tickets == {}
+
+
+@pytest.mark.parametrize(
+    "error", [EmptyText(param="text"), Overloaded(slots=1, waiting=0, retry_after_s=1.5), EngineDead()], ids=repr
+)
+def test_a_refusal_is_the_only_event_of_a_request(apart: Apart, error: SpeechError) -> None:
+    apart.engine.refusal = error
+    ticket, heard = apart.submit()
+    apart.client.cancel(ticket)
+    until(lambda: heard)
+    apart.settle()
+    (event,) = heard
+    assert isinstance(event, Refused)
+    assert (type(event.error), event.error.param, str(event.error)) == (type(error), error.param, str(error))
+    assert apart.engine.told == []
+    apart.engine.refusal = None
+    apart.submit()
+    until(lambda: apart.engine.requests)
+
+
+@pytest.mark.logs_errors
+def test_a_fault_of_the_engine_at_a_request_is_a_refusal_without_its_cause(apart: Apart) -> None:
+    apart.engine.refusal = RuntimeError("a secret")  # type: ignore[assignment]
+    _, heard = apart.submit()
+    until(lambda: heard)
+    (event,) = heard
+    assert isinstance(event, Refused)
+    assert isinstance(event.error, GenerationFailed)
+    assert "secret" not in str(event.error)
+
+
+@pytest.mark.logs_errors
+def test_a_fault_of_the_engine_at_a_command_ends_that_request_only(apart: Apart) -> None:
+    apart.engine.faults["append"] = RuntimeError("a fault")
+    ticket, _ = apart.submit()
+    other, _ = apart.submit()
+    apart.client.append(ticket, "More.")
+    apart.client.flush(other)
+    apart.settle()
+    assert apart.engine.told == [("append", 1, "More."), ("cancel", 1), ("flush", 2)]
+    assert apart.client.alive
+
+
+@pytest.mark.logs_errors
+def test_a_sink_that_fails_ends_its_request_only(apart: Apart, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: SpeechEvent) -> None:
+        raise RuntimeError("the listener")
+
+    apart.client.submit(REQUEST, fail)
+    _, heard = apart.submit()
+    until(lambda: len(apart.engine.requests) == 2)
+    apart.engine.say(1, started())
+    apart.engine.say(2, started(), finished())
+    until(lambda: len(heard) == 2)
+    apart.settle()
+    assert apart.engine.told == [("cancel", 1)]
+    assert [record.name for record in caplog.records if record.levelno >= logging.ERROR] == [client_module.__name__]
+
+
+def test_a_prompt_comes_to_who_asked_for_it(apart: Apart) -> None:
+    first: list[VoicePrompt | SpeechError] = []
+    second: list[VoicePrompt | SpeechError] = []
+    apart.client.prepare(REFERENCE, Mode.BASE, first.append)
+    apart.client.prepare(REFERENCE, Mode.BASE, second.append)
+    until(lambda: len(apart.engine.prepared) == 2)
+    apart.engine.prepared[1](PROMPT)
+    apart.engine.prepared[0](ReferenceTooShort(seconds=0.5, limit=1))
+    until(lambda: first and second)
+    assert isinstance(first[0], ReferenceTooShort)
+    assert isinstance(second[0], VoicePrompt)
+    np.testing.assert_array_equal(second[0].x_vector, PROMPT.x_vector)
+
+
+@pytest.mark.logs_errors
+@pytest.mark.parametrize("fault", [ReferenceTooShort(seconds=0.5, limit=1), RuntimeError("a fault")], ids=repr)
+def test_a_reference_that_is_refused_is_answered(apart: Apart, fault: Exception) -> None:
+    apart.engine.faults["prepare"] = fault
+    answers: list[VoicePrompt | SpeechError] = []
+    apart.client.prepare(REFERENCE, Mode.BASE, answers.append)
+    until(lambda: answers)
+    assert isinstance(answers[0], ReferenceTooShort if isinstance(fault, SpeechError) else GenerationFailed)
+
+
+@pytest.mark.logs_errors
+def test_who_cannot_take_a_prompt_keeps_nobody_from_hearing(apart: Apart) -> None:
+    def fail(_: VoicePrompt | SpeechError) -> None:
+        raise RuntimeError("the library")
+
+    apart.client.prepare(REFERENCE, Mode.BASE, fail)
+    until(lambda: apart.engine.prepared)
+    apart.engine.prepared.pop()(PROMPT)
+    _, heard = apart.submit()
+    until(lambda: apart.engine.requests)
+    apart.engine.say(1, finished())
+    until(lambda: heard)
+
+
+def test_figures_and_cards_follow_the_engines(apart: Apart) -> None:
+    assert apart.client.cards == (CARD,)
+    apart.submit()
+    until(lambda: apart.client.load().active == 1)
+    apart.engine.cards = (replace(CARD, name="another"),)
+    until(lambda: apart.client.cards == apart.engine.cards)
+    told = apart.client.cards
+    ended = apart.client._told_at
+    until(lambda: apart.client._told_at > ended)
+    assert apart.client.cards is told  # they are not sent again
+
+
+def test_an_engine_that_died_is_told_even_where_it_has_no_figures_any_more(apart: Apart) -> None:
+    apart.engine.faults["load"] = RuntimeError("CUDA error: device-side assert triggered")
+    apart.engine.alive = False
+    until(lambda: not apart.client.alive)
+    assert apart.client.load().slots == 8
+    for asked in (lambda: apart.submit(), lambda: apart.client.prepare(REFERENCE, Mode.BASE, lambda _: None)):
+        with pytest.raises(EngineDead):
+            asked()
+
+
+def test_an_engine_that_says_nothing_counts_as_at_work(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "SILENT_S", 3600.0)
+    assert apart.client.at_work_since() is None
+    monkeypatch.setattr(service_module, "STATUS_S", PATIENCE_S)
+    told = apart.client._told_at
+    until(lambda: apart.client._told_at > told)  # the last word for long
+    monkeypatch.setattr(client_module, "SILENT_S", 0.01)
+    since = until(apart.client.at_work_since)
+    assert since == apart.client._told_at
+    apart.submit()
+    until(lambda: apart.engine.requests)
+    apart.engine.say(1, started())  # at which it says how it is
+    until(lambda: apart.client._told_at > since)
+
+
+def test_when_the_process_goes_everybody_is_told_once(apart: Apart) -> None:
+    (_, first), (_, second) = apart.submit(), apart.submit()
+    answers: list[VoicePrompt | SpeechError] = []
+    apart.client.prepare(REFERENCE, Mode.BASE, answers.append)
+    until(lambda: apart.engine.prepared)
+    apart.engine.say(2, finished())
+    until(lambda: second)
+    apart.service._channel.close(PATIENCE_S)
+    until(lambda: answers)
+    (event,) = first
+    assert isinstance(event, Broken)
+    assert isinstance(event.error, EngineDead)
+    assert isinstance(answers[0], EngineDead)
+    assert [type(event) for event in second] == [Finished]
+    assert not apart.client.alive
+    with pytest.raises(EngineDead):
+        apart.submit()
+
+
+@pytest.mark.logs_errors
+def test_what_cannot_be_read_is_the_end_too(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, heard = apart.submit()
+
+    def spoilt() -> object:
+        raise ModuleNotFoundError("no module named so")
+
+    monkeypatch.setattr(apart.client._channel, "receive", spoilt)
+    until(lambda: not apart.client.alive)  # at the batch after the one that it waits for
+    until(lambda: heard)
+    assert isinstance(heard[0], Broken)
+
+
+def test_closing_ends_the_engine_and_the_process(apart: Apart) -> None:
+    apart.process.stdin.close()  # type: ignore[union-attr]  # it ends
+    apart.process.wait()
+    apart.client.close(PATIENCE_S)
+    apart.serving.join(PATIENCE_S)
+    assert apart.engine.is_closed
+
+
+def test_a_process_that_does_not_end_is_killed(apart: Apart) -> None:
+    apart.client.close(0.01)
+    assert apart.process.returncode == -9
+
+
+def test_a_server_that_is_gone_ends_the_service(apart: Apart) -> None:
+    apart.client._channel.close(PATIENCE_S)
+    apart.serving.join(PATIENCE_S)
+    assert not apart.serving.is_alive()
