@@ -127,7 +127,7 @@ class EngineSettings:
         high=256,
     )
     memory_share: float = knob(
-        0.9, "VOICEWRIGHT_MEMORY_SHARE", "share of a card's memory that may be used in all", low=0.1, high=1.0
+        0.9, "VOICEWRIGHT_MEMORY_SHARE", "share of a card's memory that may be used in all", low=0.01, high=1.0
     )
     max_waiting: int = knob(32, "VOICEWRIGHT_MAX_WAITING", "requests that may wait for a slot", low=0)
     max_model_len: int = knob(4096, "VOICEWRIGHT_MAX_MODEL_LEN", "positions (prompt and frames) of one slot", low=64)
