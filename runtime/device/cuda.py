@@ -93,7 +93,9 @@ class CudaDevice(CpuDevice):
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
         own = self._capturing[stream]  # a graph has the priority of the stream that it was captured on
+        filled = self.mark()
         with self._capture_lock, torch.cuda.stream(own):
+            self.wait(filled)  # what the work reads may have been put on its way by the caller's stream just now
             work()  # kernels are compiled and libraries choose their algorithms now, and not in the capture
             own.synchronize()
             graph = torch.cuda.CUDAGraph()

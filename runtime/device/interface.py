@@ -113,7 +113,10 @@ class Device(Protocol):
         """Have ready what some works need that will be captured, if that takes long; what they compute is rubbish."""
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
-        """Run work on a stream until it is warm, then hold it as a graph. All of it must be legal in a graph."""
+        """Run work on a stream until it is warm, then hold it as a graph. All of it must be legal in a graph.
+
+        It may read what the caller's stream still fills: it is run behind that.
+        """
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
         """Copy into memory from `host_memory` on the current stream, without waiting."""

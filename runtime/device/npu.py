@@ -119,7 +119,9 @@ class NpuDevice(CpuDevice):
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
         npu, own = self._npu, self.capturing[stream]
         assert not npu.is_current_stream_capturing(), "no capture can begin within another"
+        filled = self.mark()
         with self._capture_lock, npu.stream(own):
+            self.wait(filled)  # what the work reads may have been put on its way by the caller's stream just now
             for _ in range(WARM_UPS):
                 work()
             own.synchronize()

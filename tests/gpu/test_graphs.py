@@ -19,6 +19,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from benchmarks.layout.files import write_drawn
 from benchmarks.synthetic import TorchDraw
 from runtime.device.cuda import CudaDevice
+from runtime.device.interface import Stream
 from runtime.device.quantized import Quantization
 from runtime.engine.model_runner import ModelRunner
 from runtime.engine.prompt import Prompt
@@ -33,6 +34,7 @@ pytestmark = [
 
 SLOTS, FRAMES, LENGTH, PIECE = 20, 60, 256, 64  # eight chunks are as many positions as one launch has
 STEPS = 8
+BUSY_CYCLES = 10**9  # of the card, half a second
 WAITS = {"cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaMemcpy"}
 WIDE = replace(
     few_layers("wide", 2),
@@ -161,3 +163,15 @@ def test_a_step_does_not_wait_for_the_card(checkpoint: Checkpoint, runner_of: Ru
     called = Counter(event.name for event in on_host if steps.start <= event.time_range.start <= steps.end)
     assert called["cudaGraphLaunch"] >= STEPS, called
     assert not {name: count for name, count in called.items() if name in WAITS}, called
+
+
+def test_a_capture_waits_for_what_its_caller_put_on_the_way() -> None:
+    """A card that is busy runs later what fills the tensors that the work reads: rows of slots, which are addresses."""
+    device = CudaDevice()
+    row, seen = torch.full((1,), -1, device=device.torch_device), torch.zeros(1, device=device.torch_device)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(BUSY_CYCLES)
+    row.fill_(1)
+    device.capture(lambda: seen.copy_(row), Stream.VOICES)  # which runs the work once before it holds it
+    torch.cuda.synchronize()
+    assert seen.item() == 1
