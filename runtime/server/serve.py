@@ -124,10 +124,12 @@ async def run(
             task.cancel()
         server.force_exit = hurry.is_set()
         server.should_exit = True
-        await asyncio.gather(serving, living, stopping, lag, return_exceptions=True)
-        if wyoming is not None:
-            await wyoming.leave()
-        host.close()
+        try:
+            await asyncio.gather(serving, living, stopping, lag, return_exceptions=True)
+            if wyoming is not None:
+                await wyoming.leave()
+        finally:  # who is cancelled a second time leaves no engine behind either
+            host.close()
 
 
 async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> Exit:

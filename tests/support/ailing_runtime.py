@@ -3,6 +3,7 @@ changes a weight."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -44,6 +45,7 @@ def open_device(name: str, *, eager: bool = False) -> Device:
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # where there is a card too: it is changed here
     vars(engine).update(Engine=Ailing, open_device=open_device)
     on(signal.SIGUSR1, DEVICE.hang)
     on(signal.SIGUSR2, turn_heads)

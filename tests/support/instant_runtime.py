@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from runtime.cli import main
@@ -9,5 +10,6 @@ from runtime.engine import engine
 from tests.support.instant_engine import InstantEngine
 
 if __name__ == "__main__":
+    os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # where there is a card too: it is changed here
     engine.Engine = InstantEngine  # type: ignore[misc, assignment]
     sys.exit(main())

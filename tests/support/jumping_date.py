@@ -33,6 +33,7 @@ def follow(file: Path) -> None:
 def main() -> int:
     follow(Path(os.environ[FILE]))
     if sys.argv[1:2] == ["runtime"]:
+        os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # the engine is to be under that date too
         from runtime.cli import main as runtime
 
         return runtime()

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 # Where this process finds its modules the other one finds them too, and not in the folder in which it was started.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_process.__main__ import run; run()"
-SILENT_S = 2.0  # without a word of the process, ten times as long as it keeps silent, after which it counts as at work
+SILENT_S = 2.0  # without a word of a process at rest, ten times as long as it keeps silent: it counts as at work then
 _KILLED_S = 5.0  # for the system to bury a process
 
 Done = Callable[[VoicePrompt | SpeechError], None]
@@ -178,10 +178,12 @@ class EngineClient:
         return self._status.load
 
     def at_work_since(self) -> float | None:
-        """As the process says; while it says nothing, it counts as at work since it last did."""
-        if time.monotonic() - self._told_at > SILENT_S:
+        """As the process says; one at rest that says nothing any more counts as at work since it last did."""
+        since = self._status.at_work_since
+        # A step that was under way stays the same one: another would say that it has come back, after that silence.
+        if since is None and time.monotonic() - self._told_at > SILENT_S:
             return self._told_at
-        return self._status.at_work_since
+        return since
 
     def stacks(self) -> str:
         """Have the process write where its threads stand, and say so. Windows has no signal for that."""

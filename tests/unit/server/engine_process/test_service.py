@@ -49,6 +49,7 @@ class RecordingEngine(ScriptedEngine):
     faults: dict[str, Exception] = field(default_factory=dict)  # by the method that is to raise them
     is_started: bool = False
     is_closed: bool = False
+    step_since: float | None = None
 
     def start(self) -> None:
         self.is_started = True
@@ -82,6 +83,9 @@ class RecordingEngine(ScriptedEngine):
     def load(self) -> EngineLoad:
         self._fail("load")
         return EngineLoad(slots=8, active=len(self.sinks), waiting=0)
+
+    def at_work_since(self) -> float | None:
+        return self.step_since
 
     def _tell(self, *words: object) -> None:
         self.told.append(words)
@@ -332,6 +336,16 @@ def test_an_engine_that_says_nothing_counts_as_at_work(apart: Apart, monkeypatch
     until(lambda: apart.engine.requests)
     apart.engine.say(1, started())  # at which it says how it is
     until(lambda: apart.client._told_at > since)
+
+
+def test_a_step_that_was_under_way_when_it_fell_silent_stays_that_step(
+    apart: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another time would tell the watchdog of a step that took long and came back, for which it would wait longer."""
+    apart.engine.step_since = 5.0
+    until(lambda: apart.client.at_work_since() == 5.0)
+    monkeypatch.setattr(client_module, "SILENT_S", 0.0)
+    assert apart.client.at_work_since() == 5.0
 
 
 def test_when_the_process_goes_everybody_is_told_once(apart: Apart) -> None:

@@ -1,0 +1,486 @@
+"""The engine in a process of its own: nothing that a client meets differs, and neither process outlives the other."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import soundfile
+
+from benchmarks.processes import with_children
+from runtime.exits import Exit
+from runtime.settings import EngineSettings, Limits, ServerSettings
+from runtime.voices.voice_file import read_voice
+from tests.conftest import FolderOf
+from tests.support.patience import PATIENCE_S, becomes, until
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.signals import voice
+from tests.support.speech_client import Talk, same_sound, spoken, talk
+from tests.wire.test_openai import raw
+from tests.wire.test_process import ROOT, start
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="asks the kernel about processes")
+
+VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
+LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
+WORDS = "A few words that could be said here."
+ONE_SLOT = EngineSettings(threads=1, max_slots=1, max_waiting=0, max_model_len=256)
+OWN = {"VOICEWRIGHT_ENGINE_PROCESS": "own"}
+
+
+@pytest.fixture(scope="module")
+def apart(folder_of: FolderOf) -> Iterator[RunningServer]:
+    """As `server`, which has the engine in its own process."""
+    folders = [folder_of("brief", mode) for mode in ("custom_voice", "voice_design", "base")]
+    with running_server(*folders, engine=EngineSettings(threads=1, max_slots=4), apart=True) as running:
+        yield running
+
+
+def post(server: RunningServer, text: str = "Hello.", **fields: Any) -> httpx.Response:
+    body = {"input": text, "response_format": "pcm", "seed": 11, "max_frames": 12, **fields}
+    return httpx.post(f"{server.http}/v1/audio/speech", json=body)
+
+
+def recording(seconds: float) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, voice(seconds, 5), 24_000, format="WAV", subtype="PCM_16")
+    return file.getvalue()
+
+
+async def sounding(session: Talk) -> bytes:
+    """The first sound."""
+    while not isinstance(message := await session.hear(), bytes):
+        pass
+    return message
+
+
+def runs(pid: int) -> bool:
+    """Whether there is such a process that has not ended; who buries it matters not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+# --- what a client meets
+
+
+def test_the_engine_is_in_another_process_and_torch_is_there_only(folder_of: FolderOf) -> None:
+    with started("--model", str(folder_of("brief", "custom_voice"))) as (child, engine, url):
+        assert httpx.post(f"{url}/v1/audio/speech", json={"input": "Hello.", "max_frames": 2}).status_code == 200
+        assert "libtorch" in Path(f"/proc/{engine}/maps").read_text()
+        assert "libtorch" not in Path(f"/proc/{child.pid}/maps").read_text()
+
+
+@pytest.mark.parametrize("fields", [{}, {"stream": False, "response_format": "wav"}], ids=["pcm", "wav"])
+def test_the_same_seed_is_the_same_sound_over_http(
+    server: RunningServer, apart: RunningServer, fields: dict[str, Any]
+) -> None:
+    here, there = (post(one, max_frames=20, **fields) for one in (server, apart))
+    assert (here.status_code, there.status_code) == (200, 200)
+    assert len(here.content) >= 20 * 3840
+    assert same_sound(here.content, there.content)
+    assert here.headers["x-seed"] == there.headers["x-seed"]
+
+
+def test_the_same_seed_is_the_same_sound_over_the_websocket(server: RunningServer, apart: RunningServer) -> None:
+    takes = [asyncio.run(spoken(one.socket, "Good morning.", **VOICE)) for one in (server, apart)]
+    assert same_sound(*(take.pcm for take in takes))
+    starts, ends = [take.start for take in takes], [take.end for take in takes]
+    assert starts[0].keys() == starts[1].keys()
+    assert ends[0].keys() == ends[1].keys()
+    assert ends[0]["metrics"].keys() == ends[1]["metrics"].keys()
+    assert (ends[0]["type"], ends[0]["total_bytes"]) == (ends[1]["type"], ends[1]["total_bytes"])
+
+
+def test_a_recording_of_ten_seconds_passes_with_its_request(server: RunningServer, apart: RunningServer) -> None:
+    sound = "data:audio/wav;base64," + base64.b64encode(recording(10.0)).decode()
+    replies = [post(one, task_type="Base", ref_audio=sound, ref_text=WORDS) for one in (server, apart)]
+    assert [reply.status_code for reply in replies] == [200, 200]
+    assert same_sound(*(reply.content for reply in replies))
+
+
+def test_a_stored_voice_is_spoken_and_its_prompt_kept(apart: RunningServer) -> None:
+    with httpx.Client(base_url=apart.http) as client:
+        form = {"name": "Clara", "consent": "I am Clara and I allow this.", "ref_text": WORDS}
+        made = client.post("/v1/audio/voices", data=form, files={"audio_sample": recording(4.0)}).json()
+        file = f"/v1/audio/voices/{made['id']}/file"
+        prompts = until(lambda: read_voice(client.get(file).content).prompts)
+        (base,) = [card for card in client.get("/v1/models").json()["data"] if "base" in card["modes"]]
+        assert list(prompts) == [base["fingerprint"]]
+        assert prompts[base["fingerprint"]].codes is not None
+        by_prompt = post(apart, voice="Clara")
+        assert by_prompt.status_code == 200
+        assert any(by_prompt.content)
+
+
+def test_text_may_come_while_it_is_spoken(apart: RunningServer) -> None:
+    async def scenario() -> None:
+        async with talk(apart.socket, **{**VOICE, "max_frames": 40}) as session:
+            await session.send("input.text", text="One sentence that is whole. And the be")
+            await session.send("input.flush")
+            first = await sounding(session)
+            await session.send("input.text", text="ginning of another")
+            await session.send("input.flush")
+            await session.send("input.text", text=" that goes on.")
+            await session.send("input.done")
+            take = await session.take()
+            assert take.end["type"] == "audio.done"
+            assert len(first) + len(take.pcm) == take.end["total_bytes"]
+
+    asyncio.run(scenario())
+
+
+def test_a_cancel_in_the_middle_frees_the_slot(folder_of: FolderOf) -> None:
+    with running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT, apart=True) as server:
+
+        async def scenario() -> None:
+            async with talk(server.socket, **{**LONG, "max_frames": 200}) as session:
+                await session.say("Speak for a long time.")
+                await sounding(session)
+                before = server.frames_made()
+                await session.send("context.cancel")
+                await session.until("context.cancelled")
+                assert await asyncio.to_thread(server.frames_until_idle) < 200 - before
+                await session.say("And now?")
+                assert (await session.take()).end["type"] == "audio.done"
+
+        asyncio.run(scenario())
+        with raw(server, {"input": "Speak for a long time.", "max_frames": 200, "response_format": "pcm"}):
+            until(lambda: server.load()["active"])
+        until(lambda: not server.load()["active"])  # whoever hangs up gives it back too
+
+
+@pytest.mark.thorough
+def test_a_slow_reader_pauses_its_row_and_no_other(folder_of: FolderOf) -> None:
+    settings = ServerSettings(send_buffer_bytes=4096)
+    with running_server(folder_of("brief", "custom_voice"), server=settings, apart=True) as server:
+        body = {"input": "Speak for a long time.", "max_frames": 4000, "response_format": "pcm"}
+        with raw(server, body, receive_bytes=4096) as connection:
+            until(server.frames_made)
+            held, before = 1, 0
+            while before < held < 150:  # until a second brings nothing new
+                time.sleep(1)
+                held, before = server.frames_made(), held
+            assert held < 100  # 8 s: buffers, and the two seconds of the setting
+            assert post(server).status_code == 200  # a neighbour is served meanwhile
+            connection.settimeout(60)
+            heard = 0
+            while heard < held * 3840 + 48_000:
+                heard += len(connection.recv(65_536))
+            assert server.load()["active"] == 1
+        until(lambda: not server.load()["active"])
+
+
+# --- refusals
+
+
+@pytest.fixture(scope="module")
+def narrow(folder_of: FolderOf) -> Iterator[tuple[RunningServer, RunningServer]]:
+    """Two servers of one slot each, where nobody may wait: in one process, and in two."""
+    folder = folder_of("brief", "custom_voice")
+    with running_server(folder, engine=ONE_SLOT) as one, running_server(folder, engine=ONE_SLOT, apart=True) as two:
+        yield one, two
+
+
+def told(reply: httpx.Response) -> tuple[int, dict[str, Any], bool]:
+    """All of a refusal but its estimate."""
+    error = reply.json()["error"]
+    return reply.status_code, without_estimate(error), "retry-after" in reply.headers
+
+
+def without_estimate(error: dict[str, Any]) -> dict[str, Any]:
+    """What it says beside the seconds that it asks for."""
+    facts = {name: fact for name, fact in error.get("facts", {}).items() if name != "retry_after_s"}
+    return {
+        **error,
+        "message": re.sub(r"[\d.]+ s\b", "N s", error["message"]),
+        "facts": facts,
+        "retry_after_s": "retry_after_s" in error,
+    }
+
+
+def counted(server: RunningServer) -> tuple[dict[str, float], dict[str, float]]:
+    """Refusals by their code, and requests by their outcome."""
+    page = server.metrics()
+    return (
+        {code: float(n) for code, n in re.findall(r'^voicewright_refusals_total{code="(\w+)"} (\S+)', page, re.M)},
+        {name: float(n) for name, n in re.findall(r"^voicewright_requests_total{(.*)} (\S+)", page, re.M)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        ("empty_text", {"input": " "}),
+        ("does_not_fit", {"max_frames": 300}),
+        ("does_not_fit", {"max_frames": 300, "stream": False, "response_format": "wav"}),
+        ("does_not_fit", {"max_frames": 300, "stream_format": "sse"}),
+        ("does_not_fit", {"input": "Many words. " * 40, "split": "off", "max_frames": 200}),
+        ("unknown_voice", {"voice": "nobody"}),
+        ("model_not_loaded", {"task_type": "VoiceDesign", "instructions": "Calm."}),
+    ],
+)
+def test_a_refusal_over_http_is_the_same(
+    narrow: tuple[RunningServer, RunningServer], code: str, fields: dict[str, Any]
+) -> None:
+    before = [counted(server) for server in narrow]
+    here, there = (post(server, **fields) for server in narrow)
+    assert told(here) == told(there)
+    assert here.json()["error"]["code"] == code
+    for server, (refusals, requests) in zip(narrow, before, strict=True):
+        assert counted(server) == ({**refusals, code: refusals.get(code, 0) + 1}, requests)
+
+
+def test_where_every_slot_is_taken_the_answer_is_the_same_and_the_session_goes_on(
+    narrow: tuple[RunningServer, RunningServer],
+) -> None:
+    async def scenario(server: RunningServer) -> list[Any]:
+        async with (
+            talk(server.socket, **{**LONG, "max_frames": 200}) as speaking,
+            talk(server.socket, **VOICE) as other,
+        ):
+            await speaking.say("Speak for a long time.")
+            await sounding(speaking)
+            before, ended = counted(server)
+            said: list[Any] = [told(await asyncio.to_thread(post, server))]
+            await other.say("Me too.")
+            said.append(without_estimate(await other.until("error")))
+            await other.send("input.text", text="And a text that goes on. ")
+            await other.send("input.flush")
+            said.append(without_estimate(await other.until("error")))
+            assert counted(server) == ({**before, "overloaded": before.get("overloaded", 0) + 3}, ended)
+            await other.send("input.text", text="What comes behind a refusal is passed over.")
+            await other.send("input.done")
+            await speaking.send("context.cancel")
+            await speaking.until("context.cancelled")
+            end = {"code": "overloaded"}
+            while end.get("code") == "overloaded":  # until the slot is free
+                await other.say("And now?")
+                end = (await other.take()).end
+            return [*said, end["type"]]
+
+    here, there = (asyncio.run(scenario(server)) for server in narrow)
+    assert here == there
+    assert [here[0][1]["code"], here[1]["code"], here[2]["code"], here[3]] == ["overloaded"] * 3 + ["audio.done"]
+    assert here[1]["retry_after_s"]
+
+
+# --- what ends when what dies
+
+
+def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[Any], list[tuple[int, str]]]:
+    """What one who is spoken to and one who is not hear after the engine's process was sent a signal."""
+    assert server.engine_pid is not None
+    pid = server.engine_pid
+
+    async def scenario() -> tuple[list[Any], list[tuple[int, str]]]:
+        async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
+            await session.say("Speak for a long time.")
+            await sounding(session)
+            os.kill(pid, deed)
+            errors = [await session.until("error"), await idle.until("error")]
+            return (
+                [(error["code"], error["context_id"]) for error in errors],
+                [await session.closed(), await idle.closed()],
+            )
+
+    return asyncio.run(scenario())
+
+
+TOLD = ([("engine_dead", "default"), ("engine_dead", None)], [(1011, "engine_dead")] * 2)
+
+
+@pytest.mark.logs_errors
+def test_an_engine_that_is_killed_is_told_to_everybody_and_ends_the_server(folder_of: FolderOf) -> None:
+    with running_server(folder_of("brief", "custom_voice"), apart=True) as server:
+        assert heard_at_the_end(server, signal.SIGKILL) == TOLD
+        until(lambda: server.exit_status is not None)
+        assert server.exit_status == Exit.ENGINE_DIED
+
+
+@pytest.mark.thorough
+@pytest.mark.logs_errors
+def test_an_engine_that_stands_still_is_overdue_and_is_killed(
+    folder_of: FolderOf, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = ServerSettings(frame_s=2)
+    patient = Limits(config_s=PATIENCE_S)  # with a client that says nothing
+    with running_server(folder_of("brief", "custom_voice"), server=settings, limits=patient, apart=True) as server:
+        assert heard_at_the_end(server, signal.SIGSTOP) == TOLD
+        until(lambda: server.exit_status is not None)
+        assert server.exit_status == Exit.FRAME_OVERDUE
+        assert server.engine_pid is not None
+        assert not runs(server.engine_pid)
+    assert any(str(server.engine_pid) in record.getMessage() for record in caplog.records)
+
+
+def test_the_engine_passes_over_the_signals_that_end_the_server(folder_of: FolderOf) -> None:
+    """A service manager sends SIGTERM to both at once, and what runs is to be finished all the same."""
+    with running_server(folder_of("brief", "custom_voice"), apart=True) as server:
+        assert server.engine_pid is not None
+
+        async def scenario() -> None:
+            async with talk(server.socket, **{**VOICE, "max_frames": 40}) as session:
+                await session.say("Let me finish.")
+                await sounding(session)
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    os.kill(server.engine_pid or 0, number)
+                assert (await session.take()).end["type"] == "audio.done"
+
+        asyncio.run(scenario())
+        pid = server.engine_pid
+    assert not runs(pid)  # closed in order
+
+
+@contextmanager
+def loading(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A runtime in a process group of its own, and the number of its engine's process, which has just begun."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "runtime.cli", "runtime", *arguments, "--port", "0"],
+        cwd=ROOT,
+        env={**os.environ, "VOICEWRIGHT_THREADS": "1", **OWN, **settings},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    try:
+        yield child, until(lambda: with_children(child.pid)[1:])[0]
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@contextmanager
+def started(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+    """The same once it is ready, and its address."""
+    with loading(*arguments, **settings) as (child, engine):
+        assert child.stdout is not None
+        yield child, engine, child.stdout.readline().rpartition(" ")[2].strip()
+
+
+def test_a_server_that_is_killed_leaves_no_engine(folder_of: FolderOf) -> None:
+    with started("--model", str(folder_of("brief", "custom_voice"))) as (child, engine, url):
+
+        async def scenario() -> None:
+            async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
+                await session.say("Speak for a long time.")
+                await sounding(session)
+                assert runs(engine)
+                child.kill()
+                await becomes(lambda: not runs(engine))
+
+        asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_server_that_ends_while_it_loads_leaves_no_engine(
+    folder_of: FolderOf, tmp_path: Path, number: signal.Signals
+) -> None:
+    """A large checkpoint is read for minutes; this one is for ever, because nobody writes into it."""
+    folder = Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "endless"))
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+    with loading("--model", str(folder)) as (child, engine):
+        until(lambda: "libtorch" in Path(f"/proc/{engine}/maps").read_text())
+        child.send_signal(number)
+        assert child.wait(60) == (0 if number == signal.SIGTERM else -number)
+        until(lambda: not runs(engine))
+        assert child.stderr is not None
+        assert child.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [lambda pid: os.kill(pid, signal.SIGTERM), lambda pid: os.killpg(pid, signal.SIGINT)],
+    ids=["TERM", "Ctrl-C"],
+)
+def test_a_signal_ends_both_in_order_and_what_runs_is_finished(folder_of: FolderOf, deed: Any) -> None:
+    folder = str(folder_of("brief", "custom_voice"))
+    with started("--model", folder, VOICEWRIGHT_DRAIN_S="240") as (child, engine, url):
+
+        async def scenario() -> None:
+            async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE) as session:
+                await session.say("Let me finish.")
+                await sounding(session)
+                deed(child.pid)
+                end = (await session.take()).end
+                assert (end["type"], end["metrics"]["frames"]) == ("audio.done", 12)
+                assert await session.closed() == (1001, "draining")
+
+        asyncio.run(scenario())
+        assert child.wait(60) == 0
+        assert not runs(engine)
+        assert child.stderr is not None
+        assert child.stderr.read() == ""
+
+
+def test_ctrl_c_while_the_engine_starts_ends_both_without_a_word(folder_of: FolderOf) -> None:
+    with loading("--model", str(folder_of("brief", "custom_voice"))) as (child, engine):
+        os.killpg(child.pid, signal.SIGINT)
+        assert child.wait(60) == 0
+        until(lambda: not runs(engine))
+        assert child.stderr is not None
+        assert child.stderr.read() == ""
+
+
+# --- the start
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("damage", ["missing", "torn"])
+def test_a_checkpoint_that_cannot_be_loaded_is_the_same_sentence(
+    folder_of: FolderOf, tmp_path: Path, damage: str
+) -> None:
+    folder = Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "broken"))
+    weights = folder / "model.safetensors"
+    if damage == "missing":
+        weights.unlink()
+    else:
+        weights.write_bytes(b"\x08" + bytes(40))
+    said = []
+    for choice in ("shared", "own"):
+        child = start("--model", str(folder), "--port", "0", VOICEWRIGHT_ENGINE_PROCESS=choice)
+        _, errors = child.communicate(timeout=60)
+        said.append((child.returncode, errors))
+    assert said[0] == said[1]
+    assert said[0][0] == Exit.BAD_INPUT
+    assert len(said[0][1].splitlines()) == 1
+
+
+def test_the_engine_is_of_the_same_program_wherever_it_was_started(folder_of: FolderOf, tmp_path: Path) -> None:
+    """A folder of somebody's with a ``runtime`` in it is no place to take code from."""
+    (tmp_path / "runtime").mkdir()
+    (tmp_path / "runtime" / "__init__.py").write_text("raise SystemExit('somebody else')")
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from runtime.cli import main; sys.exit(main())"
+    words = ("runtime", "--model", str(folder_of("brief", "custom_voice")), "--port", "0")
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-c", program, *words],
+        cwd=tmp_path,
+        env={**os.environ, "VOICEWRIGHT_THREADS": "1", **OWN},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert "ready" in child.stdout.readline()
+    finally:
+        child.terminate()
+        _, errors = child.communicate(timeout=60)
+    assert errors == ""
