@@ -189,6 +189,11 @@ export class CloneRoom {
     return this.left.reopen(draft);
   }
 
+  /** The recording that is chosen here, as it is sent. */
+  async referenceOf() {
+    return this.reference?.sent() ?? null;
+  }
+
   /** Who speaks here, for a line of a script; null: a voice that is not kept. @returns {import('../studio.js').SpokenBy|null} */
   spokenBy() {
     const { chosen, mode, language } = this;

@@ -20,6 +20,8 @@ import { TakeMenu } from '../design/take_menu.js';
 import { TakeSet } from '../design/take_set.js';
 import { need } from '../elements.js';
 import { errorOf } from '../errors.js';
+import { SAMPLE_RATE } from '../outputs.js';
+import { wavBlob } from '../wav.js';
 import { FieldError, fillLanguages, preselect, title } from './fields.js';
 
 /**
@@ -165,6 +167,27 @@ export class DesignRoom {
     return this.kept.reopen(sets);
   }
 
+  /** @param {import('../take.js').Take} take */
+  placeOf(take) {
+    return this.kept.placeOf(take);
+  }
+
+  /** @param {import('../take.js').Take} take @param {import('../design/kept.js').Place} place */
+  regain(take, place) {
+    return this.kept.regain(take, place);
+  }
+
+  /** Hear a take that stands here. @param {import('../take.js').Take} take @param {{clicked: number}} now */
+  hear(take, { clicked }) {
+    const card = this.cards.find((one) => one.take === take);
+    if (card) this.listening.play(card, { clicked });
+  }
+
+  /** What was made after a sound was made after that of the take that it comes from. @param {Asked} asked */
+  async referenceOf({ parent }) {
+    return parent ? wavBlob([await this.studio.history.sound(parent)], SAMPLE_RATE) : null;
+  }
+
   /** Sets come back: what stands below them has its place once they are there. @param {boolean} coming */
   awaits(coming) {
     this.root.toggleAttribute('data-coming', coming);
@@ -284,6 +307,13 @@ export class DesignRoom {
     this.listening.match();
     this.refresh();
     return set;
+  }
+
+  /** Put one more take into a set. @param {TakeSet} set @param {Parameters<DesignRoom['bring']>[1][0]} given @param {string} description */
+  join(set, given, description) {
+    set.put(this.card({ ...given, set: set.number, description }));
+    this.listening.match();
+    this.refresh();
   }
 
   /** @param {ConstructorParameters<typeof TakeCard>[1]} given */
