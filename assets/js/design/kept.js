@@ -20,7 +20,7 @@ export class Kept {
 
   /** Newest first; takes that the studio does not have are left out. @returns {KeptSet[]} */
   draft() {
-    const shown = this.room.sets.map(({ number, at, origin, cards }) => {
+    const shown = this.room.shown.sets.map(({ number, at, origin, cards }) => {
       const takes = cards.flatMap(({ take, letter, note, voice }) =>
         take.id ? [{ id: take.id, letter, note, voice: voice && { id: voice.id, name: voice.name } }] : [],
       );
@@ -42,7 +42,7 @@ export class Kept {
       const found = await Promise.all(takes.map((kept) => this.fetch(kept)));
       this.coming = this.coming.slice(1);
       const cards = found.flatMap((take, index) => (take ? [{ ...takes[index], take }] : []));
-      if (cards.length > 0) this.room.bring(set, cards);
+      if (cards.length > 0) this.room.shown.bring(set, cards);
     }
     this.room.awaits(false);
   }
@@ -62,7 +62,7 @@ export class Kept {
 
   /** Where a take stands, for a page that is loaded anew; null: nowhere. @param {Take} take @returns {Place|null} */
   placeOf(take) {
-    for (const { number, at, origin, cards } of this.room.sets) {
+    for (const { number, at, origin, cards } of this.room.shown.sets) {
       const card = cards.find((one) => one.take === take);
       if (card) return { number, at, origin, description: card.description, letter: card.letter, note: card.note };
     }
@@ -72,9 +72,9 @@ export class Kept {
   /** Put a take where it stood, beside those of its set that are here. @param {Take} take @param {Place} place */
   async regain(take, { letter, note, ...given }) {
     await this.reopened;
-    const set = this.room.sets.find(({ number }) => number === given.number);
+    const set = this.room.shown.sets.find(({ number }) => number === given.number);
     const card = { take, letter, note, voice: null };
-    if (set) this.room.join(set, card, given.description);
-    else this.room.bring(given, [card]);
+    if (set) this.room.shown.join(set, card, given.description);
+    else this.room.shown.bring(given, [card]);
   }
 }
