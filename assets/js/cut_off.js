@@ -1,35 +1,47 @@
 /**
  * Speech that a reload cut off, before it was whole or before the studio had it: what was asked for outlives it, and is
- * offered once more, with the seed that it had. Where the studio's store has it all the same, it stands in the dock.
+ * offered once more, with the seed that it had. Where the studio's store has it all the same, it stands in its place.
+ *
+ * A room whose takes have places of their own says which (`placeOf`) and puts them there again (`regain`); of any other the
+ * last one was in the dock. What a take was spoken after is too long to be kept here: its room has it (`referenceOf`).
  */
 
-/** @typedef {import('./take.js').Asked} Asked @typedef {import('./take.js').TakeRecord} TakeRecord */
+import { errorOf } from './errors.js';
+
+/**
+ * @typedef {import('./take.js').Take} Take @typedef {import('./take.js').Asked} Asked @typedef {import('./take.js').TakeRecord} TakeRecord
+ * @typedef {{placeOf?(take: Take): Object|null, regain?(take: Take, place: any): Promise<void>, hear?(take: Take, how: {clicked: number}): void,
+ *   referenceOf?(asked: Asked): Promise<Blob|null>}} Place  what a room knows of where a take stood and what it was spoken after
+ * @typedef {{asked: Asked, bytes: number, place: any}} Left  bytes: of the recording that it is spoken after; place: the room's
+ */
 
 const KEY = 'voicewright.cut_off';
-const NEWEST = 5; // kept takes that are looked through: another tab may have spoken meanwhile
+const ROOMS = ['speakers', 'design', 'clone']; // the lines of a script stand in it
+const NEWEST = 12; // kept takes that are looked through: another tab may have spoken meanwhile
 
 export class CutOff {
-  /** What was cut off when this tab was loaded. @type {Asked|null} */
-  asked = null;
+  /** What was cut off when this tab was loaded, all of one room. @type {Left[]} */
+  left = [];
 
   /** @param {import('./studio.js').Studio} studio */
   constructor(studio) {
     this.studio = studio;
-    this.asked = taken();
+    this.left = taken();
     addEventListener('pagehide', () => this.keep());
     addEventListener('pageshow', () => taken()); // the page was only away, and all that it has is here
   }
 
-  /** A request that is being spoken, or kept, as one text; lines of a script and takes of a design stand in their rooms. */
+  /** The requests that are being spoken or kept: of the room that asked last. */
   keep() {
     const { keeping, live } = this.studio.speech;
-    const take = [...keeping, ...live].findLast(
-      ({ room, reference, isSample, isQuiet, state }) => room === 'speakers' && !reference && !isSample && !isQuiet && state !== 'stopped',
-    );
-    if (!take) return;
-    const { room, mode, config, text, spoken, seed, label } = take;
+    const cut = [...keeping, ...live].filter(({ room, isSample, isQuiet, state }) => ROOMS.includes(room) && !isSample && !isQuiet && state !== 'stopped');
+    const last = cut.at(-1);
+    if (!last) return;
+    const room = this.studio.room(last.room);
+    const ofRoom = room.placeOf ? cut.filter((take) => take.room === room.id) : [last];
+    const left = ofRoom.map((take) => leftOf(take, room.placeOf?.(take) ?? null)).filter(({ place }) => place || !room.placeOf);
     try {
-      sessionStorage.setItem(KEY, JSON.stringify({ room, mode, config, text, spoken, seed, label }));
+      sessionStorage.setItem(KEY, JSON.stringify(left));
     } catch {
       // A browser that gives the page no place: there is nothing to offer then.
     }
@@ -37,37 +49,80 @@ export class CutOff {
 
   /** Something can be spoken now. */
   async offer() {
-    const { asked, studio } = this;
-    if (!asked) return;
-    this.asked = null;
-    const record = await this.kept(asked);
-    if (record) return studio.isBusy ? undefined : studio.lastHeard.show(record);
-    const again = () => studio.stage.play(studio.say(asked), { clicked: performance.now() });
-    studio.toast(studio.t('shell.cut_off'), { action: studio.t('shell.speak_again'), onAction: again, isOfPage: true });
+    const { left, studio } = this;
+    this.left = [];
+    if (left.length === 0) return;
+    const records = await this.kept(left);
+    const found = left.map((one) => ({ ...one, record: records.find((record) => sameRequest(record, one.asked)) }));
+    for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toast(errorOf(error).message));
+    const lost = found.filter(({ record }) => !record);
+    if (lost.length === 0) return;
+    studio.toast(studio.t('shell.cut_off'), { action: studio.t('shell.speak_again'), onAction: () => this.again(lost), isOfPage: true });
   }
 
-  /** The take of this request that the studio keeps: of the same words and seed it has the same sound. @param {Asked} asked @returns {Promise<TakeRecord|undefined>} */
-  async kept(asked) {
+  /** What the studio keeps of late, whole takes alone. @param {Left[]} left @returns {Promise<TakeRecord[]>} */
+  async kept([{ asked }]) {
     const { takes } = await this.studio.api.get(`studio/takes?room=${asked.room}&limit=${NEWEST}`).catch(() => ({ takes: [] }));
-    return takes.find((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled' && sameRequest(record, asked));
+    return takes.filter((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled');
+  }
+
+  /** Put a kept take where it stood. @param {TakeRecord} record @param {any} place */
+  async show(record, place) {
+    const { studio } = this;
+    const room = studio.room(record.room);
+    if (!room.regain) return studio.isBusy ? undefined : studio.lastHeard.show(record);
+    const take = await studio.history.load(record);
+    take.reference = await studio.history.reference(record);
+    await room.regain(take, place);
+  }
+
+  /** Ask for all of them once more; the first is heard. @param {Left[]} left */
+  async again(left) {
+    const { studio } = this;
+    const clicked = performance.now();
+    const room = studio.room(left[0].asked.room);
+    try {
+      /** Takes of one parent were spoken after one recording. @type {Map<string|null|undefined, Blob|null>} */
+      const references = new Map();
+      for (const one of left) if (!references.get(one.asked.parent)) references.set(one.asked.parent, await this.reference(one));
+      const takes = left.map(({ asked, bytes }) => studio.say({ ...asked, reference: bytes ? references.get(asked.parent) : null }));
+      for (const [index, take] of takes.entries()) await room.regain?.(take, left[index].place);
+      if (room.hear) room.hear(takes[0], { clicked });
+      else studio.stage.play(takes[0], { clicked });
+    } catch (error) {
+      studio.toast(errorOf(error).message, { isOfPage: true }); // where it was asked for; its room may be another one
+    }
+  }
+
+  /** The recording that a request goes with; of another length it is another one. @param {Left} left */
+  async reference({ asked, bytes }) {
+    if (!bytes) return null;
+    const blob = await this.studio.room(asked.room).referenceOf?.(asked);
+    if (blob?.size === bytes) return blob;
+    throw new Error(this.studio.t('shell.cut_off_other'));
   }
 }
 
-/** @param {TakeRecord} record @param {Asked} asked */
+/** @param {Take} take @param {any} place @returns {Left} */
+function leftOf({ room, mode, config, text, spoken, seed, label, parent, reference }, place) {
+  return { asked: { room, mode, config, text, spoken, seed, label, parent }, bytes: reference?.size ?? 0, place };
+}
+
+/** Whether a take is the answer to a request: of the same words and seed it has the same sound. @param {TakeRecord} record @param {Asked} asked */
 function sameRequest(record, asked) {
-  const { mode, text, spoken = null, seed, config } = asked;
+  const { mode, text, spoken = null, seed, config, parent = null } = asked;
   const names = new Set([...Object.keys(record.config), ...Object.keys(config)]);
   const isSame = [...names].every((name) => (record.config[name] ?? null) === (config[name] ?? null));
-  return isSame && record.mode === mode && record.text === text && (record.spoken ?? null) === spoken && record.seed === seed;
+  return isSame && record.mode === mode && record.text === text && (record.spoken ?? null) === spoken && record.seed === seed && (record.parent ?? null) === parent;
 }
 
-/** What was kept, which is there no more. @returns {any} */
+/** What was kept, which is there no more. @returns {Left[]} */
 function taken() {
   try {
-    const text = sessionStorage.getItem(KEY);
+    const left = JSON.parse(sessionStorage.getItem(KEY) ?? '[]');
     sessionStorage.removeItem(KEY);
-    return JSON.parse(text ?? 'null');
+    return Array.isArray(left) ? left : [];
   } catch {
-    return null;
+    return [];
   }
 }

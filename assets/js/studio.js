@@ -63,7 +63,7 @@ import { SpeechError, SpeechSocket } from '../../clients/js/voicewright.js';
  * @typedef {{id: string, root: HTMLElement, mode?: Mode, modes?: Mode[],
  *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: Given): void, leave?(): void,
  *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, spokenBy?(): SpokenBy|null, takesTags?: boolean, followsTags?: boolean, stop?(): void,
- *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): Back|void} & import('./drafts.js').Source} Room
+ *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): Back|void} & import('./cut_off.js').Place & import('./drafts.js').Source} Room
  *   what the shell knows of a room; docs/studio.md says what each part is for
  */
 

@@ -88,6 +88,11 @@ def wav(seconds: float, rate: int = 24000, seed: int = 9) -> FilePayload:
     return {"name": "voice.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
 
 
+def reload(page: Page) -> None:
+    page.reload(wait_until="domcontentloaded")
+    expect(page.locator("#vw-status")).to_have_attribute("data-state", "ready")
+
+
 def enter(page: Page, room: str) -> None:
     page.click(f"#vw-tab-{room}")
     expect(page.locator(f"#vw-room-{room}")).to_be_visible()

@@ -31,7 +31,9 @@ from tests.browser.design_steps import (
     expect_playing,
     expect_set,
     expect_state,
+    fix_seed,
     fixed_seed,
+    keep_as,
     make_three,
     menu,
     newest,
@@ -54,6 +56,8 @@ TEXT = "The kettle is on."
 HEARD = "The kettle is on, and the boat came back in the evening."  # long enough to be a reference
 LONGER = f"{HEARD} {HEARD}"
 FAILED_BELOW = 20  # LU, as in assets/js/design/loudness.js
+KEPT_SEED = 7  # its takes become voices
+REFUSED_SEED = 132  # of its first take of HEARD, said by LOW, the runtime hears a second of speech and no more
 LOW, HIGH = "A man with a low voice, speaking slowly.", "A woman with a high voice, speaking quickly."
 
 
@@ -358,6 +362,7 @@ def test_what_cannot_be_said_is_told_and_shown(room: Page) -> None:
 
 def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(room: Page, app: App, wire: Wire) -> None:
     room.fill("#vw-text", LONGER)
+    fix_seed(room, KEPT_SEED)
     make_three(room)
     room.keyboard.press("Escape")
     take = take_of(room, seeds(room)[1])
@@ -434,11 +439,9 @@ def test_a_take_that_is_too_short_is_told_before_it_is_kept(room: Page) -> None:
 
 def test_a_kept_voice_can_be_taken_back_at_once(room: Page, app: App) -> None:
     room.fill("#vw-text", HEARD)
+    fix_seed(room, KEPT_SEED)
     make_three(room)
-    act(room, "A", "keep")
-    room.fill("#vw-design-name", "Undone")
-    room.keyboard.press("Enter")
-    expect_state(room, "A", "kept")
+    keep_as(room, "A", "Undone")
     room.locator("#vw-toasts").get_by_role("button", name="Undo").click()
     expect_state(room, "A", "done")
     assert "Undone" not in voices(app)
@@ -447,13 +450,26 @@ def test_a_kept_voice_can_be_taken_back_at_once(room: Page, app: App) -> None:
 
 def test_what_was_told_of_a_kept_voice_leaves_with_the_room(room: Page) -> None:
     room.fill("#vw-text", HEARD)
+    fix_seed(room, KEPT_SEED)
     make_three(room)
-    act(room, "A", "keep")
-    room.fill("#vw-design-name", "Left behind")
-    room.keyboard.press("Enter")
+    keep_as(room, "A", "Left behind")
     expect(room.locator("#vw-toasts")).to_contain_text("Left behind is among your voices.")
     enter(room, "script")
     assert room.locator("#vw-toasts").inner_text() == "", "it would stand over another room"
+
+
+def test_a_take_that_the_runtime_refuses_as_a_voice_says_why_in_the_form(room: Page, app: App) -> None:
+    room.fill("#vw-text", HEARD)
+    fix_seed(room, REFUSED_SEED)
+    make_three(room)
+    act(room, "A", "keep")
+    room.fill("#vw-design-name", "Refused")
+    room.keyboard.press("Enter")
+    refused = room.locator("#vw-design-keep-form [data-error-for=keep]")
+    expect(refused).to_contain_text("These words cannot be those of the recording")
+    expect(refused).to_be_in_viewport(ratio=1)
+    expect(room.locator("#vw-design-keep")).to_be_enabled()
+    assert voices(app) == {}
 
 
 def test_presets_by_language(room: Page) -> None:

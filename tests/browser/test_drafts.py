@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 
@@ -22,6 +21,7 @@ from tests.browser.steps import (
     enter,
     expect_speaker,
     history_row,
+    reload,
     try_out,
     vary,
     wav,
@@ -32,11 +32,6 @@ from tests.support.app import App
 pytestmark = pytest.mark.browser
 
 LONG = "The boat came back in the evening, and nobody on the quay had expected it so soon. " * 3
-
-
-def reload(page: Page) -> None:
-    page.reload(wait_until="domcontentloaded")
-    expect(page.locator("#vw-status")).to_have_attribute("data-state", "ready")
 
 
 def await_draft(page: Page, words: str) -> None:
@@ -117,59 +112,6 @@ def test_a_script_has_an_address_and_back_leads_to_the_script_before(app: App, s
     expect(other.locator("#vw-toasts")).to_contain_text("That script is not here")
     other.wait_for_url(addresses[0])
     other.close()
-
-
-def test_speech_that_a_reload_cuts_off_is_offered_again_with_its_seed(studio: Page) -> None:
-    seeds: list[int] = []
-
-    def keep(data: str | bytes) -> None:
-        if isinstance(data, str) and '"session.config"' in data:
-            seeds.append(json.loads(data)["seed"])
-
-    studio.on("websocket", lambda socket: socket.on("framesent", keep))
-    reload(studio)
-    studio.fill("#vw-text", LONG * 3)
-    studio.click("#vw-speak")
-    await_sound(studio)
-    reload(studio)
-    studio.get_by_text("Speech was cut off by the reload").locator("..").get_by_role("button").click()
-    await_sound(studio)
-    assert len(seeds) == 2
-    assert seeds[0] == seeds[1]
-    studio.click("#vw-stop")
-    reload(studio)
-    expect(studio.locator("#vw-speak")).to_be_enabled()
-    expect(studio.get_by_text("cut off by the reload")).to_have_count(0)
-
-
-def test_a_take_that_a_reload_kept_from_the_studio_is_offered_again(studio: Page) -> None:
-    studio.route("**/studio/takes", lambda _: None)  # it is on its way for as long as the page is there
-    studio.fill("#vw-text", "It was whole and on its way.")
-    with studio.expect_request("**/studio/takes"):
-        studio.click("#vw-speak")
-    reload(studio)
-    studio.unroute("**/studio/takes")
-    with studio.expect_response("**/studio/takes"):
-        studio.get_by_text("Speech was cut off by the reload").locator("..").get_by_role("button").click()
-    expect(studio.locator("#vw-star")).to_be_visible()
-
-
-def test_a_take_that_the_studio_has_although_a_reload_came_is_in_the_dock(studio: Page) -> None:
-    sent: list[Route] = []
-    studio.route("**/studio/takes", lambda route: sent.append(route))
-    studio.fill("#vw-text", "It was kept before the page heard of it.")
-    studio.click("#vw-speak")
-    studio.wait_for_function("document.querySelector('#vw-reason').textContent === 'end of speech'")
-    while not sent:
-        studio.wait_for_timeout(50)
-    kept = sent[0].fetch().json()["id"]  # and the page never hears of it
-    reload(studio)
-    studio.unroute("**/studio/takes")
-    expect(studio.locator("#vw-star")).to_be_visible()
-    studio.click("#vw-star")
-    enter(studio, "library")
-    expect(studio.locator(f"[data-take='{kept}'] .vw-take-star")).to_have_attribute("aria-pressed", "true")
-    expect(studio.get_by_text("cut off by the reload")).to_have_count(0)
 
 
 # --- two tabs

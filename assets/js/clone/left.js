@@ -50,9 +50,9 @@ export class Left {
     const reference = new Reference({ ...kept, maxSeconds: room.microphone.maxSeconds });
     const { start = 0, end, cuts } = draft;
     if (reference.pcm && end) reference.choose({ start, end, cuts });
-    room.work(reference);
+    room.intake.work(reference);
     this.write(draft);
-    room.changed();
+    room.intake.changed();
     const here = room.studio.current === room;
     room.steps.open((here && addressed()) || (draft.step ?? 1));
     if (here) room.studio.refresh();
@@ -73,14 +73,14 @@ export class Left {
     const draft = this.draft();
     return () => {
       room.language.value = draft.language;
-      room.work(reference);
+      room.intake.work(reference);
       if (reference) this.store(reference);
       else this.forget();
       this.write(draft);
       room.steps.open(draft.step);
       room.stored.value = draft.voice;
-      room.paint();
-      room.changed();
+      room.showing.paint();
+      room.intake.changed();
     };
   }
 }

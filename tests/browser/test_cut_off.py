@@ -1,0 +1,217 @@
+"""What a reload cuts off is offered once more, or stands in its place where the studio has it all the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.design_steps import (
+    LETTERS,
+    act,
+    expect_set,
+    expect_state,
+    make_three,
+    newest,
+    newly_kept,
+    seeds,
+    takes,
+)
+from tests.browser.steps import await_recording, await_sound, clone_from, enter, reload, wav
+
+pytestmark = pytest.mark.browser
+
+LONG = "The boat came back in the evening, and nobody on the quay had expected it so soon. " * 9
+TAKES = "**/studio/takes"
+HOLD = """
+(passed) => {
+  const { fetch } = window;
+  window.held = [];
+  window.fetch = (address, options) => {
+    if (options?.method !== 'POST' || !String(address).endsWith('/studio/takes')) return fetch(address, options);
+    const index = held.push(null) - 1;
+    if (index === passed) fetch(address, options).then(async (answer) => (held[index] = await answer.json()));
+    return new Promise(() => {});
+  };
+}
+"""
+
+
+def offer(page: Page) -> Locator:
+    """The button that speaks once more what the reload cut off."""
+    return page.get_by_text("Speech was cut off by the reload").locator("..").get_by_role("button")
+
+
+def hold(page: Page, *, passed: int = -1) -> None:
+    """Nothing that goes to the studio to be kept is answered from now on, till the page is left; ``passed`` arrives."""
+    page.evaluate(HOLD, passed)
+
+
+def await_held(page: Page, count: int) -> None:
+    page.wait_for_function("(count) => held.length >= count", arg=count)
+
+
+def kept(page: Page) -> dict[str, Any]:
+    """The take that the studio has and of which the page never hears."""
+    record: dict[str, Any] = page.wait_for_function("held.find(Boolean)").json_value()
+    return record
+
+
+def configs(page: Page) -> list[dict[str, object]]:
+    """What the page asks its runtime for, from the next load on."""
+    asked: list[dict[str, object]] = []
+
+    def note(data: str | bytes) -> None:
+        if isinstance(data, str) and '"session.config"' in data:
+            asked.append({field: value for field, value in json.loads(data).items() if field != "context_id"})
+
+    page.on("websocket", lambda socket: socket.on("framesent", note))
+    reload(page)
+    return asked
+
+
+def test_speech_that_a_reload_cuts_off_is_offered_again_with_its_seed(studio: Page) -> None:
+    asked = configs(studio)
+    studio.fill("#vw-text", LONG)
+    studio.click("#vw-speak")
+    await_sound(studio)
+    reload(studio)
+    offer(studio).click()
+    await_sound(studio)
+    assert len(asked) == 2
+    assert asked[0] == asked[1]
+    studio.click("#vw-stop")
+    reload(studio)
+    expect(studio.locator("#vw-speak")).to_be_enabled()
+    expect(offer(studio)).to_have_count(0)
+
+
+def test_a_take_that_a_reload_kept_from_the_studio_is_offered_again(studio: Page) -> None:
+    hold(studio)
+    studio.fill("#vw-text", "It was whole and on its way.")
+    studio.click("#vw-speak")
+    await_held(studio, 1)
+    reload(studio)
+    with studio.expect_response(TAKES):
+        offer(studio).click()
+    expect(studio.locator("#vw-star")).to_be_visible()
+
+
+def test_a_take_that_the_studio_has_although_a_reload_came_is_in_the_dock(studio: Page) -> None:
+    hold(studio, passed=0)
+    studio.fill("#vw-text", "It was kept before the page heard of it.")
+    studio.click("#vw-speak")
+    studio.wait_for_function("document.querySelector('#vw-reason').textContent === 'end of speech'")
+    record = kept(studio)
+    reload(studio)
+    expect(studio.locator("#vw-star")).to_be_visible()
+    studio.click("#vw-star")
+    enter(studio, "library")
+    expect(studio.locator(f"[data-take='{record['id']}'] .vw-take-star")).to_have_attribute("aria-pressed", "true")
+    expect(offer(studio)).to_have_count(0)
+
+
+def test_takes_of_a_design_that_a_reload_kept_from_the_studio_are_offered_again_in_their_places(studio: Page) -> None:
+    asked = configs(studio)
+    enter(studio, "design")
+    make_three(studio)
+    hold(studio)
+    studio.click("#vw-speak")
+    expect_set(studio, 2)
+    await_held(studio, 3)
+    reload(studio)
+    expect_set(studio, 1)
+    with newly_kept(studio, 3):
+        offer(studio).click()
+        expect_set(studio, 2)
+    expect(studio.locator(".vw-design-set")).to_have_count(2)
+    assert [one["seed"] for one in asked[-3:]] == [one["seed"] for one in asked[-6:-3]] == seeds(studio)
+
+
+def test_a_take_of_a_design_that_the_studio_has_stands_in_its_set_and_the_others_are_offered(studio: Page) -> None:
+    asked = configs(studio)
+    enter(studio, "design")
+    hold(studio, passed=1)
+    studio.click("#vw-speak")
+    expect_set(studio, 1)
+    await_held(studio, 3)
+    wanted = [one["seed"] for one in asked]
+    record = kept(studio)
+    reload(studio)
+    expect(newest(studio).locator("article")).to_have_count(1)
+    letter = LETTERS[wanted.index(record["seed"])]
+    expect_state(studio, letter, "done")
+    with newly_kept(studio, 2):
+        offer(studio).click()
+        expect_state(studio, LETTERS, "done")
+    assert len(asked) == 5
+    assert seeds(studio) == wanted
+    assert sum(take["seed"] in wanted for take in takes(studio)) == 3, "none twice"
+
+
+def test_takes_after_a_sound_are_spoken_after_the_same_sound_again(studio: Page) -> None:
+    asked = configs(studio)
+    enter(studio, "design")
+    make_three(studio)
+    hold(studio)
+    act(studio, "B", "closer")
+    expect_set(studio, 2)
+    await_held(studio, 3)
+    reload(studio)
+    expect_set(studio, 1)
+    with newly_kept(studio, 3):
+        offer(studio).click()
+        expect_set(studio, 2)
+    assert asked[-3:] == asked[-6:-3], "the recording too"
+    assert asked[-1]["ref_audio"]
+    expect(newest(studio)).to_contain_text("from 1B")
+
+
+def test_a_cloned_take_that_a_reload_kept_from_the_studio_is_offered_again(studio: Page) -> None:
+    asked = configs(studio)
+    enter(studio, "clone")
+    clone_from(studio, wav(3.0), "The boat came back in the evening.")
+    await_recording(studio, "voice.wav")
+    hold(studio)
+    studio.fill("#vw-text", "It was whole and on its way.")
+    studio.click("#vw-speak")
+    await_held(studio, 1)
+    reload(studio)
+    expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
+    with studio.expect_response(TAKES):
+        offer(studio).click()
+    expect(studio.locator("#vw-star")).to_be_visible()
+    assert asked[0] == asked[1], "the recording too"
+    assert asked[1]["ref_audio"]
+
+
+def test_a_cloned_take_that_the_studio_has_although_a_reload_came_is_in_the_dock(studio: Page) -> None:
+    enter(studio, "clone")
+    clone_from(studio, wav(3.0), "The boat came back in the evening.")
+    await_recording(studio, "voice.wav")
+    hold(studio, passed=0)
+    studio.fill("#vw-text", "It was kept before the page heard of it.")
+    studio.click("#vw-speak")
+    record = kept(studio)
+    reload(studio)
+    expect(studio.locator("#vw-star")).to_be_visible()
+    studio.click("#vw-star")
+    enter(studio, "library")
+    expect(studio.locator(f"[data-take='{record['id']}'] .vw-take-star")).to_have_attribute("aria-pressed", "true")
+    expect(offer(studio)).to_have_count(0)
+
+
+def test_a_cloned_take_is_not_spoken_again_after_another_recording(studio: Page) -> None:
+    enter(studio, "clone")
+    clone_from(studio, wav(3.0), "The boat came back in the evening.")
+    await_recording(studio, "voice.wav")
+    hold(studio)
+    studio.click("#vw-speak")
+    reload(studio)
+    expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
+    studio.set_input_files("#vw-clone-file", {**wav(4.0), "name": "another.wav"})
+    expect(studio.locator("#vw-clone-name")).to_have_text("another.wav")
+    offer(studio).click()
+    expect(studio.get_by_text("is not here any more")).to_be_visible()
