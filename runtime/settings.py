@@ -191,11 +191,11 @@ class ServerSettings:
         "announce that port in the local network, so that Home Assistant finds it; needs the extra zeroconf",
     )
     engine_process: str = knob(
-        "auto",
+        "shared",
         "VOICEWRIGHT_ENGINE_PROCESS",
-        "auto, own or shared: whether the engine has a process of its own, so that sockets and frames share no "
-        "interpreter; auto is own where there is a card, and shared on a CPU, which has no core to spare for it",
-        words=("auto", "own", "shared"),
+        "shared or own: whether the engine shares the server's process or has one of its own; own keeps sockets and "
+        "frames apart, which many requests a second want, and costs an idle card's first sound a millisecond",
+        words=("shared", "own"),
     )
     send_buffer_bytes: int = knob(
         65536,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -28,8 +27,6 @@ from runtime.shared.port import listening as port
 from runtime.shared.port.serving import Server, config
 from runtime.shared.port.signals import ignore_signals, stop_on_signals
 
-CARDS = ("cuda", "npu")
-_CARD_TOOLS = ("nvidia-smi", "npu-smi")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LINGER_S = 3  # for the closing handshakes that are left after the goodbyes
 
@@ -60,22 +57,11 @@ async def _run_alone(settings: Settings) -> int:
 
 
 def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
-    if _engine_is_apart(settings):
+    if settings.server.engine_process == "own":
         return EngineClient.open(settings, progress)
     from runtime.engine.engine import Engine  # torch takes seconds to import; the port is open meanwhile
 
     return Engine.open(settings, progress)
-
-
-def _engine_is_apart(settings: Settings) -> bool:
-    """Whether the engine gets a process of its own. A card is told by its tools: torch is not to be imported here."""
-    match settings.server.engine_process, settings.engine.device:
-        case ("auto", "auto"):
-            return any(map(shutil.which, _CARD_TOOLS))
-        case ("auto", device):
-            return device in CARDS
-        case (choice, _):
-            return choice == "own"
 
 
 def listen(settings: ServerSettings) -> socket.socket:

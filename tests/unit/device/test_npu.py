@@ -235,6 +235,14 @@ def test_what_serves_meanwhile_does_not_end_up_in_a_graph(npu: NpuDevice) -> Non
     assert npu.capturing[Stream.FRAMES] is not npu.streams[Stream.FRAMES]
 
 
+def test_a_capture_waits_for_its_caller_s_stream(npu: NpuDevice) -> None:
+    """What the work reads may have been put on its way there just now."""
+    row = torch.zeros(3, device=NPU)
+    with torch.inference_mode():
+        npu.capture(lambda: row.add_(1), Stream.VOICES)
+    assert npu.capturing[Stream.VOICES].waited_for == 1
+
+
 def test_one_thread_captures_at_a_time(npu: NpuDevice) -> None:
     state = [torch.zeros(3, device=NPU) for _ in range(4)]
 
