@@ -32,8 +32,9 @@ def main() -> int:
     """Load, serve until told to end, and return the exit status."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library that prints would spoil the channel
+    # A service manager may tell both processes to end; the server's ends this one in order.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # Ctrl-C goes to both processes; the server's ends this one in order
+        signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, all_threads=True)  # even where one of them holds the interpreter
     if hasattr(select, "poll"):
