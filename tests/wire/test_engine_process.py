@@ -145,6 +145,7 @@ def test_text_may_come_while_it_is_spoken(apart: RunningServer) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.thorough
 def test_a_cancel_in_the_middle_frees_the_slot(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT, apart=True) as server:
 
@@ -329,6 +330,7 @@ def test_an_engine_that_stands_still_is_overdue_and_is_killed(
     assert any(str(server.engine_pid) in record.getMessage() for record in caplog.records)
 
 
+@pytest.mark.thorough
 def test_the_engine_passes_over_the_signals_that_end_the_server(folder_of: FolderOf) -> None:
     """A service manager sends SIGTERM to both at once, and what runs is to be finished all the same."""
     with running_server(folder_of("brief", "custom_voice"), apart=True) as server:
@@ -410,6 +412,7 @@ def test_a_server_that_ends_while_it_loads_leaves_no_engine(
     [lambda pid: os.kill(pid, signal.SIGTERM), lambda pid: os.killpg(pid, signal.SIGINT)],
     ids=["TERM", "Ctrl-C"],
 )
+@pytest.mark.thorough
 def test_a_signal_ends_both_in_order_and_what_runs_is_finished(folder_of: FolderOf, deed: Any) -> None:
     folder = str(folder_of("brief", "custom_voice"))
     with started("--model", folder, VOICEWRIGHT_DRAIN_S="240") as (child, engine, url):
@@ -463,6 +466,7 @@ def test_a_checkpoint_that_cannot_be_loaded_is_the_same_sentence(
     assert len(said[0][1].splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_the_engine_is_of_the_same_program_wherever_it_was_started(folder_of: FolderOf, tmp_path: Path) -> None:
     """A folder of somebody's with a ``runtime`` in it is no place to take code from."""
     (tmp_path / "runtime").mkdir()
