@@ -197,16 +197,20 @@ def synchronize() -> None:
 
 def free_bytes() -> int:
     """Free memory of the card or NPU, what others hold left out; 0 without one."""
-    if not torch.accelerator.is_available():
-        return 0
-    return int(torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()[0])
+    return _memory()[0]
 
 
 def total_bytes() -> int:
     """Memory of the card or NPU; 0 without one."""
+    return _memory()[1]
+
+
+def _memory() -> tuple[int, int]:
+    """Free and in all."""
     if not torch.accelerator.is_available():
-        return 0
-    return int(torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()[1])
+        return 0, 0
+    free, total = torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()
+    return int(free), int(total)
 
 
 def timed(work: Callable[[], object]) -> float:

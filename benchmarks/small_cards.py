@@ -8,7 +8,6 @@ speaks alone. Beside each row stands what the card was taken for at most, which 
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 import time
 from typing import Any
@@ -17,6 +16,7 @@ import httpx
 
 from benchmarks import plan as plans
 from benchmarks.arguments import parser_of, several
+from benchmarks.cards import GB
 from benchmarks.driver import client_process
 from benchmarks.figures import summary
 from benchmarks.parts import free_bytes, total_bytes
@@ -24,8 +24,8 @@ from benchmarks.plan import Rounds
 from benchmarks.report import show, tell
 from benchmarks.sockets import runtime_process
 from runtime.request import Mode
+from runtime.settings import EngineSettings
 
-GB = 10**9
 LOOK_S = 0.05  # between two looks at the card
 FRAME_MS = 80.0
 Row = dict[str, Any]
@@ -51,7 +51,7 @@ async def measured(card: int, name: str, models: list[str], quantize: str) -> Ro
     environment = {
         "VOICEWRIGHT_MODEL": " ".join(models),
         "VOICEWRIGHT_QUANTIZE": quantize,
-        "VOICEWRIGHT_MEMORY_SHARE": f"{0.9 * share + empty / total_bytes():.4f}",
+        "VOICEWRIGHT_MEMORY_SHARE": f"{EngineSettings().memory_share * share + empty / total_bytes():.4f}",
     }
     watch = MemoryWatch()
     looking = asyncio.create_task(watch.look_on())
@@ -101,7 +101,7 @@ def main() -> int:
     sets = {}
     for text in arguments.set:
         name, _, folders = text.partition("=")
-        sets[name] = re.split(",", folders)
+        sets[name] = folders.split(",")
     rows = asyncio.run(measure(arguments.cards, sets, arguments.quantize))
     tables = {"small cards": rows}
     show(tables, arguments.json, tables)

@@ -114,7 +114,7 @@ async def run(
             await asyncio.gather(serving, living, stopping, lag, return_exceptions=True)
             if wyoming is not None:
                 await wyoming.leave()
-        finally:  # who is cancelled a second time leaves no engine behind either
+        finally:  # a second cancellation leaves no engine behind either
             host.close()
 
 

@@ -59,6 +59,15 @@ def kept(page: Page) -> dict[str, Any]:
     return record
 
 
+def expect_in_dock(page: Page, record: dict[str, Any]) -> None:
+    """This very take is there to be starred, and nothing is offered again."""
+    expect(page.locator("#vw-star")).to_be_visible()
+    page.click("#vw-star")
+    enter(page, "library")
+    expect(page.locator(f"[data-take='{record['id']}'] .vw-take-star")).to_have_attribute("aria-pressed", "true")
+    expect(offer(page)).to_have_count(0)
+
+
 def configs(page: Page) -> list[dict[str, object]]:
     """What the page asks its runtime for, from the next load on."""
     asked: list[dict[str, object]] = []
@@ -106,11 +115,7 @@ def test_a_take_that_the_studio_has_although_a_reload_came_is_in_the_dock(studio
     studio.wait_for_function("document.querySelector('#vw-reason').textContent === 'end of speech'")
     record = kept(studio)
     reload(studio)
-    expect(studio.locator("#vw-star")).to_be_visible()
-    studio.click("#vw-star")
-    enter(studio, "library")
-    expect(studio.locator(f"[data-take='{record['id']}'] .vw-take-star")).to_have_attribute("aria-pressed", "true")
-    expect(offer(studio)).to_have_count(0)
+    expect_in_dock(studio, record)
 
 
 def test_takes_of_a_design_that_a_reload_kept_from_the_studio_are_offered_again_in_their_places(studio: Page) -> None:
@@ -196,11 +201,7 @@ def test_a_cloned_take_that_the_studio_has_although_a_reload_came_is_in_the_dock
     studio.click("#vw-speak")
     record = kept(studio)
     reload(studio)
-    expect(studio.locator("#vw-star")).to_be_visible()
-    studio.click("#vw-star")
-    enter(studio, "library")
-    expect(studio.locator(f"[data-take='{record['id']}'] .vw-take-star")).to_have_attribute("aria-pressed", "true")
-    expect(offer(studio)).to_have_count(0)
+    expect_in_dock(studio, record)
 
 
 def test_a_cloned_take_is_not_spoken_again_after_another_recording(studio: Page) -> None:

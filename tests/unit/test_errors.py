@@ -94,7 +94,7 @@ def test_a_sentence_needs_its_facts(leaf: type[SpeechError]) -> None:
 @pytest.mark.parametrize("leaf", [*leaves(), errors.BadReferenceAudio], ids=lambda leaf: leaf.__name__)
 def test_an_error_passes_whole_from_one_process_to_the_other(leaf: type[SpeechError]) -> None:
     error = leaf(param="text", **dict.fromkeys(facts_of(leaf), 7))
-    error.param = "input"  # who passes it on names the field of its own client
+    error.param = "input"  # a dialect names the field as its client does
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is leaf
     assert (copy.param, copy.facts, copy.told, str(copy)) == ("input", error.facts, error.told, str(error))

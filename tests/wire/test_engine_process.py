@@ -27,6 +27,7 @@ from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.voices.voice_file import read_voice
 from tests.conftest import FolderOf
 from tests.support.patience import PATIENCE_S, becomes, until
+from tests.support.processes import runs
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.speech_client import Talk, same_sound, spoken, talk
@@ -66,14 +67,6 @@ async def sounding(session: Talk) -> bytes:
     while not isinstance(message := await session.hear(), bytes):
         pass
     return message
-
-
-def runs(pid: int) -> bool:
-    """Whether there is such a process that has not ended; who buries it matters not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 # --- what a client meets
@@ -285,7 +278,7 @@ def test_where_every_slot_is_taken_the_answer_is_the_same_and_the_session_goes_o
 
 
 def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[Any], list[tuple[int, str]]]:
-    """What one who is spoken to and one who is not hear after the engine's process was sent a signal."""
+    """What a client with a reply under way and an idle one hear after the engine's process was sent a signal."""
     assert server.engine_pid is not None
     pid = server.engine_pid
 

@@ -230,7 +230,7 @@ class EngineClient:
             self.cancel(ticket)
 
     def _answer(self, done: Done | None, result: VoicePrompt | SpeechError) -> None:
-        """Tell who asked for a prompt."""
+        """Pass on what came of a prompt."""
         try:
             if done is not None:
                 done(result)

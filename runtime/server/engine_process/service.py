@@ -36,7 +36,7 @@ class EngineService:
         self._engine = engine
         self._channel = channel
         self._tickets: dict[int, int] = {}  # the engine's by the server's
-        self._over: deque[int] = deque()  # tickets of the server's whose requests have ended
+        self._over: deque[int] = deque()  # the server's tickets of requests that have ended
         self._cards: tuple[ModelCard, ...] | None = None  # as told last
         self._load = EngineLoad(slots=0, active=0, waiting=0)  # the last that could be had
         self._status_due = threading.Event()

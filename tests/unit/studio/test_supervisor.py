@@ -24,6 +24,7 @@ from studio import given_runtime, runtime_process, supervisor
 from studio.given_runtime import GivenRuntime
 from studio.supervisor import ChildRuntime, RuntimeState
 from tests.support.patience import becomes
+from tests.support.processes import runs
 from tests.unit.studio.serving import served
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,13 +43,6 @@ async def running(behaviour: str) -> AsyncIterator[ChildRuntime]:
         await asyncio.gather(supervision, return_exceptions=True)
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def test_a_child_becomes_ready_and_ends_with_its_supervision() -> None:
     async def run() -> int:
         async with running("ready") as runtime:
@@ -57,10 +51,10 @@ def test_a_child_becomes_ready_and_ends_with_its_supervision() -> None:
             async with httpx.AsyncClient() as client:
                 assert (await client.get(f"{runtime.url}/ready")).status_code == 200
             assert runtime.pid is not None
-            assert alive(runtime.pid)
+            assert runs(runtime.pid)
             return runtime.pid
 
-    assert not alive(asyncio.run(run()))
+    assert not runs(asyncio.run(run()))
 
 
 def test_a_killed_child_is_said_to_be_away_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +118,7 @@ def test_a_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
             assert hung is not None
             os.kill(hung, signal.SIGSTOP)
             await becomes(lambda: runtime.pid != hung and runtime.status.state is RuntimeState.READY)
-            assert not alive(hung)
+            assert not runs(hung)
             assert set(runtime.restarts) == {supervisor.NO_ANSWER}  # on a busy machine its successor may be slow too
 
     asyncio.run(run())
@@ -150,7 +144,7 @@ def test_a_child_that_will_not_go_is_made_to(monkeypatch: pytest.MonkeyPatch) ->
             assert runtime.pid is not None
             return runtime.pid
 
-    assert not alive(asyncio.run(run()))
+    assert not runs(asyncio.run(run()))
 
 
 PARENT = """
@@ -173,12 +167,12 @@ def test_a_child_does_not_outlive_a_parent_that_was_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        assert alive(child)
+        assert runs(child)
         parent.kill()
     deadline = time.monotonic() + 60
-    while alive(child) and time.monotonic() < deadline:
+    while runs(child) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not alive(child)
+    assert not runs(child)
 
 
 def test_a_given_runtime_is_asked_how_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +235,7 @@ def test_a_change_that_fails_leaves_the_running_child_alone(behaviour: str) -> N
             assert runtime.status.problem == f"The checkpoints could not be loaded: {why}"
             assert runtime.status.change is None
             assert runtime.pid is not None
-            assert alive(runtime.pid)
+            assert runs(runtime.pid)
 
     asyncio.run(run())
 
@@ -268,7 +262,7 @@ def test_each_change_is_tried_anew_and_told_of_itself() -> None:
             await changed(runtime, "stubborn")
             assert (runtime.status.problem, runtime.args) == (None, ("stubborn",))
             assert runtime.pid != first
-            await becomes(lambda: not alive(first))
+            await becomes(lambda: not runs(first))
             second = runtime.pid
             await changed(runtime, "ready")
             assert (runtime.status.problem, runtime.args) == (None, ("ready",))
@@ -293,7 +287,7 @@ def test_the_new_child_is_ready_before_the_earlier_one_is_told_to_end(monkeypatc
             assert runtime.status.state is RuntimeState.READY
             async with httpx.AsyncClient() as client:  # what runs in it has its time
                 assert (await client.get(f"{url}/ready")).status_code == 200
-            await becomes(lambda: not alive(earlier))
+            await becomes(lambda: not runs(earlier))
 
     asyncio.run(run())
 
@@ -306,7 +300,7 @@ def test_where_memory_is_short_the_earlier_child_makes_room_and_comes_back_if_th
             runtime.change([behaviour])
             await becomes(lambda: runtime.url is None)
             assert first is not None
-            assert not alive(first)
+            assert not runs(first)
             assert runtime.status.state is RuntimeState.STARTING
             await becomes(lambda: not runtime.changing)
             await becomes(lambda: runtime.status.state is RuntimeState.READY)
