@@ -13,6 +13,7 @@ the other's from float32's (KL, nats a draw), and how often both have the same m
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -46,9 +47,15 @@ class Draws:
     codes: list[Tensor] = field(default_factory=list)  # [B] each
 
     def recording(self, led_by: Draws | None = None) -> Pick:
-        """`pick`, which also writes down its scores, and takes the codes of others where it is led by them."""
+        """`pick`, which also writes down its scores, and takes the codes of others where it is led by them.
+
+        On the caller's thread only: another engine of this process draws as ever.
+        """
+        mine = threading.get_ident()
 
         def drawing(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
+            if threading.get_ident() != mine:
+                return pick(scores, level, noise)
             codes = pick(scores, level, noise) if led_by is None else led_by.codes[len(self.codes)]
             self.probabilities.append(scores.double().log_softmax(dim=-1))
             self.codes.append(codes)

@@ -14,6 +14,7 @@ import select
 import struct
 import threading
 from collections import deque
+from collections.abc import Generator
 from typing import BinaryIO
 
 from runtime.server.engine_process.messages import Message
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 
 # Arrays from this size on (reference audio) are written as they lie in memory, without a copy into the pickle.
 APART_BYTES = 64 * 2**10
+PIPE_BYTES = (
+    2**20
+)  # that a pipe holds, where the system lets us say so: the sound of a whole batch, and not the usual 64 KiB
 LOOK_S = 0.5  # between looks at a pipe without room
 _COUNT = struct.Struct("<I")  # pieces of a message: the pickle, then its arrays
 _SIZE = 8  # bytes of the number that says how many a piece has
@@ -37,10 +41,13 @@ class Channel:
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source = source
         self._sink = sink
+        self._message = self._put_together()  # the one that is being received
+        self._missing = memoryview(b"")  # what is not there yet of the piece of it that is being read
         # Where a pipe cannot be asked whether it has room (Windows), all is left to the thread.
         self._writes_itself = os.name == "posix"
         if self._writes_itself:
             os.set_blocking(sink.fileno(), False)
+        _widen(sink)
         self._lock = threading.Lock()
         self._unsent: deque[memoryview] = deque()
         self._is_behind = threading.Condition(self._lock)  # there is something unsent, or it is to end
@@ -74,11 +81,38 @@ class Channel:
         Raises:
             EOFError: the other end has gone.
         """
-        (count,) = _COUNT.unpack(self._read(_COUNT.size))
-        sizes = struct.unpack(f"<{count}Q", self._read(count * _SIZE))
-        data, *arrays = map(self._read, sizes)
-        message: Message = pickle.loads(data, buffers=arrays)  # noqa: S301  our own, see above
+        message = self.receive_now()
+        assert message is not None, "the source blocks"
         return message
+
+    def receive_now(self) -> Message | None:
+        """Return the next message, or None: it is not whole yet, which only a source that does not block tells.
+
+        Raises:
+            EOFError: the other end has gone.
+        """
+        while True:
+            if not self._missing:
+                try:
+                    self._missing = memoryview(next(self._message))
+                except StopIteration as whole:
+                    self._message = self._put_together()
+                    message: Message = whole.value
+                    return message
+            try:
+                count = self._source.readinto(self._missing)  # type: ignore[attr-defined]  # of every buffered reader
+            except (OSError, ValueError):
+                count = 0
+            if count is None:
+                return None
+            if count == 0:
+                raise EOFError
+            self._missing = self._missing[count:]
+
+    @property
+    def source(self) -> int:
+        """The file descriptor that messages come from."""
+        return self._source.fileno()
 
     def close(self, patience_s: float) -> None:
         """Write what is left, and then nothing more: the other end finds that this one has gone."""
@@ -129,15 +163,24 @@ class Channel:
             with contextlib.suppress(OSError):
                 self._sink.close()
 
-    def _read(self, size: int) -> bytearray:
-        data = bytearray(size)  # and not bytes, so that arrays that lie in it may be written to
-        try:
-            count = self._source.readinto(data)  # type: ignore[attr-defined]  # of every buffered reader
-        except (OSError, ValueError):
-            count = 0
-        if count < size:
-            raise EOFError
-        return data
+    def _put_together(self) -> Generator[bytearray, None, Message]:
+        """Make a message of pieces: each is yielded as room to be filled before the next is asked for."""
+        yield (head := bytearray(_COUNT.size))
+        (count,) = _COUNT.unpack(head)
+        yield (table := bytearray(count * _SIZE))
+        # No bytes, so that arrays that lie in them may be written to.
+        data, *arrays = pieces = [bytearray(size) for size in struct.unpack(f"<{count}Q", table)]
+        yield from pieces
+        message: Message = pickle.loads(data, buffers=arrays)  # noqa: S301  our own, see above
+        return message
+
+
+def _widen(pipe: BinaryIO) -> None:
+    """Have a pipe hold more, so that a burst of sound does not wait for a thread that writes the rest."""
+    with contextlib.suppress(ImportError, AttributeError, OSError):  # Windows, macOS, and a user who has too many
+        import fcntl
+
+        fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def _pieces(message: Message) -> list[memoryview]:

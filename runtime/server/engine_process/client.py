@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import logging
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import BinaryIO, Self, cast
 
 from runtime.errors import EngineDead, SpeechError
@@ -51,6 +53,7 @@ log = logging.getLogger(__name__)
 
 # Where this process finds its modules the other one finds them too, and not in the folder in which it was started.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_process.__main__ import run; run()"
+_BUFFER_BYTES = 2**18  # read from the process at once
 SILENT_S = 2.0  # without a word of a process at rest, ten times as long as it keeps silent: it counts as at work then
 _KILLED_S = 5.0  # for the system to bury a process
 
@@ -60,8 +63,10 @@ Done = Callable[[VoicePrompt | SpeechError], None]
 class EngineClient:
     """What `SpeechEngine` promises, with the engine in another process.
 
-    Sinks are called on a thread of its own. Figures are those that the process told last, a fifth of a second ago at
-    most. Where the process ends, whatever it did or was killed by, every request ends as broken and ``alive`` is false.
+    Sinks are called on the event loop on which it was started: the pipe is read there, for which no thread has to wake.
+    Where none runs, or one that reads no pipes (Windows), a thread calls them. Figures are those that the process told
+    last, a fifth of a second ago at most. Where the process ends, whatever it did or was killed by, every request ends
+    as broken and ``alive`` is false.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], channel: Channel, status: Status) -> None:
@@ -75,7 +80,9 @@ class EngineClient:
         self._sinks: dict[int, Sink] = {}
         self._preparing: dict[int, Done] = {}
         self._numbers = itertools.count(1)  # of requests and of prompts
-        self._listener = threading.Thread(target=self._listen, name="engine-client", daemon=True)
+        listen = partial(self._listen, channel.receive)
+        self._listener = threading.Thread(target=listen, name="engine-client", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None  # that listens in its place
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress) -> Self:
@@ -91,6 +98,7 @@ class EngineClient:
             (sys.executable, "-c", _PROGRAM, *sys.path),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=_BUFFER_BYTES,
             start_new_session=True,
         )
         channel = Channel(cast("BinaryIO", process.stdout), cast("BinaryIO", process.stdin))
@@ -116,12 +124,25 @@ class EngineClient:
 
     def start(self) -> None:
         """Start the engine's threads, and listen to what they say."""
-        self._listener.start()
         self._channel.send(Order.START)
+        listen = partial(self._listen, self._channel.receive_now)
+        try:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(self._channel.source, listen)
+        except RuntimeError:  # no loop runs here, or none that reads pipes
+            self._listener.start()
+        else:
+            self._loop = loop
+            os.set_blocking(self._channel.source, False)
+            listen()  # to what came with the word that it is loaded
 
     def close(self, patience_s: float | None = None) -> None:
         """Have the engine end what runs, and its process; after ``patience_s`` the process is killed."""
         self._channel.send(Order.CLOSE)
+        if self._loop is not None:  # it waits here: a thread hears the last words, or the process could not say them
+            self._stop_listening()
+            os.set_blocking(self._channel.source, True)
+            self._listener.start()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience_s)
         self._process.kill()
@@ -193,18 +214,24 @@ class EngineClient:
                 return f"(the engine's process, {self._process.pid}, writes where its threads stand)"
         return f"(in the engine's process, {self._process.pid})"
 
-    # --- the listener's thread
+    # --- the event loop, or the listener's thread
 
-    def _listen(self) -> None:
+    def _listen(self, receive: Callable[[], Message | None]) -> None:
+        """Take all messages that there are, and end everything with the last one of all."""
         try:
-            while True:
-                self._take(self._channel.receive())
-        except EOFError:
-            pass  # the process has gone
+            while (message := receive()) is not None:
+                self._take(message)
+        except EOFError:  # the process has gone
+            self._end()
         except Exception:
             log.critical("what the engine's process says cannot be read", exc_info=True)
-        finally:
             self._end()
+
+    def _stop_listening(self) -> None:
+        """Have the loop listen no longer."""
+        if self._loop is not None:
+            self._loop.remove_reader(self._channel.source)
+            self._loop = None
 
     def _take(self, message: Message) -> None:
         match message:
@@ -239,6 +266,7 @@ class EngineClient:
 
     def _end(self) -> None:
         """Tell everybody that the process has gone."""
+        self._stop_listening()
         with self._lock:
             self._ended = True
         for ticket in tuple(self._sinks):

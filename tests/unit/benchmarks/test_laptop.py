@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks.exactness import Draws, compare, measure
+from benchmarks.exactness import Draws, compare, drawn, measure
 from benchmarks.laptop import measure_theirs
+from benchmarks.parts import Parts
 from benchmarks.word_errors import edits, row_of
+from runtime.engine import frame
+from runtime.engine.prompt import Prompt
+from runtime.engine.sampling import LevelSettings
 from tests.conftest import FolderOf
 
 SAYS = """Prefill: 26 positions (instruct=0)
@@ -54,6 +60,26 @@ def test_other_weights_are_led_along_the_codes_of_float32(folder_of: FolderOf) -
     assert same["draws"] == fewer["draws"] >= 60
     assert (same["kl"], same["same_first"]) == (0.0, 1.0)
     assert fewer["kl"] > 0
+
+
+def test_what_another_engine_of_the_process_draws_meanwhile_is_not_counted(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(folder_of("tiny", "custom_voice"))
+    alone = drawn(model, "float32", 60)
+    one = torch.ones(1)
+    level = LevelSettings(one, one.long(), one, one.bool(), widest_k=1, any_top_p=False)
+    speak = Parts.speak
+
+    def in_company(parts: Parts, prompts: Sequence[Prompt], frames: int) -> None:
+        other = threading.Thread(target=lambda: vars(frame)["pick"](torch.zeros(1, 1088), level, None))
+        other.start()
+        other.join()
+        speak(parts, prompts, frames)
+
+    monkeypatch.setattr(Parts, "speak", in_company)
+    again = drawn(model, "float32", 60)
+    assert [codes.tolist() for codes in again.codes] == [codes.tolist() for codes in alone.codes]
 
 
 @pytest.mark.parametrize(

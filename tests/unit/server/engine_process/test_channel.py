@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -133,6 +134,42 @@ def test_an_end_in_the_middle_of_a_message_is_one_too() -> None:
         with pytest.raises(EOFError):
             end.receive()
         end.close(PATIENCE_S)
+
+
+@pytest.mark.parametrize("length", [1, 7, 400, 10_000])
+def test_a_message_that_comes_in_parts_is_there_once_it_is_whole(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "APART_BYTES", 64)
+    samples = np.arange(100, dtype=np.float32)
+    sent = [step(1), Prepare(7, Reference(samples=samples), Mode.BASE), step(2)]
+    written = b"".join(piece for message in sent for piece in channel._pieces(message))
+    out, into = os.pipe()
+    with os.fdopen(out, "rb") as source:
+        os.set_blocking(out, False)
+        end = Channel(source, open(os.devnull, "wb"))  # noqa: SIM115  the channel closes it
+        came: list[Message] = []
+        assert end.receive_now() is None
+        for at in range(0, len(written), length):
+            os.write(into, written[at : at + length])
+            while (message := end.receive_now()) is not None:
+                came.append(message)
+        first, large, last = came
+        assert (first, last) == (step(1), step(2))
+        assert isinstance(large, Prepare)
+        np.testing.assert_array_equal(large.reference.samples, samples)
+        os.close(into)
+        with pytest.raises(EOFError):
+            end.receive_now()
+        end.close(PATIENCE_S)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux widens a pipe")
+def test_a_burst_of_sound_needs_no_thread_that_writes_it(ends: Ends) -> None:
+    one, other = ends
+    burst = [Heard(1, AudioChunk(pcm=bytes(15_360), codes=np.zeros((4, 16), np.int64), first_sample=0))] * 32
+    for message in burst:
+        one.send(message)
+    assert not one._unsent
+    assert len(received(other, 32)) == 32
 
 
 def test_closing_writes_what_is_left(ends: Ends) -> None:

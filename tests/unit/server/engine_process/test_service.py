@@ -1,13 +1,18 @@
-"""What the server's process asks reaches an engine, and what the engine says comes back: both ends, over real pipes."""
+"""What the server's process asks reaches an engine, and what the engine says comes back: both ends, over real pipes.
+
+Everything holds where an event loop reads what the engine says, and where a thread does.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -96,6 +101,35 @@ class RecordingEngine(ScriptedEngine):
             raise fault
 
 
+Run = Callable[[Callable[[], None]], None]
+
+
+@contextmanager
+def loop_running() -> Iterator[Run]:
+    """What runs a call on an event loop of another thread, and waits for it."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="test-loop")
+    thread.start()
+
+    def run(call: Callable[[], None]) -> None:
+        async def called() -> None:
+            call()
+
+        asyncio.run_coroutine_threadsafe(called(), loop).result(PATIENCE_S)
+
+    try:
+        yield run
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@contextmanager
+def no_loop() -> Iterator[Run]:
+    yield lambda call: call()
+
+
 @dataclass(slots=True)
 class Apart:
     """An engine, and the same as the server's process sees it."""
@@ -105,6 +139,11 @@ class Apart:
     client: EngineClient
     process: subprocess.Popen[bytes]
     serving: threading.Thread
+    run: Run
+
+    def close(self, patience_s: float) -> None:
+        """Close the client where it was started."""
+        self.run(lambda: self.client.close(patience_s))
 
     def submit(self, request: SpeechRequest = REQUEST) -> tuple[int, list[SpeechEvent]]:
         """A ticket of the client's, and what its sink hears."""
@@ -121,13 +160,13 @@ class Apart:
         until(lambda: answers)
 
 
-@pytest.fixture
-def apart() -> Iterator[Apart]:
+@pytest.fixture(params=[loop_running, no_loop], ids=["loop", "thread"])
+def apart(request: pytest.FixtureRequest) -> Iterator[Apart]:
     (there_out, there_in), (back_out, back_in) = os.pipe(), os.pipe()
     engine = RecordingEngine()
     # It holds nothing but its own standard input: the engine's end is a thread here.
     process = subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    with os.fdopen(there_out, "rb") as there, os.fdopen(back_out, "rb") as back:
+    with os.fdopen(there_out, "rb") as there, os.fdopen(back_out, "rb") as back, request.param() as run:
         of_engine = Channel(there, os.fdopen(back_in, "wb"))
         service = EngineService(engine, of_engine)
         service.tell_status()
@@ -140,10 +179,11 @@ def apart() -> Iterator[Apart]:
 
         serving = threading.Thread(target=serve, name="test-service")
         serving.start()
-        client.start()
-        yield Apart(engine, service, client, process, serving)
+        run(client.start)
+        assert client._listener.is_alive() == (request.param is no_loop)
+        yield (both := Apart(engine, service, client, process, serving, run))
         process.communicate()
-        client.close(PATIENCE_S)
+        both.close(PATIENCE_S)
         serving.join(PATIENCE_S)
         assert not serving.is_alive()
 
@@ -371,10 +411,11 @@ def test_when_the_process_goes_everybody_is_told_once(apart: Apart) -> None:
 def test_what_cannot_be_read_is_the_end_too(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
     _, heard = apart.submit()
 
-    def spoilt() -> object:
+    def spoilt() -> Iterator[bytearray]:
+        yield bytearray(1)
         raise ModuleNotFoundError("no module named so")
 
-    monkeypatch.setattr(apart.client._channel, "receive", spoilt)
+    monkeypatch.setattr(apart.client._channel, "_put_together", spoilt)
     until(lambda: not apart.client.alive)  # at the batch after the one that it waits for
     until(lambda: heard)
     assert isinstance(heard[0], Broken)
@@ -383,13 +424,13 @@ def test_what_cannot_be_read_is_the_end_too(apart: Apart, monkeypatch: pytest.Mo
 def test_closing_ends_the_engine_and_the_process(apart: Apart) -> None:
     apart.process.stdin.close()  # type: ignore[union-attr]  # it ends
     apart.process.wait()
-    apart.client.close(PATIENCE_S)
+    apart.close(PATIENCE_S)
     apart.serving.join(PATIENCE_S)
     assert apart.engine.is_closed
 
 
 def test_a_process_that_does_not_end_is_killed(apart: Apart) -> None:
-    apart.client.close(0.01)
+    apart.close(0.01)
     assert apart.process.returncode == -9
 
 
