@@ -43,6 +43,7 @@ from runtime.server.engine_process.messages import (
     Status,
     Step,
     Submit,
+    Taken,
     Tell,
     Verb,
 )
@@ -54,6 +55,7 @@ log = logging.getLogger(__name__)
 # Where this process finds its modules the other one finds them too, and not in the folder in which it was started.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_process.__main__ import run; run()"
 _BUFFER_BYTES = 2**18  # read from the process at once
+TAKEN_S = 0.02  # between two words on what has left for listeners, of which each message of sound would wake a thread
 SILENT_S = 2.0  # without a word of a process at rest, ten times as long as it keeps silent: it counts as at work then
 _KILLED_S = 5.0  # for the system to bury a process
 
@@ -83,6 +85,7 @@ class EngineClient:
         listen = partial(self._listen, channel.receive)
         self._listener = threading.Thread(target=listen, name="engine-client", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None  # that listens in its place
+        self._taken: dict[int, int] = {}  # by ticket, samples that have left and of which the process knows not yet
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress) -> Self:
@@ -178,7 +181,17 @@ class EngineClient:
         self._channel.send(Tell(Verb.FINISH_TEXT, ticket))
 
     def taken(self, ticket: int, samples: int) -> None:
-        self._channel.send(Tell(Verb.TAKEN, ticket, (samples,)))
+        """Told a little later, of all requests together. Thread: the event loop, where one listens."""
+        if self._loop is None:
+            self._channel.send(Taken({ticket: samples}))
+            return
+        if not self._taken:
+            self._loop.call_later(TAKEN_S, self._tell_taken)
+        self._taken[ticket] = samples
+
+    def _tell_taken(self) -> None:
+        self._channel.send(Taken(self._taken))
+        self._taken = {}
 
     def played(self, ticket: int, ms: float) -> None:
         self._channel.send(Tell(Verb.PLAYED, ticket, (ms,)))

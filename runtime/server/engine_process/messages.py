@@ -42,7 +42,6 @@ class Verb(StrEnum):
     APPEND = "append"
     FLUSH = "flush"
     FINISH_TEXT = "finish_text"
-    TAKEN = "taken"
     PLAYED = "played"
     CANCEL = "cancel"
 
@@ -54,6 +53,13 @@ class Tell:
     verb: Verb
     ticket: int
     arguments: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Of several requests, by ticket, how many samples in all have left for their listeners."""
+
+    samples: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +116,4 @@ class Prepared:
     result: VoicePrompt | SpeechError
 
 
-Message = Open | Order | Submit | Tell | Prepare | Step | Status | NotOpened | Heard | Prepared
+Message = Open | Order | Submit | Tell | Taken | Prepare | Step | Status | NotOpened | Heard | Prepared

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,8 +20,8 @@ from runtime.server.engine_process.messages import (
     Prepared,
     Status,
     Submit,
+    Taken,
     Tell,
-    Verb,
 )
 from runtime.server.speech_engine import SpeechEngine
 
@@ -85,7 +86,11 @@ class EngineService:
                 self._submit(message)
             case Tell(verb, ticket, arguments):
                 if (own := self._tickets.get(ticket)) is not None:
-                    self._tell(own, verb, arguments)
+                    self._tell(own, getattr(self._engine, verb), *arguments)
+            case Taken(samples):
+                for ticket, count in samples.items():
+                    if (own := self._tickets.get(ticket)) is not None:
+                        self._tell(own, self._engine.taken, count)
             case Prepare():
                 self._prepare(message)
 
@@ -99,11 +104,11 @@ class EngineService:
             log.exception("the engine failed at a request")
             self._channel.send(Heard(ticket, Refused(GenerationFailed())))
 
-    def _tell(self, own: int, verb: Verb, arguments: tuple[Any, ...]) -> None:
+    def _tell(self, own: int, command: Callable[..., None], *arguments: Any) -> None:
         try:
-            getattr(self._engine, verb)(own, *arguments)
+            command(own, *arguments)
         except Exception:  # a fault of ours in one request ends no other
-            log.exception("the engine failed at %s", verb)
+            log.exception("the engine failed at %s", command.__name__)
             self._engine.cancel(own)
 
     def _hear(self, ticket: int, event: SpeechEvent) -> None:

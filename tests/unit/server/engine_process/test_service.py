@@ -140,6 +140,7 @@ class Apart:
     process: subprocess.Popen[bytes]
     serving: threading.Thread
     run: Run
+    by_loop: bool  # listens, and no thread
 
     def close(self, patience_s: float) -> None:
         """Close the client where it was started."""
@@ -180,8 +181,9 @@ def apart(request: pytest.FixtureRequest) -> Iterator[Apart]:
         serving = threading.Thread(target=serve, name="test-service")
         serving.start()
         run(client.start)
-        assert client._listener.is_alive() == (request.param is no_loop)
-        yield (both := Apart(engine, service, client, process, serving, run))
+        by_loop = request.param is loop_running
+        assert client._listener.is_alive() != by_loop
+        yield (both := Apart(engine, service, client, process, serving, run, by_loop))
         process.communicate()
         both.close(PATIENCE_S)
         serving.join(PATIENCE_S)
@@ -208,7 +210,6 @@ def test_every_command_reaches_the_engine_under_its_own_ticket(apart: Apart) -> 
     client = apart.client
     client.append(ticket, "More.")
     client.flush(ticket)
-    client.taken(ticket, 1920)
     client.played(ticket, 80.0)
     client.finish_text(ticket)
     client.cancel(ticket)
@@ -216,11 +217,26 @@ def test_every_command_reaches_the_engine_under_its_own_ticket(apart: Apart) -> 
     assert apart.engine.told == [
         ("append", 2, "More."),
         ("flush", 2),
-        ("taken", 2, 1920),
         ("played", 2, 80.0),
         ("finish_text", 2),
         ("cancel", 2),
     ]
+
+
+def test_what_has_left_is_told_of_all_requests_together_the_last_word_of_each(apart: Apart) -> None:
+    (first, _), (second, _) = apart.submit(), apart.submit()
+
+    def leave() -> None:
+        for samples in (1920, 3840):
+            apart.client.taken(first, samples)
+            apart.client.taken(second, 2 * samples)
+        apart.client.taken(second + 1000, 1)  # of nobody
+
+    apart.run(leave)
+    last = [("taken", 1, 3840), ("taken", 2, 7680)]
+    until(lambda: apart.engine.told[-2:] == last)
+    if apart.by_loop:
+        assert apart.engine.told == last
 
 
 def test_commands_for_tickets_that_are_unknown_or_over_are_ignored(apart: Apart) -> None:
