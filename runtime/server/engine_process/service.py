@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +28,8 @@ from runtime.server.speech_engine import SpeechEngine
 
 log = logging.getLogger(__name__)
 
-STATUS_S = 0.2  # between two words on how the engine is; sooner where a request begins or ends
+STATUS_S = 0.2  # between two words on how the engine is; sooner where a request begins or ends, but not at once:
+REST_S = 0.05  # to ask a card for its memory holds the interpreter, which the first sound of that request needs
 
 
 class EngineService:
@@ -73,6 +75,7 @@ class EngineService:
     def _tell_on(self) -> None:
         while not self._closing:
             self._status_due.wait(STATUS_S)
+            time.sleep(REST_S)
             self._status_due.clear()
             self.tell_status()
 
