@@ -74,7 +74,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeSettings:
-    """What one mode's requests want of the scheduler; each mode has its own (docs/performance.md).
+    """What one mode's requests want of the scheduler; each mode has its own (docs/tuning.md).
 
     Small chunks let others in sooner and cost more calls; large ones the reverse. The sound is the same.
     """
@@ -148,7 +148,7 @@ class EngineSettings:
         "",
         "VOICEWRIGHT_SOUND_GRAPHS",
         "BATCHxFRAMES pairs, with commas between, for which Code2Wav has graphs behind first chunks (32x16,8x4); "
-        "empty: those of docs/performance.md",
+        "empty: those of docs/tuning.md",
         pattern=(r"([1-9]\d{0,2}x[1-9]\d{0,2}(,[1-9]\d{0,2}x[1-9]\d{0,2})*)?", "BATCHxFRAMES pairs, such as 32x16,8x4"),
     )
     prompt_piece: int = knob(

@@ -35,7 +35,7 @@ _PARTS: tuple[tuple[str, str, type[Any]], ...] = (
     (
         "A mode",
         "The runtime's. `VOICEWRIGHT_X` holds for every mode; `VOICEWRIGHT_CUSTOM_VOICE_X`, "
-        "`VOICEWRIGHT_VOICE_DESIGN_X` and `VOICEWRIGHT_BASE_X` for one ([more](performance.md#knobs-of-a-mode)).",
+        "`VOICEWRIGHT_VOICE_DESIGN_X` and `VOICEWRIGHT_BASE_X` for one ([more](tuning.md#knobs-of-a-mode)).",
         ModeSettings,
     ),
     (
