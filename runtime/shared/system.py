@@ -1,4 +1,4 @@
-"""Does what Linux, macOS and Windows do differently: locks, limits of a process, flags of files.
+"""Does what Linux, macOS and Windows do differently: locks, limits of a process, pipes, flags of files.
 
 What a system lacks is left out, with a line in the log where that loses anything. None of it has run on Windows.
 """
@@ -101,6 +101,12 @@ def be_polite(steps: int) -> None:
     if hasattr(os, "nice"):
         with suppress(OSError):
             os.nice(steps)
+
+
+def widen_pipe(descriptor: int, size: int) -> None:
+    """Have a pipe hold so many bytes, where the system lets a program say that (Linux) and this user may."""
+    with suppress(AttributeError, OSError):
+        _fcntl.fcntl(descriptor, _fcntl.F_SETPIPE_SZ, size)
 
 
 def lingers_not() -> bytes:

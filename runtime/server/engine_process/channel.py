@@ -18,6 +18,7 @@ from collections.abc import Generator
 from typing import BinaryIO
 
 from runtime.server.engine_process.messages import Message
+from runtime.shared import system
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class Channel:
         self._writes_itself = os.name == "posix"
         if self._writes_itself:
             os.set_blocking(sink.fileno(), False)
-        _widen(sink)
+        system.widen_pipe(sink.fileno(), PIPE_BYTES)
         self._lock = threading.Lock()
         self._unsent: deque[memoryview] = deque()
         self._is_behind = threading.Condition(self._lock)  # there is something unsent, or it is to end
@@ -173,14 +174,6 @@ class Channel:
         yield from pieces
         message: Message = pickle.loads(data, buffers=arrays)  # noqa: S301  our own, see above
         return message
-
-
-def _widen(pipe: BinaryIO) -> None:
-    """Have a pipe hold more, so that a burst of sound does not wait for a thread that writes the rest."""
-    with contextlib.suppress(ImportError, AttributeError, OSError):  # Windows, macOS, and a user who has too many
-        import fcntl
-
-        fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def _pieces(message: Message) -> list[memoryview]:
