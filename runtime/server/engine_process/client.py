@@ -55,7 +55,9 @@ log = logging.getLogger(__name__)
 # Where this process finds its modules the other one finds them too, and not in the folder in which it was started.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_process.__main__ import run; run()"
 _BUFFER_BYTES = 2**18  # read from the process at once
-TAKEN_S = 0.002  # between two words on what has left for listeners, of which each message of sound would wake a thread
+# Between two words on what has left for listeners: each of them wakes a thread that frames do not need, and a row that
+# makes a second of sound in 30 ms pauses (`VOICEWRIGHT_READER_S`) where it hears of that too late.
+TAKEN_S = 0.01
 SILENT_S = 2.0  # without a word of a process at rest, ten times as long as it keeps silent: it counts as at work then
 _KILLED_S = 5.0  # for the system to bury a process
 
