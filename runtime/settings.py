@@ -191,11 +191,11 @@ class ServerSettings:
         "announce that port in the local network, so that Home Assistant finds it; needs the extra zeroconf",
     )
     engine_process: str = knob(
-        "shared",
+        "auto",
         "VOICEWRIGHT_ENGINE_PROCESS",
-        "shared or own: whether the engine shares the server's process or has one of its own; own keeps sockets and "
-        "frames apart, which many requests a second want, and costs an idle card's first sound a millisecond",
-        words=("shared", "own"),
+        "shared or own: whether the engine shares the server's process or has one of its own, which keeps sockets and "
+        "frames apart; auto: its own on an NVIDIA card, shared elsewhere",
+        words=("auto", "shared", "own"),
     )
     send_buffer_bytes: int = knob(
         65536,

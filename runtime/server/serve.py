@@ -23,6 +23,7 @@ from runtime.server.interpreter import settle, switch_often
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.wyoming.port import WyomingPort
 from runtime.settings import ServerSettings, Settings
+from runtime.shared import system
 from runtime.shared.port import listening as port
 from runtime.shared.port.serving import Server, config
 from runtime.shared.port.signals import ignore_signals, stop_on_signals
@@ -57,11 +58,18 @@ async def _run_alone(settings: Settings) -> int:
 
 
 def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
-    if settings.server.engine_process == "own":
+    if has_own_process(settings):
         return EngineClient.open(settings, progress)
     from runtime.engine.engine import Engine  # torch takes seconds to import; the port is open meanwhile
 
     return Engine.open(settings, progress)
+
+
+def has_own_process(settings: Settings) -> bool:
+    """Whether the engine is to have a process of its own. A CPU has no core to spare for it; a card leaves it some."""
+    if settings.server.engine_process == "auto":
+        return settings.engine.device in ("auto", "cuda") and system.has_nvidia_card()
+    return settings.server.engine_process == "own"
 
 
 def listen(settings: ServerSettings) -> socket.socket:

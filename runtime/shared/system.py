@@ -1,4 +1,4 @@
-"""Does what Linux, macOS and Windows do differently: locks, limits of a process, pipes, flags of files.
+"""Does what Linux, macOS and Windows do differently: locks, limits of a process, pipes, flags of files, cards.
 
 What a system lacks is left out, with a line in the log where that loses anything. None of it has run on Windows.
 """
@@ -30,6 +30,7 @@ with suppress(ImportError):
 
     _resource = resource
 
+_NVIDIA = "/dev/nvidiactl"
 _HELD = 36  # EDEADLOCK as Windows numbers it: another process still has the lock
 
 NEW_GROUP = 0x200 if sys.platform == "win32" else 0  # for a child where a session of its own is none: Ctrl-C stays ours
@@ -107,6 +108,11 @@ def widen_pipe(descriptor: int, size: int) -> None:
     """Have a pipe hold so many bytes, where the system lets a program say that (Linux) and this user may."""
     with suppress(AttributeError, OSError):
         _fcntl.fcntl(descriptor, _fcntl.F_SETPIPE_SZ, size)
+
+
+def has_nvidia_card() -> bool:
+    """Whether NVIDIA's driver is there, by a file of it on Linux; torch would know, and takes seconds to import."""
+    return os.path.exists(_NVIDIA)
 
 
 def lingers_not() -> bytes:

@@ -1,0 +1,38 @@
+"""When the engine has a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.server.serve import has_own_process
+from runtime.settings import EngineSettings, ServerSettings, Settings
+from runtime.shared import system
+
+
+@pytest.mark.parametrize(
+    ("word", "device", "has_card", "own"),
+    [
+        ("auto", "auto", True, True),
+        ("auto", "cuda", True, True),
+        ("auto", "auto", False, False),
+        ("auto", "cpu", True, False),
+        ("auto", "npu", True, False),
+        ("shared", "cuda", True, False),
+        ("own", "cpu", False, True),
+    ],
+)
+def test_a_card_has_the_engine_in_a_process_of_its_own_unless_another_is_named(
+    monkeypatch: pytest.MonkeyPatch, word: str, device: str, has_card: bool, own: bool
+) -> None:
+    monkeypatch.setattr(system, "has_nvidia_card", lambda: has_card)
+    settings = Settings(engine=EngineSettings(device=device), server=ServerSettings(engine_process=word))
+    assert has_own_process(settings) is own
+
+
+def test_a_card_is_known_by_its_drivers_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(system, "_NVIDIA", str(tmp_path))
+    assert system.has_nvidia_card()
+    monkeypatch.setattr(system, "_NVIDIA", f"{tmp_path}/none")
+    assert not system.has_nvidia_card()
