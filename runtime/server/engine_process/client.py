@@ -69,8 +69,8 @@ class EngineClient:
 
     Sinks are called on the event loop on which it was started: the pipe is read there, for which no thread has to wake.
     Where none runs, or one that reads no pipes (Windows), a thread calls them. Figures are those that the process told
-    last, a quarter of a second ago at most. Where the process ends, whatever it did or was killed by, every request ends
-    as broken and ``alive`` is false.
+    last, a quarter of a second ago at most. Where the process ends, whatever it did or was killed by, every request
+    ends as broken and ``alive`` is false.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], channel: Channel, status: Status) -> None:
