@@ -16,8 +16,10 @@ import httpx
 import numpy as np
 import soundfile
 
+from benchmarks.processes import with_children
 from benchmarks.sockets import BenchRuntime
 from tests.proof.crowd import Held, at_rest, held
+from tests.support.processes import runs
 from tests.support.speech_client import Talk, talk
 from tests.wire.test_peers import HANDSHAKE, frame
 
@@ -176,7 +178,7 @@ async def drain(runtime: BenchRuntime, streams: int) -> str:
     finished = sum(await asyncio.gather(*replies))
     assert finished == streams, f"{finished} of {streams} replies were finished"
     last_s = time.perf_counter() - began
-    while _is_running(runtime.pid):  # noqa: ASYNC110 - another process
+    while runs(runtime.pid):  # noqa: ASYNC110 - another process
         await asyncio.sleep(0.01)
     ended_s = time.perf_counter() - began - last_s
     return f"SIGTERM under {streams} replies: {finished} finished, the process ended {ended_s:.1f} s after the last"
@@ -223,18 +225,8 @@ async def bombs(runtime: BenchRuntime, count: int) -> str:
 
 def _resident_kib(pid: int) -> tuple[int, int]:
     """Of a process, and of its children."""
-    children = [
-        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
-    ]
+    _, *children = with_children(pid)
     return _pages(pid), sum(_pages(child) for child in children)
-
-
-def _is_running(pid: int) -> bool:
-    """Whether it has not ended; one whose end nobody has asked for yet has no command line."""
-    try:
-        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
-    except FileNotFoundError:
-        return False
 
 
 def _pages(pid: int) -> int:
