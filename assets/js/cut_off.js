@@ -1,6 +1,7 @@
 /**
  * Speech that a reload cut off, before it was whole or before the studio had it: what was asked for outlives it, and is
- * offered once more, with the seed that it had. Where the studio's store has it all the same, it stands in its place.
+ * offered once more, with the seed that it had, until another take is made or the room is left. Where the studio's store has
+ * it all the same, it stands in its place.
  *
  * A room whose takes have places of their own says which (`placeOf`) and puts them there again (`regain`); of any other the
  * last one was in the dock. What a take was spoken after is too long to be kept here: its room has it (`referenceOf`).
@@ -23,6 +24,9 @@ const NEWEST = 12; // kept takes that are looked through: another tab may have s
 export class CutOff {
   /** What was cut off when this tab was loaded, all of one room. @type {Left[]} */
   left = [];
+  /** Takes the offer away. */
+  withdraw = () => {};
+  isAsking = false;
 
   /** @param {import('./studio.js').Studio} studio */
   constructor(studio) {
@@ -58,7 +62,11 @@ export class CutOff {
     for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toast(errorOf(error).message));
     const lost = found.filter(({ record }) => !record);
     if (lost.length === 0) return;
-    studio.toast(studio.t('shell.cut_off'), { action: studio.t('shell.speak_again'), onAction: () => this.again(lost), isOfPage: true });
+    this.withdraw = studio.toast(studio.t('shell.cut_off'), {
+      action: studio.t('shell.speak_again'),
+      onAction: () => this.again(lost),
+      dismiss: studio.t('shell.cut_off_leave'),
+    });
   }
 
   /** What the studio keeps of late, whole takes alone. @param {Left[]} left @returns {Promise<TakeRecord[]>} */
@@ -77,9 +85,11 @@ export class CutOff {
     await room.regain(take, place);
   }
 
-  /** Ask for all of them once more; the first is heard. @param {Left[]} left */
+  /** Ask for all of them once more; the first is heard. What could not be asked for is still offered. @param {Left[]} left */
   async again(left) {
     const { studio } = this;
+    if (this.isAsking) return;
+    this.isAsking = true;
     const clicked = performance.now();
     const room = studio.room(left[0].asked.room);
     try {
@@ -92,6 +102,8 @@ export class CutOff {
       else studio.stage.play(takes[0], { clicked });
     } catch (error) {
       studio.toast(errorOf(error).message, { isOfPage: true }); // where it was asked for; its room may be another one
+    } finally {
+      this.isAsking = false;
     }
   }
 

@@ -448,6 +448,7 @@ export class Studio {
     if (this.status.interrupted) throw new FieldError('request', this.t('shell.not_sent'));
     if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
     const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked });
+    if (!take.isSample) this.cutOff.withdraw();
     take.planned = this.paces.samplesOf(take);
     for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refresh());
     setTimeout(() => take.isUnanswered && this.refresh(), PATIENCE_MS);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ HOLD = """
 
 def offer(page: Page) -> Locator:
     """The button that speaks once more what the reload cut off."""
-    return page.get_by_text("Speech was cut off by the reload").locator("..").get_by_role("button")
+    return page.get_by_role("button", name="Speak it again", exact=True)
 
 
 def hold(page: Page, *, passed: int = -1) -> None:
@@ -140,6 +141,59 @@ def test_a_take_that_the_studio_has_although_a_reload_came_is_in_the_dock(studio
     expect_in_dock(studio, record)
 
 
+@pytest.fixture
+def offered(open_studio: OpenStudio) -> Callable[..., Page]:
+    """Opens the page in a window of a size, with an offer to speak again what a reload cut off."""
+
+    def cut_off(width: int = 1200, height: int = 860) -> Page:
+        page = open_studio(viewport={"width": width, "height": height})
+        hold(page)
+        page.fill("#vw-text", "It was whole and on its way.")
+        page.click("#vw-speak")
+        await_held(page, 1)
+        page.clock.install()
+        reload(page)
+        expect(offer(page)).to_be_visible()
+        return page
+
+    return cut_off
+
+
+def test_the_offer_waits_for_as_long_as_somebody_reads(offered: Callable[..., Page]) -> None:
+    page = offered()
+    page.clock.fast_forward("05:00")
+    expect(offer(page)).to_be_visible()
+    page.get_by_role("button", name="Do not speak it again").click()
+    expect(offer(page)).to_have_count(0)
+
+
+@pytest.mark.parametrize("window", [(1366, 768), (360, 780)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_the_offer_has_a_row_of_its_own(offered: Callable[..., Page], window: tuple[int, int]) -> None:
+    page = offered(*window)
+    above, told, dock = (page.locator(place).bounding_box() for place in (".vw-rooms", ".vw-stays", "#vw-stage"))
+    assert above
+    assert told
+    assert dock
+    assert above["y"] + above["height"] <= told["y"]
+    assert told["y"] + told["height"] <= dock["y"]
+    for words in page.locator(".vw-footer p").all()[: 3 if window[0] > 768 else 2]:  # a phone has no keys
+        expect(words).to_be_visible()
+
+
+def test_the_offer_leaves_with_another_take(offered: Callable[..., Page]) -> None:
+    page = offered()
+    page.click("#vw-speak")
+    expect(offer(page)).to_have_count(0)
+
+
+def test_the_offer_leaves_with_its_room(offered: Callable[..., Page]) -> None:
+    page = offered()
+    enter(page, "script")
+    expect(offer(page)).to_have_count(0)
+    enter(page, "speakers")
+    expect(offer(page)).to_have_count(0)
+
+
 def test_takes_of_a_design_that_a_reload_kept_from_the_studio_are_offered_again_in_their_places(studio: Page) -> None:
     asked = configs(studio)
     enter(studio, "design")
@@ -231,6 +285,7 @@ def test_a_cloned_take_is_not_spoken_again_after_another_recording_of_the_same_l
     expect(studio.locator("#vw-clone-name")).to_have_text("another.wav")
     offer(studio).click()
     expect(studio.get_by_text("is not here any more")).to_be_visible()
+    expect(offer(studio), "the recording may come back").to_be_visible()
 
 
 def test_a_take_after_another_recording_of_the_same_length_is_not_taken_for_the_one_that_was_cut_off(
