@@ -20,6 +20,7 @@ from tests.support.app import App
 Pcm = NDArray[np.int16]
 
 LETTERS = "ABC"  # of the takes that are made at once
+KEPT_SEED = 7  # its takes become voices
 MADE_MS = 150_000
 SAID_MS = 60_000
 HEADER_BYTES = 16  # of a labelled frame
@@ -106,8 +107,9 @@ def keep_as(page: Page, letter: str, name: str) -> None:
 def fix_seed(page: Page, seed: int) -> None:
     """Make all three takes of a set from this seed on.
 
-    What the instant engine makes is speech put together at random: of about one seed in seventy the runtime hears so
-    little speech that it refuses the text as that of another recording, and says so in the form that keeps a take.
+    Of about one seed in seventy the runtime hears so little speech, in what the instant engine puts together at random
+    and in what the demo voice says, that it refuses the text as that of another recording, and says so in the form
+    that keeps a take.
     """
     vary(page)
     page.check("#vw-lock")

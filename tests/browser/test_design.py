@@ -19,6 +19,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import (
+    KEPT_SEED,
     LETTERS,
     MADE_MS,
     SAID_MS,
@@ -56,7 +57,6 @@ TEXT = "The kettle is on."
 HEARD = "The kettle is on, and the boat came back in the evening."  # long enough to be a reference
 LONGER = f"{HEARD} {HEARD}"
 FAILED_BELOW = 20  # LU, as in assets/js/design/loudness.js
-KEPT_SEED = 7  # its takes become voices
 REFUSED_SEED = 132  # of its first take of HEARD, said by LOW, the runtime hears a second of speech and no more
 LOW, HIGH = "A man with a low voice, speaking slowly.", "A woman with a high voice, speaking quickly."
 
