@@ -127,7 +127,7 @@ export class TakeRow {
     this.find('.vw-take-text').textContent = headOf(record);
     const who = shortened(speakerOf(record, studio));
     const stopped = record.stop_reason === 'cancelled' && t('library.stopped');
-    const variation = this.hasTwin && t('library.seed', { seed });
+    const variation = this.hasTwin && seed !== null && t('library.seed', { seed });
     const details = [clock(seconds * SAMPLE_RATE), this.date, stopped, ...tags.map((tag) => `#${tag}`), variation, this.manner];
     this.find('.vw-take-who').textContent = who;
     // A line may end with a dot, and not begin with one.

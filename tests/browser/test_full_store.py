@@ -115,3 +115,12 @@ def test_a_take_that_was_kept_before_captions_said_whose_voice_it_is_is_captione
     expect(page.locator("#vw-caption")).to_have_text(caption)
     kept = page.request.get(f"{origin(page)}/studio/takes/{take}").json()
     assert kept["label"] == "Take 1B", "what is stored stays as it is"
+
+
+def test_takes_that_are_alike_and_have_no_seed_say_none(studio: Page) -> None:
+    takes = [keep_take(studio, 2) for _ in range(2)]
+    enter(studio, "library")
+    for take in takes:
+        small = studio.locator(f"[data-take='{take}'] small")
+        expect(small).to_contain_text("Take 2B")
+        expect(small).not_to_contain_text("Seed")
