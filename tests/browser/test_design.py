@@ -472,6 +472,33 @@ def test_a_take_that_the_runtime_refuses_as_a_voice_says_why_in_the_form(room: P
     assert voices(app) == {}
 
 
+@pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "refused"])
+def test_an_answer_about_one_take_leaves_the_form_to_the_next(room: Page, app: App, is_kept: bool) -> None:
+    room.fill("#vw-text", HEARD)
+    fix_seed(room, KEPT_SEED if is_kept else REFUSED_SEED)
+    make_three(room)
+    held: list[Route] = []
+    room.route("**/voice", lambda route: held.append(route), times=1)
+    act(room, "A", "keep")
+    room.fill("#vw-design-name", "First")
+    with room.expect_event("request", lambda request: request.url.endswith("/voice")):
+        room.keyboard.press("Enter")
+    act(room, "B", "keep")
+    name = room.locator("#vw-design-name")
+    expect(name).to_be_focused()
+    name.fill("Second")
+    held.pop().continue_()
+    if is_kept:
+        expect_state(room, "A", "kept")
+    else:
+        expect(card(room, "A")).to_contain_text("These words cannot be those of the recording")
+    expect(name).to_be_focused()
+    expect(room.locator("#vw-design-keep-form .vw-error").filter(has_text=re.compile(r"\S"))).to_have_count(0)
+    room.keyboard.press("Enter")
+    expect_state(room, "B", "kept")
+    assert set(voices(app)) == ({"First", "Second"} if is_kept else {"Second"})
+
+
 def test_presets_by_language(room: Page) -> None:
     chips = room.locator("#vw-design-chips button")
     assert {"Narrator", "Old sailor"} <= set(chips.all_inner_texts())
