@@ -1,18 +1,20 @@
 /**
  * Speech that a reload cut off, before it was whole or before the studio had it: what was asked for outlives it, and is
- * offered once more, with the seed that it had. Where the studio's store has it all the same, it stands in its place.
+ * offered once more, with the seed that it had, until another take is made or the room is left. Where the studio's store has
+ * it all the same, it stands in its place.
  *
  * A room whose takes have places of their own says which (`placeOf`) and puts them there again (`regain`); of any other the
  * last one was in the dock. What a take was spoken after is too long to be kept here: its room has it (`referenceOf`).
  */
 
+import { digestOf } from './digest.js';
 import { errorOf } from './errors.js';
 
 /**
  * @typedef {import('./take.js').Take} Take @typedef {import('./take.js').Asked} Asked @typedef {import('./take.js').TakeRecord} TakeRecord
  * @typedef {{placeOf?(take: Take): Object|null, regain?(take: Take, place: any): Promise<void>, hear?(take: Take, how: {clicked: number}): void,
  *   referenceOf?(asked: Asked): Promise<Blob|null>}} Place  what a room knows of where a take stood and what it was spoken after
- * @typedef {{asked: Asked, bytes: number, place: any}} Left  bytes: of the recording that it is spoken after; place: the room's
+ * @typedef {{asked: Asked, digest: string|null, place: any}} Left  digest: of the recording that it is spoken after; place: the room's
  */
 
 const KEY = 'voicewright.cut_off';
@@ -22,6 +24,9 @@ const NEWEST = 12; // kept takes that are looked through: another tab may have s
 export class CutOff {
   /** What was cut off when this tab was loaded, all of one room. @type {Left[]} */
   left = [];
+  /** Takes the offer away. */
+  withdraw = () => {};
+  isAsking = false;
 
   /** @param {import('./studio.js').Studio} studio */
   constructor(studio) {
@@ -34,7 +39,7 @@ export class CutOff {
   /** The requests that are being spoken or kept: of the room that asked last. */
   keep() {
     const { keeping, live } = this.studio.speech;
-    const cut = [...keeping, ...live].filter(({ room, isSample, isQuiet, state }) => ROOMS.includes(room) && !isSample && !isQuiet && state !== 'stopped');
+    const cut = [...keeping, ...live].filter(isToBeOffered);
     const last = cut.at(-1);
     if (!last) return;
     const room = this.studio.room(last.room);
@@ -53,11 +58,15 @@ export class CutOff {
     this.left = [];
     if (left.length === 0) return;
     const records = await this.kept(left);
-    const found = left.map((one) => ({ ...one, record: records.find((record) => sameRequest(record, one.asked)) }));
+    const found = left.map((one) => ({ ...one, record: records.find((record) => sameRequest(record, one)) }));
     for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toast(errorOf(error).message));
     const lost = found.filter(({ record }) => !record);
     if (lost.length === 0) return;
-    studio.toast(studio.t('shell.cut_off'), { action: studio.t('shell.speak_again'), onAction: () => this.again(lost), isOfPage: true });
+    this.withdraw = studio.toast(studio.t('shell.cut_off'), {
+      action: studio.t('shell.speak_again'),
+      onAction: () => this.again(lost),
+      dismiss: studio.t('shell.cut_off_leave'),
+    });
   }
 
   /** What the studio keeps of late, whole takes alone. @param {Left[]} left @returns {Promise<TakeRecord[]>} */
@@ -76,44 +85,53 @@ export class CutOff {
     await room.regain(take, place);
   }
 
-  /** Ask for all of them once more; the first is heard. @param {Left[]} left */
+  /** Ask for all of them once more; the first is heard. What could not be asked for is still offered. @param {Left[]} left */
   async again(left) {
     const { studio } = this;
+    if (this.isAsking) return;
+    this.isAsking = true;
     const clicked = performance.now();
     const room = studio.room(left[0].asked.room);
     try {
       /** Takes of one parent were spoken after one recording. @type {Map<string|null|undefined, Blob|null>} */
       const references = new Map();
       for (const one of left) if (!references.get(one.asked.parent)) references.set(one.asked.parent, await this.reference(one));
-      const takes = left.map(({ asked, bytes }) => studio.say({ ...asked, reference: bytes ? references.get(asked.parent) : null }));
+      const takes = left.map(({ asked, digest }) => studio.say({ ...asked, reference: digest ? references.get(asked.parent) : null }));
       for (const [index, take] of takes.entries()) await room.regain?.(take, left[index].place);
       if (room.hear) room.hear(takes[0], { clicked });
       else studio.stage.play(takes[0], { clicked });
     } catch (error) {
       studio.toast(errorOf(error).message, { isOfPage: true }); // where it was asked for; its room may be another one
+    } finally {
+      this.isAsking = false;
     }
   }
 
-  /** The recording that a request goes with; of another length it is another one. @param {Left} left */
-  async reference({ asked, bytes }) {
-    if (!bytes) return null;
+  /** The recording that a request goes with; its room may have another one by now. @param {Left} left */
+  async reference({ asked, digest }) {
+    if (!digest) return null;
     const blob = await this.studio.room(asked.room).referenceOf?.(asked);
-    if (blob?.size === bytes) return blob;
+    if (blob && (await digestOf(blob)) === digest) return blob;
     throw new Error(this.studio.t('shell.cut_off_other'));
   }
 }
 
-/** @param {Take} take @param {any} place @returns {Left} */
-function leftOf({ room, mode, config, text, spoken, seed, label, parent, reference }, place) {
-  return { asked: { room, mode, config, text, spoken, seed, label, parent }, bytes: reference?.size ?? 0, place };
+/** Whether it can be asked for again as it was: after a recording that is told from others, not before it was asked for at all. @param {Take} take */
+function isToBeOffered({ room, isSample, isQuiet, state, reference, digest }) {
+  return ROOMS.includes(room) && !isSample && !isQuiet && state !== 'stopped' && (!reference || digest !== null);
 }
 
-/** Whether a take is the answer to a request: of the same words and seed it has the same sound. @param {TakeRecord} record @param {Asked} asked */
-function sameRequest(record, asked) {
+/** @param {Take} take @param {any} place @returns {Left} */
+function leftOf({ room, mode, config, text, spoken, seed, label, parent, digest }, place) {
+  return { asked: { room, mode, config, text, spoken, seed, label, parent }, digest, place };
+}
+
+/** Whether a take is the answer to a request: of the same words, seed and recording it has the same sound. @param {TakeRecord} record @param {Left} left */
+function sameRequest(record, { asked, digest }) {
   const { mode, text, spoken = null, seed, config, parent = null } = asked;
   const names = new Set([...Object.keys(record.config), ...Object.keys(config)]);
   const isSame = [...names].every((name) => (record.config[name] ?? null) === (config[name] ?? null));
-  return isSame && record.mode === mode && record.text === text && (record.spoken ?? null) === spoken && record.seed === seed && (record.parent ?? null) === parent;
+  return isSame && record.mode === mode && record.text === text && (record.spoken ?? null) === spoken && record.seed === seed && (record.parent ?? null) === parent && (record.reference ?? null) === digest;
 }
 
 /** What was kept, which is there no more. @returns {Left[]} */

@@ -1,6 +1,7 @@
 /** Asking for takes: over the socket, into a Take, and from there into the studio's store. */
 
 import { api } from './api.js';
+import { digestOf } from './digest.js';
 import { errorOf } from './errors.js';
 import { sentenceOf } from './server_words.js';
 import { Take } from './take.js';
@@ -34,6 +35,8 @@ export class Speech {
     this.keeping = new Set();
     /** References as they travel; one is read once however often it speaks. @type {WeakMap<Blob, Promise<string>>} */
     this.urls = new WeakMap();
+    /** What tells them apart. @type {WeakMap<Blob, Promise<string>>} */
+    this.digests = new WeakMap();
     this.keeps = true; // until the studio says that it has no store
   }
 
@@ -45,7 +48,7 @@ export class Speech {
     const refusal = this.refusal(take.sent);
     if (refusal) queueMicrotask(() => this.fail(take, refusal)); // when it is known who listens to the take
     else if (!asked.reference) this.ask(take, null);
-    else this.travelling(asked.reference).then((url) => take.live && this.ask(take, url), (error) => this.fail(take, error));
+    else this.askAfter(take, asked.reference);
     take.addEventListener('done', () => {
       this.live.delete(take);
       if (take.lasts) this.keep(take);
@@ -67,11 +70,15 @@ export class Speech {
     return Object.assign(error, { message: sentenceOf(error) });
   }
 
-  /** @param {Blob} reference @returns {Promise<string>} */
-  travelling(reference) {
-    const url = this.urls.get(reference) ?? dataUrl(reference);
-    this.urls.set(reference, url);
-    return url;
+  /** Ask for a take that is spoken after a recording; what that is told by comes when it is asked for. @param {Take} take @param {Blob} reference */
+  async askAfter(take, reference) {
+    try {
+      const url = await once(this.urls, reference, dataUrl);
+      if (take.live) this.ask(take, url);
+      take.digest = await once(this.digests, reference, digestOf);
+    } catch (error) {
+      this.fail(take, errorOf(error)); // it cannot be read
+    }
   }
 
   /** @param {Take} take @param {string|null} referenceUrl */
@@ -149,6 +156,13 @@ export class Speech {
   cancel() {
     for (const take of [...this.live]) take.cancel();
   }
+}
+
+/** What is read of a recording. @param {WeakMap<Blob, Promise<string>>} known @param {Blob} reference @param {(reference: Blob) => Promise<string>} read */
+function once(known, reference, read) {
+  const found = known.get(reference) ?? read(reference);
+  known.set(reference, found);
+  return found;
 }
 
 /** What is stored of a take beside its sound. @param {Take} take */

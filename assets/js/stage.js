@@ -27,10 +27,11 @@ const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1, PageUp:
 /** @typedef {Pick<import('./script/whole.js').Sounding, 'onItem'|'place'>} Within */
 
 export class Stage extends EventTarget {
-  /** @param {ParentNode} page @param {(key: string, values?: Object<string, unknown>) => string} t */
-  constructor(page, t) {
+  /** @param {ParentNode} page @param {(key: string, values?: Object<string, unknown>) => string} t @param {(take: Take) => string} captionOf */
+  constructor(page, t, captionOf) {
     super();
     this.t = t;
+    this.captionOf = captionOf;
     this.player = new Player();
     this.waveform = new Waveform(need(page, '#vw-wave', HTMLCanvasElement));
     this.meter = new Meter(page, t);
@@ -325,7 +326,7 @@ export class Stage extends EventTarget {
     mark(this.button, { 'data-icon': this.sounding ? 'pause' : 'play' });
     if (this.button.ariaLabel !== label) this.button.ariaLabel = label;
     this.button.disabled = !this.sounding && !take?.samples;
-    write(this.caption, take?.label ?? '');
+    write(this.caption, isWhole(take) ? take.label : take ? this.captionOf(take) : '');
     this.keep.show(take);
     this.paint();
     this.dispatchEvent(new Event('change'));

@@ -6,6 +6,7 @@ import { ChapterSheet } from './chapter_sheet.js';
 import { CodeDialog } from './code_dialog.js';
 import { Complaints } from './complaints.js';
 import { CutOff } from './cut_off.js';
+import { captionOf } from './design/captions.js';
 import { Dock } from './dock.js';
 import { Drafts } from './drafts.js';
 import { all, need } from './elements.js';
@@ -112,7 +113,7 @@ export class Studio {
     this.scrolled = new Map();
     this.toasts = new Toasts(need(page, '#vw-toasts'));
     this.notes = new Notes(page, this);
-    this.stage = new Stage(page, this.t);
+    this.stage = new Stage(page, this.t, (take) => this.captionOf(take));
     this.stage.keep.isShared = Boolean(me.features?.share);
     this.dock = new Dock(page, this);
     this.complaints = new Complaints(page, this);
@@ -448,6 +449,7 @@ export class Studio {
     if (this.status.interrupted) throw new FieldError('request', this.t('shell.not_sent'));
     if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
     const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked });
+    if (!take.isSample) this.cutOff.withdraw();
     take.planned = this.paces.samplesOf(take);
     for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refresh());
     setTimeout(() => take.isUnanswered && this.refresh(), PATIENCE_MS);
@@ -587,6 +589,11 @@ export class Studio {
   }
 
   // --- telling
+
+  /** What a take is captioned. @param {Pick<TakeRecord, 'room'|'label'|'config'>} take */
+  captionOf(take) {
+    return captionOf(take, (description) => this.presets.designs.find(({ text }) => text === description.trim())?.name ?? '');
+  }
 
   /** A sentence at its place, as complaints.js has it. @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one */
   complain(place, error, room) {

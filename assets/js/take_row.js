@@ -125,9 +125,9 @@ export class TakeRow {
     const name = this.name;
     this.paintMark();
     this.find('.vw-take-text').textContent = headOf(record);
-    const who = shortened(speakerOf(record));
+    const who = shortened(speakerOf(record, studio));
     const stopped = record.stop_reason === 'cancelled' && t('library.stopped');
-    const variation = this.hasTwin && t('library.seed', { seed });
+    const variation = this.hasTwin && seed !== null && t('library.seed', { seed });
     const details = [clock(seconds * SAMPLE_RATE), this.date, stopped, ...tags.map((tag) => `#${tag}`), variation, this.manner];
     this.find('.vw-take-who').textContent = who;
     // A line may end with a dot, and not begin with one.
@@ -161,9 +161,10 @@ export class TakeRow {
 
   /** What a designed voice was described as, or how another was to speak, where the label does not say it. */
   get manner() {
-    const { label, config } = this.record;
-    const said = typeof config.instructions === 'string' ? config.instructions : '';
-    return label?.includes(said) || label?.startsWith(called('', said)) ? '' : shortened(said);
+    const { instructions } = this.record.config;
+    const said = typeof instructions === 'string' ? instructions : '';
+    const caption = this.studio.captionOf(this.record);
+    return caption.includes(said) || caption.startsWith(called('', said)) ? '' : shortened(said);
   }
 
   get name() {
@@ -274,9 +275,9 @@ export function headOf({ name, text }) {
   return name || text;
 }
 
-/** Who speaks, as far as a row says it. @param {TakeRecord} record */
-export function speakerOf({ label, voice }) {
-  return label || title(voice ?? '');
+/** Who speaks, as far as a row says it. @param {TakeRecord} record @param {import('./studio.js').Studio} studio */
+export function speakerOf(record, studio) {
+  return studio.captionOf(record) || title(record.voice ?? '');
 }
 
 /** A label that holds a whole description, as far as a row has place for it. @param {string} label */

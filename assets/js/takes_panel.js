@@ -100,7 +100,7 @@ export class TakesPanel {
   paint() {
     if (!this.isKnown && !this.root.closest('[hidden]')) return; // where nobody looks nothing is moved
     const { list, next } = this.studio.history;
-    const twins = Map.groupBy(list, (record) => `${headOf(record)}\n${speakerOf(record)}`);
+    const twins = Map.groupBy(list, (record) => `${headOf(record)}\n${speakerOf(record, this.studio)}`);
     const twinned = new Set([...twins.values()].filter(({ length }) => length > 1).flat());
     const rows = list.map((record, index) => {
       const row = this.rows.get(record.id) ?? new TakeRow(record, this.studio, { isUnderDay: true });

@@ -1,9 +1,12 @@
-/** Sentences that come and go at the edge of the page, each with at most one thing to do about it. */
+/** Sentences that come and go at the edge of the page, each with at most one thing to do about it; one that waits for an answer stays. */
 
 const STAY_MS = 8000;
 const MOST = 2; // beside each other in a wide window, below each other on a phone: a third one would have no room
 
-/** @typedef {{action?: string, onAction?: () => void, stayMs?: number, isOfPage?: boolean}} Told  isOfPage: it stays when another room is shown */
+/**
+ * @typedef {{action?: string, onAction?: () => void, stayMs?: number, isOfPage?: boolean, dismiss?: string}} Told
+ *   isOfPage: it stays when another room is shown; dismiss: it stays until it is taken away, which a button of this name does too
+ */
 
 export class Toasts {
   /** @param {HTMLElement} holder */
@@ -23,30 +26,45 @@ export class Toasts {
    * @param {Told} [options]
    * @returns {() => void} takes it away
    */
-  show(sentence, { action, onAction, stayMs = STAY_MS, isOfPage = false } = {}) {
+  show(sentence, { action, onAction, stayMs = STAY_MS, isOfPage = false, dismiss } = {}) {
     const toast = document.createElement('p');
-    toast.className = 'vw-toast';
+    toast.className = dismiss ? 'vw-toast vw-stays' : 'vw-toast';
     toast.append(Object.assign(document.createElement('span'), { textContent: sentence }));
     const leave = () => toast.remove();
     if (action) {
       const button = Object.assign(document.createElement('button'), { type: 'button', textContent: action });
       button.onclick = () => {
-        leave();
+        if (!dismiss) leave();
         onAction?.();
       };
       toast.append(button);
     }
-    let timer = setTimeout(leave, stayMs);
-    const stay = () => clearTimeout(timer);
-    const go = () => {
-      stay();
-      timer = setTimeout(leave, stayMs);
-    };
-    for (const event of ['pointerenter', 'focusin']) toast.addEventListener(event, stay);
-    for (const event of ['pointerleave', 'focusout']) toast.addEventListener(event, go);
+    if (dismiss) toast.append(dismissing(dismiss, leave));
+    else passing(toast, leave, stayMs);
     if (isOfPage) this.ofPage.add(toast);
     this.holder.append(toast);
-    while (this.holder.children.length > MOST) this.holder.firstElementChild?.remove();
+    const notices = [...this.holder.children].filter((one) => !one.matches('.vw-stays'));
+    for (const old of notices.slice(0, -MOST)) old.remove();
     return leave;
   }
+}
+
+/** The button that takes an offer away. @param {string} name @param {() => void} leave */
+function dismissing(name, leave) {
+  const button = Object.assign(document.createElement('button'), { type: 'button', className: 'vw-quiet', ariaLabel: name, title: name });
+  button.dataset.icon = 'close';
+  button.onclick = leave;
+  return button;
+}
+
+/** It leaves by itself, but not while somebody is at it. @param {HTMLElement} toast @param {() => void} leave @param {number} stayMs */
+function passing(toast, leave, stayMs) {
+  let timer = setTimeout(leave, stayMs);
+  const stay = () => clearTimeout(timer);
+  const go = () => {
+    stay();
+    timer = setTimeout(leave, stayMs);
+  };
+  for (const event of ['pointerenter', 'focusin']) toast.addEventListener(event, stay);
+  for (const event of ['pointerleave', 'focusout']) toast.addEventListener(event, go);
 }

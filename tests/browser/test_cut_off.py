@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.conftest import INSECURE_HOST, OpenStudio
 from tests.browser.design_steps import (
     LETTERS,
     act,
     expect_set,
     expect_state,
+    fix_seed,
     make_three,
     newest,
     newly_kept,
@@ -20,6 +23,7 @@ from tests.browser.design_steps import (
     takes,
 )
 from tests.browser.steps import await_recording, await_sound, clone_from, enter, reload, wav
+from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
@@ -41,7 +45,7 @@ HOLD = """
 
 def offer(page: Page) -> Locator:
     """The button that speaks once more what the reload cut off."""
-    return page.get_by_text("Speech was cut off by the reload").locator("..").get_by_role("button")
+    return page.get_by_role("button", name="Speak it again", exact=True)
 
 
 def hold(page: Page, *, passed: int = -1) -> None:
@@ -81,6 +85,25 @@ def configs(page: Page) -> list[dict[str, object]]:
     return asked
 
 
+def expect_cloned_again(page: Page) -> None:
+    """What a reload cut off in the Clone room is spoken again after its recording."""
+    asked = configs(page)
+    enter(page, "clone")
+    clone_from(page, wav(3.0), "The boat came back in the evening.")
+    await_recording(page, "voice.wav")
+    hold(page)
+    page.fill("#vw-text", "It was whole and on its way.")
+    page.click("#vw-speak")
+    await_held(page, 1)
+    reload(page)
+    expect(page.locator("#vw-clone-name")).to_have_text("voice.wav")
+    with page.expect_response(TAKES):
+        offer(page).click()
+    expect(page.locator("#vw-star")).to_be_visible()
+    assert asked[0] == asked[1], "the recording too"
+    assert asked[1]["ref_audio"]
+
+
 def test_speech_that_a_reload_cuts_off_is_offered_again_with_its_seed(studio: Page) -> None:
     asked = configs(studio)
     studio.fill("#vw-text", LONG)
@@ -116,6 +139,59 @@ def test_a_take_that_the_studio_has_although_a_reload_came_is_in_the_dock(studio
     record = kept(studio)
     reload(studio)
     expect_in_dock(studio, record)
+
+
+@pytest.fixture
+def offered(open_studio: OpenStudio) -> Callable[..., Page]:
+    """Opens the page in a window of a size, with an offer to speak again what a reload cut off."""
+
+    def cut_off(width: int = 1200, height: int = 860) -> Page:
+        page = open_studio(viewport={"width": width, "height": height})
+        hold(page)
+        page.fill("#vw-text", "It was whole and on its way.")
+        page.click("#vw-speak")
+        await_held(page, 1)
+        page.clock.install()
+        reload(page)
+        expect(offer(page)).to_be_visible()
+        return page
+
+    return cut_off
+
+
+def test_the_offer_waits_for_as_long_as_somebody_reads(offered: Callable[..., Page]) -> None:
+    page = offered()
+    page.clock.fast_forward("05:00")
+    expect(offer(page)).to_be_visible()
+    page.get_by_role("button", name="Do not speak it again").click()
+    expect(offer(page)).to_have_count(0)
+
+
+@pytest.mark.parametrize("window", [(1366, 768), (360, 780)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_the_offer_has_a_row_of_its_own(offered: Callable[..., Page], window: tuple[int, int]) -> None:
+    page = offered(*window)
+    above, told, dock = (page.locator(place).bounding_box() for place in (".vw-rooms", ".vw-stays", "#vw-stage"))
+    assert above
+    assert told
+    assert dock
+    assert above["y"] + above["height"] <= told["y"]
+    assert told["y"] + told["height"] <= dock["y"]
+    for words in page.locator(".vw-footer p").all()[: 3 if window[0] > 768 else 2]:  # a phone has no keys
+        expect(words).to_be_visible()
+
+
+def test_the_offer_leaves_with_another_take(offered: Callable[..., Page]) -> None:
+    page = offered()
+    page.click("#vw-speak")
+    expect(offer(page)).to_have_count(0)
+
+
+def test_the_offer_leaves_with_its_room(offered: Callable[..., Page]) -> None:
+    page = offered()
+    enter(page, "script")
+    expect(offer(page)).to_have_count(0)
+    enter(page, "speakers")
+    expect(offer(page)).to_have_count(0)
 
 
 def test_takes_of_a_design_that_a_reload_kept_from_the_studio_are_offered_again_in_their_places(studio: Page) -> None:
@@ -175,21 +251,13 @@ def test_takes_after_a_sound_are_spoken_after_the_same_sound_again(studio: Page)
 
 
 def test_a_cloned_take_that_a_reload_kept_from_the_studio_is_offered_again(studio: Page) -> None:
-    asked = configs(studio)
-    enter(studio, "clone")
-    clone_from(studio, wav(3.0), "The boat came back in the evening.")
-    await_recording(studio, "voice.wav")
-    hold(studio)
-    studio.fill("#vw-text", "It was whole and on its way.")
-    studio.click("#vw-speak")
-    await_held(studio, 1)
-    reload(studio)
-    expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
-    with studio.expect_response(TAKES):
-        offer(studio).click()
-    expect(studio.locator("#vw-star")).to_be_visible()
-    assert asked[0] == asked[1], "the recording too"
-    assert asked[1]["ref_audio"]
+    expect_cloned_again(studio)
+
+
+def test_a_cloned_take_is_offered_again_where_the_browser_makes_no_digests(open_studio: OpenStudio, app: App) -> None:
+    neighbours = open_studio(url=f"http://{INSECURE_HOST}:{app.port}")
+    assert neighbours.evaluate("crypto.subtle === undefined")
+    expect_cloned_again(neighbours)
 
 
 def test_a_cloned_take_that_the_studio_has_although_a_reload_came_is_in_the_dock(studio: Page) -> None:
@@ -204,15 +272,41 @@ def test_a_cloned_take_that_the_studio_has_although_a_reload_came_is_in_the_dock
     expect_in_dock(studio, record)
 
 
-def test_a_cloned_take_is_not_spoken_again_after_another_recording(studio: Page) -> None:
+def test_a_cloned_take_is_not_spoken_again_after_another_recording_of_the_same_length(studio: Page) -> None:
     enter(studio, "clone")
     clone_from(studio, wav(3.0), "The boat came back in the evening.")
     await_recording(studio, "voice.wav")
     hold(studio)
     studio.click("#vw-speak")
+    await_held(studio, 1)
     reload(studio)
     expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
-    studio.set_input_files("#vw-clone-file", {**wav(4.0), "name": "another.wav"})
+    studio.set_input_files("#vw-clone-file", {**wav(3.0, seed=10), "name": "another.wav"})
     expect(studio.locator("#vw-clone-name")).to_have_text("another.wav")
     offer(studio).click()
     expect(studio.get_by_text("is not here any more")).to_be_visible()
+    expect(offer(studio), "the recording may come back").to_be_visible()
+
+
+def test_a_take_after_another_recording_of_the_same_length_is_not_taken_for_the_one_that_was_cut_off(
+    studio: Page,
+) -> None:
+    asked = configs(studio)
+    enter(studio, "clone")
+    clone_from(studio, wav(3.0), "The boat came back in the evening.")
+    fix_seed(studio, 5)
+    studio.fill("#vw-text", "Two people say the same.")
+    with studio.expect_response(TAKES):
+        studio.click("#vw-speak")
+    clone_from(studio, {**wav(3.0, seed=10), "name": "another.wav"}, "The boat came back in the evening.")
+    await_recording(studio, "another.wav")
+    hold(studio)
+    studio.click("#vw-speak")
+    await_held(studio, 1)
+    reload(studio)
+    expect(studio.locator("#vw-clone-name")).to_have_text("another.wav")
+    with studio.expect_response(TAKES):
+        offer(studio).click()
+    first, cut_off, again = asked
+    assert first.pop("ref_audio") != cut_off["ref_audio"] == again["ref_audio"]
+    assert first == {field: value for field, value in cut_off.items() if field != "ref_audio"}, "all else is the same"

@@ -19,6 +19,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import (
+    KEPT_SEED,
     LETTERS,
     MADE_MS,
     SAID_MS,
@@ -56,7 +57,6 @@ TEXT = "The kettle is on."
 HEARD = "The kettle is on, and the boat came back in the evening."  # long enough to be a reference
 LONGER = f"{HEARD} {HEARD}"
 FAILED_BELOW = 20  # LU, as in assets/js/design/loudness.js
-KEPT_SEED = 7  # its takes become voices
 REFUSED_SEED = 132  # of its first take of HEARD, said by LOW, the runtime hears a second of speech and no more
 LOW, HIGH = "A man with a low voice, speaking slowly.", "A woman with a high voice, speaking quickly."
 
@@ -470,6 +470,33 @@ def test_a_take_that_the_runtime_refuses_as_a_voice_says_why_in_the_form(room: P
     expect(refused).to_be_in_viewport(ratio=1)
     expect(room.locator("#vw-design-keep")).to_be_enabled()
     assert voices(app) == {}
+
+
+@pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "refused"])
+def test_an_answer_about_one_take_leaves_the_form_to_the_next(room: Page, app: App, is_kept: bool) -> None:
+    room.fill("#vw-text", HEARD)
+    fix_seed(room, KEPT_SEED if is_kept else REFUSED_SEED)
+    make_three(room)
+    held: list[Route] = []
+    room.route("**/voice", lambda route: held.append(route), times=1)
+    act(room, "A", "keep")
+    room.fill("#vw-design-name", "First")
+    with room.expect_event("request", lambda request: request.url.endswith("/voice")):
+        room.keyboard.press("Enter")
+    act(room, "B", "keep")
+    name = room.locator("#vw-design-name")
+    expect(name).to_be_focused()
+    name.fill("Second")
+    held.pop().continue_()
+    if is_kept:
+        expect_state(room, "A", "kept")
+    else:
+        expect(card(room, "A")).to_contain_text("These words cannot be those of the recording")
+    expect(name).to_be_focused()
+    expect(room.locator("#vw-design-keep-form .vw-error").filter(has_text=re.compile(r"\S"))).to_have_count(0)
+    room.keyboard.press("Enter")
+    expect_state(room, "B", "kept")
+    assert set(voices(app)) == ({"First", "Second"} if is_kept else {"Second"})
 
 
 def test_presets_by_language(room: Page) -> None:

@@ -45,6 +45,29 @@ def test_notices_do_not_pile_up(blank: Page) -> None:
     assert said == ["5", "6"]
 
 
+def test_a_notice_that_stays_has_no_time_and_is_pushed_out_by_no_other(blank: Page) -> None:
+    said, counts = blank.evaluate("""async () => {
+      const { Toasts } = await import('/js/toast.js');
+      const timers = [];
+      window.setTimeout = (deed) => timers.push(deed);
+      document.body.replaceChildren();
+      const toasts = new Toasts(document.body);
+      const asked = [];
+      toasts.show('Speak it again?', { action: 'Again', onAction: () => asked.push(1), dismiss: 'Dismiss' });
+      const counts = [timers.length];
+      for (let n = 1; n <= 3; n++) toasts.show(String(n));
+      const said = [...document.querySelectorAll('.vw-toast span')].map(({ textContent }) => textContent);
+      const [again, dismiss] = document.querySelectorAll('.vw-stays button');
+      for (const button of [again, dismiss]) {
+        button.click();
+        counts.push(document.querySelectorAll('.vw-stays').length);
+      }
+      return [said, [...counts, asked.length]];
+    }""")
+    assert said == ["Speak it again?", "2", "3"]
+    assert counts == [0, 1, 0, 1]
+
+
 def test_a_notice_leaves_with_its_room_unless_it_is_of_the_page(blank: Page) -> None:
     said = blank.evaluate("""async () => {
       const { Toasts } = await import('/js/toast.js');

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, Route, TimeoutError, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import LETTERS, act, card, expect_state, make_three
@@ -32,6 +32,28 @@ new PerformanceObserver((list) => {
     shifts.push({ value, hadRecentInput, what });
   }
 }).observe({ type: 'layout-shift', buffered: true });
+"""
+
+# What comes of a key, for a test that waits for it in vain.
+DEEDS = """
+() => {
+  window.deeds = [];
+  const note = ({ type, key = '', target }) => deeds.push(`${type} ${key} ${target.id || target.nodeName}`);
+  const types = ['keydown', 'keypress', 'submit', 'click', 'focusin', 'focusout'];
+  for (const type of types) addEventListener(type, note, true);
+}
+"""
+FORM = """
+() => {
+  const places = [...document.querySelectorAll('#vw-design-keep-form .vw-error, #vw-toasts')];
+  const said = places.map(({ textContent }) => textContent);
+  const { disabled } = document.querySelector('#vw-design-keep');
+  const { hidden } = document.querySelector('#vw-design-keep-form');
+  const name = document.querySelector('#vw-design-name').value;
+  const focus = document.activeElement.id || document.activeElement.nodeName;
+  const sent = performance.getEntriesByType('resource').slice(-5).map((entry) => entry.name);
+  return JSON.stringify({ deeds, focus, name, disabled, hidden, said, sent, hasFocus: document.hasFocus() });
+}
 """
 
 # Each control is brought into view, as by focus; then whatever is seen at its middle must be itself or a part of it.
@@ -212,8 +234,12 @@ def test_a_take_that_is_kept_moves_no_older_set(open_studio: OpenStudio, window:
     expect(page.locator("#vw-design-name")).not_to_have_value("")  # nor is anything kept without a name
     held: list[Route] = []
     page.route("**/voice", lambda route: held.append(route))
-    with page.expect_event("request", lambda request: request.url.endswith("/voice")):
-        page.keyboard.press("Enter")
+    page.evaluate(DEEDS)
+    try:
+        with page.expect_event("request", lambda request: request.url.endswith("/voice")):
+            page.keyboard.press("Enter")
+    except TimeoutError as error:
+        raise AssertionError(f"no request of {len(held)} that are held: {page.evaluate(FORM)}") from error
     page.wait_for_timeout(600)  # what moves within half a second of the key is the key's
     page.evaluate("shifts.length = 0")
     held.pop().continue_()

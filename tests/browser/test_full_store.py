@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import pytest
-from playwright.sync_api import FilePayload, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS, VOICES, OpenStudio
-from tests.browser.design_steps import origin
+from tests.browser.design_steps import SAID, keep_take, origin
 from tests.browser.steps import enter, wav
 from tests.browser.test_frame import MOST_SHIFT, SHIFTS, WINDOWS
-from tests.support.signals import voice
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
-SAID = "The kettle has just boiled, and the boat came back in the evening before anybody expected it. "
 FILLED = {  # the address of each room, and what is seen once all that it keeps is there
     "speak": "#vw-speak:enabled",
     "design": "#vw-design-description",
@@ -33,15 +29,6 @@ FILLED = {  # the address of each room, and what is seen once all that it keeps 
 def keep_voice(page: Page, name: str) -> str:
     form: dict[str, Any] = {"name": name, "consent": f"{name} agrees.", "ref_text": SAID}
     answer = page.request.post(f"{origin(page)}{VOICES}", multipart={**form, "audio_sample": wav(4.0)})
-    assert answer.ok, answer.text()
-    return str(answer.json()["id"])
-
-
-def keep_take(page: Page, number: int, **fields: Any) -> str:
-    take = {"room": "design", "mode": "voice_design", "text": SAID, "label": f"Take {number}B", **fields}
-    pcm = np.round(voice(1.0, number) * 32767).astype("<i2")
-    sound: FilePayload = {"name": "take.pcm", "mimeType": "application/octet-stream", "buffer": pcm.tobytes()}
-    answer = page.request.post(f"{origin(page)}/studio/takes", multipart={"take": json.dumps(take), "pcm": sound})
     assert answer.ok, answer.text()
     return str(answer.json()["id"])
 
@@ -107,3 +94,33 @@ def test_designed_takes_of_one_text_are_told_apart_by_their_descriptions(studio:
     enter(studio, "library")
     for take, said in described.items():
         expect(studio.locator(f"[data-take='{take}'] small")).to_contain_text(said)
+
+
+def test_a_take_that_was_kept_before_captions_said_whose_voice_it_is_is_captioned_as_others_are(
+    open_studio: OpenStudio,
+) -> None:
+    page = open_studio(viewport={"width": 1366, "height": 768})
+    take = keep_take(page, 1, config={"instructions": "A man with a low voice, speaking slowly."})
+    caption = "A man with a low voice… · Take 1B"
+    enter(page, "library")
+    row = page.locator(f"[data-take='{take}']")
+    expect(row.locator(".vw-take-who")).to_have_text(caption)
+    row.locator(".vw-take-play").click()
+    expect(page.locator("#vw-caption")).to_have_text(caption)
+    page.screenshot(path=SCREENSHOTS / "caption-1366.png")
+    page.set_viewport_size({"width": 360, "height": 780})
+    expect(row.locator(".vw-take-who")).to_have_text(caption)
+    page.screenshot(path=SCREENSHOTS / "caption-360.png")
+    page.reload(wait_until="domcontentloaded")
+    expect(page.locator("#vw-caption")).to_have_text(caption)
+    kept = page.request.get(f"{origin(page)}/studio/takes/{take}").json()
+    assert kept["label"] == "Take 1B", "what is stored stays as it is"
+
+
+def test_takes_that_are_alike_and_have_no_seed_say_none(studio: Page) -> None:
+    takes = [keep_take(studio, 2) for _ in range(2)]
+    enter(studio, "library")
+    for take in takes:
+        small = studio.locator(f"[data-take='{take}'] small")
+        expect(small).to_contain_text("Take 2B")
+        expect(small).not_to_contain_text("Seed")

@@ -229,6 +229,7 @@ def test_on_a_phone_voices_are_a_press_away(studio: Page, keep: Callable[..., di
     heads = page.locator("#vw-room-library h2:not(dialog h2)")
     expect(takes).to_be_visible()
     seen = "(heads) => heads.map(({ offsetWidth }) => offsetWidth > 1)"
+    expect(heads).to_have_class(["vw-offscreen"] * 2)
     assert heads.evaluate_all(seen) == [False, False], "the pressed button says it"
     expect(voices).to_be_hidden()
     turns.filter(has_text="Voices").click()
@@ -243,4 +244,5 @@ def test_on_a_phone_voices_are_a_press_away(studio: Page, keep: Callable[..., di
     expect(takes).to_be_visible()
     expect(voices).to_be_visible()
     expect(turns.first).to_be_hidden()
+    expect(heads).to_have_class(["", ""])
     assert heads.evaluate_all(seen) == [True, True]

@@ -13,7 +13,17 @@ import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.conftest import OpenStudio
-from tests.browser.design_steps import act, card, enter_design, expect_state, make_three, newest, voices
+from tests.browser.design_steps import (
+    KEPT_SEED,
+    act,
+    card,
+    enter_design,
+    expect_state,
+    fix_seed,
+    make_three,
+    newest,
+    voices,
+)
 from tests.browser.script_steps import (
     MADE_MS,
     RATE,
@@ -83,6 +93,7 @@ def test_twelve_steps(start: Callable[[], App], open_studio: OpenStudio) -> None
     # 1 design, 2 three takes, 3 keep
     enter_design(page, FERRY)
     page.fill("#vw-design-description", "A woman with a bright voice, speaking quickly.")
+    fix_seed(page, KEPT_SEED)
     make_three(page)
     page.keyboard.press("Escape")
     act(page, "C", "keep")

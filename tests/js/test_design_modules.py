@@ -68,6 +68,42 @@ def test_takes_of_a_described_voice_are_called_by_the_first_words(
     assert node.call("design/names", "called", preset, description) == name
 
 
+LOW = "A man with a low voice, speaking slowly."
+BUT_SHORT = "A man with a low voice…"
+CAPTION = """async (take) => {
+  const { captionOf } = await import('/js/design/captions.js');
+  return captionOf(take, (description) => (description === 'A preset.' ? 'Narrator' : ''));
+}"""
+
+
+@pytest.mark.parametrize(
+    ("label", "instructions", "caption"),
+    [
+        ("Take 1A", LOW, f"{BUT_SHORT} · Take 1A"),
+        ("候选 12C", LOW, f"{BUT_SHORT} · 候选 12C"),
+        ("Take B", LOW, f"{BUT_SHORT} · Take B"),  # before there were sets
+        ("Take 1A", "A preset.", "Narrator · Take 1A"),
+        ("Take 1A", None, "Take 1A"),
+        (f"Take 2B · {LOW}", None, f"{BUT_SHORT} · Take 2B · {LOW}"),  # after a sound: its request has no description
+        ("Take 2B · Low · slow", None, "Low · slow · Take 2B"),
+        (f"{BUT_SHORT} · Take 1A", LOW, f"{BUT_SHORT} · Take 1A"),
+        (f"{BUT_SHORT} · Take 1A · {LOW}", None, f"{BUT_SHORT} · Take 1A · {LOW}"),
+        ("Model 1A · Take 1A", "Model 1A", "Model 1A · Take 1A"),
+        (None, LOW, ""),
+    ],
+)
+def test_a_take_that_was_kept_before_captions_said_who_speaks_is_captioned_as_others_are(
+    node: Node, label: str | None, instructions: str | None, caption: str
+) -> None:
+    config = {} if instructions is None else {"instructions": instructions}
+    assert node.evaluate(CAPTION, {"room": "design", "label": label, "config": config}) == caption
+
+
+def test_takes_of_other_rooms_are_captioned_by_their_labels(node: Node) -> None:
+    recording = {"room": "clone", "label": "Take 1A", "config": {"instructions": LOW}}
+    assert node.evaluate(CAPTION, recording) == "Take 1A"
+
+
 @pytest.mark.parametrize(
     ("preset", "description", "others", "name"),
     [

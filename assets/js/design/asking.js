@@ -1,7 +1,7 @@
 /** What the Design room asks for: three takes of a description, more of a set, and others that a take leads to. */
 
 import { changed } from './changes.js';
-import { called } from './names.js';
+import { labelOf } from './captions.js';
 import { anySeed, series } from './seeds.js';
 
 /**
@@ -52,12 +52,11 @@ export class Asking {
     const { room } = this;
     const number = room.shown.count + 1;
     const followed = description ?? wanted[0].asked.config.instructions ?? '';
-    const name = called(room.presetOf(followed), followed);
+    const preset = room.presetOf(followed);
     const cards = wanted.map(({ asked, letter = '', note = null }, index) => {
       const own = letter || LETTERS[index];
       // The name tells takes of different voices apart. What was made after a sound has no description in its request: then its label has it.
-      const whole = description === name ? '' : description;
-      const label = [name, this.room.t('design.take', { letter: `${number}${own}` }), whole].filter(Boolean).join(' · ');
+      const label = labelOf(preset, this.room.t('design.take', { letter: `${number}${own}` }), followed, description);
       const take = this.studio.say({ ...asked, label: [...label].slice(0, LABEL).join('') });
       return { take, letter: own, note, voice: null };
     });

@@ -37,11 +37,11 @@ export class Deeds {
     this.studio.complain('request', this.room.t('design.kept_favourite', { letter: card.name }));
   }
 
-  /** @param {{card: TakeCard, voice: import('./card.js').KeptAs}} kept */
-  onKept({ card, voice }) {
+  /** @param {{card: TakeCard, voice: import('./card.js').KeptAs, isAsked: boolean}} kept */
+  onKept({ card, voice, isAsked }) {
     card.voice = voice;
     card.refresh();
-    this.focus(card);
+    if (isAsked) this.focus(card); // else somebody writes elsewhere
     this.room.tell(card, 'design.kept', { name: voice.name });
     this.studio.toast(this.room.t('design.kept', { name: voice.name }), {
       action: this.room.t('shell.undo'),

@@ -2,7 +2,8 @@
  * From a take to a voice: the name, in the take's own card, a word about a take that is too short, and the request
  * that keeps it.
  *
- * Events: 'kept' with {card, voice}; 'longer' with {card}: a longer text is wanted; 'closed' with {card}.
+ * Events: 'kept' with {card, voice, isAsked}, isAsked: the form is still this take's; 'longer' with {card}: a longer text
+ * is wanted; 'closed' with {card}.
  *
  * @typedef {import('./card.js').TakeCard} TakeCard
  * @typedef {{card: TakeCard}} OfCard
@@ -14,7 +15,7 @@ import { errorOf } from '../errors.js';
 import { LEAST_REFERENCE, isShort } from './lineage.js';
 import { proposed } from './names.js';
 
-/** @extends {Emitter<{kept: OfCard & {voice: import('./card.js').KeptAs}, longer: OfCard, closed: OfCard}>} */
+/** @extends {Emitter<{kept: OfCard & {voice: import('./card.js').KeptAs, isAsked: boolean}, longer: OfCard, closed: OfCard}>} */
 export class Keeping extends Emitter {
   /** @param {HTMLElement} root the room's panel @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
@@ -117,14 +118,18 @@ export class Keeping extends Emitter {
       if (!take.id) throw new Error(studio.t('design.not_stored'));
       const voice = await studio.api.post(`studio/takes/${take.id}/voice`, { name });
       await studio.voices.refresh();
-      this.letGo();
-      this.answered = card;
-      card.hold(true);
-      this.forget(card);
-      this.emit('kept', { card, voice: studio.voices.find(voice.id) ?? voice });
+      const isAsked = this.card === card;
+      if (isAsked) {
+        this.letGo();
+        this.answered = card;
+        card.hold(true);
+        this.close();
+      }
+      this.emit('kept', { card, voice: studio.voices.find(voice.id) ?? voice, isAsked });
     } catch (thrown) {
       const error = errorOf(thrown);
-      this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
+      if (this.card !== card) studio.complain(card.error, error); // the form is another take's by now, or nobody's
+      else this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {
       this.button.disabled = false;
       this.refresh();
