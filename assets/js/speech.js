@@ -35,7 +35,7 @@ export class Speech {
     this.keeping = new Set();
     /** References as they travel; one is read once however often it speaks. @type {WeakMap<Blob, Promise<string>>} */
     this.urls = new WeakMap();
-    /** What tells them apart. @type {WeakMap<Blob, Promise<string>>} */
+    /** What tells them apart. @type {WeakMap<Blob, Promise<string|null>>} */
     this.digests = new WeakMap();
     this.keeps = true; // until the studio says that it has no store
   }
@@ -158,7 +158,12 @@ export class Speech {
   }
 }
 
-/** What is read of a recording. @param {WeakMap<Blob, Promise<string>>} known @param {Blob} reference @param {(reference: Blob) => Promise<string>} read */
+/**
+ * What is read of a recording.
+ *
+ * @template T
+ * @param {WeakMap<Blob, Promise<T>>} known @param {Blob} reference @param {(reference: Blob) => Promise<T>} read
+ */
 function once(known, reference, read) {
   const found = known.get(reference) ?? read(reference);
   known.set(reference, found);

@@ -76,7 +76,7 @@ export class Take extends EventTarget {
     this.label = label;
     this.parent = parent;
     this.reference = reference;
-    /** What tells that recording from others, once it was asked for. @type {string|null} */
+    /** What tells that recording from others, once it was asked for and where the browser can say. @type {string|null} */
     this.digest = null;
     this.isQuiet = isQuiet;
     this.isSample = isSample;
