@@ -17,10 +17,11 @@ from runtime.device.huge_pages import gather
 from runtime.device.open_device import choose_sound_dtype
 from runtime.engine.core import EngineCore
 from runtime.engine.registry import Registry, RegistryEntry
-from runtime.engine.sizing import GIB, slots_for
+from runtime.engine.sizing import GIB, GRAPHS, slots_for
 from runtime.engine.waiting import WaitingQueue
 from runtime.engine.warm_up import warm_up
 from runtime.engine.weight_bits import WeightBits
+from runtime.errors import SetUpError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
 from runtime.model.files import weight_files
 from runtime.model.weights import read_headers
@@ -61,16 +62,27 @@ class CheckpointLoader:
         dtype, entry.quantization = weights = self._bits.of(entry.config, entry.name, types)
         entry.dtype = dtype
         sound_dtype = choose_sound_dtype(self._settings.sound_dtype, device, *weights)
+        before = device.free_bytes()
         checkpoint = load_checkpoint(
             entry.reference, device.torch_device, dtype, others, entry.quantization, sound_dtype
         )
         give_back()  # what rounding and packing took besides
-        self.add(entry, checkpoint, tell)
+        self.add(entry, checkpoint, tell, before)
         if device.name == "cpu" and not are_small([checkpoint.talker]):  # behind the warming up, which it would delay
             Thread(target=_gather, args=(entry.name,), name=GATHERING, daemon=True).start()
 
-    def add(self, entry: RegistryEntry, checkpoint: Checkpoint, tell: Tell = lambda step: None) -> None:
-        """Put a loaded checkpoint to work; ``tell`` hears what happens.
+    def add(
+        self,
+        entry: RegistryEntry,
+        checkpoint: Checkpoint,
+        tell: Tell = lambda step: None,
+        before: int | None = None,
+    ) -> None:
+        """Put a loaded checkpoint to work.
+
+        Args:
+            tell: hears what happens.
+            before: bytes that were free before its weights came; None: nothing is kept for those that come later.
 
         Raises:
             DeviceMemory: the device has no room for its slots.
@@ -79,9 +91,10 @@ class CheckpointLoader:
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
             checkpoint.talker.tabulate()  # before memory is shared out
         length = min(self._settings.max_model_len, checkpoint.config.talker.max_position_embeddings)
-        to_come = sum(other.core is None for other in self._registry.entries)
+        later = [other for other in self._registry.entries if other.core is None and other is not entry]
         free, total = device.free_bytes(), device.total_bytes()
-        slots = slots_for(checkpoint, device, self._settings, length, dtype.itemsize, to_come)
+        kept = 0 if before is None else _expected_bytes(later, entry, max(0, before - free))
+        slots = slots_for(checkpoint, device, self._settings, length, dtype.itemsize, 1 + len(later), kept)
         tell(f"{entry.name}: {slots} slots of {length} positions")
         core = self._new_core(checkpoint, slots, length, entry.waiting)
         device.mark().synchronize()  # the device streams that use it know nothing of this thread's work
@@ -124,6 +137,20 @@ class CheckpointLoader:
     def _enter(self, threads: int) -> None:
         self._device.enter_thread()
         torch.set_num_threads(threads)
+
+
+def _expected_bytes(later: Sequence[RegistryEntry], loaded: RegistryEntry, taken: int) -> int:
+    """What others will take of a device before they have slots, by what one took: as their files are larger or less."""
+    size = _file_bytes(loaded)
+    return sum(round(taken * _file_bytes(other) / size) + GRAPHS for other in later) if size else 0
+
+
+def _file_bytes(entry: RegistryEntry) -> int:
+    """Bytes of the weights in its files; 0 where there are none to be read, which is told once it is loaded."""
+    try:
+        return sum(path.stat().st_size for path in weight_files(resolve(entry.reference)))
+    except (SetUpError, OSError):
+        return 0
 
 
 def _gather(name: str) -> None:

@@ -12,6 +12,7 @@ from runtime.settings import EngineSettings
 CPU_SLOTS = 8
 MOST_SLOTS = 64  # that are taken unasked; more rows at once bring no request its first sound sooner
 RESERVE = 2 * 2**30  # bytes for graphs, prompts that are read, voices, and the largest call of Code2Wav
+GRAPHS = RESERVE // 2  # of that, what stays taken once a checkpoint is at work
 GIB = 2**30
 
 
@@ -33,16 +34,23 @@ def slot_bytes(config: ModelConfig, code2wav: Code2Wav, length: int, element: in
 
 
 def slots_for(
-    checkpoint: Checkpoint, device: Device, settings: EngineSettings, length: int, element: int, to_come: int
+    checkpoint: Checkpoint,
+    device: Device,
+    settings: EngineSettings,
+    length: int,
+    element: int,
+    to_come: int = 1,
+    kept_bytes: int = 0,
 ) -> int:
     """Slots of a checkpoint whose weights are on the device.
 
     Where several checkpoints share a card, each takes its share of what is left when it comes: of two the first takes
-    half of it, the second what is left then.
+    half of what the second's weights leave, the second what is left then.
 
     Args:
         length, element: as for `slot_bytes`.
         to_come: checkpoints, with this one, that have no slots yet.
+        kept_bytes: what the others of those are expected to take before they have slots; one is taken all the same.
 
     Raises:
         DeviceMemory: there is not room for as many as were asked for, or not even for one.
@@ -61,4 +69,4 @@ def slots_for(
             kept=round((1 - settings.memory_share) * total / GIB, 2),
             reserve=round(RESERVE / GIB, 2),
         )
-    return settings.max_slots or max(1, min(MOST_SLOTS, int(left / to_come // each)))
+    return settings.max_slots or max(1, min(MOST_SLOTS, int((left - kept_bytes) / to_come // each)))

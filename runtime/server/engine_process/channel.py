@@ -24,9 +24,7 @@ log = logging.getLogger(__name__)
 
 # Arrays from this size on (reference audio) are written as they lie in memory, without a copy into the pickle.
 APART_BYTES = 64 * 2**10
-PIPE_BYTES = (
-    2**20
-)  # that a pipe holds, where the system lets us say so: the sound of a whole batch, and not the usual 64 KiB
+PIPE_BYTES = 2**20  # that a pipe may hold: the sound of a whole batch, where the usual 64 KiB are that of a few chunks
 LOOK_S = 0.5  # between looks at a pipe without room
 _COUNT = struct.Struct("<I")  # pieces of a message: the pickle, then its arrays
 _SIZE = 8  # bytes of the number that says how many a piece has

@@ -58,7 +58,7 @@ _BUFFER_BYTES = 2**18  # read from the process at once
 # Between two words on what has left for listeners: each of them wakes a thread that frames do not need, and a row that
 # makes a second of sound in 30 ms pauses (`VOICEWRIGHT_READER_S`) where it hears of that too late.
 TAKEN_S = 0.01
-SILENT_S = 2.0  # without a word of a process at rest, ten times as long as it keeps silent: it counts as at work then
+SILENT_S = 2.0  # without a word of a process at rest, eight times as long as it keeps silent: it counts as at work then
 _KILLED_S = 5.0  # for the system to bury a process
 
 Done = Callable[[VoicePrompt | SpeechError], None]

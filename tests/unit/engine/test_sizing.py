@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from runtime.device import Device, open_device
-from runtime.engine import sizing
-from runtime.engine.sizing import CPU_SLOTS, GIB, MOST_SLOTS, RESERVE, slots_for
+from runtime.engine import loader, sizing
+from runtime.engine.engine import Engine
+from runtime.engine.loader import _expected_bytes
+from runtime.engine.registry import RegistryEntry
+from runtime.engine.sizing import CPU_SLOTS, GIB, GRAPHS, MOST_SLOTS, RESERVE, slots_for
 from runtime.errors import DeviceMemory
 from runtime.model.checkpoint import Checkpoint
-from runtime.settings import EngineSettings
+from runtime.settings import EngineSettings, Settings
+from tests.conftest import FolderOf
 from tests.support.engines import core_of, engine_of
 
 LENGTH, FLOAT32 = 256, 4
@@ -33,12 +40,12 @@ class Card:
         return int(self.total)
 
 
-def slots(checkpoint: Checkpoint, card: object, to_come: int = 1, **settings: float) -> int:
+def slots(checkpoint: Checkpoint, card: object, to_come: int = 1, kept_bytes: int = 0, **settings: float) -> int:
     words = {"memory_share": 0.9, **settings}
     engine = EngineSettings(**words)  # type: ignore[arg-type]
     assert hasattr(card, "torch_device")
     device: Device = card  # type: ignore[assignment]
-    return slots_for(checkpoint, device, engine, LENGTH, FLOAT32, to_come)
+    return slots_for(checkpoint, device, engine, LENGTH, FLOAT32, to_come, kept_bytes)
 
 
 def slot_bytes(checkpoint: Checkpoint) -> int:
@@ -70,6 +77,46 @@ def test_a_card_takes_as_many_as_fit_and_no_more_than_help(speaker: Checkpoint) 
 
 def test_the_first_of_two_takes_half(speaker: Checkpoint) -> None:
     assert slots(speaker, card_for(speaker, 10.5), to_come=2) == 5
+
+
+def test_the_first_of_two_leaves_room_for_what_the_second_takes_before_its_slots(speaker: Checkpoint) -> None:
+    each = slot_bytes(speaker)
+    assert slots(speaker, card_for(speaker, 10.5), to_come=2, kept_bytes=4 * each) == 3
+    assert slots(speaker, card_for(speaker, 10.5), to_come=2, kept_bytes=20 * each) == 1  # it is served all the same
+
+
+def test_what_others_will_take_is_reckoned_by_their_files(folder_of: FolderOf, tmp_path: Path) -> None:
+    entries = [RegistryEntry.read(str(folder_of(*words))) for words in (("tiny", "custom_voice"), ("brief", "base"))]
+    first, second = entries
+    sizes = [(Path(entry.reference) / "model.safetensors").stat().st_size for entry in entries]
+    assert sizes[0] != sizes[1]
+    expected = round(1000 * sizes[1] / sizes[0]) + GRAPHS
+    assert _expected_bytes([second], first, 1000) == expected
+    assert _expected_bytes([second, second], first, 1000) == 2 * expected
+    assert _expected_bytes([], first, 1000) == 0
+    gone = shutil.copytree(second.reference, tmp_path / "gone")
+    third = RegistryEntry.read(str(gone))
+    (gone / "model.safetensors").unlink()
+    assert _expected_bytes([third], first, 1000) == GRAPHS  # what is wrong with it is told when it is loaded
+
+
+def test_a_card_keeps_room_for_the_checkpoints_behind_the_first(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def noting(*words: Any) -> int:
+        seen.append(words[-2:])
+        return 1
+
+    monkeypatch.setattr(loader, "slots_for", noting)
+    folders = [str(folder_of("tiny", mode)) for mode in ("custom_voice", "voice_design")]
+    engine = Engine.open(Settings(models=tuple(folders), engine=EngineSettings(device="cpu", max_model_len=256)))
+    engine.close()
+    (first_to_come, kept), last = seen
+    assert first_to_come == 2
+    assert kept >= GRAPHS
+    assert last == (1, 0)
 
 
 def test_what_was_asked_for_is_taken_or_refused_with_the_sum(speaker: Checkpoint) -> None:
