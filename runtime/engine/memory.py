@@ -25,6 +25,7 @@ from runtime.settings import EngineSettings
 
 FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}  # of safetensors
 PROCESS = 2**30  # bytes of a runtime process on a CPU beside its weights: torch, and what a frame computes
+CONTEXT = 900 * 2**20  # bytes that a process takes of a card beside its tensors: CUDA's context, kernels, modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class MemoryNeed:
         taken = sum(_bytes_here(*loaded, settings, on_cpu=room.on_cpu) for loaded in _networks(found, weights))
         kinds = zip(found, weights, strict=True)
         slots = sum(_slot_bytes(inspection, settings, dtype) for inspection, (dtype, _) in kinds)
-        return cls(taken + (PROCESS if room.on_cpu else RESERVE), slots)
+        return cls(taken + (PROCESS if room.on_cpu else CONTEXT + RESERVE), slots)
 
     def with_slots(self, slots: int) -> int:
         return self.once + slots * self.slot
