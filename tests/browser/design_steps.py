@@ -208,7 +208,7 @@ def sound_of(page: Page, take: dict[str, Any]) -> Pcm:
 
 
 def keep_take(page: Page, number: int, **fields: Any) -> str:
-    """Keep a take under the label that takes had before it said whose voice it is; its id."""
+    """Keep a take and return its id. Its label is of the older kind, which does not name the voice."""
     take = {"room": "design", "mode": "voice_design", "text": SAID, "label": f"Take {number}B", **fields}
     pcm = np.round(voice(1.0, number) * 32767).astype("<i2")
     sound: FilePayload = {"name": "take.pcm", "mimeType": "application/octet-stream", "buffer": pcm.tobytes()}

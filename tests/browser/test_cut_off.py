@@ -85,6 +85,20 @@ def configs(page: Page) -> list[dict[str, object]]:
     return asked
 
 
+def cut_off_clone(page: Page, text: str | None = None) -> None:
+    """Speak after a recording, with the room's own text unless another is given, and reload before the take is kept."""
+    enter(page, "clone")
+    clone_from(page, wav(3.0), "The boat came back in the evening.")
+    await_recording(page, "voice.wav")
+    hold(page)
+    if text is not None:
+        page.fill("#vw-text", text)
+    page.click("#vw-speak")
+    await_held(page, 1)
+    reload(page)
+    expect(page.locator("#vw-clone-name")).to_have_text("voice.wav")
+
+
 def test_speech_that_a_reload_cuts_off_is_offered_again_with_its_seed(studio: Page) -> None:
     asked = configs(studio)
     studio.fill("#vw-text", LONG)
@@ -233,15 +247,7 @@ def test_takes_after_a_sound_are_spoken_after_the_same_sound_again(studio: Page)
 
 def test_a_cloned_take_that_a_reload_kept_from_the_studio_is_offered_again(studio: Page) -> None:
     asked = configs(studio)
-    enter(studio, "clone")
-    clone_from(studio, wav(3.0), "The boat came back in the evening.")
-    await_recording(studio, "voice.wav")
-    hold(studio)
-    studio.fill("#vw-text", "It was whole and on its way.")
-    studio.click("#vw-speak")
-    await_held(studio, 1)
-    reload(studio)
-    expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
+    cut_off_clone(studio, text="It was whole and on its way.")
     with studio.expect_response(TAKES):
         offer(studio).click()
     expect(studio.locator("#vw-star")).to_be_visible()
@@ -254,14 +260,7 @@ def test_nothing_is_offered_of_a_recording_that_the_browser_cannot_tell_from_oth
 ) -> None:
     neighbours = open_studio(url=f"http://{INSECURE_HOST}:{app.port}")
     assert neighbours.evaluate("crypto.subtle === undefined")
-    enter(neighbours, "clone")
-    clone_from(neighbours, wav(3.0), "The boat came back in the evening.")
-    await_recording(neighbours, "voice.wav")
-    hold(neighbours)
-    neighbours.click("#vw-speak")
-    await_held(neighbours, 1)
-    reload(neighbours)
-    expect(neighbours.locator("#vw-clone-name")).to_have_text("voice.wav")
+    cut_off_clone(neighbours)
     expect(offer(neighbours)).to_have_count(0)
 
 
@@ -278,14 +277,7 @@ def test_a_cloned_take_that_the_studio_has_although_a_reload_came_is_in_the_dock
 
 
 def test_a_cloned_take_is_not_spoken_again_after_another_recording_of_the_same_length(studio: Page) -> None:
-    enter(studio, "clone")
-    clone_from(studio, wav(3.0), "The boat came back in the evening.")
-    await_recording(studio, "voice.wav")
-    hold(studio)
-    studio.click("#vw-speak")
-    await_held(studio, 1)
-    reload(studio)
-    expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
+    cut_off_clone(studio)
     studio.set_input_files("#vw-clone-file", {**wav(3.0, seed=10), "name": "another.wav"})
     expect(studio.locator("#vw-clone-name")).to_have_text("another.wav")
     offer(studio).click()
