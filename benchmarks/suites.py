@@ -53,20 +53,25 @@ async def new_voices(
 ) -> list[Row]:
     """A closed loop of clones in which no recording comes twice. The first of all is a row of its own.
 
+    Where arms are compared, each of the two passes has recordings of its own, the same for every lane: a runtime still
+    keeps the voices that it has just read.
     ``to_one`` is the first PCM's median over that of the fewest clients.
     """
     rows, number = [], 0
+
+    async def point(kind: NewVoices, count: int, rounds: Rounds, about: int | str) -> list[Row]:
+        nonlocal number
+        passes = []
+        for _ in range(2 if _are_compared(lanes) else 1):
+            passes.append(plans.closed_loop(Mode.BASE, count, rounds=rounds, voices=kind, start=number))
+            number += len(passes[-1].calls)
+        return await _measured(lanes, passes[:1], {"voices": str(kind), "clients": about}, again=passes[1:])
+
     for kind in kinds:
         alone: dict[str, float | None] = {}
-        first = plans.closed_loop(Mode.BASE, 1, rounds=Rounds(0, 1), voices=kind, start=number)
-        rows += await _measured(lanes, [first], {"voices": str(kind), "clients": "first"})
-        number += len(first.calls)
+        rows += await point(kind, 1, Rounds(0, 1), "first")
         for count in clients:
-            plan = plans.closed_loop(
-                Mode.BASE, count, rounds=rounds.with_calls(calls, count), voices=kind, start=number
-            )
-            number += len(plan.calls)
-            for row in await _measured(lanes, [plan], {"voices": str(kind), "clients": count}):
+            for row in await point(kind, count, rounds.with_calls(calls, count), count):
                 median = row["first_pcm_p50_ms"]
                 median_alone = alone.setdefault(row["lane"], median)
                 row["to_one"] = rounded(median / median_alone, 1) if median and median_alone else None
@@ -149,12 +154,19 @@ async def abuse(
     return rows
 
 
-async def _measured(lanes: Sequence[Lane], runs: Sequence[Plan], about: Row, *, is_live: bool = False) -> list[Row]:
-    """Carry plans out in every lane and make a row a lane of it."""
-    order = [*lanes, *reversed(lanes)] if len({lane.arm for lane in lanes}) > 1 else list(lanes)
+async def _measured(
+    lanes: Sequence[Lane], runs: Sequence[Plan], about: Row, *, again: Sequence[Plan] = (), is_live: bool = False
+) -> list[Row]:
+    """Carry plans out in every lane and make a row a lane of it.
+
+    ``again``: the plans of the second pass, where arms are compared and these must be others.
+    """
+    order = [(lane, runs) for lane in lanes]
+    if _are_compared(lanes):
+        order += [(lane, again or runs) for lane in reversed(lanes)]
     heard: dict[int, list[Any]] = {number: [] for number in range(len(lanes))}
-    for lane in order:
-        for plan in runs:
+    for lane, wanted in order:
+        for plan in wanted:
             heard[lanes.index(lane)].append(await lane.drive(plan))
     rows = []
     for number, lane in enumerate(lanes):
@@ -173,4 +185,9 @@ async def _measured(lanes: Sequence[Lane], runs: Sequence[Plan], about: Row, *, 
 
 def _name(lane: Lane, lanes: Sequence[Lane]) -> str:
     """The transport, and the arm where there are several."""
-    return lane.transport if len({lane.arm for lane in lanes}) == 1 else f"{lane.arm} {lane.transport}"
+    return f"{lane.arm} {lane.transport}" if _are_compared(lanes) else lane.transport
+
+
+def _are_compared(lanes: Sequence[Lane]) -> bool:
+    """Whether there are several arms; each point is then measured twice."""
+    return len({lane.arm for lane in lanes}) > 1

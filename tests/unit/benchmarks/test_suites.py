@@ -166,30 +166,50 @@ def test_a_reply_that_ends_before_its_text_has_failed(endless: Path, monkeypatch
     assert "ended_before_its_text" in {trace.code for trace in asyncio.run(heard())}  # the shortest may be written
 
 
-def test_arms_are_measured_in_the_order_a_b_b_a(endless: Path) -> None:
-    order: list[str] = []
+class Noted:
+    """A door that notes who came to it, and with which plan."""
 
-    class Noted:
-        def __init__(self, name: str) -> None:
-            self.name = name
+    def __init__(self, name: str, came: list[tuple[str, Plan]]) -> None:
+        self.name = name
+        self.came = came
 
-        async def drive(self, plan: Plan) -> DriveResult:
-            order.append(self.name)
-            trace = Trace(0, wanted_bytes=2, sent_ns=1, end_ns=3, chunks=[(2, 2)], outcome=Outcome.DONE)
-            return DriveResult([trace])
+    async def drive(self, plan: Plan) -> DriveResult:
+        self.came.append((self.name, plan))
+        trace = Trace(0, wanted_bytes=2, sent_ns=1, end_ns=3, chunks=[(2, 2)], outcome=Outcome.DONE)
+        return DriveResult([trace])
 
-        async def busy(self) -> int:
-            return 0
+    async def busy(self) -> int:
+        return 0
 
-    async def rows(*names: str) -> list[Row]:
-        doors = [Lane(name, "in_process", Noted(name)) for name in names]
-        return await suites.closed_loop(doors, [MODE], [1, 2], 1, ONE)
 
-    assert [row["lane"] for row in asyncio.run(rows("a", "b"))] == 2 * ["a in_process", "b in_process"]
-    assert order == [*"abba", *"abba"]
-    order.clear()
-    asyncio.run(rows("a"))
-    assert order == ["a", "a"]
+def noting(*names: str) -> tuple[list[Lane], list[tuple[str, Plan]]]:
+    """Lanes of so many arms, and what they note."""
+    came: list[tuple[str, Plan]] = []
+    return [Lane(name, "in_process", Noted(name, came)) for name in names], came
+
+
+def test_arms_are_measured_in_the_order_a_b_b_a() -> None:
+    doors, came = noting("a", "b")
+    rows = asyncio.run(suites.closed_loop(doors, [MODE], [1, 2], 1, ONE))
+    assert [row["lane"] for row in rows] == 2 * ["a in_process", "b in_process"]
+    assert [name for name, _ in came] == [*"abba", *"abba"]
+    doors, came = noting("a")
+    asyncio.run(suites.closed_loop(doors, [MODE], [1, 2], 1, ONE))
+    assert [name for name, _ in came] == ["a", "a"]
+
+
+def test_a_second_pass_of_new_voices_clones_other_recordings_and_the_same_in_both_arms() -> None:
+    def numbers(*names: str) -> list[tuple[str, list[int]]]:
+        doors, came = noting(*names)
+        asyncio.run(suites.new_voices(doors, [NewVoices(1.0, True), NewVoices(1.0, False)], [1, 2], 1, ONE))
+        return [(name, [call.number for call in plan.calls]) for name, plan in came]
+
+    noted = numbers("a", "b")
+    assert [name for name, _ in noted] == 6 * [*"abba"]
+    of_a, of_b = (sorted(number for who, found in noted if who == name for number in found) for name in "ab")
+    assert of_a == of_b == list(range(2 * 2 * (1 + 2 + 4)))
+    assert all(noted[place][1] == noted[place + 1][1] for place in range(0, len(noted), 2))
+    assert [number for _, found in numbers("a") for number in found] == list(range(2 * (1 + 2 + 4)))
 
 
 class Held:
