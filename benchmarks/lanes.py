@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -80,11 +80,23 @@ class Lane:
 
     async def leaked(self) -> int:
         """Slots that are still held, and requests that still wait, after all clients have gone."""
-        for _ in range(round(SETTLED_S / 0.05)):
-            if not await self.endpoint.busy():
-                break
-            await asyncio.sleep(0.05)
-        return await self.endpoint.busy()
+        return await settled(self.endpoint.busy)
+
+
+async def settled(busy: Callable[[], Awaitable[int]]) -> int:
+    """What is still busy after so long as it may take to become free."""
+    for _ in range(round(SETTLED_S / 0.05)):
+        if not await busy():
+            break
+        await asyncio.sleep(0.05)
+    return await busy()
+
+
+async def busy_at(url: str) -> int:
+    """Requests that hold a slot of the runtime at an http address, or wait for one."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        load = (await http.get(f"{url}/ready")).json()
+    return int(load["active"] + load["waiting"])
 
 
 @asynccontextmanager
@@ -132,9 +144,7 @@ class _SocketDoor:
         return await self._clients.drive(plan)
 
     async def busy(self) -> int:
-        async with httpx.AsyncClient(trust_env=False) as http:
-            load = (await http.get(f"{self._url}/ready")).json()
-        return int(load["active"] + load["waiting"])
+        return await busy_at(self._url)
 
 
 @asynccontextmanager

@@ -22,14 +22,14 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
-
-import httpx
 
 from benchmarks import plan as plans
 from benchmarks.arguments import parser_of
 from benchmarks.driver import ClientProcess, client_process
 from benchmarks.figures import summary
+from benchmarks.lanes import busy_at, settled
 from benchmarks.parts import free_bytes, total_bytes
 from benchmarks.plan import Plan, Rounds
 from benchmarks.processes import of_processes
@@ -69,10 +69,8 @@ async def minute(clients: ClientProcess, runtime: BenchRuntime, watch: Watch, pl
     heard = await clients.drive(plan)
     still_ms = await watch.longest_ms()
     found = summary(heard.traces)
-    async with httpx.AsyncClient(trust_env=False) as http:
-        load = (await http.get(f"{runtime.url}/ready")).json()
+    left = await settled(partial(busy_at, runtime.url))
     row = {"minute": number, **{name: found[name] for name in COLUMNS}, **of_process(runtime.pid)}
-    left = int(load["active"] + load["waiting"])
     return row | {"left": left, "client_cpu": heard.client_cpu, "still_ms": still_ms}
 
 

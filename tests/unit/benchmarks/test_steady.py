@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
-from benchmarks import steady
-from benchmarks.plan import Rounds
+from benchmarks import lanes, steady
+from benchmarks.driver import DriveResult
+from benchmarks.figures import Outcome, Trace
+from benchmarks.plan import Plan, Rounds, open_loop
+from benchmarks.sockets import BenchRuntime
+from benchmarks.stillness import watching
+from runtime.request import Mode
+from tests.unit.studio.serving import served
 
 
 def test_moments_at_a_share_of_what_a_closed_loop_gets_through(
@@ -28,6 +39,35 @@ def test_moments_at_a_share_of_what_a_closed_loop_gets_through(
     assert row["left"] == row["failed"] == row["refused"] == 0
     assert row["still_ms"] >= 0
     assert report["creep"]["calls"] == row["calls"]
+
+
+class Gone:
+    """Clients that have heard everything at once."""
+
+    async def drive(self, plan: Plan) -> DriveResult:
+        trace = Trace(0, wanted_bytes=2, sent_ns=1, end_ns=3, chunks=[(2, 2)], outcome=Outcome.DONE)
+        return DriveResult([trace], 0.0)
+
+
+@pytest.mark.parametrize(("looks", "left"), [(3, 0), (1000, 1)])
+def test_what_is_busy_for_a_moment_after_the_last_reply_is_not_left(
+    looks: int, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slot that is held for so many looks at the runtime."""
+    monkeypatch.setattr(lanes, "SETTLED_S", 0.5)
+    seen = 0
+
+    async def ready(_: Request) -> JSONResponse:
+        nonlocal seen
+        seen += 1
+        return JSONResponse({"active": int(seen <= looks), "waiting": 0})
+
+    async def minute() -> dict[str, Any]:
+        async with served([Route("/ready", ready)]) as address, watching() as watch:
+            runtime = BenchRuntime(f"http://{address}", os.getpid())
+            return await steady.minute(Gone(), runtime, watch, open_loop(Mode.CUSTOM_VOICE, 1, 1, 0), 0)
+
+    assert asyncio.run(minute())["left"] == left
 
 
 def row_of(minute: int, rss_mib: float, p99: float, underruns: int = 0) -> dict[str, Any]:
