@@ -2,7 +2,8 @@
 
 `python -m benchmarks.small_cards --set NAME=FOLDER,FOLDER --cards 24,16,12,8 --quantize off,int8`: for each card, set
 of checkpoints and kind of weights a runtime starts, every slot of the first checkpoint speaks at once, and one client
-speaks alone. Beside each row stands what the card was taken for at most, which must be less than the card has.
+speaks alone. `slots` are those of each checkpoint, in the order of the set ("9 + 10"). Beside each row stands what the
+card was taken for at most, which must be less than the card has.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import httpx
 from benchmarks import plan as plans
 from benchmarks.arguments import parser_of, several
 from benchmarks.cards import GB
-from benchmarks.driver import client_process
+from benchmarks.driver import ClientProcess, client_process
 from benchmarks.figures import summary
 from benchmarks.parts import free_bytes, total_bytes
 from benchmarks.plan import Rounds
@@ -59,25 +60,29 @@ async def measured(card: int, name: str, models: list[str], quantize: str) -> Ro
     try:
         async with runtime_process([], environment) as runtime, client_process(runtime.url) as clients:
             row["start_s"] = round(time.monotonic() - begun, 1)
-            async with httpx.AsyncClient(trust_env=False) as http:
-                cards = (await http.get(f"{runtime.url}/v1/models")).json()["data"]
-                slots = (await http.get(f"{runtime.url}/ready")).json()["slots"] // len(models)
-            row["slots"] = slots
             row["loaded_gb"] = round((watch.most - empty) / GB, 2)
-            mode = Mode(cards[0]["modes"][0])
-            alone = summary((await clients.drive(plans.closed_loop(mode, 1, rounds=Rounds(2, 6)))).traces)
-            heard = summary((await clients.drive(plans.closed_loop(mode, slots, rounds=Rounds(1, 2)))).traces)
-            row |= {
-                "first_pcm_p50_ms": alone["first_pcm_p50_ms"],
-                "frame_ms": round(FRAME_MS * alone["rtf_p50"], 2),
-                "all_audio_s_per_s": heard["audio_s_per_s"],
-                "failed": alone["failed"] + heard["failed"],
-            }
+            row |= await spoken(runtime.url, clients)
     except SystemExit:  # its sentence is on stderr
-        row["slots"] = 0
+        row["slots"] = "0"
     finally:
         looking.cancel()
     return row | {"most_gb": round((watch.most - empty) / GB, 2)}
+
+
+async def spoken(url: str, clients: ClientProcess) -> Row:
+    """The slots of each checkpoint of a runtime, and what is heard of the first."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        first, *others = (await http.get(f"{url}/v1/models")).json()["data"]
+    mode = Mode(first["modes"][0])
+    alone = summary((await clients.drive(plans.closed_loop(mode, 1, rounds=Rounds(2, 6)))).traces)
+    heard = summary((await clients.drive(plans.closed_loop(mode, first["slots"], rounds=Rounds(1, 2)))).traces)
+    return {
+        "slots": " + ".join(str(model["slots"]) for model in (first, *others)),  # they need not be equal
+        "first_pcm_p50_ms": alone["first_pcm_p50_ms"],
+        "frame_ms": round(FRAME_MS * alone["rtf_p50"], 2),
+        "all_audio_s_per_s": heard["audio_s_per_s"],
+        "failed": alone["failed"] + heard["failed"],
+    }
 
 
 async def measure(cards: tuple[int, ...], sets: dict[str, list[str]], kinds: tuple[str, ...]) -> list[Row]:

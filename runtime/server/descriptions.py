@@ -38,6 +38,7 @@ class Model(TypedDict):
     part_chars: Annotated[int, Field(description="characters that are spoken as one part; longer texts are split")]
     fingerprint: Annotated[str, Field(description="of configuration and weights")]
     loaded: Annotated[bool, Field(description="false: it is loaded at its first request")]
+    slots: Annotated[int, Field(description="requests that speak at the same time; 0 until it is loaded")]
     samples_per_frame: int
     device: str
     dtype: str
@@ -80,6 +81,7 @@ def model_entry(model: ModelCard) -> Model:
         "part_chars": model.part_chars,
         "fingerprint": model.fingerprint,
         "loaded": model.loaded,
+        "slots": model.slots,
         "samples_per_frame": model.samples_per_frame,
         "device": model.device,
         "dtype": model.dtype,

@@ -76,9 +76,10 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
     assert set(reply["data"][0]) == {
         "id", "object", "created", "owned_by", "modes", "speakers", "languages", "layouts", "takes_instruct", "speaks",
         "styles_voices", "grafts_voices", "sample_rate", "samples_per_frame", "part_chars", "device", "dtype",
-        "fingerprint", "loaded", "sampling",
+        "fingerprint", "loaded", "slots", "sampling",
     }  # fmt: skip
     assert not any("/" in card["id"] for card in reply["data"])  # a name, never a path
+    assert sum(card["slots"] for card in reply["data"]) == httpx.get(f"{server.http}/ready").json()["slots"]
 
     async def created() -> dict[str, object]:
         async with talk(server.socket) as session:
