@@ -106,6 +106,16 @@ def wides(product: Product) -> Iterator[Tiles]:
             yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
 
 
+def wide_split_ks(product: Product) -> Iterator[Tiles]:
+    """Tiles for many rows whose stretches of K are programs of their own: where outputs are few, there are more so."""
+    if product.gated:
+        return
+    for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (64, 128), (64, 128), (4, 8), (3, 4)):
+        fits = product.K % (PARTS * BK) == 0 and (BN + BM) * BK * 2 * stages <= 200_000
+        if fits and 16 <= BN * BM // (32 * warps) <= 128:
+            yield Tiles(BN, BK, PARTS, warps, stages, split_k=True, BM=BM)
+
+
 def small_tiles(product: Product, rows: int, *, eight_bits: bool) -> Iterator[SmallTiles]:
     """Tiles of small_m_gemm."""
     if rows <= small_m_gemm.MOST_ROWS:
@@ -254,15 +264,16 @@ def main() -> int:
                 wanted: list[AnyTiles] = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
                 wanted += [*split_ks(product, rows), *small_tiles(product, rows, eight_bits=eight_bits)]
                 wanted += [] if eight_bits else dict.fromkeys(medium_tiles(product, rows))
+                # Those of few rows beside them: their bits are the ones to be kept.
+                how = {"gated": product.gated, "eight_bits": eight_bits}
+                chosen = [gemm.choose_tiles(*place, count, **how) for count in (1, 64, rows)]
                 if rows > gemm.FEW:
-                    # Those of few rows beside them: their bits are the ones to be kept.
-                    how = {"gated": product.gated, "eight_bits": eight_bits}
-                    chosen = [gemm.choose_tiles(*place, count, **how) for count in (1, 64, rows)]
-                    wanted = list(dict.fromkeys((*chosen, *wides(product))))
+                    wanted = [*wides(product), *wide_split_ks(product)]
                 if eight_bits:
                     wanted = [tiles for tiles in wanted if not isinstance(tiles, Tiles) or keeps_bits(product, tiles)]
                 if arguments.kernel is not None:
                     wanted = [tiles for tiles in wanted if kind(tiles) == arguments.kernel]
+                wanted = list(dict.fromkeys((*chosen, *wanted)))
                 jobs = [pool.submit(compile_one, product, rows, tiles, eight_bits=eight_bits) for tiles in wanted]
                 failures = [job.result() for job in jobs]
                 bench = Bench(product, rows, eight_bits=eight_bits)
