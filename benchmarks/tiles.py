@@ -1,9 +1,9 @@
 """Find the tiles of the frame's products on this card: `python -m benchmarks.tiles`, one table, fastest first.
 
 A product is timed as the frame has it: in a graph, one launch behind the other, each with weights that are not in the
-cache. Few rows are timed in small_m_gemm as well. "bits" stands for those of the first row: tiles of one
-product that are to be used for different numbers of rows must agree in them. With ``--eight-bits`` weights are whole
-numbers of eight bits with a scale for each output.
+cache. Few rows are timed in small_m_gemm as well, and up to 64 in medium_m_gemm. "bits" stands for those of the first
+row: tiles of one product that are to be used for different numbers of rows must agree in them. With ``--eight-bits``
+weights are whole numbers of eight bits with a scale for each output.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from runtime.device.kernels import gemm, small_m_gemm
+from runtime.device.kernels import gemm, medium_m_gemm, shared_memory, small_m_gemm
 from runtime.device.kernels.gemm import MOST_ROWS, PARTS, Tiles
+from runtime.device.kernels.medium_m_gemm import MediumTiles
 from runtime.device.kernels.small_m_gemm import SmallTiles
 from runtime.device.quantized import Int8
 
+KERNELS = ("small_m_gemm", "medium_m_gemm", "split_k", "gemm")
+AnyTiles = Tiles | SmallTiles | MediumTiles
 CHAIN = 40  # launches in a graph
 SPREAD = 256 * 2**20  # bytes of weights that take turns: several times the cache
 REPEATS = 5
@@ -58,6 +61,8 @@ PRODUCTS = (
     Product("predictor gate, up", 3072, 1024, gated=True),
     Product("predictor down", 1024, 3072, residual=True),
     Product("predictor head", 2048, 1024),
+    Product("talker head", 3072, 2048),
+    Product("smaller talker's head", 3072, 1024),
     Product("talker qkv", 4096, 2048),
     Product("talker o", 2048, 2048, residual=True),
     Product("talker gate, up", 6144, 2048, gated=True),
@@ -101,12 +106,39 @@ def wides(product: Product) -> Iterator[Tiles]:
             yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
 
 
+def wide_split_ks(product: Product) -> Iterator[Tiles]:
+    """Tiles for many rows whose stretches of K are programs of their own: where outputs are few, there are more so."""
+    if product.gated:
+        return
+    for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (64, 128), (64, 128), (4, 8), (3, 4)):
+        fits = product.K % (PARTS * BK) == 0 and (BN + BM) * BK * 2 * stages <= 200_000
+        if fits and 16 <= BN * BM // (32 * warps) <= 128:
+            yield Tiles(BN, BK, PARTS, warps, stages, split_k=True, BM=BM)
+
+
 def small_tiles(product: Product, rows: int, *, eight_bits: bool) -> Iterator[SmallTiles]:
     """Tiles of small_m_gemm."""
     if rows <= small_m_gemm.MOST_ROWS:
         for tile in (16, 32, 64, 128):
             if (tiles := small_m_gemm.fit_tiles(tile, rows, product.K, 2, 1 if eight_bits else 2)) is not None:
                 yield tiles
+
+
+def medium_tiles(product: Product, rows: int) -> Iterator[MediumTiles]:
+    """Tiles of medium_m_gemm: as many weights ahead as have room, in all of a multiprocessor's memory or in half."""
+    if rows > medium_m_gemm.MOST_ROWS:
+        return
+    outputs = product.N * (2 if product.gated else 1)
+    sizes = itertools.product((16, 32, 64, 128), (64, 128), (3, 4, 6), (2, 1))
+    for BN, BK, rows_ahead, programs in sizes:
+        # Of sums a thread has no more in registers.
+        if product.K % (PARTS * BK) or outputs // BN < 32 or BN * medium_m_gemm.block_rows(rows) // 32 > 128:
+            continue
+        for weights_ahead in range(product.K // (PARTS * BK), rows_ahead - 1, -1):
+            tiles = MediumTiles(BN, BK, weights_ahead, rows_ahead)
+            if medium_m_gemm.shared_bytes(tiles, rows) <= shared_memory() // programs:
+                yield tiles
+                break
 
 
 def keeps_bits(product: Product, tiles: Tiles) -> bool:
@@ -151,10 +183,12 @@ class Bench:
         self.x = random(count, product.K)[:rows]
         self.residual = random(count, product.N)[:rows]
 
-    def run(self, weights: Weights, how: Tiles | SmallTiles | None = None, rows: int | None = None) -> Tensor:
+    def run(self, weights: Weights, how: AnyTiles | None = None, rows: int | None = None) -> Tensor:
         x, residual, (weight, scale) = self.x[:rows], self.residual[:rows] if self.product.residual else None, weights
         if isinstance(how, SmallTiles):
             return small_m_gemm.small_m_gemm(x, weight, how, scale=scale, residual=residual, gated=self.product.gated)
+        if isinstance(how, MediumTiles):
+            return medium_m_gemm.medium_m_gemm(x, weight, how, residual=residual, gated=self.product.gated)
         if self.product.gated:
             return gemm.swiglu(x, weight, scale=scale, tiles=how)
         return gemm.gemm(x, weight, scale=scale, residual=residual, tiles=how)
@@ -189,12 +223,14 @@ class Bench:
         return 1000 * statistics.median(spent) / CHAIN
 
 
-def kind(how: Tiles | SmallTiles) -> str:
+def kind(how: AnyTiles) -> str:
     """Which kernel that is."""
-    return "small_m_gemm" if isinstance(how, SmallTiles) else "split_k" if how.split_k else "gemm"
+    if isinstance(how, SmallTiles | MediumTiles):
+        return "small_m_gemm" if isinstance(how, SmallTiles) else "medium_m_gemm"
+    return "split_k" if how.split_k else "gemm"
 
 
-def compile_one(product: Product, rows: int, tiles: Tiles | SmallTiles, *, eight_bits: bool) -> str:
+def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: bool) -> str:
     """In a process of its own, so that compilations run beside each other; the cache on disk keeps what came out."""
     try:
         bench = Bench(product, rows, 1, eight_bits=eight_bits)
@@ -210,7 +246,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 32, 64])
     parser.add_argument("--only", default="", help="products whose name holds this")
     parser.add_argument("--keep", type=int, default=12, help="tiles of one row that are timed with more rows")
-    parser.add_argument("--kernel", choices=["small_m_gemm", "split_k", "gemm"], help="tiles of one kernel only")
+    parser.add_argument("--kernel", choices=KERNELS, help="tiles of one kernel only")
     parser.add_argument("--eight-bits", action="store_true", help="weights of whole numbers of eight bits")
     parser.add_argument("--processes", type=int, default=14)
     parser.add_argument("--json", type=Path)
@@ -225,17 +261,19 @@ def main() -> int:
             kept, floor = list(candidates(product, 1)), product.bytes / (2 if eight_bits else 1) / 4.3e6
             for rows in arguments.rows:
                 began = time.perf_counter()
-                wanted: list[Tiles | SmallTiles] = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
+                wanted: list[AnyTiles] = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
                 wanted += [*split_ks(product, rows), *small_tiles(product, rows, eight_bits=eight_bits)]
+                wanted += [] if eight_bits else dict.fromkeys(medium_tiles(product, rows))
+                # Those of few rows beside them: their bits are the ones to be kept.
+                how = {"gated": product.gated, "eight_bits": eight_bits}
+                chosen = [gemm.choose_tiles(*place, count, **how) for count in (1, 64, rows)]
                 if rows > gemm.FEW:
-                    # Those of few rows beside them: their bits are the ones to be kept.
-                    how = {"gated": product.gated, "eight_bits": eight_bits}
-                    chosen = [gemm.choose_tiles(*place, count, **how) for count in (1, 64, rows)]
-                    wanted = list(dict.fromkeys((*chosen, *wides(product))))
+                    wanted = [*wides(product), *wide_split_ks(product)]
                 if eight_bits:
-                    wanted = [tiles for tiles in wanted if isinstance(tiles, SmallTiles) or keeps_bits(product, tiles)]
+                    wanted = [tiles for tiles in wanted if not isinstance(tiles, Tiles) or keeps_bits(product, tiles)]
                 if arguments.kernel is not None:
                     wanted = [tiles for tiles in wanted if kind(tiles) == arguments.kernel]
+                wanted = list(dict.fromkeys((*chosen, *wanted)))
                 jobs = [pool.submit(compile_one, product, rows, tiles, eight_bits=eight_bits) for tiles in wanted]
                 failures = [job.result() for job in jobs]
                 bench = Bench(product, rows, eight_bits=eight_bits)

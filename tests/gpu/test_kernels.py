@@ -13,7 +13,7 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from runtime.device.fused import Lookup, Norm, Rules, Sampled
-from runtime.device.kernels import small_m_gemm
+from runtime.device.kernels import medium_m_gemm, small_m_gemm
 from runtime.device.kernels.decode_attention import decode_attention
 from runtime.device.kernels.frame_io import begin, finish
 from runtime.device.kernels.gemm import MOST_ROWS, TILES, Tiles, gemm, norm, swiglu
@@ -315,6 +315,41 @@ def test_weights_loaded_ahead_make_the_same_bits(shape: tuple[int, int, bool], r
         if K & (K - 1) == 0:
             normed = norm(few, how)
             assert torch.equal(few_of(few, tiles, norm=how), of(normed))
+    if not found:
+        pytest.skip("this card has not the shared memory, or does not launch kernels ahead")
+
+
+@pytest.mark.parametrize("shape", medium_m_gemm.TILES, ids=str)
+def test_rows_that_come_step_by_step_make_the_same_bits(shape: tuple[int, int, bool]) -> None:
+    """Up to 64 rows, alone and among others, in rows that lie apart too, in bfloat16 and float16."""
+    N, K, gated = shape
+    found = 0
+    for dtype in (torch.bfloat16, torch.float16):
+        weight, x, residual = (numbers.to(dtype) for numbers in product_of(N, K, gated=gated))
+
+        def of(rows: Tensor, beside: Tensor | None, weight: Tensor = weight) -> Tensor:
+            return swiglu(rows, weight) if gated else gemm(rows, weight, residual=beside)
+
+        for count in (2, 9, 16, 17, 32, 33, 64):
+            rows, beside = x[:count], None if gated else residual[:count]
+            if (tiles := medium_m_gemm.choose_tiles(rows, weight, gated=gated)) is None:
+                continue
+            found += 1
+            expected = of(rows, beside)
+            given = {"residual": beside, "gated": gated}
+            assert torch.equal(medium_m_gemm.medium_m_gemm(rows, weight, tiles, **given), expected), count
+            apart = torch.zeros(count, 2, N, device="cuda", dtype=dtype)
+            wide = torch.zeros(count, 2, K, device="cuda", dtype=dtype)
+            wide[:, 1] = rows
+            medium_m_gemm.medium_m_gemm(wide[:, 1], weight, tiles, out=apart[:, 1], **given)
+            assert torch.equal(apart[:, 1], expected), count
+            assert not apart[:, 0].any()
+            if not gated:
+                assert torch.equal(medium_m_gemm.medium_m_gemm(rows, weight, tiles), of(rows, None)), count
+            one = medium_m_gemm.medium_m_gemm(
+                x[:1], weight, tiles, residual=residual[:1] if beside is not None else None, gated=gated
+            )
+            assert torch.equal(one[0], expected[0]), count
     if not found:
         pytest.skip("this card has not the shared memory, or does not launch kernels ahead")
 

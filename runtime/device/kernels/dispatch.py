@@ -6,6 +6,7 @@ from torch import Tensor
 
 from runtime.device.fused import Norm
 from runtime.device.kernels import gemm as large
+from runtime.device.kernels import medium_m_gemm as medium
 from runtime.device.kernels import small_m_gemm as small
 from runtime.device.kernels.decode_attention import decode_attention
 from runtime.device.kernels.frame_io import begin, finish
@@ -31,6 +32,8 @@ def gemm(
     if bias is None and (tiles := small.choose_tiles(x, weight)) is not None:
         return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, residual=residual, out=out)
     x = x if norm is None else large.norm(x, norm)
+    if bias is None and (how := medium.choose_tiles(x, weight)) is not None:
+        return medium.medium_m_gemm(x, weight, how, residual=residual, out=out)
     return large.gemm(x, weight, scale=scale, bias=bias, residual=residual, out=out)
 
 
@@ -38,4 +41,7 @@ def swiglu(x: Tensor, norm: Norm, weight: Tensor, *, scale: Tensor | None = None
     """``Fused.swiglu``, chosen as ``gemm``."""
     if (tiles := small.choose_tiles(x, weight, gated=True)) is not None:
         return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, gated=True)
-    return large.swiglu(large.norm(x, norm), weight, scale=scale)
+    x = large.norm(x, norm)
+    if (how := medium.choose_tiles(x, weight, gated=True)) is not None:
+        return medium.medium_m_gemm(x, weight, how, gated=True)
+    return large.swiglu(x, weight, scale=scale)

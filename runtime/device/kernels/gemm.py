@@ -273,7 +273,7 @@ def _launch(
 def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = False) -> Tiles:
     """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles`.
 
-    Those of up to 64 rows were found on an H200, the others on an H100.
+    Those of up to 64 rows were found on an H200, the others on an H100, those of stretches on an H200 again.
     For one matrix ``parts`` is the same for any rows: it decides the order of the sums. More rows than FEW read the
     weights from the cache again and again, so that programs take more of both.
 
@@ -326,8 +326,16 @@ LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
         Tiles(64, 128, 4, 4, 4, BM=64),
         Tiles(128, 128, 4, 8, 3, BM=64),
     ),
-    (2048, 2048, False): (Tiles(32, 256, 4, 4, 4), Tiles(64, 128, 4, 4, 4, BM=64), Tiles(128, 128, 4, 8, 4, BM=64)),
-    (2048, 6144, False): (Tiles(64, 128, 4, 8, 4), Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64)),
+    (2048, 2048, False): (
+        Tiles(64, 128, 4, 4, 4, split_k=True, BM=128),
+        Tiles(64, 128, 4, 4, 4, BM=64),
+        Tiles(128, 128, 4, 8, 4, BM=64),
+    ),
+    (2048, 6144, False): (
+        Tiles(64, 128, 4, 8, 4, split_k=True, BM=128),
+        Tiles(128, 64, 4, 8, 4, split_k=True, BM=128),
+        Tiles(128, 128, 4, 8, 4, BM=64),
+    ),
 }
 # By outputs, inputs and gate, for up to 16, 32 and more rows: code predictor and the talkers of both sizes.
 TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {

@@ -23,7 +23,7 @@ from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from runtime.device.fused import Norm
-from runtime.device.kernels import pdl, shared_memory, wgmma
+from runtime.device.kernels import pdl, shared_memory, staging, wgmma
 from runtime.device.kernels.gemm import PARTS
 
 MOST_ROWS = 8  # the tensor cores' instruction takes as many
@@ -92,25 +92,6 @@ def fit_tiles(BN: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> S
 
 
 @gluon.jit
-def _offsets(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
-    """Indices of the stretches [PARTS, 1, 1], a warp each, of rows [1, R, 1], and of what a step takes [1, 1, BK]."""
-    VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth  # numbers that a thread copies at once
-    lanes: gl.constexpr = min(32, BK // VECTOR)
-    spread: gl.constexpr = gl.BlockedLayout([1, 1, VECTOR], [1, 32 // lanes, lanes], [PARTS, 1, 1], [2, 1, 0])
-    part = gl.arange(0, PARTS, gl.SliceLayout(1, gl.SliceLayout(2, spread)))
-    row = gl.arange(0, R, gl.SliceLayout(0, gl.SliceLayout(2, spread)))
-    k = gl.arange(0, BK, gl.SliceLayout(0, gl.SliceLayout(1, spread)))
-    return part[:, None, None], row[None, :, None], k[None, None, :]
-
-
-@gluon.jit
-def _allocate(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
-    """Shared memory [STEPS, PARTS, R, BK], from which the tensor cores' operands are loaded without conflicts."""
-    VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth
-    return gl.allocate_shared_memory(dtype, [STEPS, PARTS, R, BK], gl.SwizzledSharedLayout(VECTOR, 1, 8, [2, 1, 0]))
-
-
-@gluon.jit
 def _copy_weights(
     w,
     N: gl.constexpr,
@@ -121,13 +102,10 @@ def _copy_weights(
     BK: gl.constexpr,
 ):
     """Room for a program's rows of the matrix, which are on their way there; of a gated one half are the gate's."""
-    STRETCH: gl.constexpr = K // PARTS
-    OUTPUTS: gl.constexpr = BN // (1 + GATED)
-    part, row, k = _offsets(w.dtype.element_ty, BN, PARTS, BK)
-    row = gl.program_id(0) * OUTPUTS + row % OUTPUTS + row // OUTPUTS * N
-    at = w + row * K + part * STRETCH + k
-    staged = _allocate(w.dtype.element_ty, STRETCH // BK, BN, PARTS, BK)
-    for step in gl.static_range(STRETCH // BK):
+    STEPS: gl.constexpr = K // PARTS // BK
+    at = staging.weights_at(w, N, K, GATED, BN, PARTS, BK)
+    staged = staging.allocate(w.dtype.element_ty, STEPS, BN, PARTS, BK)
+    for step in gl.static_range(STEPS):
         async_copy.async_copy_global_to_shared(staged.index(step), at + step * BK)
     async_copy.commit_group()
     return staged
@@ -228,18 +206,6 @@ def _scales(scale, N: gl.constexpr, GATED: gl.constexpr, OUTPUTS: gl.constexpr, 
     return gl.load(scale + gl.program_id(0) * OUTPUTS + n[:, None, None] + half[None, None, :] * N)
 
 
-@gluon.jit
-def _sum_in_order(parts):
-    """Sums [A, B, G] of [A, B, G, 4]."""
-    A: gl.constexpr = parts.shape[0]
-    B: gl.constexpr = parts.shape[1]
-    G: gl.constexpr = parts.shape[2]
-    even, odd = gl.split(parts.reshape([A, B, G, 2, 2]))
-    first, third = gl.split(even)
-    second, fourth = gl.split(odd)
-    return first + second + third + fourth
-
-
 @gluon.jit(do_not_specialize=["M"])
 def _small_m_gemm_kernel(
     x,
@@ -275,16 +241,12 @@ def _small_m_gemm_kernel(
     # A thread's registers have room for so many numbers of the matrix: they are widened before the rows are known.
     WIDENED_AHEAD: gl.constexpr = NARROW and BN * K <= MOST_AHEAD * 32 * PARTS
     dtype: gl.constexpr = x.dtype.element_ty
-    wide: gl.constexpr = min(32, OUTPUTS)
-    whole: gl.constexpr = gl.BlockedLayout(
-        [1, 1, 1 + GATED, PARTS], [wide, 32 // wide, 1, 1], [1, PARTS, 1, 1], [0, 1, 2, 3]
-    )
     staged = _copy_weights(w, N, K, GATED, BN, PARTS, BK)
     if scale is not None:
-        scales = _scales(scale, N, GATED, OUTPUTS, gl.SliceLayout(3, whole))
+        scales = _scales(scale, N, GATED, OUTPUTS, gl.SliceLayout(3, staging.whole_layout(OUTPUTS, GATED, PARTS)))
     if PDL:
         gdc_launch_dependents()
-    of_sums: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [PARTS, 1, 1], [1, 16, 8])
+    of_sums: gl.constexpr = staging.sums_layout(PARTS)
     if WIDENED_AHEAD:
         # M is never 0; but what a branch has done the compiler cannot put off until the rows are there, as it would to
         # need fewer registers.
@@ -292,7 +254,7 @@ def _small_m_gemm_kernel(
         if M > 0:
             async_copy.wait_group(0)
             ahead = _widened_operands(staged, STEPS, of_sums)
-    rows = _allocate(dtype, STEPS if ROWS_RESIDENT else 1, ROWS, PARTS, BK)
+    rows = staging.allocate(dtype, STEPS if ROWS_RESIDENT else 1, ROWS, PARTS, BK)
     if NORM:
         # As in the norm's own kernel: which thread has which numbers decides the order of their sum.
         gl.static_assert(STEPS == 1)
@@ -307,7 +269,7 @@ def _small_m_gemm_kernel(
         row = row.reshape([ROWS, PARTS, BK]).permute([1, 0, 2])
         rows.index(0).store(_relabel(row) if NARROW else row)
     else:
-        part, m, k = _offsets(dtype, ROWS, PARTS, BK)
+        part, m, k = staging.offsets(dtype, ROWS, PARTS, BK)
         at, x_mask = x + m * x_stride + part * STRETCH + k, m < M
         if PDL:
             gdc_wait()
@@ -316,10 +278,11 @@ def _small_m_gemm_kernel(
                 row = gl.load(at + step * BK, x_mask, 0.0)
                 rows.index(step).store(_relabel(row) if NARROW else row)
 
-    flat: gl.constexpr = gl.BlockedLayout([1, 1], [wide, 32 // wide], [1, PARTS], [0, 1])
+    flat: gl.constexpr = staging.flat_layout(OUTPUTS, PARTS)
     m = gl.arange(0, BM, gl.SliceLayout(0, flat))[None, :]
     n = gl.program_id(0) * OUTPUTS + gl.arange(0, OUTPUTS, gl.SliceLayout(1, flat))[:, None]
     out_mask = m < M
+    beside = None
     if RESIDUAL:
         beside = gl.load(residual + m * residual_stride + n, out_mask, 0.0).to(gl.float32)
 
@@ -340,21 +303,11 @@ def _small_m_gemm_kernel(
         if ROWS < BM:
             tile = tile.broadcast_to([PARTS, BK, BM])
         sums = mma_v2(weights, tile, sums, input_precision="ieee")
-    parts = sums.reshape([PARTS, 1 + GATED, OUTPUTS, BM]).permute([2, 3, 1, 0])
-    acc = _sum_in_order(gl.convert_layout(parts, whole))
+    acc = staging.sum_stretches(sums, GATED)
     if scale is not None:
         acc = acc * gl.convert_layout(scales, acc.type.layout)
-    if GATED:
-        gate, up = gl.split(acc)
-        gate = gate.to(dtype).to(gl.float32)
-        acc = (gate / (1 + gl.exp(-gate))).to(dtype).to(gl.float32) * up.to(dtype).to(gl.float32)
-    else:
-        acc = acc.reshape([OUTPUTS, BM])
-    acc = gl.convert_layout(acc, flat)
-    if RESIDUAL:
-        # The product is rounded before it is added, as it is where the two are done one after the other.
-        acc = acc.to(dtype).to(gl.float32) + beside
-    gl.store(out + m * out_stride + n, acc.to(dtype), out_mask)
+    acc = staging.finish(acc, beside, dtype, GATED, flat)
+    gl.store(out + m * out_stride + n, acc, out_mask)
 
 
 def small_m_gemm(

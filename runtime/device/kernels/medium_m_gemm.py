@@ -1,0 +1,199 @@
+"""Multiplies up to 64 rows with a matrix whose first weights are on their way before the rows are known.
+
+As runtime/device/kernels/small_m_gemm.py, for more rows than one instruction of the tensor cores takes. So many do not
+lie in shared memory whole beside the weights: they come step by step, some steps ahead of the products, and so do the
+weights for which there is no room at first. The norm before is a launch of its own, as in gemm.py.
+
+Sums are cut and ordered as in runtime/device/kernels/gemm.py: a row has the same bits here and there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from runtime.device.kernels import pdl, shared_memory, staging
+from runtime.device.kernels.gemm import PARTS
+
+MOST_ROWS = 64
+BESIDES = 1024  # bytes of shared memory besides weights and rows
+
+
+class MediumTiles(NamedTuple):
+    """How a product is cut.
+
+    A program has ``BN`` rows of the matrix (gate and up together) and all rows of the input; a step takes ``BK``
+    numbers of every stretch of K. ``weights_ahead`` and ``rows_ahead``: steps whose weights and rows have room in
+    shared memory; they change no bit.
+    """
+
+    BN: int
+    BK: int
+    weights_ahead: int
+    rows_ahead: int
+
+
+# For up to 16, 32 and 64 rows: by outputs, inputs and gate, found on an H200. None: gemm.py is faster.
+TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles | None]] = {
+    (4096, 1024, False): (MediumTiles(16, 64, 4, 4), MediumTiles(32, 64, 4, 4), MediumTiles(32, 64, 4, 3)),
+    (1024, 2048, False): (MediumTiles(16, 128, 4, 4), MediumTiles(16, 128, 4, 3), MediumTiles(16, 64, 8, 4)),
+    (3072, 1024, True): (MediumTiles(32, 64, 4, 4), MediumTiles(64, 64, 4, 4), None),
+    (1024, 3072, False): (MediumTiles(16, 128, 6, 6), MediumTiles(16, 128, 6, 4), MediumTiles(16, 64, 12, 4)),
+    (2048, 1024, False): (MediumTiles(32, 64, 4, 3), MediumTiles(16, 64, 4, 3), MediumTiles(16, 64, 4, 3)),
+    (4096, 2048, False): (MediumTiles(32, 64, 8, 6), MediumTiles(32, 64, 8, 4), MediumTiles(32, 64, 6, 4)),
+    (2048, 2048, False): (MediumTiles(32, 64, 8, 6), MediumTiles(16, 128, 4, 3), MediumTiles(16, 64, 8, 4)),
+    (6144, 2048, True): (MediumTiles(128, 64, 3, 3), MediumTiles(32, 64, 4, 3), None),
+    (2048, 6144, False): (MediumTiles(16, 128, 8, 6), MediumTiles(16, 128, 6, 4), MediumTiles(16, 64, 12, 4)),
+    (3072, 2048, False): (MediumTiles(32, 128, 4, 4), MediumTiles(32, 64, 8, 6), MediumTiles(32, 64, 6, 4)),
+    (3072, 1024, False): (MediumTiles(32, 64, 4, 4), MediumTiles(16, 64, 4, 3), MediumTiles(32, 64, 4, 3)),
+}
+
+
+def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTiles | None:
+    """How some rows times a matrix are done here on this card; None: not here. Shapes as of ``medium_m_gemm``."""
+    M, K = x.shape
+    found = TILES.get((len(weight) // (1 + gated), K, gated))
+    # Weights of eight bits, and numbers of 32, are another kernel's.
+    if found is None or M > MOST_ROWS or not pdl() or x.itemsize != 2 or weight.dtype != x.dtype:
+        return None
+    tiles = found[0 if M <= 16 else 1 if M <= 32 else 2]
+    return tiles if tiles is not None and shared_bytes(tiles, M) <= shared_memory() else None
+
+
+def block_rows(M: int) -> int:
+    """Rows of the input that a program looks at: few sizes, for each is a kernel to compile."""
+    return 16 if M <= 16 else 32 if M <= 32 else 64
+
+
+def shared_bytes(tiles: MediumTiles, M: int) -> int:
+    """What a program of so many rows takes of a multiprocessor's memory, in numbers of two bytes; a little more."""
+    steps = tiles.weights_ahead * tiles.BN + tiles.rows_ahead * block_rows(M)
+    return 2 * PARTS * tiles.BK * steps + BESIDES
+
+
+@gluon.jit(do_not_specialize=["M"])
+def _medium_m_gemm_kernel(
+    x,
+    w,
+    residual,
+    out,
+    M,
+    x_stride,
+    residual_stride,
+    out_stride,
+    N: gl.constexpr,
+    K: gl.constexpr,
+    RESIDUAL: gl.constexpr,
+    GATED: gl.constexpr,
+    BM: gl.constexpr,
+    BN: gl.constexpr,
+    PARTS: gl.constexpr,
+    BK: gl.constexpr,
+    WEIGHTS_AHEAD: gl.constexpr,
+    ROWS_AHEAD: gl.constexpr,
+    PDL: gl.constexpr,
+):
+    # x [M, K]; w [N, K], or [2 N, K] with the gate above; residual, out [M, N]. A warp has a stretch of K.
+    STRETCH: gl.constexpr = K // PARTS
+    STEPS: gl.constexpr = STRETCH // BK
+    OUTPUTS: gl.constexpr = BN // (1 + GATED)
+    gl.static_assert(STRETCH % BK == 0)
+    gl.static_assert(WEIGHTS_AHEAD >= ROWS_AHEAD)
+    gl.static_assert(STEPS >= WEIGHTS_AHEAD)
+    dtype: gl.constexpr = x.dtype.element_ty
+    w_at = staging.weights_at(w, N, K, GATED, BN, PARTS, BK)
+    weights = staging.allocate(dtype, WEIGHTS_AHEAD, BN, PARTS, BK)
+    for step in gl.static_range(WEIGHTS_AHEAD):
+        async_copy.async_copy_global_to_shared(weights.index(step), w_at + step * BK)
+    if PDL:
+        gdc_launch_dependents()
+    part, m, k = staging.offsets(dtype, BM, PARTS, BK)
+    x_at, x_mask = x + m * x_stride + part * STRETCH + k, m < M
+    rows = staging.allocate(dtype, ROWS_AHEAD, BM, PARTS, BK)
+    if PDL:
+        gdc_wait()
+    # The first group holds all weights so far, and each the rows of one step.
+    for step in gl.static_range(ROWS_AHEAD - 1):
+        async_copy.async_copy_global_to_shared(rows.index(step), x_at + step * BK, x_mask)
+        async_copy.commit_group()
+
+    flat: gl.constexpr = staging.flat_layout(OUTPUTS, PARTS)
+    m = gl.arange(0, BM, gl.SliceLayout(0, flat))[None, :]
+    n = gl.program_id(0) * OUTPUTS + gl.arange(0, OUTPUTS, gl.SliceLayout(1, flat))[:, None]
+    out_mask = m < M
+    beside = None
+    if RESIDUAL:
+        beside = gl.load(residual + m * residual_stride + n, out_mask, 0.0).to(gl.float32)
+
+    of_sums: gl.constexpr = staging.sums_layout(PARTS)
+    sums = gl.zeros([PARTS, BN, BM], gl.float32, of_sums)
+    for step in gl.static_range(STEPS):
+        async_copy.wait_group(ROWS_AHEAD - 2)
+        # What comes now takes the place of the step before, which every warp is done with.
+        if step + ROWS_AHEAD - 1 < STEPS:
+            room = rows.index((step + ROWS_AHEAD - 1) % ROWS_AHEAD)
+            async_copy.async_copy_global_to_shared(room, x_at + (step + ROWS_AHEAD - 1) * BK, x_mask)
+        if step > 0 and step + WEIGHTS_AHEAD - 1 < STEPS:
+            room = weights.index((step - 1) % WEIGHTS_AHEAD)
+            async_copy.async_copy_global_to_shared(room, w_at + (step + WEIGHTS_AHEAD - 1) * BK)
+        async_copy.commit_group()
+        tile = rows.index(step % ROWS_AHEAD).permute([0, 2, 1]).load(gl.DotOperandLayout(1, of_sums, 2))
+        tile_of_weights = weights.index(step % WEIGHTS_AHEAD).load(gl.DotOperandLayout(0, of_sums, 2))
+        sums = mma_v2(tile_of_weights, tile, sums, input_precision="ieee")
+    acc = staging.finish(staging.sum_stretches(sums, GATED), beside, dtype, GATED, flat)
+    gl.store(out + m * out_stride + n, acc, out_mask)
+
+
+def medium_m_gemm(
+    x: Tensor,
+    weight: Tensor,
+    tiles: MediumTiles,
+    *,
+    residual: Tensor | None = None,
+    out: Tensor | None = None,
+    gated: bool = False,
+) -> Tensor:
+    """residual + x times a matrix, or silu(gate) * up of it, in a tensor of its own or in ``out``.
+
+    Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate above; residual, out, result [M, N], whose rows may lie
+    apart. All in one dtype of two bytes.
+    """
+    (M, K), N = x.shape, len(weight) // (1 + gated)
+    assert x.stride(1) == 1
+    assert weight.is_contiguous()
+    assert M <= MOST_ROWS
+    if out is None:
+        out = torch.empty((M, N), device=x.device, dtype=x.dtype)
+    assert out.shape == (M, N)
+    assert out.stride(1) == 1
+    _medium_m_gemm_kernel[(len(weight) // tiles.BN,)](
+        x,
+        weight,
+        residual if residual is not None else x,
+        out,
+        M,
+        x.stride(0),
+        residual.stride(0) if residual is not None else 0,
+        out.stride(0),
+        N=N,
+        K=K,
+        RESIDUAL=residual is not None,
+        GATED=gated,
+        BM=block_rows(M),
+        BN=tiles.BN,
+        PARTS=PARTS,
+        BK=tiles.BK,
+        WEIGHTS_AHEAD=tiles.weights_ahead,
+        ROWS_AHEAD=tiles.rows_ahead,
+        PDL=pdl(),
+        launch_pdl=pdl(),
+        num_warps=PARTS,
+        enable_fp_fusion=False,
+    )
+    return out

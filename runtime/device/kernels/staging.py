@@ -1,0 +1,93 @@
+"""What small_m_gemm and medium_m_gemm share: how a step lies in shared memory, and what is done with the sums.
+
+Written in Gluon, Triton's language below Triton, which lets a kernel say what lies where and when. K is cut in
+stretches, each of which a warp sums up by itself; the sums are added up one after the other.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+
+@gluon.jit
+def offsets(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
+    """Indices of the stretches [PARTS, 1, 1], a warp each, of rows [1, R, 1], and of what a step takes [1, 1, BK]."""
+    VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth  # numbers that a thread copies at once
+    lanes: gl.constexpr = min(32, BK // VECTOR)
+    spread: gl.constexpr = gl.BlockedLayout([1, 1, VECTOR], [1, 32 // lanes, lanes], [PARTS, 1, 1], [2, 1, 0])
+    part = gl.arange(0, PARTS, gl.SliceLayout(1, gl.SliceLayout(2, spread)))
+    row = gl.arange(0, R, gl.SliceLayout(0, gl.SliceLayout(2, spread)))
+    k = gl.arange(0, BK, gl.SliceLayout(0, gl.SliceLayout(1, spread)))
+    return part[:, None, None], row[None, :, None], k[None, None, :]
+
+
+@gluon.jit
+def allocate(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
+    """Shared memory [STEPS, PARTS, R, BK], from which the tensor cores' operands are loaded without conflicts."""
+    VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth
+    return gl.allocate_shared_memory(dtype, [STEPS, PARTS, R, BK], gl.SwizzledSharedLayout(VECTOR, 1, 8, [2, 1, 0]))
+
+
+@gluon.jit
+def weights_at(
+    w, N: gl.constexpr, K: gl.constexpr, GATED: gl.constexpr, BN: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr
+):
+    """Where the first step of a program's rows of the matrix is [PARTS, BN, BK]; of a gated one half are the gate's."""
+    OUTPUTS: gl.constexpr = BN // (1 + GATED)
+    part, row, k = offsets(w.dtype.element_ty, BN, PARTS, BK)
+    row = gl.program_id(0) * OUTPUTS + row % OUTPUTS + row // OUTPUTS * N
+    return w + row * K + part * (K // PARTS) + k
+
+
+@gluon.constexpr_function
+def sums_layout(PARTS: int) -> gl.NVMMADistributedLayout:
+    """Of sums [PARTS, BN, BM] as the tensor cores make them: a warp has a stretch."""
+    return gl.NVMMADistributedLayout([2, 0], [PARTS, 1, 1], [1, 16, 8])
+
+
+@gluon.constexpr_function
+def whole_layout(OUTPUTS: int, GATED: int, PARTS: int) -> gl.BlockedLayout:
+    """Of [OUTPUTS, BM, 1 + GATED, PARTS]: a thread has all stretches of an output, and its gate."""
+    wide = min(32, OUTPUTS)
+    return gl.BlockedLayout([1, 1, 1 + GATED, PARTS], [wide, 32 // wide, 1, 1], [1, PARTS, 1, 1], [0, 1, 2, 3])
+
+
+@gluon.constexpr_function
+def flat_layout(OUTPUTS: int, PARTS: int) -> gl.BlockedLayout:
+    """Of the outputs [OUTPUTS, BM] as they are stored: neighbours in memory beside each other."""
+    wide = min(32, OUTPUTS)
+    return gl.BlockedLayout([1, 1], [wide, 32 // wide], [1, PARTS], [0, 1])
+
+
+@gluon.jit
+def sum_stretches(sums, GATED: gl.constexpr):
+    """Sums [OUTPUTS, BM, 1 + GATED] of [PARTS, BN, BM], one stretch after the other."""
+    PARTS: gl.constexpr = sums.shape[0]
+    OUTPUTS: gl.constexpr = sums.shape[1] // (1 + GATED)
+    BM: gl.constexpr = sums.shape[2]
+    gl.static_assert(PARTS == 4)
+    parts = sums.reshape([PARTS, 1 + GATED, OUTPUTS, BM]).permute([2, 3, 1, 0])
+    parts = gl.convert_layout(parts, whole_layout(OUTPUTS, GATED, PARTS))
+    even, odd = gl.split(parts.reshape([OUTPUTS, BM, 1 + GATED, 2, 2]))
+    first, third = gl.split(even)
+    second, fourth = gl.split(odd)
+    return first + second + third + fourth
+
+
+@gluon.jit
+def finish(acc, beside, dtype: gl.constexpr, GATED: gl.constexpr, flat: gl.constexpr):
+    """Outputs [OUTPUTS, BM] of sums [OUTPUTS, BM, 1 + GATED]: silu(gate) * up, or sums + ``beside`` unless it is None.
+
+    Each is rounded before it is taken on, as it is where the two are done one after the other.
+    """
+    if GATED:
+        gate, up = gl.split(acc)
+        gate = gate.to(dtype).to(gl.float32)
+        acc = (gate / (1 + gl.exp(-gate))).to(dtype).to(gl.float32) * up.to(dtype).to(gl.float32)
+    else:
+        acc = acc.reshape([acc.shape[0], acc.shape[1]])
+    acc = gl.convert_layout(acc, flat)
+    if beside is not None:
+        acc = acc.to(dtype).to(gl.float32) + beside
+    return acc.to(dtype)
