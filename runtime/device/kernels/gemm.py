@@ -305,8 +305,8 @@ MANY_OUTPUTS = 2048
 LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64), Tiles(128, 64, 4, 8, 4, BM=128)),
     (1024, 2048, False): (
-        Tiles(16, 256, 4, 4, 4, True),
-        Tiles(64, 128, 4, 4, 4, BM=64),
+        Tiles(64, 128, 4, 4, 4, split_k=True, BM=64),
+        Tiles(128, 64, 4, 8, 4, split_k=True, BM=64),
         Tiles(64, 128, 4, 4, 4, BM=64),
     ),
     (3072, 1024, True): (
@@ -317,9 +317,9 @@ LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 2048, False): (Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64), Tiles(128, 64, 4, 8, 4, BM=128)),
     (6144, 2048, True): (Tiles(32, 64, 4, 4, 4, BM=64), Tiles(32, 64, 4, 8, 4, BM=128), Tiles(64, 64, 4, 8, 4, BM=128)),
     (1024, 3072, False): (
-        Tiles(16, 256, 4, 4, 4, True),
-        Tiles(64, 128, 4, 4, 4, BM=64),
-        Tiles(64, 128, 4, 4, 4, BM=64),
+        Tiles(64, 128, 4, 8, 4, split_k=True, BM=64),
+        Tiles(64, 64, 4, 8, 4, split_k=True, BM=128),
+        Tiles(128, 64, 4, 8, 4, split_k=True, BM=128),
     ),
     (2048, 1024, False): (
         Tiles(32, 256, 4, 4, 4, True),
