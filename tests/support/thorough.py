@@ -34,6 +34,7 @@ THOROUGH: dict[str, Row] = {
     "tests/unit/engine/test_kernels_frame.py": (),
     "tests/unit/model/test_packed_sound.py": (),
     # The engine on other devices and in other orders: the same codes as on the plain one.
+    "tests/unit/device/test_mps.py": ("test_every_operation_of_a_turn_has_a_kernel_on_apples_gpus",),
     "tests/unit/device/test_npu_engine.py": (),
     "tests/unit/tools/test_ascend_check.py": ("test_it_compares_with_the_cpu_measures_and_writes_both_down",),
     "tests/unit/engine/test_sound_graphs.py": (),
@@ -43,6 +44,9 @@ THOROUGH: dict[str, Row] = {
     "tests/unit/benchmarks/test_company.py": ("test_prompts_read_at_once_and_clients_that_ask_at_once",),
     "tests/unit/benchmarks/test_limits.py": ("test_parts_beside_their_floors_and_a_company",),
     "tests/unit/benchmarks/test_timeline.py": ("test_every_step_to_the_first_sound_is_told",),
+    "tests/unit/benchmarks/test_audio.py": ("test_arms_are_compared_and_their_sound_is_measured",),
+    "tests/unit/benchmarks/test_choices.py": ("test_frames_that_are_read_late_have_the_codes_of_those_read_at_once",),
+    "tests/unit/benchmarks/test_laptop.py": ("test_other_weights_are_led_along_the_codes_of_float32",),
     "tests/unit/benchmarks/test_pipeline.py": (),
     "tests/unit/benchmarks/test_synthetic.py": (),
     "tests/unit/test_packaging.py": (
@@ -178,6 +182,7 @@ THOROUGH: dict[str, Row] = {
         "test_an_mp3_has_the_rates_that_were_asked_for[44100-128000]",
         "test_what_newer_clients_send_is_understood",
     ),
+    "tests/wire/test_engine_process.py": ("test_a_server_that_ends_while_it_loads_leaves_no_engine",),
     "tests/wire/test_elevenlabs.py": (
         "test_elevenlabs_own_client_sends_each_word_and_would_have_it_now",
         "test_livekits_sentences_are_flushed_and_its_context_closed",
