@@ -133,6 +133,22 @@ def test_a_player_that_closes_the_pipe_is_no_error(models: dict[str, str]) -> No
     assert "Exception" not in complaint
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no file that is always full")
+@pytest.mark.parametrize("option", ["--stdout", "--out", "--codes-out"])
+def test_a_full_disk_is_one_sentence(models: dict[str, str], option: str) -> None:
+    where = [option] if option == "--stdout" else [option, "/dev/full"]
+    command = [sys.executable, "-m", "runtime.cli", "say", TEXT, "--model", models["custom_voice"], "--device", "cpu"]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [*command, *where, "--max-frames", "2"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.returncode == 2
+    *notes, complaint = ended.stderr.splitlines()
+    assert option in complaint
+    assert complaint.endswith(": No space left on device. [invalid_setting]")
+    assert all(line.startswith("voicewright: ") for line in (*notes, complaint))
+
+
 def test_a_seed_repeats_and_another_differs(models: dict[str, str], tmp_path: Path) -> None:
     takes = []
     for name, seed in (("a", "5"), ("b", "5"), ("c", "6")):
