@@ -83,7 +83,16 @@ class InvalidConfig(BadRequest):
     sentence = "{where} is not valid: {why}."
 
 
+class MoreThan(int):
+    """A size of which no more is known, because nobody counted to its end: a number, said as "more than" it."""
+
+    def __format__(self, spec: str) -> str:
+        return f"more than {int(self):{spec}}"
+
+
 class MessageTooLarge(BadRequest):
+    """``size`` is a whole number, `MoreThan` where what came was not read to its end."""
+
     code = "message_too_large"
     http_status = 413
     close_code = 1009

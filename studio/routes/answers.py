@@ -14,7 +14,15 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from runtime.errors import InvalidConfig, MessageTooLarge, OriginRefused, SessionIdle, SpeechError, StorageFailed
+from runtime.errors import (
+    InvalidConfig,
+    MessageTooLarge,
+    MoreThan,
+    OriginRefused,
+    SessionIdle,
+    SpeechError,
+    StorageFailed,
+)
 from runtime.shared.file_names import disposition
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.origins import SAFE_METHODS
@@ -135,7 +143,7 @@ async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
     """The body piece by piece."""
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced[:19]) > most:
-        raise MessageTooLarge(what="The body", size=announced[:19], limit=most)
+        raise MessageTooLarge(what="The body", size=int(announced[:19]), limit=most)
     size, pieces = 0, aiter(request.stream())
     while True:
         try:
@@ -147,7 +155,7 @@ async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
             raise SessionIdle(limit=IDLE_S) from None
         size += len(piece)
         if size > most:
-            raise MessageTooLarge(what="The body", size=f"over {most}", limit=most)
+            raise MessageTooLarge(what="The body", size=MoreThan(most), limit=most)
         yield piece
 
 
