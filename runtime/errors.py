@@ -5,7 +5,7 @@
     SpeechError
     ├─ BadRequest            the client can mend it; nothing was started
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
-    │  ├─ SubprotocolRequired · UnknownRoute · MethodNotAllowed · UnsupportedFormat
+    │  ├─ SubprotocolRequired · UnknownRoute · WebSocketOnly · MethodNotAllowed · UnsupportedFormat
     │  ├─ Unauthorized · OriginRefused · HostRefused
     │  ├─ EmptyText · TextTooLong · DoesNotFit · TagTooLong · PauseTooLong · PausesTooLong
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
@@ -122,7 +122,13 @@ class SubprotocolRequired(BadRequest):
 class UnknownRoute(BadRequest):
     code = "unknown_route"
     http_status = 404
-    sentence = "There is no such route; docs/api.md lists those there are, none of which ends with a slash."
+    sentence = "There is no such route; /openapi lists those of HTTP. No route ends with a slash."
+
+
+class WebSocketOnly(BadRequest):
+    code = "websocket_only"
+    http_status = 426
+    sentence = "This route is a WebSocket; connect to it as one (ws:// or wss://)."
 
 
 class MethodNotAllowed(BadRequest):
@@ -156,7 +162,7 @@ class HostRefused(BadRequest):
 
 class EmptyText(BadRequest):
     code = "empty_text"
-    sentence = "The text is empty; send at least one letter or digit."
+    sentence = "The text is empty; send at least one character that is not white space."
 
 
 class TextTooLong(BadRequest):

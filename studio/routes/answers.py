@@ -159,17 +159,17 @@ async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
         yield piece
 
 
-def whole_number(request: Request, name: str, default: int) -> int:
+def whole_number(request: Request, name: str, default: int, low: int, high: int) -> int:
     """A number of the query.
 
     Raises:
-        InvalidConfig: it is none.
+        InvalidConfig: it is none from ``low`` to ``high``.
     """
     text = request.query_params.get(name, "")
     if not text:
         return default
-    if not text.isdecimal() or len(text) > 9:
-        raise InvalidConfig(where=name, why="it must be a whole number", param=name)
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and low <= int(text) <= high):
+        raise InvalidConfig(where=name, why=f"it must be a whole number from {low} to {high}", param=name)
     return int(text)
 
 

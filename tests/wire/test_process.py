@@ -94,6 +94,9 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
         ("GET", "/v1/models/", 404, "unknown_route"),
         ("GET", "/v1/audio/voices/", 404, "unknown_route"),
         ("POST", "/v1/audio/speech/", 404, "unknown_route"),
+        ("GET", "/v1/audio/speech/stream", 426, "websocket_only"),
+        ("POST", "/v1/audio/speech/stream", 426, "websocket_only"),
+        ("GET", "/v1/audio/speech/stream/", 404, "unknown_route"),
         ("POST", "/docs", 405, "method_not_allowed"),
         ("GET", "/openapi.yaml", 404, "unknown_route"),
         ("POST", "/v1/nothing/at/all", 404, "unknown_route"),
@@ -105,6 +108,7 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
 def test_other_routes_say_so_in_json(server: RunningServer, method: str, path: str, status: int, code: str) -> None:
     reply = httpx.request(method, server.http + path)
     assert reply.status_code == status
+    assert reply.headers.get("upgrade") == ("websocket" if status == 426 else None)
     error = reply.json()["error"]
     assert (error["code"], error["type"], error["retryable"]) == (code, "invalid_request_error", False)
 
