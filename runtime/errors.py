@@ -455,6 +455,14 @@ class CheckpointMissing(SetUpError):
     sentence = "{path}: {what} is missing. {hint}"
 
 
+def no_folder(reference: str, *, is_file: bool) -> CheckpointMissing:
+    """What is said of a checkpoint's reference that is neither a folder nor a Hub id."""
+    if is_file:
+        hint = "It is a file; give the folder of a checkpoint or a Hub id (owner/name)."
+        return CheckpointMissing(path=reference, what="a folder of this name", hint=hint)
+    return CheckpointMissing(path=reference, what="the folder", hint="Give a folder or a Hub id (owner/name).")
+
+
 class CheckpointInvalid(SetUpError):
     code = "checkpoint_invalid"
     sentence = "{path}: {why}."

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from runtime import cli
 from runtime.cli import main
@@ -301,6 +302,22 @@ def test_a_number_that_cannot_be_is_said_of_its_option(
     models: dict[str, str], capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     assert f" {option} is not valid" in refused(capsys, say(models, TEXT, option, "-1"), "invalid_config")
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["say", TEXT, "--model"]], ids=lambda words: words[0])
+def test_a_file_in_a_checkpoint_s_place_is_said_to_be_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: list[str]
+) -> None:
+    (tmp_path / "README.md").touch()
+    said = refused(capsys, cli.main([*command, str(tmp_path / "README.md")]), "checkpoint_missing")
+    assert "It is a file; give the folder of a checkpoint or a Hub id (owner/name). [" in said
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a card")
+def test_a_card_that_is_not_there_is_one_sentence(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    status = cli.main(["doctor", models["custom_voice"], "--device", "cuda"])
+    why = "torch sees no CUDA device; it may be a CPU build of torch"
+    assert refused(capsys, status, "device_unavailable").endswith(f": {why}. [device_unavailable]\n")
 
 
 def test_every_field_that_a_sentence_names_has_its_option() -> None:
