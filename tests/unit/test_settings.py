@@ -244,3 +244,4 @@ def test_every_variable_that_is_read_is_known() -> None:
 
 def test_the_page_of_settings_is_current() -> None:
     assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.page(), "run: python -m tools.settings_page"
+    assert not re.search(r"\de\+\d", settings_page.page())  # numbers are written in full
