@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -27,11 +25,8 @@ def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurr
 
 def tell_of_wait(limit_s: float) -> None:
     """Tell the operator, whose signal has come, why the process goes on, for how long at most, and what ends it."""
-    said = f"Finishing what is spoken, {limit_s:g} s at most; Ctrl-C again ends at once.\n"
-    # Past Python's buffer: where the reader is gone (a pipe's other end had Ctrl-C too), what is left in the buffer
-    # would be tried again at the process's end, and fail it.
-    with suppress(OSError, ValueError, AttributeError):
-        os.write(sys.stdout.fileno(), said.encode())
+    with suppress(OSError, ValueError):  # nobody may read it any more: a pipe's other end had Ctrl-C too
+        print(f"Finishing what is spoken, {limit_s:g} s at most; Ctrl-C again ends at once.", flush=True)
 
 
 def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
