@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import sys
 import wave
 from collections.abc import Iterator
@@ -111,16 +110,9 @@ def write_wav(path: Path, pcm: bytes) -> None:
 
 
 def _write_out(pcm: bytes) -> None:
-    try:
-        with _written("The file behind --stdout", "not whole"):
-            sys.stdout.buffer.write(pcm)
-            sys.stdout.buffer.flush()
-    except InvalidSetting:
-        # What is left in the buffer would be tried again at the process's end, and fail with a traceback.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-        raise
+    with _written("The file behind --stdout", "not whole"):
+        sys.stdout.buffer.write(pcm)
+        sys.stdout.buffer.flush()
 
 
 def _check_output(option: str, path: Path | None) -> None:
