@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 import wave
 from collections.abc import Iterator
@@ -100,13 +99,11 @@ def advice(reason: StopReason, request: SpeechRequest) -> list[str]:
 
 def write_wav(path: Path, pcm: bytes) -> None:
     """Write mono s16le sound at 24 kHz."""
-    whole = io.BytesIO()  # a wave that is written to a full disk fails once more when it is let go of
-    with wave.open(whole, "wb") as file:
+    with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(SAMPLE_RATE)
         file.writeframes(pcm)
-    path.write_bytes(whole.getvalue())
 
 
 def _write_out(pcm: bytes) -> None:
