@@ -5,7 +5,7 @@
     SpeechError
     ├─ BadRequest            the client can mend it; nothing was started
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
-    │  ├─ SubprotocolRequired · UnknownRoute · MethodNotAllowed · UnsupportedFormat
+    │  ├─ SubprotocolRequired · UnknownRoute · WebSocketOnly · MethodNotAllowed · UnsupportedFormat
     │  ├─ Unauthorized · OriginRefused · HostRefused
     │  ├─ EmptyText · TextTooLong · DoesNotFit · TagTooLong · PauseTooLong · PausesTooLong
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
@@ -83,7 +83,16 @@ class InvalidConfig(BadRequest):
     sentence = "{where} is not valid: {why}."
 
 
+class MoreThan(int):
+    """A size of which no more is known, because nobody counted to its end: a number, said as "more than" it."""
+
+    def __format__(self, spec: str) -> str:
+        return f"more than {int(self):{spec}}"
+
+
 class MessageTooLarge(BadRequest):
+    """``size`` is a whole number, `MoreThan` where what came was not read to its end."""
+
     code = "message_too_large"
     http_status = 413
     close_code = 1009
@@ -113,7 +122,13 @@ class SubprotocolRequired(BadRequest):
 class UnknownRoute(BadRequest):
     code = "unknown_route"
     http_status = 404
-    sentence = "There is no such route; docs/api.md lists those there are, none of which ends with a slash."
+    sentence = "There is no such route; /openapi lists those of HTTP. No route ends with a slash."
+
+
+class WebSocketOnly(BadRequest):
+    code = "websocket_only"
+    http_status = 426
+    sentence = "This route is a WebSocket; connect to it as one (ws:// or wss://)."
 
 
 class MethodNotAllowed(BadRequest):
@@ -147,7 +162,7 @@ class HostRefused(BadRequest):
 
 class EmptyText(BadRequest):
     code = "empty_text"
-    sentence = "The text is empty; send at least one letter or digit."
+    sentence = "The text is empty; send at least one character that is not white space."
 
 
 class TextTooLong(BadRequest):
@@ -438,6 +453,14 @@ class SetUpError(SpeechError):
 class CheckpointMissing(SetUpError):
     code = "checkpoint_missing"
     sentence = "{path}: {what} is missing. {hint}"
+
+
+def no_folder(reference: str, *, is_file: bool) -> CheckpointMissing:
+    """What is said of a checkpoint's reference that is neither a folder nor a Hub id."""
+    if is_file:
+        hint = "It is a file; give the folder of a checkpoint or a Hub id (owner/name)."
+        return CheckpointMissing(path=reference, what="a folder of this name", hint=hint)
+    return CheckpointMissing(path=reference, what="the folder", hint="Give a folder or a Hub id (owner/name).")
 
 
 class CheckpointInvalid(SetUpError):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Group = TypeVar("Group", bound="DataclassInstance")  # of knobs
 
+KINDS = {bool: "a yes or no", int: "a whole number", float: "a number"}  # what a text must be
+
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 
 
@@ -42,7 +44,7 @@ def override(group: Group, **values: Any) -> Group:
     Raises:
         InvalidSetting: a value is out of its range.
     """
-    return _checked(replace(group, **{name: value for name, value in values.items() if value is not None}))
+    return _checked(replace(group, **{name: value for name, value in values.items() if value is not None}), {})
 
 
 def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "", base: Group | None = None) -> Group:
@@ -52,8 +54,9 @@ def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "",
         InvalidSetting: a variable does not parse or is out of its range.
     """
     values: dict[str, Any] = {}
+    named: dict[str, str] = {}
     for knob_ in fields(group):
-        name = prefix + knob_.metadata["env"]
+        name = named[knob_.name] = prefix + knob_.metadata["env"]
         text = env.get(name)
         if text is None:
             continue
@@ -61,9 +64,8 @@ def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "",
         try:
             values[knob_.name] = _truth(text) if kind is bool else kind(text)
         except ValueError:
-            why = f"it must be {'a yes or no' if kind is bool else f'a {kind.__name__}'}"
-            raise InvalidSetting(name=name, value=repr(text), why=why) from None
-    return _checked(replace(base or group(), **values))
+            raise InvalidSetting(name=name, value=repr(text), why=f"it must be {KINDS[kind]}") from None
+    return _checked(replace(base or group(), **values), named)
 
 
 def group_as_env(group: DataclassInstance, prefix: str = "") -> dict[str, str]:
@@ -86,19 +88,21 @@ def _truth(text: str) -> bool:
     return word in TRUE
 
 
-def _checked(group: Group) -> Group:
+def _checked(group: Group, named: Mapping[str, str]) -> Group:
+    """``named`` is what a field was set by, where that has another name."""
     for knob_ in fields(group):
+        name = named.get(knob_.name, knob_.name)
         value, low, high = getattr(group, knob_.name), knob_.metadata["low"], knob_.metadata["high"]
         if isinstance(value, float) and not isfinite(value):
-            raise InvalidSetting(name=knob_.name, value=value, why="it must be a finite number")
+            raise InvalidSetting(name=name, value=value, why="it must be a finite number")
         words = knob_.metadata["words"]
         if words and value not in words:
-            raise InvalidSetting(name=knob_.name, value=repr(value), why=f"it must be {' or '.join(words)}")
+            raise InvalidSetting(name=name, value=repr(value), why=f"it must be {' or '.join(words)}")
         pattern = knob_.metadata["pattern"]
         if pattern and not re.fullmatch(pattern[0], value):
-            raise InvalidSetting(name=knob_.name, value=repr(value), why=f"it must be {pattern[1]}")
+            raise InvalidSetting(name=name, value=repr(value), why=f"it must be {pattern[1]}")
         if low is not None and value < low:
-            raise InvalidSetting(name=knob_.name, value=value, why=f"it must be at least {low}")
+            raise InvalidSetting(name=name, value=value, why=f"it must be at least {low}")
         if high is not None and value > high:
-            raise InvalidSetting(name=knob_.name, value=value, why=f"it must be at most {high}")
+            raise InvalidSetting(name=name, value=value, why=f"it must be at most {high}")
     return group

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import wave
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +39,8 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
     """Speak, write what was asked for, and return the exit status.
 
     Raises:
-        SpeechError: the request, the reference or the checkpoint cannot be used, or speech could not be made.
+        SpeechError: the request, the reference or the checkpoint cannot be used, speech could not be made, or what
+            was made could not be written.
     """
     _check_output("--out", arguments.out)
     _check_output("--codes-out", arguments.codes_out)
@@ -71,11 +74,13 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
         if arguments.stdout:
             _write_out(*sound)
     if arguments.out:
-        write_wav(arguments.out, b"".join(sound))
+        with _written("--out", repr(str(arguments.out))):
+            write_wav(arguments.out, b"".join(sound))
     elif not (arguments.stdout or arguments.codes_out):
         print("voicewright: nothing was kept; give --out FILE.wav, or --stdout for raw s16le samples", file=sys.stderr)
     if arguments.codes_out:
-        with arguments.codes_out.open("wb") as file:  # np.save would add a suffix to a name
+        named = _written("--codes-out", repr(str(arguments.codes_out)))
+        with named, arguments.codes_out.open("wb") as file:  # np.save would add a suffix to a name
             np.save(file, frames)
     return 0
 
@@ -102,18 +107,32 @@ def write_wav(path: Path, pcm: bytes) -> None:
 
 
 def _write_out(pcm: bytes) -> None:
-    sys.stdout.buffer.write(pcm)
-    sys.stdout.buffer.flush()
+    with _written("The file behind --stdout", "not whole"):
+        sys.stdout.buffer.write(pcm)
+        sys.stdout.buffer.flush()
 
 
 def _check_output(option: str, path: Path | None) -> None:
     """Find out that a file cannot be written before the work, not after it."""
     if path is None:
         return
-    try:
+    with _written(option, repr(str(path))):
         path.open("ab").close()
+
+
+@contextmanager
+def _written(option: str, value: str) -> Iterator[None]:
+    """
+    Raises:
+        InvalidSetting: what is written in it could not be.
+        BrokenPipeError: nobody reads it any more.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise InvalidSetting(name=option, value=repr(str(path)), why=error.strerror) from None
+        raise InvalidSetting(name=option, value=value, why=error.strerror) from None
 
 
 def _split(arguments: argparse.Namespace) -> Split:

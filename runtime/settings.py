@@ -113,7 +113,8 @@ class EngineSettings:
     sound_dtype: str = knob(
         "auto",
         "VOICEWRIGHT_SOUND_DTYPE",
-        "auto, float32 or bfloat16, of Code2Wav; auto is bfloat16 on cards, and on a CPU that multiplies it where the "
+        "auto, float32 or bfloat16, of Code2Wav, the last of the model's networks, which makes sound of codes; "
+        "auto is bfloat16 on cards, and on a CPU that multiplies it where the "
         "talker is not float32; on others, and where the talker's weights are float16, so are those of its products of "
         "few rows",
         words=("auto", "float32", "bfloat16"),
@@ -132,10 +133,16 @@ class EngineSettings:
     max_waiting: int = knob(32, "VOICEWRIGHT_MAX_WAITING", "requests that may wait for a slot", low=0)
     max_model_len: int = knob(4096, "VOICEWRIGHT_MAX_MODEL_LEN", "positions (prompt and frames) of one slot", low=64)
     lead_cap_s: float = knob(
-        3.0, "VOICEWRIGHT_LEAD_CAP_S", "seconds of unplayed sound from which a row yields to others", low=0.1
+        3.0,
+        "VOICEWRIGHT_LEAD_CAP_S",
+        "seconds of unplayed sound that a listener has ahead, from which its speech lets that of others go first",
+        low=0.1,
     )
     reader_s: float = knob(
-        2.0, "VOICEWRIGHT_READER_S", "seconds of sound that wait for a slow reader before its row pauses", low=0.1
+        2.0,
+        "VOICEWRIGHT_READER_S",
+        "seconds of sound that wait for a slow reader before the making of more pauses",
+        low=0.1,
     )
     sound_work: int = knob(
         0,
@@ -227,11 +234,11 @@ class ServerSettings:
     canary_s: float = knob(
         60.0,
         "VOICEWRIGHT_CANARY_S",
-        "seconds between two checks of an idle engine by four frames that are always the same; 0: none",
+        "seconds between two checks of an idle engine, the canary: four frames that are always the same; 0: none",
         low=0,
     )
     drain_s: float = knob(
-        30.0, "VOICEWRIGHT_DRAIN_S", "seconds that running replies may take to end after SIGTERM", low=0
+        30.0, "VOICEWRIGHT_DRAIN_S", "seconds that running replies may take to end after SIGTERM or Ctrl-C", low=0
     )
     api_keys: str = knob("", "VOICEWRIGHT_API_KEYS", "keys that may use the API, with commas between; none: everybody")
     api_keys_file: str = knob(

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from runtime.errors import CheckpointMissing
+from runtime.errors import CheckpointMissing, no_folder
 from runtime.request import Mode
 from runtime.settings import Settings
 
@@ -60,6 +60,6 @@ def missing_folder(args: Sequence[str]) -> CheckpointMissing | None:
     for name in named_in(args):
         word, is_mode, rest = name.partition("=")
         reference = rest if is_mode and word in set(Mode) else name
-        if reference.startswith((".", "~", "/")) and not Path(reference).expanduser().is_dir():
-            return CheckpointMissing(path=reference, what="the folder", hint="Give a folder or a Hub id (owner/name).")
+        if reference.startswith((".", "~", "/")) and not (path := Path(reference).expanduser()).is_dir():
+            return no_folder(reference, is_file=path.exists())
     return None

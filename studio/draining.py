@@ -25,6 +25,11 @@ class Drain:
         """Nothing new is taken in."""
         return self._begun.is_set()
 
+    @property
+    def is_passing(self) -> bool:
+        """Something is passed on now."""
+        return self._open > 0
+
     @contextmanager
     def passing(self) -> Iterator[None]:
         """A request or a socket, while it is passed on."""

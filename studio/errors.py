@@ -40,7 +40,7 @@ class StudioOpening(Busy):
 class RuntimeUnavailable(Busy):
     code = "runtime_unavailable"
     http_status = 503
-    sentence = "The runtime is not answering; it is being started again."
+    sentence = "The runtime is not answering; try again in a moment."
 
 
 class NotKept(BadRequest):

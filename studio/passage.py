@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 
 import httpx
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from runtime.errors import Draining, MessageTooLarge, SessionIdle, SlowReader, SpeechError
+from runtime.errors import Draining, MessageTooLarge, MoreThan, SessionIdle, SlowReader, SpeechError
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.sending import send_stream
 from studio.draining import Drain
@@ -78,7 +79,14 @@ class Passage(Response):
             if message.get("body") or not message.get("more_body"):
                 await self._body.put(message)
 
-    async def _pieces(self) -> AsyncIterator[bytes]:
+    async def _pieces(self, announced: str) -> AsyncIterator[bytes]:
+        """The body, no more of it than may be; ``announced`` is the size that the client said before it, if it did.
+
+        The runtime would refuse more itself, but a client that still sends would not hear it.
+        """
+        most = self._max_body_bytes
+        if announced.isdecimal() and int(announced[:19]) > most:
+            raise MessageTooLarge(what="The body", size=int(announced[:19]), limit=most)
         size = 0
         while True:
             try:
@@ -88,8 +96,8 @@ class Passage(Response):
                 raise SessionIdle(limit=self._body_s) from None
             piece = message.get("body", b"")
             size += len(piece)
-            if size > self._max_body_bytes:  # the runtime would say so, and a client that still sends would not hear it
-                raise MessageTooLarge(what="The body", size=size, limit=self._max_body_bytes)
+            if size > most:
+                raise MessageTooLarge(what="The body", size=MoreThan(most), limit=most)
             if piece:
                 yield piece
             if not message.get("more_body"):
@@ -100,8 +108,9 @@ class Passage(Response):
             await self._ask(scope, receive, send)
 
     async def _ask(self, scope: Scope, receive: Receive, send: Send) -> None:
-        has_body = any(name in {b"content-length", b"transfer-encoding"} for name, _ in scope["headers"])
-        content = self._pieces() if has_body else None
+        headers = Headers(scope=scope)
+        has_body = "content-length" in headers or "transfer-encoding" in headers
+        content = self._pieces(headers.get("content-length", "")) if has_body else None
         request = httpx.Request(scope["method"], self._url, headers=self._asked, content=content)
         try:
             answer = await self._client.send(request, stream=True)

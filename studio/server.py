@@ -18,7 +18,7 @@ from runtime.settings import Settings
 from runtime.shared.port import serving
 from runtime.shared.port.listening import listen
 from runtime.shared.port.serving import Server
-from runtime.shared.port.signals import ignore_signals, stop_on_signals
+from runtime.shared.port.signals import ignore_signals, stop_on_signals, tell_of_wait
 from runtime.variables import warn_of_unknown
 from studio.app import build
 from studio.draining import Drain
@@ -37,6 +37,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE_S = 2  # for open requests when the process ends
 GOODBYE_S = 2.0  # before that, for what could not be finished to be told
 HURRIED_GOODBYE_S = 0.3  # the same, once the operator has signalled again
+AT_ONCE_S = 0.5  # in which sockets that carry nothing have gone, once the runtime is told to end
 
 
 async def serve(settings: StudioSettings) -> int:
@@ -122,12 +123,20 @@ async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.
     """Take no new speech, and let what runs come to its end, for so long; a second signal waits for nobody."""
     resting = asyncio.gather(runtime.drain(), drain.rest(drain_s, ends_idle=isinstance(runtime, GivenRuntime)))
     hurrying = asyncio.create_task(hurry.wait())
+    telling = asyncio.create_task(_tell_of_wait(drain, drain_s))
     either: set[asyncio.Future[Any]] = {resting, hurrying}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    for task in either:
+    for task in (*either, telling):
         task.cancel()
-    await asyncio.gather(*either, return_exceptions=True)
+    await asyncio.gather(*either, telling, return_exceptions=True)
     await drain.turn_out(HURRIED_GOODBYE_S if hurry.is_set() else GOODBYE_S)
+
+
+async def _tell_of_wait(drain: Drain, drain_s: float) -> None:
+    """Say that something is still spoken, where it is. The runtime's own line goes nowhere."""
+    await asyncio.sleep(AT_ONCE_S)
+    if drain.is_passing:
+        tell_of_wait(drain_s)
 
 
 def config(app: FastAPI, told: Settings) -> uvicorn.Config:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 from platformdirs import user_data_dir
 
@@ -105,8 +106,8 @@ class StudioSettings:
         """Read arguments over the environment (HOST, PORT, VOICEWRIGHT_RUNTIME_URL) over the defaults.
 
         Raises:
-            InvalidSetting: a port is no port, a variable is out of its range, or a runtime's arguments came with
-                the URL of a running one.
+            InvalidSetting: a port is no port, a URL none of a runtime, a variable is out of its range, or a runtime's
+                arguments came with the URL of a running one.
         """
         env = os.environ if env is None else env
         default = cls()
@@ -117,20 +118,18 @@ class StudioSettings:
             allow_abbrev=False,
         )
         parser.add_argument("--host", default=env.get("HOST", default.host), help="address to listen on")
-        parser.add_argument("--port", default=env.get("PORT", str(default.port)), help="port of the page")
-        parser.add_argument(
-            "--runtime-url",
-            default=env.get("VOICEWRIGHT_RUNTIME_URL"),
-            help="use the runtime at this URL, do not start one",
-        )
+        parser.add_argument("--port", help="port of the page")
+        parser.add_argument("--runtime-url", help="use the runtime at this URL, do not start one")
         known, rest = parser.parse_known_args(argv)
-        if known.runtime_url and rest:
+        port = _port(*_given("--port", known.port, "PORT", env, str(default.port)))
+        runtime_url = _url(*_given("--runtime-url", known.runtime_url, "VOICEWRIGHT_RUNTIME_URL", env, ""))
+        if runtime_url and rest:
             why = "that runtime is not started here; give its arguments to it"
             raise InvalidSetting(name=rest[0], value="given beside --runtime-url", why=why)
         return cls(
             host=known.host,
-            port=_port(known.port),
-            runtime_url=known.runtime_url.rstrip("/") if known.runtime_url else None,
+            port=port,
+            runtime_url=runtime_url,
             runtime_args=tuple(rest),
             store=group_from_env(StoreSettings, env),
             visits=group_from_env(VisitSettings, env),
@@ -138,7 +137,33 @@ class StudioSettings:
         )
 
 
-def _port(text: str) -> int:
+def _given(option: str, value: str | None, variable: str, env: Mapping[str, str], default: str) -> tuple[str, str]:
+    """The name of what was set, the option or else the variable, and its text."""
+    return (option, value) if value is not None else (variable, env.get(variable, default))
+
+
+def _port(name: str, text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise InvalidSetting(name="port", value=repr(text), why="it must be a number from 0 to 65535")
+        raise InvalidSetting(name=name, value=repr(text), why="it must be a number from 0 to 65535")
     return int(text)
+
+
+def _url(name: str, text: str) -> str | None:
+    """The URL of a runtime without the slash at its end; None where there is none."""
+    if not text:
+        return None
+    if not _is_url(text):
+        raise InvalidSetting(name=name, value=repr(text), why="it must be a URL such as http://127.0.0.1:8210")
+    return text.rstrip("/")
+
+
+def _is_url(text: str) -> bool:
+    """Whether a runtime may be asked there. Routes are added to it, so that nothing may stand behind its path."""
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        return False
+    try:
+        parts = urlsplit(text)
+        has_place = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, or an IPv6 address
+        return False
+    return has_place and parts.scheme in ("http", "https") and not (parts.query or parts.fragment)

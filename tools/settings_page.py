@@ -70,7 +70,7 @@ def _default(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:g}"
+        return _number(value)
     return f"`{value}`" if isinstance(value, str) and value else str(value) or "empty"
 
 
@@ -83,8 +83,13 @@ def _range(knob: Field[Any]) -> str:
     if isinstance(knob.default, bool):
         return "yes, no"
     if low is not None and high is not None:
-        return f"{low:g} to {high:g}"
-    return "" if low is None else f"{low:g} and more"
+        return f"{_number(low)} to {_number(high)}"
+    return "" if low is None else f"{_number(low)} and more"
+
+
+def _number(value: float) -> str:
+    """A whole number in full: with few digits it would be another one, or 1e+06."""
+    return str(int(value)) if value == int(value) else f"{value:g}"
 
 
 if __name__ == "__main__":

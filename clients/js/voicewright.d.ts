@@ -32,7 +32,11 @@ export class SpeechError extends Error {
  * will close a socket that has been open for long, which is then opened anew.
  */
 export class SpeechSocket extends EventTarget {
-    /** @param {string|URL} url @param {Options} [options] */
+    /**
+     * @param {string|URL} url
+     * @param {Options} [options]
+     * @throws {SpeechError} `websocket_missing`: there is none here, and none was passed
+     */
     constructor(url: string | URL, options?: Options);
     url: URL;
     options: Options;

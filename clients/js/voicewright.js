@@ -91,6 +91,12 @@ const lost = () =>
     retryable: true,
   });
 
+const withoutWebSocket = () =>
+  new SpeechError({
+    code: 'websocket_missing',
+    message: 'There is no WebSocket here; use Node 22 or later, or pass one: new SpeechSocket(url, { WebSocket }).',
+  });
+
 /**
  * Take one labelled frame apart without a copy.
  *
@@ -203,9 +209,14 @@ class Utterance {
  * will close a socket that has been open for long, which is then opened anew.
  */
 export class SpeechSocket extends EventTarget {
-  /** @param {string|URL} url @param {Options} [options] */
+  /**
+   * @param {string|URL} url
+   * @param {Options} [options]
+   * @throws {SpeechError} `websocket_missing`: there is none here, and none was passed
+   */
   constructor(url, options = {}) {
     super();
+    if (!(options.WebSocket ?? globalThis.WebSocket)) throw withoutWebSocket(); // no attempt could ever succeed
     this.url = new URL(url);
     this.options = options;
     /** @type {WebSocket|null} */

@@ -32,7 +32,7 @@ def open_device(name: str, *, eager: bool = False) -> Device:
         return CpuDevice()
     if name == "cuda":
         if not torch.cuda.is_available():
-            raise DeviceUnavailable(device="cuda", why="torch sees no CUDA device; is it a CPU build of torch?")
+            raise DeviceUnavailable(device="cuda", why="torch sees no CUDA device; it may be a CPU build of torch")
         return CudaDevice(eager=eager)
     if name == "npu":
         return NpuDevice(eager=eager)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from runtime.device.quantized import Quantization, kinds_on, not_on
-from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported
+from runtime.errors import CheckpointInvalid, CheckpointUnsupported, no_folder
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
@@ -183,7 +183,7 @@ def local_folder(reference: str) -> Path | None:
     if reference and folder.is_dir():
         return folder
     if folder.is_absolute() or reference.startswith((".", "~")) or reference.partition("@")[0].count("/") != 1:
-        raise CheckpointMissing(path=reference, what="the folder", hint="Give a folder or a Hub id (owner/name).")
+        raise no_folder(reference, is_file=bool(reference) and folder.exists())
     return None
 
 

@@ -24,7 +24,7 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runtime.errors import MessageTooLarge, RateLimited, SpeechError, Unauthorized
+from runtime.errors import MessageTooLarge, MoreThan, RateLimited, SpeechError, Unauthorized
 from runtime.server.caller import CALLER, Caller
 from runtime.server.engine_host import Host
 from runtime.server.keys import Clock, KeyRing, Tickets, digest
@@ -148,7 +148,7 @@ class AccessControl(Checking):
             count += len(message.get("body", b""))
             if count > self._max_body_bytes:
                 cut = True
-                error = self._too_large(count)
+                error = self._too_large(MoreThan(self._max_body_bytes))
                 self._refused(error.code)
                 if not started:
                     await error_response(error, {"Connection": "close"})(scope, receive, send)

@@ -166,14 +166,15 @@ class Connection:
             log.exception("the session %s failed", self._session_id)
             self._dialect.shut(GenerationFailed(), 1011)
             self._obey()
-        if self._draining and not self._is_speaking and not self._dialect.closed:
+        if self._draining and not self.is_speaking and not self._dialect.closed:
             self._dialect.shut(Draining(), 1001)
             self._obey()
         self._wake.set()
         self._set_timer()
 
     @property
-    def _is_speaking(self) -> bool:
+    def is_speaking(self) -> bool:
+        """Whether an utterance has not come to its end that the client still wants."""
         return any(running.is_wanted for running in self._running.values())
 
     def _obey(self) -> None:

@@ -114,6 +114,11 @@ class Host:
         return bool(self.sockets) or self._requests > 0
 
     @property
+    def is_speaking(self) -> bool:
+        """Speech is being made, over HTTP or for a socket."""
+        return bool(self.replies) or any(socket.is_speaking for socket in self.sockets)
+
+    @property
     def engine(self) -> SpeechEngine:
         """The loaded engine, for new work of the request that is being answered.
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from runtime.errors import InvalidMessage, MessageTooLarge, SessionIdle
+from runtime.errors import InvalidMessage, MessageTooLarge, MoreThan, SessionIdle
 from runtime.request import Reference, SpeechRequest
 from runtime.server.engine_host import Host
 from runtime.server.logs import RequestLog
@@ -120,7 +120,8 @@ async def read_fields(request: Request, host: Host) -> dict[str, Any]:
         except ClientDisconnect:
             raise InvalidMessage(why="it was cut short") from None
         if len(body) > limits.max_config_bytes:
-            raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_config_bytes)
+            most = limits.max_config_bytes
+            raise MessageTooLarge(what="The body", size=MoreThan(most), limit=most)
     if len(body) <= limits.max_message_bytes:
         return _decoded(bytes(body))
     # Tens of milliseconds for the largest, and only reference audio needs so much.

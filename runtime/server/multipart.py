@@ -10,7 +10,7 @@ from fastapi import Request
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from runtime.errors import InvalidConfig, MessageTooLarge, SessionIdle, StorageFailed
+from runtime.errors import InvalidConfig, MessageTooLarge, MoreThan, SessionIdle, StorageFailed
 from runtime.settings import Limits
 
 FIELD_BYTES = 32 * 2**10
@@ -63,7 +63,7 @@ async def _bounded(request: Request, limits: Limits) -> AsyncGenerator[bytes, No
     most = limits.max_upload_bytes + FORM_BYTES
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced[:19]) > most:
-        raise MessageTooLarge(what="The upload", size=announced[:19], limit=limits.max_upload_bytes)
+        raise MessageTooLarge(what="The upload", size=int(announced[:19]), limit=limits.max_upload_bytes)
     size = 0
     pieces = aiter(request.stream())
     while True:
@@ -76,7 +76,7 @@ async def _bounded(request: Request, limits: Limits) -> AsyncGenerator[bytes, No
             raise SessionIdle(limit=limits.idle_s) from None
         size += len(piece)
         if size > most:
-            raise MessageTooLarge(what="The upload", size=f"over {most}", limit=limits.max_upload_bytes)
+            raise MessageTooLarge(what="The upload", size=MoreThan(most), limit=limits.max_upload_bytes)
         yield piece
 
 

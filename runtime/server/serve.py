@@ -26,7 +26,7 @@ from runtime.settings import ServerSettings, Settings
 from runtime.shared import system
 from runtime.shared.port import listening as port
 from runtime.shared.port.serving import Server, config
-from runtime.shared.port.signals import ignore_signals, stop_on_signals
+from runtime.shared.port.signals import ignore_signals, stop_on_signals, tell_of_wait
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LINGER_S = 3  # for the closing handshakes that are left after the goodbyes
@@ -95,7 +95,8 @@ async def run(
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="uvicorn")
     living = asyncio.create_task(_live(host, _url(listener), wyoming), name="engine-life")
     stop, hurry = stop or asyncio.Event(), asyncio.Event()
-    if threading.current_thread() is threading.main_thread():
+    has_signals = threading.current_thread() is threading.main_thread()
+    if has_signals:
         stop_on_signals(_SIGNALS, stop, hurry)
     stopping = asyncio.create_task(stop.wait(), name="signals")
     lag = asyncio.create_task(host.metrics.watch_lag(), name="loop-lag")
@@ -111,7 +112,7 @@ async def run(
         elif serving.done():
             serving.result()  # uvicorn could not start
         else:
-            await drain(host, hurry)
+            await drain(host, hurry, tell_of_wait if has_signals else lambda _: None)
         return living.result() if died else Exit.ASKED
     finally:
         for task in (living, stopping, lag):

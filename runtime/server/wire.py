@@ -113,7 +113,7 @@ def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        raise _sentence(error) from None
+        raise _sentence(error, fields) from None
 
 
 def pieces(pcm: bytes) -> Iterator[bytes]:
@@ -121,8 +121,8 @@ def pieces(pcm: bytes) -> Iterator[bytes]:
     return (pcm[start : start + PIECE_BYTES] for start in range(0, len(pcm), PIECE_BYTES))
 
 
-def _sentence(error: ValidationError) -> InvalidConfig:
-    path, why = first_fault(error)  # names of ours and numbers, as no model has keys of its client's choice
+def _sentence(error: ValidationError, fields: dict[str, Any]) -> InvalidConfig:
+    path, why = first_fault(error, fields)  # names of ours and numbers, as no model has keys of its client's choice
     return InvalidConfig(where=path or "The message", why=why, param=path.partition(".")[0] if path else None)
 
 

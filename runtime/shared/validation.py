@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import ValidationError
 
 # By pydantic's stable name of the fault; places are filled from its context.
 _WHY = {
-    "missing": "it is needed",
+    "missing": "it is required and was not given",
     "extra_forbidden": "there is no such field",
     "string_type": "it must be a text",
     "string_too_short": "it must have at least {min_length} characters",
@@ -14,9 +17,13 @@ _WHY = {
     "string_pattern_mismatch": "it holds characters that cannot be in it, or too many",
     "int_type": "it must be a whole number",
     "int_from_float": "it must be a whole number",
+    "int_parsing": "it must be a whole number",
+    "int_parsing_size": "it must be a whole number",
     "float_type": "it must be a number",
+    "float_parsing": "it must be a number",
     "finite_number": "it must be a finite number",
     "bool_type": "it must be true or false",
+    "bool_parsing": "it must be true or false",
     "list_type": "it must be a list",
     "dict_type": "it must be an object",
     "model_type": "it must be an object",
@@ -30,10 +37,34 @@ _WHY = {
 }
 
 
-def first_fault(error: ValidationError) -> tuple[str | None, str]:
-    """The field of the first fault, None for the whole, and what is wrong with it; nothing of what came is quoted."""
+def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]:
+    """The field of the first fault in what was ``given``, None for the whole, and what is wrong with it.
+
+    Nothing of what came is quoted.
+    """
     first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(map(str, first["loc"])) or None
+    where = ".".join(map(str, _fields(first["loc"], given, is_missing=first["type"] == "missing"))) or None
     if first["type"] == "value_error":  # one of our own, in our words
         return where, str(first["ctx"]["error"])
     return where, _WHY.get(first["type"], "it is not what this field takes").format(**first.get("ctx", {}))
+
+
+def _fields(path: tuple[str | int, ...], given: Any, *, is_missing: bool) -> list[str | int]:
+    """The names and places of a path that what was given has, and the one that is missing from it.
+
+    Between them pydantic puts its own names: which member of a union, or which function, found the fault.
+    """
+    found: list[str | int] = []
+    for at, part in enumerate(path):
+        if _holds(given, part):
+            given = given[part]
+        elif found and not (is_missing and at == len(path) - 1):
+            continue
+        found.append(part)
+    return found
+
+
+def _holds(given: object, part: str | int) -> bool:
+    if isinstance(part, int):
+        return isinstance(given, list) and part < len(given)
+    return isinstance(given, Mapping) and part in given

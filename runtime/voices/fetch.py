@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import httpx
 
-from runtime.errors import AddressRefused, MessageTooLarge, SpeechError
+from runtime.errors import AddressRefused, MessageTooLarge, MoreThan, SpeechError
 
 SECONDS = 5.0  # from the first question to the last byte
 LONGEST = 2048  # characters of an address
@@ -147,7 +147,7 @@ class Fetcher:
                 data += piece
                 if len(data) > most:
                     raise MessageTooLarge(
-                        what="What lies at ref_audio", size=f"over {most}", limit=most, param="ref_audio"
+                        what="What lies at ref_audio", size=MoreThan(most), limit=most, param="ref_audio"
                     )
                 if time.monotonic() > end:
                     _refuse(f"it did not answer within {self._seconds:g} s")

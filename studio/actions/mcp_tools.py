@@ -45,15 +45,18 @@ class _Tools(FastMCP):
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
         tool = self._tool_manager.get_tool(name)
-        if tool is not None and set(arguments) - set(known := tool.parameters["properties"]):
-            return _refusal(InvalidConfig(where="arguments", why=f"{name} takes only {', '.join(known)}"))
+        if tool is None:
+            known = ", ".join(action.__name__ for action in ACTIONS)
+            return _refusal(ActionRefused(f"There is no tool of that name; there are: {known}.", "unknown_tool"))
+        if set(arguments) - set(known := tool.parameters["properties"]):
+            return _refusal(InvalidConfig(where="An argument", why=f"{name} takes only {', '.join(known)}"))
         try:
             return await super().call_tool(name, arguments)
         except ToolError as error:
             if not isinstance(error.__cause__, ValidationError):
                 raise
-            where, why = first_fault(error.__cause__)
-            return _refusal(InvalidConfig(where=where or "arguments", why=why))
+            where, why = first_fault(error.__cause__, arguments)
+            return _refusal(InvalidConfig(where=where or "The call", why=why))
 
 
 def tools(app: ASGIApp) -> FastMCP:

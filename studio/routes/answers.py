@@ -14,7 +14,15 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from runtime.errors import InvalidConfig, MessageTooLarge, OriginRefused, SessionIdle, SpeechError, StorageFailed
+from runtime.errors import (
+    InvalidConfig,
+    MessageTooLarge,
+    MoreThan,
+    OriginRefused,
+    SessionIdle,
+    SpeechError,
+    StorageFailed,
+)
 from runtime.shared.file_names import disposition
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.origins import SAFE_METHODS
@@ -135,7 +143,7 @@ async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
     """The body piece by piece."""
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced[:19]) > most:
-        raise MessageTooLarge(what="The body", size=announced[:19], limit=most)
+        raise MessageTooLarge(what="The body", size=int(announced[:19]), limit=most)
     size, pieces = 0, aiter(request.stream())
     while True:
         try:
@@ -147,21 +155,21 @@ async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
             raise SessionIdle(limit=IDLE_S) from None
         size += len(piece)
         if size > most:
-            raise MessageTooLarge(what="The body", size=f"over {most}", limit=most)
+            raise MessageTooLarge(what="The body", size=MoreThan(most), limit=most)
         yield piece
 
 
-def whole_number(request: Request, name: str, default: int) -> int:
+def whole_number(request: Request, name: str, default: int, low: int, high: int) -> int:
     """A number of the query.
 
     Raises:
-        InvalidConfig: it is none.
+        InvalidConfig: it is none from ``low`` to ``high``.
     """
     text = request.query_params.get(name, "")
     if not text:
         return default
-    if not text.isdecimal() or len(text) > 9:
-        raise InvalidConfig(where=name, why="it must be a whole number", param=name)
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and low <= int(text) <= high):
+        raise InvalidConfig(where=name, why=f"it must be a whole number from {low} to {high}", param=name)
     return int(text)
 
 

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runtime.errors import MessageTooLarge
+from runtime.errors import MessageTooLarge, MoreThan
 from runtime.settings import Limits
 from studio.routes.answers import answering, said
 from studio.transcribing.desk import Desk
@@ -21,8 +21,8 @@ def transcribe_routes(desk: Desk, limits: Limits) -> list[Route]:
         async for piece in request.stream():
             recording += piece
             if len(recording) > limits.max_upload_bytes:
-                size = f"over {limits.max_upload_bytes}"
-                raise MessageTooLarge(what="The recording", size=size, limit=limits.max_upload_bytes)
+                most = limits.max_upload_bytes
+                raise MessageTooLarge(what="The recording", size=MoreThan(most), limit=most)
         return said(await desk.transcribe(bytes(recording), request.query_params.get("language", "")))
 
     return [Route("/studio/transcribe", answering(transcribe), methods=["POST"])]

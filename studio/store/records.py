@@ -172,7 +172,7 @@ def read(model: type[Model], fields: dict[str, Any]) -> Model:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        path, why = first_fault(error)
+        path, why = first_fault(error, fields)
         raise InvalidConfig(where=path or "body", why=why, param=path or "body") from None
 
 

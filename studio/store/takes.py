@@ -120,7 +120,7 @@ class Takes:
         if wanted.before:
             conditions.append("(created_ms, id) < (CAST(? AS INTEGER), ?)")
             values += _cursor(wanted.before)
-        limit = max(1, min(wanted.limit, MOST_AT_ONCE))
+        limit = wanted.limit
         where = f"{' AND '.join(conditions)} ORDER BY created_ms DESC, id DESC LIMIT"
         query = f"SELECT created_ms, id FROM takes WHERE {where} {limit + 1}"  # noqa: S608  ours, whole
         keys = self._database.rows(query, values)

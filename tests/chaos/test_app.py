@@ -110,6 +110,9 @@ def test_a_signal_lets_replies_end_and_takes_no_new_ones(checkpoint: Path, tmp_p
         assert heard + sum(map(len, pieces)) == 100 * 1920 * 2
         assert "audio.done" in [message["type"] for message in rest(socket)[0]]
         assert app.process.wait(60) == 0
+        assert app.process.stdout is not None
+        # Once, though the runtime says it too.
+        assert app.process.stdout.read() == "Finishing what is spoken, 240 s at most; Ctrl-C again ends at once.\n"
     assert "Traceback" not in Path(log.name).read_text()
 
 

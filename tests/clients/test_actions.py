@@ -156,9 +156,10 @@ def test_tags_and_words_said_otherwise_are_a_calls_own_and_a_take_has_its_words(
 
 def test_arguments_that_a_tool_cannot_take_are_one_sentence_with_its_code(app: App) -> None:
     asked: list[tuple[str, dict[str, Any], str]] = [
-        ("speak", {}, "text is not valid: it is needed. [invalid_config]"),
-        ("speak", {"text": TEXT, "voyce": "clara"}, "speak takes only text, mode, voice, "),
+        ("speak", {}, "text is not valid: it is required and was not given. [invalid_config]"),
+        ("speak", {"text": TEXT, "voyce": "clara"}, "An argument is not valid: speak takes only text, mode, voice, "),
         ("speak", {"text": TEXT, "seed": "many"}, "seed is not valid: "),
+        ("speak", {"text": TEXT, "seed": [1, 2]}, "seed is not valid: "),
         ("export", {"takes": []}, "takes must hold the id of a take. [invalid_config]"),
     ]
 
@@ -172,6 +173,20 @@ def test_arguments_that_a_tool_cannot_take_are_one_sentence_with_its_code(app: A
         assert sentence in words.text  # type: ignore[union-attr]
         assert words.text.endswith(". [invalid_config]")  # type: ignore[union-attr]
         assert "\n" not in words.text  # type: ignore[union-attr]
+
+
+def test_a_tool_that_there_is_not_is_refused_with_the_names_of_those_there_are(app: App) -> None:
+    async def run() -> CallToolResult:
+        async with session(app) as tools:
+            return await tools.call_tool("nope", {})
+
+    answer = asyncio.run(run())
+    (words,) = answer.content
+    assert answer.isError
+    said: str = words.text  # type: ignore[union-attr]
+    assert said.startswith("There is no tool of that name; there are: ")
+    assert "take_audio" in said
+    assert said.endswith(". [unknown_tool]")
 
 
 def test_what_was_left_out_of_a_speech_is_said_with_it(app: App) -> None:

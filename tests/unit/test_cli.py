@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from runtime import cli
 from runtime.cli import main
@@ -131,6 +132,22 @@ def test_a_player_that_closes_the_pipe_is_no_error(models: dict[str, str]) -> No
     assert process.returncode == 0
     assert "Traceback" not in complaint
     assert "Exception" not in complaint
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no file that is always full")
+@pytest.mark.parametrize("option", ["--stdout", "--out", "--codes-out"])
+def test_a_full_disk_is_one_sentence(models: dict[str, str], option: str) -> None:
+    where = [option] if option == "--stdout" else [option, "/dev/full"]
+    command = [sys.executable, "-m", "runtime.cli", "say", TEXT, "--model", models["custom_voice"], "--device", "cpu"]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [*command, *where, "--max-frames", "2"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.returncode == 2
+    *notes, complaint = ended.stderr.splitlines()
+    assert option in complaint
+    assert complaint.endswith(": No space left on device. [invalid_setting]")
+    assert all(line.startswith("voicewright: ") for line in (*notes, complaint))
 
 
 def test_a_seed_repeats_and_another_differs(models: dict[str, str], tmp_path: Path) -> None:
@@ -285,6 +302,22 @@ def test_a_number_that_cannot_be_is_said_of_its_option(
     models: dict[str, str], capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     assert f" {option} is not valid" in refused(capsys, say(models, TEXT, option, "-1"), "invalid_config")
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["say", TEXT, "--model"]], ids=lambda words: words[0])
+def test_a_file_in_a_checkpoint_s_place_is_said_to_be_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: list[str]
+) -> None:
+    (tmp_path / "README.md").touch()
+    said = refused(capsys, cli.main([*command, str(tmp_path / "README.md")]), "checkpoint_missing")
+    assert "It is a file; give the folder of a checkpoint or a Hub id (owner/name). [" in said
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a card")
+def test_a_card_that_is_not_there_is_one_sentence(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    status = cli.main(["doctor", models["custom_voice"], "--device", "cuda"])
+    why = "torch sees no CUDA device; it may be a CPU build of torch"
+    assert refused(capsys, status, "device_unavailable").endswith(f": {why}. [device_unavailable]\n")
 
 
 def test_every_field_that_a_sentence_names_has_its_option() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import pickle
 import re
 import string
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from runtime import errors
-from runtime.errors import SetUpError, SpeechError
+from runtime.errors import MessageTooLarge, MoreThan, SetUpError, SpeechError
 from tests.support.errors import BY_CODE, BY_NAME, tree
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,6 +103,13 @@ def test_an_error_passes_whole_from_one_process_to_the_other(leaf: type[SpeechEr
 
 
 @cache
+def test_a_size_that_was_not_counted_to_its_end_is_said_so_and_is_a_number() -> None:
+    error = MessageTooLarge(what="The body", size=MoreThan(5), limit=5)
+    assert str(error) == "The body has more than 5 bytes; the limit is 5. Send less at a time."
+    assert json.loads(json.dumps(error.told))["size"] == 5
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
 def raises() -> list[tuple[str, str, set[str]]]:
     """Every place in our code that makes one of our errors: where, which, with which facts."""
     return list(_raises())

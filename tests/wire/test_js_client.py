@@ -99,6 +99,33 @@ def test_node_hears_what_every_client_hears(server: RunningServer, tmp_path: Pat
         assert same_sound(pcm, alone)
 
 
+WITHOUT_WEBSOCKET = """
+import { SpeechError, SpeechSocket } from 'voicewright';
+const own = globalThis.WebSocket;
+delete globalThis.WebSocket; // as under Node 20
+const said = [];
+try {
+  new SpeechSocket(process.argv[2]);
+} catch (error) {
+  said.push(error instanceof SpeechError, error.code, error.retryable, error.message);
+}
+const socket = new SpeechSocket(process.argv[2], { WebSocket: own });
+socket.speak(JSON.parse(process.argv[3]), 'Good morning.', {
+  onDone: (done) => {
+    socket.close();
+    console.log(JSON.stringify([...said, done.total_samples]));
+  },
+});
+"""
+
+
+def test_node_without_a_websocket_says_so_at_once_and_takes_another(server: RunningServer, tmp_path: Path) -> None:
+    *told, samples = run(tmp_path, server.socket, json.dumps(VOICE), script=WITHOUT_WEBSOCKET)
+    why = "There is no WebSocket here; use Node 22 or later, or pass one: new SpeechSocket(url, { WebSocket })."
+    assert told == [True, "websocket_missing", False, why]
+    assert samples == VOICE["max_frames"] * 1920
+
+
 def test_node_keeps_voices_changes_them_and_takes_them_elsewhere(server: RunningServer, tmp_path: Path) -> None:
     recording = wav((np.sin(np.arange(48_000) / 20) * 9000).astype("<i2").tobytes())
     (heard,) = run(tmp_path, server.socket, base64.b64encode(recording).decode(), script=VOICES)

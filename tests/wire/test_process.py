@@ -95,6 +95,9 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
         ("GET", "/v1/models/", 404, "unknown_route"),
         ("GET", "/v1/audio/voices/", 404, "unknown_route"),
         ("POST", "/v1/audio/speech/", 404, "unknown_route"),
+        ("GET", "/v1/audio/speech/stream", 426, "websocket_only"),
+        ("POST", "/v1/audio/speech/stream", 426, "websocket_only"),
+        ("GET", "/v1/audio/speech/stream/", 404, "unknown_route"),
         ("POST", "/docs", 405, "method_not_allowed"),
         ("GET", "/openapi.yaml", 404, "unknown_route"),
         ("POST", "/v1/nothing/at/all", 404, "unknown_route"),
@@ -106,6 +109,7 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
 def test_other_routes_say_so_in_json(server: RunningServer, method: str, path: str, status: int, code: str) -> None:
     reply = httpx.request(method, server.http + path)
     assert reply.status_code == status
+    assert reply.headers.get("upgrade") == ("websocket" if status == 426 else None)
     error = reply.json()["error"]
     assert (error["code"], error["type"], error["retryable"]) == (code, "invalid_request_error", False)
 
@@ -253,6 +257,44 @@ def test_a_signal_ends_it_while_it_speaks(process: tuple[subprocess.Popen[str], 
             return error["code"], await session.closed()
 
     assert asyncio.run(speaking()) == ("draining", (1001, "draining"))
+    assert child.wait(60) == 0
+    assert child.stdout is not None
+    assert child.stderr is not None
+    assert child.stdout.read() == "Finishing what is spoken, 0.5 s at most; Ctrl-C again ends at once.\n"
+    assert child.stderr.read() == ""
+
+
+def test_a_signal_to_one_that_does_not_speak_prints_nothing(process: tuple[subprocess.Popen[str], str]) -> None:
+    child, url = process
+
+    async def listening() -> tuple[int, str]:
+        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG, voice="serena") as session:
+            child.send_signal(signal.SIGINT)
+            await session.until("error")
+            return await session.closed()
+
+    assert asyncio.run(listening()) == (1001, "draining")
+    assert child.wait(60) == 0
+    assert child.stdout is not None
+    assert child.stderr is not None
+    assert (child.stdout.read(), child.stderr.read()) == ("", "")
+
+
+def test_a_signal_ends_one_in_order_whose_output_nobody_reads(process: tuple[subprocess.Popen[str], str]) -> None:
+    """Ctrl-C ends the other end of a pipe too, before what is said at the end is said."""
+    child, url = process
+    assert child.stdout is not None
+    child.stdout.close()
+
+    async def speaking() -> tuple[int, str]:
+        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
+            await session.say("Speak for a long time.")
+            while not isinstance(await session.hear(), bytes):
+                pass
+            child.send_signal(signal.SIGINT)
+            return await session.closed()
+
+    assert asyncio.run(speaking()) == (1001, "draining")
     assert child.wait(60) == 0
     assert child.stderr is not None
     assert child.stderr.read() == ""

@@ -87,7 +87,7 @@ def test_what_cannot_be_kept_is_refused(server: RunningServer, body: dict[str, A
 def test_what_is_wrong_within_a_list_is_named(server: RunningServer) -> None:
     body = {"name": "Names", "pronunciations": [*WORDS, {"word": "x"}]}
     sentence = refused(httpx.post(server.http + OURS, json=body, timeout=30), 400, "invalid_config", "pronunciations")
-    assert sentence == "pronunciations.1.say_as is not valid: it is needed."
+    assert sentence == "pronunciations.1.say_as is not valid: it is required and was not given."
 
 
 def test_elevenlabs(http: httpx.Client) -> None:
@@ -154,7 +154,7 @@ def test_elevenlabs(http: httpx.Client) -> None:
             "rules",
             "words are found where they stand whole",
         ),
-        ("add-from-rules", {"rules": []}, "name", "it is needed"),
+        ("add-from-rules", {"rules": []}, "name", "it is required and was not given"),
         ("add-from-rules", {"name": "x", "rules": [{"string_to_replace": "", "alias": "y"}]}, "rules", "characters"),
         ("add-from-file", {"name": "x"}, "body", "multipart"),
     ],

@@ -300,7 +300,7 @@ def test_a_wrong_path_of_a_socket_says_so(either: RunningServer, path: str) -> N
     said = json.loads(answer.body or b"")
     error = said.get("error", said)  # where Cartesia's routes lie a refusal has Cartesia's shape
     assert (answer.status_code, error.get("code", error.get("error_code"))) == (404, "unknown_route")
-    assert "docs/api.md" in error["message"]
+    assert "/openapi lists" in error["message"]
 
 
 def test_a_foreign_subprotocol_is_told_the_name_of_ours(either: RunningServer) -> None:

@@ -418,7 +418,7 @@ def test_uploads_end_at_the_limit_announced_or_not(folder_of: FolderOf, tmp_path
         httpx.Client(base_url=server.http, timeout=30) as client,
     ):
         refused(upload(client, sound=recording(8.0)), 413, "message_too_large", None)
-        refused(upload(client, sound=bytes(5 * 2**20)), 413, "message_too_large", None)
+        sizes = [upload(client, sound=bytes(5 * 2**20))]
 
         def endless() -> Iterator[bytes]:
             yield b'--x\r\nContent-Disposition: form-data; name="audio_sample"; filename="a"\r\n\r\n'
@@ -426,7 +426,15 @@ def test_uploads_end_at_the_limit_announced_or_not(folder_of: FolderOf, tmp_path
                 yield bytes(2**16)
 
         head = {"content-type": "multipart/form-data; boundary=x"}
-        refused(client.post(VOICES, content=endless(), headers=head), 413, "message_too_large", None)
+        sizes.append(client.post(VOICES, content=endless(), headers=head))
+        for answer, (least, said) in zip(
+            sizes, [(5 * 2**20, "has 524"), (824_288, "has more than 824288 ")], strict=True
+        ):
+            refused(answer, 413, "message_too_large", None)
+            error = answer.json()["error"]
+            assert said in error["message"]
+            assert isinstance(size := error["facts"]["size"], int)
+            assert size >= least
         assert upload(client).status_code == 200
 
 

@@ -170,7 +170,7 @@ def read_generation(fields: dict[str, Any], limits: Limits) -> Generation:
             be lost without a word.
     """
     if fields.get("transcript") is None and not fields.get("cancel"):
-        why = "it is needed, and empty where a text only ends"
+        why = "it is required, and empty where a text only ends"
         raise InvalidConfig(where="transcript", why=why, param="transcript")
     return read(Generation, fields, limits)
 

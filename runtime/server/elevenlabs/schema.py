@@ -184,7 +184,7 @@ def read_message(fields: dict[str, Any], limits: Limits) -> ClientMessage:
             lost without a word.
     """
     if fields.get("text") is None and not any(fields.get(word) for word in _WITHOUT_TEXT):
-        raise InvalidConfig(where="text", why="it is needed", param="text")
+        raise InvalidConfig(where="text", why="it is required and was not given", param="text")
     return read(ClientMessage, fields, limits)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from runtime.errors import Draining
 from runtime.server.engine_host import Host
@@ -12,13 +13,19 @@ HURRIED_GOODBYE_S = 0.3  # the same, once the operator has signalled again
 _LOOK_S = 0.02  # between looks at what still runs
 
 
-async def drain(host: Host, hurry: asyncio.Event) -> None:
-    """Return once no client is served any more, ``drain_s`` have passed, or ``hurry`` is set."""
+async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None]) -> None:
+    """Return once no client is served any more, ``drain_s`` have passed, or ``hurry`` is set.
+
+    ``tell`` hears these seconds where something is spoken, which is waited for.
+    """
+    drain_s = host.settings.server.drain_s
+    if host.is_speaking and drain_s:
+        tell(drain_s)
     host.refuse(Draining())
     for socket in tuple(host.sockets):
         socket.drain()
     loop = asyncio.get_running_loop()
-    end = loop.time() + host.settings.server.drain_s
+    end = loop.time() + drain_s
     while host.is_serving and loop.time() < end and not hurry.is_set():  # noqa: ASYNC110  several things to await at once
         await asyncio.sleep(_LOOK_S)
     await host.shut(Draining(), 1001, patience_s=HURRIED_GOODBYE_S if hurry.is_set() else GOODBYE_S)

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 from runtime.errors import (
     InvalidConfig,
     MessageTooLarge,
+    MoreThan,
     StorageFailed,
     VoiceFileInvalid,
     VoiceNameOfSpeaker,
@@ -197,7 +198,8 @@ async def read_edit(request: Request, limits: Limits) -> Edit:
     async for piece in request.stream():
         body += piece
         if len(body) > limits.max_message_bytes:
-            raise MessageTooLarge(what="The body", size=f"over {len(body) - 1}", limit=limits.max_message_bytes)
+            most = limits.max_message_bytes
+            raise MessageTooLarge(what="The body", size=MoreThan(most), limit=most)
     return edit_of(decode(body.decode("utf-8", "replace")))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect
 
-from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge
+from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge, MoreThan
 from runtime.server.wire import Reply, decode
 from runtime.server.wyoming.replies import SOUND
 
@@ -60,8 +60,8 @@ class EventSocket:
     async def _event(self) -> str:
         try:
             line = await self._reader.readuntil(b"\n")
-        except asyncio.LimitOverrunError as overrun:
-            raise MessageTooLarge(what="The line", size=f"over {overrun.consumed}", limit=self._limit) from None
+        except asyncio.LimitOverrunError:
+            raise MessageTooLarge(what="The line", size=MoreThan(self._limit), limit=self._limit) from None
         header = _object(line)
         data_bytes, payload_bytes = (self._length(header, name) for name in ("data_length", "payload_length"))
         data = header.get("data", {})

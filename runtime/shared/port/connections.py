@@ -178,7 +178,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.transport.set_write_buffer_limits(high=0)
-        self._has_end = False  # the connection is cut soon, whatever the client does
+        self._has_end = False  # the connection is cut soon, whatever the client does, or is gone
+        self._cut: asyncio.TimerHandle | None = None
 
     def keepalive_timeout(self) -> None:
         if self._has_end:
@@ -195,9 +196,16 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.queue.put_nowait({"type": "websocket.disconnect", "code": 1011, "reason": _NO_PONG})
         self._end_soon()
 
-    def _end_soon(self) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         self._has_end = True
-        self.loop.call_later(_CLOSING_S, self.transport.abort)
+        if self._cut is not None:  # a transport that has sent all and is gone cannot be aborted
+            self._cut.cancel()
+        super().connection_lost(exc)
+
+    def _end_soon(self) -> None:
+        if not self._has_end:
+            self._has_end = True
+            self._cut = self.loop.call_later(_CLOSING_S, self.transport.abort)
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):

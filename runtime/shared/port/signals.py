@@ -23,6 +23,12 @@ def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurr
     on_signals(numbers, lambda: (hurry if stop.is_set() else stop).set())
 
 
+def tell_of_wait(limit_s: float) -> None:
+    """Tell the operator, whose signal has come, why the process goes on, for how long at most, and what ends it."""
+    with suppress(OSError, ValueError):  # nobody may read it any more: a pipe's other end had Ctrl-C too
+        print(f"Finishing what is spoken, {limit_s:g} s at most; Ctrl-C again ends at once.", flush=True)
+
+
 def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
     """Have signals do nothing from now on; the process is ending already. On the main thread."""
     loop = asyncio.get_running_loop()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match
+from starlette.routing import BaseRoute, Match, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
-from runtime.errors import MethodNotAllowed, UnknownRoute
+from runtime.errors import MethodNotAllowed, UnknownRoute, WebSocketOnly
 from runtime.shared.port.error_responses import error_response
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -17,6 +17,9 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
     """The refusal of an HTTP request that none of the routes takes; ``Allow`` names what all of them together do."""
     routes = list(routes)
+    socket = {**scope, "type": "websocket"}
+    if any(isinstance(route, WebSocketRoute) and route.matches(socket)[0] is Match.FULL for route in routes):
+        return error_response(WebSocketOnly(), {"Upgrade": "websocket", "Connection": "Upgrade"})
     asked = {**scope, "type": "http"}
     allowed = [
         method

@@ -20,6 +20,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.utils import accept_key
 
+from runtime.settings import FORM_BYTES
 from studio.given_runtime import GivenRuntime
 from studio.relay import HTTP_METHODS, Relay, same_origin
 from tests.unit.studio.serving import served
@@ -384,6 +385,36 @@ def test_http_passes_path_query_body_status_and_headers() -> None:
             "key": "Bearer k",
             "host": runtime,
         }
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("told", "said"), [(True, "has 200000 bytes"), (False, "has more than 66560 bytes")])
+def test_a_body_over_the_limit_is_refused_by_its_size_where_that_is_known(
+    monkeypatch: pytest.MonkeyPatch, told: bool, said: str
+) -> None:
+    limit = 1024 + FORM_BYTES
+    for name in ("VOICEWRIGHT_MAX_CONFIG_BYTES", "VOICEWRIGHT_MAX_UPLOAD_BYTES"):
+        monkeypatch.setenv(name, "1024")
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(2):
+            yield bytes(100_000)
+
+    async def nobody(request: Request) -> Response:
+        return Response(await request.body())
+
+    async def run() -> None:
+        async with (
+            served([Route("/v1/{path:path}", nobody, methods=HTTP_METHODS)]) as runtime,
+            relay_to(f"http://{runtime}") as address,
+            httpx.AsyncClient(base_url=f"http://{address}") as client,
+        ):
+            answer = await client.post("/v1/speech", content=bytes(200_000) if told else pieces())
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (413, "message_too_large")
+        assert error["message"] == f"The body {said}; the limit is {limit}. Send less at a time."
+        assert error["facts"]["size"] == (200_000 if told else limit)
 
     asyncio.run(run())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.errors import SetUpError
+from runtime.errors import SetUpError, no_folder
 from runtime.request import (
     DESCRIBED_VOICE,
     DROPPED_STYLES,
@@ -102,6 +102,12 @@ def test_the_words_for_faults_of_a_field_are_known_to_the_page() -> None:
 @pytest.mark.parametrize("code", ["checkpoint_missing", "checkpoint_too_large", "device_memory"])
 def test_why_a_checkpoint_is_not_loaded_is_known_to_the_page_of_its_host(code: str) -> None:
     assert PLACE.sub("{}", BY_CODE[code].sentence) in SHAPES
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_what_a_checkpoint_s_reference_is_in_the_place_of_a_folder_is_known_to_the_page(is_file: bool) -> None:
+    facts = no_folder("x", is_file=is_file).facts
+    assert {facts["what"], facts["hint"]} <= SHAPES
 
 
 # What keeps checkpoints from being loaded or fetched; ports are bound before there is a page.

@@ -37,9 +37,55 @@ def test_what_the_studio_does_not_know_is_the_runtimes() -> None:
 
 
 @pytest.mark.parametrize("port", ["", "http", "-1", "65536", "1.5"])
-def test_a_port_that_is_none_is_refused(port: str) -> None:
-    with pytest.raises(InvalidSetting):
-        StudioSettings.from_command_line([f"--port={port}"], {})
+def test_a_port_that_is_none_is_refused_by_the_name_of_what_was_set(port: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"^--port is"):
+        StudioSettings.from_command_line([f"--port={port}"], {"PORT": "80"})
+    with pytest.raises(InvalidSetting, match=r"^PORT is"):
+        StudioSettings.from_command_line([], {"PORT": port})
+
+
+BAD_URLS = [
+    "banana",
+    "gpu:8210",
+    "127.0.0.1:8210",
+    "//gpu",
+    "http://",
+    "http:///v1",
+    "http://gpu:port",
+    "http://gpu:0",
+    "http://gpu:65536",
+    "http://[::1",
+    "ws://gpu:8210",
+    "file:///etc",
+    "http://gpu/?a=b",
+    "http://gpu/#here",
+    "http://g pu",
+]
+
+
+@pytest.mark.parametrize("url", BAD_URLS)
+def test_a_url_of_a_runtime_that_is_none_is_refused_by_the_name_of_what_was_set(url: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"^VOICEWRIGHT_RUNTIME_URL is .* such as http://127"):
+        StudioSettings.from_command_line([], {"VOICEWRIGHT_RUNTIME_URL": url})
+    with pytest.raises(InvalidSetting, match=r"^--runtime-url is"):
+        StudioSettings.from_command_line(["--runtime-url", url], {"VOICEWRIGHT_RUNTIME_URL": "http://gpu"})
+
+
+@pytest.mark.parametrize("url", ["http://gpu", "https://voice.example.org/runtime", "http://[::1]:8210"])
+def test_a_url_of_a_runtime_is_taken(url: str) -> None:
+    assert StudioSettings.from_command_line([], {"VOICEWRIGHT_RUNTIME_URL": url + "/"}).runtime_url == url
+
+
+def test_no_url_is_none_at_all() -> None:
+    assert StudioSettings.from_command_line([], {"VOICEWRIGHT_RUNTIME_URL": ""}).runtime_url is None
+
+
+def test_a_url_that_is_none_is_one_sentence_and_status_2() -> None:
+    command = [sys.executable, "app.py", "--port", "0", "--runtime-url", "banana"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    said = "--runtime-url is 'banana': it must be a URL such as http://127.0.0.1:8210."
+    assert ended.stderr == f"{said} [invalid_setting]\n"
 
 
 def test_arguments_for_a_runtime_that_is_not_ours_are_refused() -> None:

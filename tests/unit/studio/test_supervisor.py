@@ -248,6 +248,10 @@ def test_a_folder_that_is_not_there_is_said_without_a_process_that_looks(tmp_pat
             await changed(runtime, "--model", f"{mode}{nowhere}")
             why = f"{nowhere}: the folder is missing. Give a folder or a Hub id (owner/name). [checkpoint_missing]"
             assert runtime.status.problem == f"The checkpoints could not be loaded: {why}"
+            (file := tmp_path / "model.safetensors").touch()
+            await changed(runtime, "--model", f"{mode}{file}")
+            assert runtime.status.problem is not None
+            assert f"{file}: a folder of this name is missing. It is a file; give the folder" in runtime.status.problem
 
     asyncio.run(run())
 

@@ -166,7 +166,9 @@ def test_the_list_is_searched_and_paged(client: httpx.Client) -> None:
     assert page(favourite="1")[0] == [ids[2]]
     assert page(search="best")[0] == [ids[2]]
     refused(client.get("/studio/takes", params={"cursor": "x"}), 400, "invalid_config", "cursor")
-    refused(client.get("/studio/takes", params={"limit": "many"}), 400, "invalid_config", "limit")
+    for limit in ("many", "-5", "0", "101", "1.5", "٣"):
+        sentence = refused(client.get("/studio/takes", params={"limit": limit}), 400, "invalid_config", "limit")
+        assert sentence == "limit is not valid: it must be a whole number from 1 to 100."
 
 
 def test_what_a_script_holds_is_listed_apart(client: httpx.Client) -> None:

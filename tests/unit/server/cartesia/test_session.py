@@ -436,7 +436,7 @@ def test_a_text_under_a_misspelt_key_is_an_error_and_is_not_lost(goes_on: bool) 
     assert {(error["error_code"], error["context_id"], error["done"]) for error in errors} == {
         ("invalid_config", "c", True)
     }
-    assert errors[0]["message"] == "transcript is not valid: it is needed, and empty where a text only ends."
+    assert errors[0]["message"] == "transcript is not valid: it is required, and empty where a text only ends."
     driver.send({**misspelt, "continue": False})
     driver.heard()
     driver.send(misspelt)

@@ -1,0 +1,71 @@
+"""What is said of a field that is not as it must be: its name as the client wrote it, and the reason in words."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from pydantic import AfterValidator, BaseModel, ValidationError
+
+from runtime.shared.validation import first_fault
+
+
+class Inner(BaseModel, extra="forbid"):
+    """What a field may hold."""
+
+    name: str
+
+
+class Strict(BaseModel, strict=True, extra="forbid"):
+    """As of a message."""
+
+    t: float | int | None = None
+    either: Annotated[str, AfterValidator(str.strip)] | list[int] | None = None
+    one: Inner | list[Inner] | None = None
+    many: list[Inner] = []
+    by_name: dict[str, int | str] = {}
+
+
+class Lax(BaseModel):
+    """As of an address."""
+
+    seed: int = 0
+    speed: float = 1.0
+    loud: bool = False
+
+
+def fault(kind: type[BaseModel], given: dict[str, Any]) -> tuple[str | None, str]:
+    with pytest.raises(ValidationError) as caught:
+        kind.model_validate(given)
+    return first_fault(caught.value, given)
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ({"t": "x"}, "t"),
+        ({"either": 7}, "either"),
+        ({"one": {}}, "one.name"),
+        ({"one": 7}, "one"),
+        ({"many": [{"name": "a"}, {}]}, "many.1.name"),
+        ({"many": [{"name": "a"}, {"name": "b", "more": 1}]}, "many.1.more"),
+        ({"by_name": {"a": []}}, "by_name.a"),
+        ({"else": 1}, "else"),
+    ],
+)
+def test_a_field_is_named_as_the_client_wrote_it_and_by_no_inner_name(given: dict[str, Any], where: str) -> None:
+    assert fault(Strict, given)[0] == where
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"seed": "abc"}, ("seed", "it must be a whole number")),
+        ({"seed": "1.5"}, ("seed", "it must be a whole number")),
+        ({"seed": "9" * 5000}, ("seed", "it must be a whole number")),
+        ({"speed": "fast"}, ("speed", "it must be a number")),
+        ({"loud": "very"}, ("loud", "it must be true or false")),
+    ],
+)
+def test_a_text_that_is_no_number_is_told_what_it_must_be(given: dict[str, Any], said: tuple[str, str]) -> None:
+    assert fault(Lax, given) == said
