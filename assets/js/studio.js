@@ -176,6 +176,7 @@ export class Studio {
     this.stage.addEventListener('star', () => this.stage.take instanceof Take && this.star(this.stage.take));
     this.stage.addEventListener('share', () => this.stage.take instanceof Take && this.stage.take.id && shareTake(this, this.stage.take.id));
     this.status.on('models', (cards) => this.offer(cards));
+    this.socket.addEventListener('state', () => this.socket.state !== 'open' && this.complaints.away());
     this.socket.addEventListener('session', () => (this.limits = this.socket.session?.limits ?? {}));
     this.listenToPreferences();
     this.socket.open();
