@@ -14,6 +14,8 @@ export class Toasts {
     this.holder = holder;
     /** Those that no room has to itself. @type {WeakSet<Element>} */
     this.ofPage = new WeakSet();
+    // Where they have a row of their own, what is in a room is not laid out anew for it (studio.css).
+    new ResizeObserver(() => holder.parentElement?.style.setProperty('--vw-told', `${holder.offsetHeight}px`)).observe(holder);
   }
 
   /** Another room is shown: what was told of the one before would stand over it. */
@@ -44,7 +46,8 @@ export class Toasts {
     if (isOfPage) this.ofPage.add(toast);
     this.holder.append(toast);
     const notices = [...this.holder.children].filter((one) => !one.matches('.vw-stays'));
-    for (const old of notices.slice(0, -MOST)) old.remove();
+    const room = Math.max(1, MOST - (this.holder.children.length - notices.length));
+    for (const old of notices.slice(0, -room)) old.remove();
     return leave;
   }
 }
