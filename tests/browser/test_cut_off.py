@@ -195,6 +195,18 @@ def test_the_offer_moves_nothing_and_covers_no_control(offered: Callable[..., Pa
     assert page.evaluate(PLACES) == while_told
 
 
+def test_the_offer_is_made_in_the_language_that_the_page_has_by_now(offered: Callable[..., Page]) -> None:
+    page = offered()
+    page.select_option("#vw-language", "zh")
+    told = page.locator(".vw-stays")
+    expect(told).to_contain_text("重新加载中断了朗读。")
+    named = told.get_by_role("button").evaluate_all("all => all.map((one) => one.ariaLabel ?? one.textContent)")
+    assert named == ["再次朗读", "不再朗读"]
+    with page.expect_response("**/studio/me"):  # which keeps the language: other tests find theirs
+        page.select_option("#vw-language", "en")
+    expect(offer(page)).to_be_visible()
+
+
 def test_the_offer_leaves_with_another_take(offered: Callable[..., Page]) -> None:
     page = offered()
     page.click("#vw-speak")
