@@ -8,6 +8,8 @@ const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 export class Complaints {
   /** What holds only for as long as the runtime is away, by its place; and what is said there once it is back. @type {Map<HTMLElement, {sentence: string, then: string}>} */
   awaiting = new Map();
+  /** What is said since it is back, by its place: not true any more where it goes away again. @type {Map<HTMLElement, string>} */
+  since = new Map();
 
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {
@@ -45,8 +47,18 @@ export class Complaints {
 
   /** The runtime is back. */
   back() {
-    for (const [holder, { sentence, then }] of this.awaiting) if (holder.textContent === sentence) holder.textContent = then;
+    for (const [holder, { sentence, then }] of this.awaiting) {
+      if (holder.textContent !== sentence) continue;
+      holder.textContent = then;
+      this.since.set(holder, then);
+    }
     this.awaiting.clear();
+  }
+
+  /** The runtime is away, perhaps again. */
+  away() {
+    for (const [holder, then] of this.since) if (holder.textContent === then) holder.textContent = '';
+    this.since.clear();
   }
 
   /** @param {string} place @param {string|undefined} room @returns {HTMLElement|null} */

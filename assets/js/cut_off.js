@@ -62,11 +62,9 @@ export class CutOff {
     for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toast(errorOf(error).message));
     const lost = found.filter(({ record }) => !record);
     if (lost.length === 0) return;
-    this.withdraw = studio.toast(studio.t('shell.cut_off'), {
-      action: studio.t('shell.speak_again'),
-      onAction: () => this.again(lost),
-      dismiss: studio.t('shell.cut_off_leave'),
-    });
+    const keys = { sentence: 'shell.cut_off', action: 'shell.speak_again', dismiss: 'shell.cut_off_leave' };
+    const onAction = () => this.again(lost);
+    this.withdraw = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
   }
 
   /** What the studio keeps of late, whole takes alone. @param {Left[]} left @returns {Promise<TakeRecord[]>} */

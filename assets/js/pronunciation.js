@@ -12,8 +12,8 @@ const ROUTE = 'studio/pronunciation';
 export class Pronunciation extends EventTarget {
   /** @type {Entry[]} */
   words = [];
-  /** The version that this page knows. @type {number|null} */
-  version = null;
+  /** The version that this page knows; 0: there was none. */
+  version = 0;
   /** What is being kept, one after another. @type {Promise<unknown>} */
   keeping = Promise.resolve();
 
@@ -68,7 +68,7 @@ export class Pronunciation extends EventTarget {
   /** @param {Kept} kept */
   take({ words, updated_at }) {
     this.words = words;
-    this.version = updated_at;
+    this.version = updated_at ?? 0;
     this.dispatchEvent(new Event('change'));
   }
 }

@@ -142,18 +142,36 @@ function joined(pieces) {
   return all;
 }
 
+/** A file is more than a page opens, whatever is in it. */
+export class TooMuch extends Error {
+  /** @param {'large'|'long'} what @param {number} is bytes, or seconds @param {number} limit */
+  constructor(what, is, limit) {
+    super(`The file is too ${what}: ${is}; the limit is ${limit}`);
+    this.what = what;
+    this.is = is;
+    this.limit = limit;
+  }
+}
+
 /**
  * Decode a file to mono.
  *
  * @param {Blob} file
  * @returns {Promise<Int16Array|null>} 24 kHz; null where this browser cannot
+ * @throws {TooMuch} it is larger or longer than a page opens
  */
 export async function decoded(file) {
-  if (file.size > LARGEST) return null;
+  if (file.size > LARGEST) throw new TooMuch('large', file.size, LARGEST);
+  const buffer = await decodedBuffer(file);
+  if (buffer && buffer.duration > LONGEST_S) throw new TooMuch('long', buffer.duration, LONGEST_S);
+  return buffer && toInt16(mixed(buffer));
+}
+
+/** @param {Blob} file @returns {Promise<AudioBuffer|null>} null where this browser cannot */
+async function decodedBuffer(file) {
   try {
     // A context of our rate resamples while it decodes.
-    const buffer = await new OfflineAudioContext(1, 1, SAMPLE_RATE).decodeAudioData(await file.arrayBuffer());
-    return buffer.duration > LONGEST_S ? null : toInt16(mixed(buffer));
+    return await new OfflineAudioContext(1, 1, SAMPLE_RATE).decodeAudioData(await file.arrayBuffer());
   } catch {
     return null;
   }

@@ -3,6 +3,7 @@
 import { api } from './api.js';
 import { digestOf } from './digest.js';
 import { errorOf } from './errors.js';
+import { sentLength } from './sent_text.js';
 import { sentenceOf } from './server_words.js';
 import { Take } from './take.js';
 import { dataUrl } from './wav.js';
@@ -64,7 +65,7 @@ export class Speech {
    */
   refusal(text) {
     const limit = this.socket.session?.limits?.max_text_chars ?? Infinity;
-    const count = [...text].length;
+    const count = sentLength(text);
     if (count <= limit) return null;
     const error = new SpeechError({ code: 'text_too_long', message: '', param: 'input', facts: { count, limit, unit: 'characters' } });
     return Object.assign(error, { message: sentenceOf(error) });

@@ -176,6 +176,7 @@ export class Studio {
     this.stage.addEventListener('star', () => this.stage.take instanceof Take && this.star(this.stage.take));
     this.stage.addEventListener('share', () => this.stage.take instanceof Take && this.stage.take.id && shareTake(this, this.stage.take.id));
     this.status.on('models', (cards) => this.offer(cards));
+    this.socket.addEventListener('state', () => this.socket.state !== 'open' && this.complaints.away());
     this.socket.addEventListener('session', () => (this.limits = this.socket.session?.limits ?? {}));
     this.listenToPreferences();
     this.socket.open();
@@ -461,8 +462,18 @@ export class Studio {
   fail(take) {
     const { error, room } = take;
     if (error?.code === 'runtime_unavailable') this.complaints.sayUntilBack('request', error, this.t('shell.runtime_back'), room);
+    else if (error?.code === 'unknown_voice') this.missVoice(take, error);
     else if (error) this.complain(error.param ?? 'request', error, room);
     if (this.current?.mode) this.stage.giveBack(take);
+  }
+
+  /** Its voice is not there: another window may have deleted it, which this one learns now. @param {Take} take @param {import('./errors.js').Thrown} error */
+  async missVoice({ config, label, room }, error) {
+    const { clicked } = this;
+    const name = this.catalogue.named(config.voice ?? '')?.name ?? label;
+    await this.voices.refresh().catch(() => {}); // then the sentence of the runtime has to do
+    const isGone = name && this.voices.isListed && !this.catalogue.named(config.voice ?? '');
+    if (clicked === this.clicked) this.complain(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
   }
 
   /** Learn how fast its voice speaks, and say of a take that it cannot hold all of its text, and what to try. @param {Take} take */

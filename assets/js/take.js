@@ -57,6 +57,7 @@
 import { fileName } from './file_name.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { seldom } from './seldom.js';
+import { sentText } from './sent_text.js';
 import { isTooShort } from './speech_rate.js';
 import { untagged } from './tags.js';
 import { wavBlob } from './wav.js';
@@ -157,7 +158,7 @@ export class Take extends EventTarget {
 
   /** The words that are spoken. */
   get sent() {
-    return this.spoken ?? this.text;
+    return sentText(this.spoken ?? this.text);
   }
 
   /** Whether sound may still come. */

@@ -2,7 +2,7 @@
 
 import { timeOfDay } from './days.js';
 import { called } from './design/names.js';
-import { all, mark, need } from './elements.js';
+import { all, mark, need, write } from './elements.js';
 import { errorOf } from './errors.js';
 import { languageName, title } from './rooms/fields.js';
 import { clock } from './meter.js';
@@ -123,15 +123,13 @@ export class TakeRow {
     const { t } = studio;
     const { favourite, tags, seconds, seed } = record;
     const name = this.name;
-    this.paintMark();
+    this.paintSpeaker();
     this.find('.vw-take-text').textContent = headOf(record);
-    const who = shortened(speakerOf(record, studio));
     const stopped = record.stop_reason === 'cancelled' && t('library.stopped');
     const variation = this.hasTwin && seed !== null && t('library.seed', { seed });
     const details = [clock(seconds * SAMPLE_RATE), this.date, stopped, ...tags.map((tag) => `#${tag}`), variation, this.manner];
-    this.find('.vw-take-who').textContent = who;
     // A line may end with a dot, and not begin with one.
-    this.find('small span').textContent = (who && '\u00a0· ') + details.filter(Boolean).join('\u00a0· ');
+    this.find('small span').textContent = (speakerOf(record, studio) && '\u00a0· ') + details.filter(Boolean).join('\u00a0· ');
     const star = this.find('.vw-take-star');
     star.dataset.icon = favourite ? 'starred' : 'star';
     star.setAttribute('aria-pressed', String(favourite));
@@ -154,8 +152,9 @@ export class TakeRow {
     mark(play, { 'data-icon': sounds ? 'pause' : 'play', 'aria-label': this.studio.t(sounds ? 'library.pause' : 'library.play', { name: this.name }) });
   }
 
-  /** The mark of who speaks, as far as voices are known by now. */
-  paintMark() {
+  /** Who speaks, and their mark, as far as voices are known by now. */
+  paintSpeaker() {
+    write(this.find('.vw-take-who'), shortened(speakerOf(this.record, this.studio)));
     this.find('.vw-take-mark').replaceChildren(this.studio.catalogue.mark(this.record));
   }
 
@@ -277,7 +276,8 @@ export function headOf({ name, text }) {
 
 /** Who speaks, as far as a row says it. @param {TakeRecord} record @param {import('./studio.js').Studio} studio */
 export function speakerOf(record, studio) {
-  return studio.captionOf(record) || title(record.voice ?? '');
+  const voice = record.voice ?? ''; // of a stored one its name or its id, as a program asked for it
+  return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? title(voice));
 }
 
 /** A label that holds a whole description, as far as a row has place for it. @param {string} label */

@@ -41,7 +41,7 @@ export class TakesPanel {
     this.more.onclick = () => this.guard(studio.history.more());
     for (const source of [studio.history, scripts]) source.addEventListener('change', () => this.paint());
     studio.stage.addEventListener('change', () => this.follow());
-    studio.catalogue.addEventListener('change', () => this.rows.forEach((row) => row.paintMark()));
+    studio.catalogue.addEventListener('change', () => this.rows.forEach((row) => row.paintSpeaker()));
   }
 
   /** The stage plays, pauses or shows something else: the buttons of rows say so, also of those under scripts. */

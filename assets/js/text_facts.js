@@ -2,6 +2,7 @@
 
 import { need } from './elements.js';
 import { languageName } from './rooms/fields.js';
+import { sentLength } from './sent_text.js';
 import { expectedSeconds } from './speech_rate.js';
 import { TagChips, untagged } from './tags.js';
 import { span } from './time_words.js';
@@ -48,7 +49,7 @@ export class TextFacts {
     studio.dock.sayLine();
     this.tags.refresh();
     this.count.textContent = text && studio.t('shell.text_facts', this.facts(text));
-    this.count.classList.toggle('vw-over', [...text].length > this.most);
+    this.count.classList.toggle('vw-over', this.sentLength(text) > this.most);
     this.script.hidden = text.length <= LONG;
     this.said.textContent = this.otherwise(studio.pronunciation.count(text));
     const hint = text && this.hint(text);
@@ -64,6 +65,11 @@ export class TextFacts {
   /** Characters that one take may have. */
   get most() {
     return this.studio.limits.max_text_chars ?? Infinity;
+  }
+
+  /** Characters that are sent for a text: its tags too, and words as they are said. @param {string} text */
+  sentLength(text) {
+    return sentLength(this.studio.pronunciation.spoken(text) ?? text);
   }
 
   /** Who speaks, and how long it takes. @param {string} voice */
@@ -86,9 +92,11 @@ export class TextFacts {
     let words = 0;
     for (const { isWordLike } of segments) words += isWordLike ? 1 : 0;
     const number = new Intl.NumberFormat(language);
-    const { length } = [...text];
-    const isNear = length > NEAR * this.most;
-    const characters = isNear ? this.studio.t('shell.of_at_most', { n: number.format(length), limit: number.format(this.most) }) : number.format(length);
+    const sent = this.sentLength(whole);
+    const isNear = sent > NEAR * this.most;
+    const characters = isNear
+      ? this.studio.t('shell.of_at_most', { n: number.format(sent), limit: number.format(this.most) })
+      : number.format(sentLength(text));
     return { words: number.format(words), characters, time: this.time(expectedSeconds(text)) };
   }
 

@@ -4,8 +4,9 @@ const STAY_MS = 8000;
 const MOST = 2; // beside each other in a wide window, below each other on a phone: a third one would have no room
 
 /**
- * @typedef {{action?: string, onAction?: () => void, stayMs?: number, isOfPage?: boolean, dismiss?: string}} Told
- *   isOfPage: it stays when another room is shown; dismiss: it stays until it is taken away, which a button of this name does too
+ * @typedef {{action?: string, onAction?: () => void, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} Told
+ *   isOfPage: it stays when another room is shown; dismiss: it stays until it is taken away, which a button of this name does too;
+ *   keys: of what is said, so that what stays follows the page's language
  */
 
 export class Toasts {
@@ -14,6 +15,8 @@ export class Toasts {
     this.holder = holder;
     /** Those that no room has to itself. @type {WeakSet<Element>} */
     this.ofPage = new WeakSet();
+    // Where they have a row of their own, what is in a room is not laid out anew for it (studio.css).
+    new ResizeObserver(() => holder.parentElement?.style.setProperty('--vw-told', `${holder.offsetHeight}px`)).observe(holder);
   }
 
   /** Another room is shown: what was told of the one before would stand over it. */
@@ -26,33 +29,38 @@ export class Toasts {
    * @param {Told} [options]
    * @returns {() => void} takes it away
    */
-  show(sentence, { action, onAction, stayMs = STAY_MS, isOfPage = false, dismiss } = {}) {
+  show(sentence, { action, onAction, stayMs = STAY_MS, isOfPage = false, dismiss, keys } = {}) {
     const toast = document.createElement('p');
     toast.className = dismiss ? 'vw-toast vw-stays' : 'vw-toast';
-    toast.append(Object.assign(document.createElement('span'), { textContent: sentence }));
+    const words = Object.assign(document.createElement('span'), { textContent: sentence });
+    if (keys) words.dataset.i18n = keys.sentence;
+    toast.append(words);
     const leave = () => toast.remove();
     if (action) {
       const button = Object.assign(document.createElement('button'), { type: 'button', textContent: action });
+      if (keys) button.dataset.i18n = keys.action;
       button.onclick = () => {
         if (!dismiss) leave();
         onAction?.();
       };
       toast.append(button);
     }
-    if (dismiss) toast.append(dismissing(dismiss, leave));
+    if (dismiss) toast.append(dismissing(dismiss, keys?.dismiss, leave));
     else passing(toast, leave, stayMs);
     if (isOfPage) this.ofPage.add(toast);
     this.holder.append(toast);
     const notices = [...this.holder.children].filter((one) => !one.matches('.vw-stays'));
-    for (const old of notices.slice(0, -MOST)) old.remove();
+    const room = Math.max(1, MOST - (this.holder.children.length - notices.length));
+    for (const old of notices.slice(0, -room)) old.remove();
     return leave;
   }
 }
 
-/** The button that takes an offer away. @param {string} name @param {() => void} leave */
-function dismissing(name, leave) {
+/** The button that takes an offer away. @param {string} name @param {string|undefined} key of the name @param {() => void} leave */
+function dismissing(name, key, leave) {
   const button = Object.assign(document.createElement('button'), { type: 'button', className: 'vw-quiet', ariaLabel: name, title: name });
   button.dataset.icon = 'close';
+  if (key) button.dataset.i18nAriaLabel = button.dataset.i18nTitle = key;
   button.onclick = leave;
   return button;
 }

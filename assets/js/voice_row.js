@@ -15,6 +15,7 @@ const MARKUP = `
   <span class="vw-voice-mark"></span>
   <button type="button" class="vw-voice-open" aria-expanded="false"><span class="vw-voice-name" dir="auto"></span><small></small></button>
 </div>
+<p class="vw-error vw-voice-error" role="alert"></p>
 <div class="vw-voice-more" hidden>
   <div class="vw-voice-do">
     <button type="button" data-do="speak" data-i18n="voices.speak">Speak with it</button>
@@ -23,12 +24,14 @@ const MARKUP = `
     <button type="button" data-do="remove" data-i18n="library.delete">Delete</button>
   </div>
   <label><span data-i18n="library.name">Name</span><input dir="auto" type="text" maxlength="64" data-field="name" /></label>
+  <p class="vw-error" role="alert"></p>
   <label><span data-i18n="library.tags">Tags</span><input dir="auto" type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" placeholder="separated by commas" /></label>
+  <p class="vw-error" role="alert"></p>
   <label><span data-i18n="voices.description">Description</span><textarea dir="auto" rows="2" maxlength="500" data-field="description"></textarea></label>
+  <p class="vw-error" role="alert"></p>
   <p class="vw-hint vw-voice-common" data-i18n="voices.common">A voice of this server: it can be used, not changed.</p>
   <dl class="vw-voice-facts"></dl>
-</div>
-<p class="vw-error" role="alert"></p>`;
+</div>`;
 
 /** @typedef {import('./voices.js').StoredVoice} StoredVoice @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
 
@@ -71,25 +74,27 @@ export class VoiceRow {
       remove: () => this.remove(),
     };
     for (const [name, deed] of Object.entries(deeds)) this.find(`[data-do=${name}]`).onclick = () => this.guard(deed);
-    for (const field of this.fields) field.onchange = () => this.change(field);
-  }
-
-  /** Do something; what it refuses stands in this row. @param {() => unknown} deed */
-  async guard(deed) {
-    const place = this.find('.vw-error');
-    place.textContent = '';
-    try {
-      await deed();
-    } catch (error) {
-      place.textContent = errorOf(error).message;
+    for (const field of this.fields) {
+      const place = errorPlace(field);
+      place.id = `vw-voice-${this.voice.id}-${field.dataset.field}-error`;
+      field.setAttribute('aria-describedby', place.id);
+      field.onchange = () => this.change(field);
+      field.oninput = () => complain(field, '');
     }
   }
 
+  /** Do something; what it refuses stands below the row's buttons. @param {() => unknown} deed */
+  guard(deed) {
+    const place = this.find('.vw-voice-error');
+    return telling(deed, (sentence) => (place.textContent = sentence));
+  }
+
   /** Store what the field says now, behind the changes before it. @param {Field} field */
-  change({ dataset, value }) {
+  change(field) {
+    const { dataset, value } = field;
     const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
     const change = { [dataset.field ?? '']: dataset.field === 'tags' ? tags() : value.trim() };
-    this.changed = this.changed.then(() => this.guard(() => this.store(change)));
+    this.changed = this.changed.then(() => telling(() => this.store(change), (sentence) => complain(field, sentence)));
   }
 
   /** @param {Object<string, string|string[]>} change */
@@ -161,7 +166,8 @@ export class VoiceRow {
     const written = { name, tags: tags.join(', '), description };
     for (const field of this.fields) {
       field.disabled = !yours;
-      if (field !== document.activeElement) field.value = written[field.dataset.field ?? ''] ?? '';
+      const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true'; // a refused word stands beside its refusal
+      if (isOthers) field.value = written[field.dataset.field ?? ''] ?? '';
     }
     this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, said]) => [cell('dt', term), cell('dd', said)]));
   }
@@ -188,6 +194,29 @@ export class VoiceRow {
     const word = this.studio.t(key);
     return word === key ? name : word;
   }
+}
+
+/** Do something; say why it was refused, and that it was not (empty). @param {() => unknown} deed @param {(sentence: string) => void} tell */
+async function telling(deed, tell) {
+  tell('');
+  try {
+    await deed();
+  } catch (error) {
+    tell(errorOf(error).message);
+  }
+}
+
+/** Say what is wrong with a field, below it; empty: nothing. @param {Field} field @param {string} sentence */
+function complain(field, sentence) {
+  errorPlace(field).textContent = sentence;
+  field.ariaInvalid = String(sentence !== '');
+}
+
+/** @param {Field} field @returns {Element} */
+function errorPlace(field) {
+  const place = field.closest('label')?.nextElementSibling;
+  if (place) return place;
+  throw new Error(`There is no place for what is wrong with ${field.dataset.field}`);
 }
 
 /** @param {string} kind @param {string} text */

@@ -220,7 +220,7 @@ async def _keep(
         "metrics": done.get("metrics"),
         "stop_reason": done["stop_reason"],
         "model": await _model_of(studio, mode),
-        "label": label,
+        "label": label or await _name_of(studio, config.get("voice")),
         "parent": parent,
     }
     try:
@@ -243,6 +243,12 @@ async def _mode_of(studio: Asking, config: dict[str, Any]) -> str:
         can_style = any(card["styles_voices"] for card in cards)
         return "custom_voice" if style.strip() and can_style else "base"
     return "custom_voice" if "custom_voice" in served else served[0]
+
+
+async def _name_of(studio: Asking, voice: str | None) -> str | None:
+    """What the stored voice of that id is called: what people know a take by, and find it."""
+    stored = (await studio("GET", "/v1/audio/voices")).json()["data"] if voice else []
+    return next((card["name"] for card in stored if card["id"] == voice), None)
 
 
 async def _model_of(studio: Asking, mode: str) -> dict[str, Any] | None:

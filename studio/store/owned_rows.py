@@ -85,7 +85,8 @@ def next_version(before: float | None, known: float | None, *, what: str) -> flo
 
     Args:
         before: the version that is kept; None: there is no such row.
-        known: the version that the page knows; None: whatever is there is replaced.
+        known: the version that the page knows; 0, which no row has: it knows of none;
+            None: whatever is there is replaced.
 
     Raises:
         ChangedMeanwhile: another version than the page knows is kept by now.

@@ -38,7 +38,8 @@ class Pronunciations:
     def put(self, owner: str, fields: PronunciationFields) -> dict[str, Any]:
         """Keep a dictionary in the place of the one that was there, and return it as it is kept.
 
-        ``updated_at`` of the fields is the version that the page knows; None: whatever is there is replaced.
+        ``updated_at`` of the fields is the version that the page knows; 0: none yet; None: whatever is there is
+        replaced.
 
         Raises:
             ChangedMeanwhile: another version is kept by now.

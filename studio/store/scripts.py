@@ -52,7 +52,8 @@ class Scripts:
     def put(self, owner: str, script_id: str, fields: ScriptFields) -> dict[str, Any]:
         """Keep a script in the place of what was there under its id, and return it as it is kept.
 
-        ``updated_at`` of the fields is the version that the page knows; None: whatever is there is replaced.
+        ``updated_at`` of the fields is the version that the page knows; 0: none yet; None: whatever is there is
+        replaced.
 
         Raises:
             ChangedMeanwhile: another version is kept by now.

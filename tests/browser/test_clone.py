@@ -388,6 +388,29 @@ def test_a_long_recording_says_what_can_be_used_of_it_and_nothing_outlives_the_n
     expect(studio.locator("#vw-clone-transcript")).to_be_enabled()
 
 
+def test_a_file_that_is_too_long_or_too_large_to_open_says_which_and_what_to_do(studio: Page) -> None:
+    enter(studio, "clone")
+    hours = io.BytesIO()
+    soundfile.write(hours, np.zeros(601 * 8000), 8000, format="WAV", subtype="PCM_U8")
+    studio.set_input_files("#vw-clone-file", {"name": "hours.wav", "mimeType": "audio/wav", "buffer": hours.getvalue()})
+    told = studio.locator("#vw-room-clone [data-error-for=ref_audio]")
+    way_on = "Cut out a part where one person speaks, and choose that."
+    expect(told).to_have_text(
+        f"hours.wav was not taken. The recording lasts 11 min; this page opens at most 10 min. {way_on}"
+    )
+    studio.evaluate(
+        """() => {
+          const field = document.querySelector('#vw-clone-file');
+          const given = new DataTransfer();
+          given.items.add(new File([new Uint8Array(100 * 2 ** 20 + 1)], 'large.wav'));
+          field.files = given.files;
+          field.dispatchEvent(new Event('change', { bubbles: true }));
+        }"""
+    )
+    expect(told).to_have_text(f"large.wav was not taken. The file has 101 MB; this page opens at most 100 MB. {way_on}")
+    expect(studio.locator("#vw-clone-recording")).to_be_hidden()
+
+
 def test_the_room_speaks_chinese(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(3.0))

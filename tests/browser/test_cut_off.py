@@ -23,6 +23,7 @@ from tests.browser.design_steps import (
     takes,
 )
 from tests.browser.steps import await_recording, await_sound, clone_from, enter, reload, wav
+from tests.browser.test_frame import COVERED, is_in_view
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
@@ -136,6 +137,17 @@ def test_a_take_that_the_studio_has_although_a_reload_came_is_in_the_dock(studio
     expect_in_dock(studio, record)
 
 
+# Where each part of the Speak room stands.
+PLACES = """
+() => Object.fromEntries(
+  ['#vw-text', '#vw-text-count', '#vw-shared-variation', '.vw-footer', '#vw-stage'].map((place) => {
+    const { top, bottom } = document.querySelector(place).getBoundingClientRect();
+    return [place, [top, bottom]];
+  }),
+)
+"""
+
+
 @pytest.fixture
 def offered(open_studio: OpenStudio) -> Callable[..., Page]:
     """Opens the page in a window of a size, with an offer to speak again what a reload cut off."""
@@ -163,16 +175,36 @@ def test_the_offer_waits_for_as_long_as_somebody_reads(offered: Callable[..., Pa
 
 
 @pytest.mark.parametrize("window", [(1366, 768), (360, 780)], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_the_offer_has_a_row_of_its_own(offered: Callable[..., Page], window: tuple[int, int]) -> None:
+def test_the_offer_moves_nothing_and_covers_no_control(offered: Callable[..., Page], window: tuple[int, int]) -> None:
     page = offered(*window)
-    above, told, dock = (page.locator(place).bounding_box() for place in (".vw-rooms", ".vw-stays", "#vw-stage"))
-    assert above
+    page.fill("#vw-text", "A text that is longer than its field is high. " * 40)
+    page.evaluate("document.querySelector('.vw-rooms').scrollTop = 0")
+    page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
+    told, dock = (page.locator(place).bounding_box() for place in (".vw-stays", "#vw-stage"))
     assert told
     assert dock
-    assert above["y"] + above["height"] <= told["y"]
     assert told["y"] + told["height"] <= dock["y"]
-    for words in page.locator(".vw-footer p").all()[: 3 if window[0] > 768 else 2]:  # a phone has no keys
-        expect(words).to_be_visible()
+    while_told = page.evaluate(PLACES)
+    assert page.evaluate(COVERED, "speakers") == []
+    link = page.locator(".vw-footer a")
+    link.scroll_into_view_if_needed()
+    assert is_in_view(page, ".vw-footer a")
+    page.get_by_role("button", name="Do not speak it again").click()
+    expect(offer(page)).to_have_count(0)
+    page.evaluate("document.querySelector('.vw-rooms').scrollTop = 0")
+    assert page.evaluate(PLACES) == while_told
+
+
+def test_the_offer_is_made_in_the_language_that_the_page_has_by_now(offered: Callable[..., Page]) -> None:
+    page = offered()
+    page.select_option("#vw-language", "zh")
+    told = page.locator(".vw-stays")
+    expect(told).to_contain_text("重新加载中断了朗读。")
+    named = told.get_by_role("button").evaluate_all("all => all.map((one) => one.ariaLabel ?? one.textContent)")
+    assert named == ["再次朗读", "不再朗读"]
+    with page.expect_response("**/studio/me"):  # which keeps the language: other tests find theirs
+        page.select_option("#vw-language", "en")
+    expect(offer(page)).to_be_visible()
 
 
 def test_the_offer_leaves_with_another_take(offered: Callable[..., Page]) -> None:

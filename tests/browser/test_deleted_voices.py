@@ -19,7 +19,7 @@ from tests.browser.script_steps import (
     new_script,
     text_of,
 )
-from tests.browser.steps import enter
+from tests.browser.steps import await_sound, choose, enter, expect_speaker, picker
 from tests.browser.test_full_store import keep_voice
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
@@ -123,6 +123,36 @@ def test_a_line_that_cannot_be_made_again_has_its_sound_back(spoken: Page) -> No
     assert line(spoken, 1).locator(".vw-line-seed").input_value() == seed
     expect(spoken.get_by_text("is being made again")).to_have_count(0)
     await_kept(spoken, 1)
+
+
+def test_a_voice_that_another_window_deleted_is_said_to_be_gone_and_offered_no_more(studio: Page) -> None:
+    peter = keep_voice(studio, "Peter")
+    enter(studio, "library")  # where voices are read anew
+    expect(studio.locator("#vw-voices-list > li", has_text="Peter")).to_be_visible()
+    enter(studio, "speakers")
+    choose(studio, "Peter")
+    expect_speaker(studio, peter)
+    studio.request.delete(f"{origin(studio)}{VOICES}/{peter}")
+    studio.click("#vw-speak")
+    said = studio.locator("#vw-dock-actions [data-error-for=voice]")
+    expect(said).to_have_text(
+        "Peter is not there any more: this voice was deleted. Choose another voice, then speak again."
+    )
+    expect(picker(studio).get_by_text("Peter", exact=True)).to_have_count(0)
+    expect(studio.locator("#vw-speakers-voice")).not_to_contain_text("Peter")
+    expect(picker(studio).locator(".vw-picked")).to_have_count(1)
+    studio.click("#vw-speak")
+    await_sound(studio)
+    expect(said).to_be_empty()
+
+
+def test_a_line_whose_voice_another_window_deleted_says_so(spoken: Page) -> None:
+    stored = spoken.request.get(f"{origin(spoken)}{VOICES}").json()["data"]
+    for voice in stored:
+        spoken.request.delete(f"{origin(spoken)}{VOICES}/{voice['id']}")
+    text_of(spoken, 1).fill("Good morning.")
+    line(spoken, 1).locator(".vw-line-play").click()
+    expect(line(spoken, 1).locator(".vw-line-voice")).to_have_text("Peter (deleted)")
 
 
 def test_a_line_whose_making_is_stopped_has_its_sound_back(spoken: Page) -> None:

@@ -17,7 +17,8 @@ import soundfile
 from numpy.typing import NDArray
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import OpenStudio
+from tests.browser.conftest import VOICES, OpenStudio
+from tests.browser.design_steps import keep_take, origin
 from tests.browser.steps import (
     await_end,
     choose,
@@ -32,6 +33,7 @@ from tests.browser.steps import (
     seed,
     wav,
 )
+from tests.browser.test_full_store import keep_voice
 from tests.browser.wire import sound_of
 from tests.support.app import App
 
@@ -135,6 +137,20 @@ def test_takes_of_one_text_are_told_apart_at_a_glance(studio: Page) -> None:
     assert [len(seeds) for seeds in drawn] == [1, 1], "one voice said it twice"
     assert drawn[0] != drawn[1]
     expect(angus.locator("small")).not_to_contain_text("Seed")
+
+
+def test_a_take_that_was_asked_for_by_a_voices_id_is_listed_under_its_name(studio: Page) -> None:
+    voice = keep_voice(studio, "Uncle")
+    take = keep_take(studio, 1, room="clone", mode="base", label=None, voice=voice, config={"voice": voice})
+    enter(studio, "library")
+    who = studio.locator(f"#vw-takes-list [data-take='{take}'] .vw-take-who")
+    expect(who).to_have_text("Uncle")
+    renamed = studio.request.patch(f"{origin(studio)}{VOICES}/{voice}", data={"name": "Aunt"})
+    assert renamed.ok
+    enter(studio, "speakers")
+    enter(studio, "library")
+    expect(who).to_have_text("Aunt")
+    assert studio.request.delete(f"{origin(studio)}{VOICES}/{voice}").ok
 
 
 def test_a_text_that_is_written_from_the_right_begins_at_the_right(studio: Page) -> None:

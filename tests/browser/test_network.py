@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
 
 from tests.browser.conftest import OpenStudio
 from tests.browser.steps import SHORT, await_sound, play_through
@@ -84,6 +86,33 @@ def test_a_page_that_is_offline_says_so_and_comes_back(app: App, open_studio: Op
         proxy.flow()
         expect(page.locator("#vw-stage [data-error-for=request]")).to_be_empty(timeout=BACK_MS)
         expect_recovery(page)
+
+
+def test_that_the_connection_is_back_is_not_said_while_it_is_away_again(open_studio: OpenStudio) -> None:
+    page = open_studio()
+    sockets: list[WebSocketRoute] = []
+    is_away = threading.Event()
+
+    def relay(socket: WebSocketRoute) -> None:
+        if is_away.is_set():
+            socket.close()
+            return
+        sockets.append(socket)
+        socket.connect_to_server()
+
+    page.route_web_socket("**/v1/audio/speech/stream", relay)
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
+    page.fill("#vw-text", " ".join([TEXT] * 100))
+    page.click("#vw-speak")
+    await_sound(page)
+    sockets[-1].close()
+    said = page.locator("#vw-stage [data-error-for=request]")
+    expect(said).to_have_text("The connection is back: speak again.", timeout=BACK_MS)
+    is_away.set()
+    sockets[-1].close()
+    expect(page.locator("#vw-status")).to_have_attribute("data-state", "waiting", timeout=NOTICED_MS)
+    expect(said).to_be_empty()
 
 
 def test_a_click_on_which_nothing_comes_back_says_so(app: App, open_studio: OpenStudio) -> None:

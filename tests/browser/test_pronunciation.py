@@ -39,7 +39,7 @@ def await_words(app: App, awaited: dict[str, str]) -> None:
     until(lambda: words(app) == awaited)
 
 
-def write(page: Page, word: str, said: str) -> None:
+def write(page: Page, word: str, said: str, told: str = "Kept.") -> None:
     """A new row, as by hand: the empty one at the end, or one more."""
     row = page.locator("#vw-pronunciation-list li").last
     if row.count() == 0 or row.locator("input").first.input_value():
@@ -48,7 +48,7 @@ def write(page: Page, word: str, said: str) -> None:
     page.keyboard.press("Enter")
     page.keyboard.type(said)
     page.keyboard.press("Tab")
-    expect(page.locator("#vw-pronunciation-told")).to_have_text("Kept.")
+    expect(page.locator("#vw-pronunciation-told")).to_have_text(told)
 
 
 def test_adding_a_word_goes_to_the_row_that_is_empty(studio: Page) -> None:
@@ -169,6 +169,15 @@ def test_what_two_windows_write_is_kept_of_both(app: App, studio: Page) -> None:
     expect(told).to_have_text("Kept, with what another window has changed.")
     expect(studio.locator("#vw-pronunciation-list li")).to_have_count(3)
     await_words(app, {"Alpha": "Al", "Beta": "Be", "Gamma": "Gam"})
+
+
+def test_the_first_words_of_two_windows_are_kept_of_both(app: App, studio: Page) -> None:
+    enter(studio, "library")
+    studio.click("#vw-library-pronunciation")
+    elsewhere = [{"word": "Beta", "said": "Be"}]
+    httpx.put(f"{app.url}{ROUTE}", json={"words": elsewhere}, trust_env=False).raise_for_status()
+    write(studio, "Alpha", "Al", told="Kept, with what another window has changed.")
+    await_words(app, {"Alpha": "Al", "Beta": "Be"})
 
 
 def test_a_line_is_to_be_made_again_where_its_words_are_said_otherwise_by_now(app: App, studio: Page) -> None:

@@ -54,6 +54,30 @@ def test_two_tabs_are_told_of_each_other(script: Page, open_studio: OpenStudio, 
     assert texts(second)[2] == "[pause 300ms] Go on."
 
 
+def test_two_tabs_that_begin_one_new_script_are_told_of_each_other(
+    studio: Page, open_studio: OpenStudio, app: App
+) -> None:
+    enter_script(studio)
+    studio.click("#vw-script-shelf summary")
+    studio.click("#vw-script-new")
+    expect(text_of(studio, 1)).to_have_value("")
+    name = studio.url.rpartition("/")[2]
+    studio.wait_for_function("(id) => localStorage.getItem('voicewright.draft.script')?.includes(id)", arg=name)
+    second = studio.context.new_page()
+    second.goto(app.url, wait_until="domcontentloaded")
+    second.locator("#vw-speak:enabled").wait_for()
+    enter_script(second)
+    assert second.url.rpartition("/")[2] == name, "it takes up what the first began"
+    text_of(studio, 1).fill("From this tab.")
+    await_saved(studio)
+    text_of(second, 1).fill("From the other tab.")
+    expect(second.locator("#vw-script-conflict")).to_contain_text("Another tab has changed this script")
+    assert stored_script(studio, app)["lines"][0]["text"] == "From this tab.", "nothing is overwritten"
+    second.locator("#vw-script-conflict").get_by_role("button", name="Keep mine").click()
+    await_saved(second)
+    assert stored_script(second, app)["lines"][0]["text"] == "From the other tab."
+
+
 def test_scripts_come_and_go(script: Page, app: App) -> None:
     await_saved(script)
     new_script(script, "Another one")

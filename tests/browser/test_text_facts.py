@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import line, text_of, texts, voice_of
 from tests.browser.steps import SHORT, choose, enter, expect_speaker, prepare
-from tests.browser.test_page import complaints
+from tests.browser.test_page import complaints, expect_complaint
 
 pytestmark = pytest.mark.browser
 
@@ -53,6 +54,32 @@ def test_a_long_text_is_counted_and_becomes_a_script_with_one_click(studio: Page
     expect(studio.locator("#vw-script-saved")).to_have_text("Saved")
     enter(studio, "speakers")
     assert studio.input_value("#vw-text").startswith(SENTENCE), "the text is still there"
+
+
+def test_a_text_that_fits_by_its_count_is_spoken_whatever_space_is_around_it(studio: Page) -> None:
+    count = studio.locator("#vw-text-count")
+    choose(studio, "Clara")
+    with studio.expect_websocket() as opened:
+        studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for()
+    studio.fill("#vw-text", f"\n {'a' * 4097}\n\n")
+    expect(count).to_contain_text("4,097 of 4,096 at most")
+    expect(count).to_have_class(re.compile("vw-over"))
+    studio.click("#vw-speak")
+    expect_complaint(studio, "text", "4,097", "4,096")
+    studio.fill("#vw-text", f"\n {'a' * 4096}\n\n")
+    expect(count).to_contain_text("4,096 of 4,096 at most")
+    expect(count).not_to_have_class(re.compile("vw-over"))
+    with opened.value.expect_event("framereceived", lambda frame: '"audio.start"' in str(frame)):
+        studio.click("#vw-speak")
+    assert complaints(studio) == {}
+
+
+def test_a_text_near_the_limit_is_counted_with_all_that_is_sent(studio: Page) -> None:
+    studio.fill("#vw-text", f"[pause 1s] {'a' * 4090}")
+    count = studio.locator("#vw-text-count")
+    expect(count).to_contain_text("4,101 of 4,096 at most")
+    expect(count).to_have_class(re.compile("vw-over"))
 
 
 def test_a_clone_that_lost_its_words_is_said_with_what_to_try(studio: Page) -> None:

@@ -218,7 +218,10 @@ def test_gradios_client_does_the_same(app: App) -> None:
     sounds = [Path(take["wav"]).read_bytes() for take in takes]
     assert [len(sound) > 24_000 for sound in sounds] == [True, True]
     voice = page.predict(take=takes[0]["take"], name="Uncle", api_name="/keep")
-    assert page.predict(text="Hello.", voice=voice["id"], api_name="/speak")["stop_reason"] == "eos"
+    spoken = page.predict(text="Hello.", voice=voice["id"], api_name="/speak")
+    assert spoken["stop_reason"] == "eos"
+    (found,) = page.predict(search="uncle hello", api_name="/list_takes")
+    assert (found["id"], found["label"], found["voice"]) == (spoken["take"], "Uncle", voice["id"])
     assert [voice["name"] for voice in page.predict(api_name="/list_voices")["stored"]] == ["Uncle"]
     cloned = page.predict(
         name="Copy",

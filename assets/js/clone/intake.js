@@ -2,7 +2,8 @@
 
 import { need, write } from '../elements.js';
 import { errorOf } from '../errors.js';
-import { decoded, Reference } from '../reference.js';
+import { decoded, Reference, TooMuch } from '../reference.js';
+import { span } from '../time_words.js';
 import { offerUndo } from './choosing.js';
 import { clock } from './clinic.js';
 import { addressed } from './steps.js';
@@ -39,10 +40,19 @@ export class Intake {
       if (!pcm) await this.room.clinic.judged({ sound: file, transcript: null });
       this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.room.microphone.maxSeconds }), isNew);
     } catch (error) {
-      this.room.complain('ref_audio', studio.t('clone.not_taken', { name, why: errorOf(error).message }));
+      const why = error instanceof TooMuch ? this.tooMuch(error) : errorOf(error).message;
+      this.room.complain('ref_audio', studio.t('clone.not_taken', { name, why }));
     } finally {
       status.textContent = '';
     }
+  }
+
+  /** Why a file is not opened, and what to do. @param {TooMuch} error */
+  tooMuch({ what, is, limit }) {
+    const { t } = this.studio;
+    if (what === 'long') return t('clone.too_long_to_open', { is: span(is, t), limit: span(limit, t) });
+    const inMegabytes = (/** @type {number} */ bytes) => Math.ceil(bytes / 2 ** 20);
+    return t('clone.too_large_to_open', { is: inMegabytes(is), limit: inMegabytes(limit) });
   }
 
   /** @param {Int16Array} pcm */

@@ -5,8 +5,6 @@ import { KeptScripts } from '../kept_scripts.js';
 import { TakesPanel } from '../takes_panel.js';
 import { VoicesPanel } from '../voices_panel.js';
 
-const NARROW = matchMedia('(max-width: 56rem)'); // as in library.css: one half is shown, and above it a button for each
-
 export class LibraryRoom {
   static id = 'library';
   id = 'library';
@@ -22,13 +20,6 @@ export class LibraryRoom {
     this.takes = new TakesPanel(takes, studio, this.scripts);
     this.voices = new VoicesPanel(need(root, '#vw-library-voices'), studio);
     for (const turn of this.turns) turn.onclick = () => this.show(turn.dataset.half ?? '');
-    NARROW.addEventListener('change', () => this.nameHalves());
-    this.nameHalves();
-  }
-
-  /** Name each half where both are seen. Of one the pressed button says what its heading would; who hears the page hears both. */
-  nameHalves() {
-    for (const heading of all(this.root, '#vw-library-takes > h2, .vw-library-head > h2')) heading.classList.toggle('vw-offscreen', NARROW.matches);
   }
 
   /** @param {import('../studio.js').Given} [given]  half: the one that is asked for */

@@ -52,8 +52,8 @@ export class Script extends Emitter {
     this.id = stored.id ?? newId();
     /** @type {string} */
     this.name = stored.name ?? '';
-    /** @type {string|number|null} the version that the server knows */
-    this.updatedAt = stored.updated_at ?? null;
+    /** @type {number} the version that the server has; 0: none yet, so that two tabs with one draft do not overwrite each other */
+    this.updatedAt = stored.updated_at ?? 0;
     /** @type {number} seconds of silence between lines */
     this.gap = stored.gap_s ?? GAP_S;
     /** @type {number|undefined} how long it was when it was laid out last, for lists of scripts */

@@ -34,7 +34,7 @@ const GROWING_MS = 250; // between two looks at a line that grows
 import { readParts } from './parts.js';
 
 export class Maker extends EventTarget {
-  /** @param {Pick<import('../studio.js').Studio, 'api'|'say'|'pronunciation'|'t'>} studio @param {import('./casting.js').Casting} casting */
+  /** @param {Pick<import('../studio.js').Studio, 'api'|'say'|'voices'|'pronunciation'|'t'>} studio @param {import('./casting.js').Casting} casting */
   constructor(studio, casting) {
     super();
     this.studio = studio;
@@ -166,6 +166,7 @@ export class Maker extends EventTarget {
     on('error', () => {
       forget();
       if (take.error) this.errors.set(key, take.error);
+      if (errorOf(take.error).code === 'unknown_voice') this.studio.voices.refresh().catch(() => {}); // deleted in another window
     });
     on('stored', () => this.keep(key, take));
     this.changed();

@@ -51,6 +51,7 @@ def test_what_another_window_wrote_is_not_written_over(client: httpx.Client) -> 
     second = client.put(ROUTE, json={"words": WORDS, "updated_at": first["updated_at"]}).json()
     late = client.put(ROUTE, json={"words": [], "updated_at": first["updated_at"]})
     refused(late, 409, "changed_meanwhile")
+    refused(client.put(ROUTE, json={"words": [], "updated_at": 0}), 409, "changed_meanwhile")
     assert client.get(ROUTE).json() == second
 
 

@@ -76,6 +76,14 @@ def test_what_another_tab_wrote_is_not_written_over(client: httpx.Client) -> Non
     client.put("/studio/scripts/s", json={"name": "mine", "updated_at": second["updated_at"]}).raise_for_status()
 
 
+def test_a_script_that_is_said_to_be_new_writes_over_none(client: httpx.Client) -> None:
+    first = client.put("/studio/scripts/s", json={"name": "first", "updated_at": 0}).json()
+    refused(client.put("/studio/scripts/s", json={"name": "second", "updated_at": 0}), 409, "changed_meanwhile")
+    assert client.get("/studio/scripts/s").json() == first
+    client.delete("/studio/scripts/s").raise_for_status()
+    client.put("/studio/scripts/s", json={"name": "second", "updated_at": 0}).raise_for_status()
+
+
 def test_deleting_can_be_undone(client: httpx.Client) -> None:
     script = client.put("/studio/scripts/s", json={"name": "Play", "lines": LINES}).json()
     assert client.delete("/studio/scripts/s").json() == {"id": "s", "deleted": True}
