@@ -97,6 +97,8 @@ THOROUGH: dict[str, Row] = {
         "test_a_player_that_closes_the_pipe_is_no_error",
         "test_references_of_other_shapes_are_converted[stereo]",
         "test_references_of_other_shapes_are_converted[flac]",
+        "test_a_full_disk_is_one_sentence[--out]",
+        "test_a_full_disk_is_one_sentence[--codes-out]",
     ),
     "tests/unit/model/test_hub.py": (
         "test_what_breaks_off_goes_on_by_itself_and_what_two_have_in_common_comes_once",
@@ -246,6 +248,8 @@ THOROUGH: dict[str, Row] = {
     "tests/wire/test_process.py": (
         "test_a_signal_ends_it_while_it_loads",
         "test_a_signal_ends_it_while_it_speaks[2]",
+        "test_a_signal_ends_one_in_order_whose_output_nobody_reads",
+        "test_a_signal_to_one_that_does_not_speak_prints_nothing",
         "test_signals_end_it_cleanly_in_the_middle_of_a_network",
         "test_a_second_signal_ends_it_cleanly_while_it_speaks",
         "test_verbose_may_stand_behind_the_command",
