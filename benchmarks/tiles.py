@@ -107,7 +107,7 @@ def wides(product: Product) -> Iterator[Tiles]:
 
 
 def wide_split_ks(product: Product) -> Iterator[Tiles]:
-    """Tiles for many rows whose stretches of K are programs of their own: where outputs are few, there are more so."""
+    """Tiles for many rows whose stretches of K are programs of their own: more programs where outputs are few."""
     if product.gated:
         return
     for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (64, 128), (64, 128), (4, 8), (3, 4)):

@@ -26,7 +26,7 @@ TYPES = dict.fromkeys(TENSORS, "*bf16") | dict.fromkeys(("M", *STRIDES), "i32")
 def main() -> None:
     """What frames ask for, at each number of rows that has tiles."""
     for shape in SHAPES:
-        for rows, tiles in zip((16, 32, 64), medium_m_gemm.TILES[shape], strict=True):
+        for rows, tiles in zip(medium_m_gemm.SIZES, medium_m_gemm.TILES[shape], strict=True):
             if tiles is not None:
                 print(json.dumps(_compile(*shape, rows, tiles)))
 

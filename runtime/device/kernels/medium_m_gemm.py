@@ -21,7 +21,8 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from runtime.device.kernels import pdl, shared_memory, staging
 from runtime.device.kernels.gemm import PARTS
 
-MOST_ROWS = 64
+SIZES = 16, 32, 64  # rows of the input that a program looks at: few, for each is a kernel to compile
+MOST_ROWS = SIZES[-1]
 BESIDES = 1024  # bytes of shared memory besides weights and rows
 
 
@@ -39,7 +40,7 @@ class MediumTiles(NamedTuple):
     rows_ahead: int
 
 
-# For up to 16, 32 and 64 rows: by outputs, inputs and gate, found on an H200. None: gemm.py is faster.
+# For each of the sizes: by outputs, inputs and gate, found on an H200. None: gemm.py is faster.
 TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles | None]] = {
     (4096, 1024, False): (MediumTiles(16, 64, 4, 4), MediumTiles(32, 64, 4, 4), MediumTiles(32, 64, 4, 3)),
     (1024, 2048, False): (MediumTiles(16, 128, 4, 4), MediumTiles(16, 128, 4, 3), MediumTiles(16, 64, 8, 4)),
@@ -62,13 +63,13 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
     # Weights of eight bits, and numbers of 32, are another kernel's.
     if found is None or M > MOST_ROWS or not pdl() or x.itemsize != 2 or weight.dtype != x.dtype:
         return None
-    tiles = found[0 if M <= 16 else 1 if M <= 32 else 2]
+    tiles = found[SIZES.index(block_rows(M))]
     return tiles if tiles is not None and shared_bytes(tiles, M) <= shared_memory() else None
 
 
 def block_rows(M: int) -> int:
-    """Rows of the input that a program looks at: few sizes, for each is a kernel to compile."""
-    return 16 if M <= 16 else 32 if M <= 32 else 64
+    """The least size that has room for so many rows."""
+    return next(size for size in SIZES if size >= M)
 
 
 def shared_bytes(tiles: MediumTiles, M: int) -> int:
