@@ -1,4 +1,7 @@
-"""One server with the three tiny checkpoints for all wire tests that do not break it."""
+"""One server with the three tiny checkpoints for all wire tests that do not break it.
+
+It lives for as long as this package's tests: its canary would hear what tests of the engine patch in the same process.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tests.support.studio_port import running_server_behind_studio, studio_port
 Serving = Callable[..., AbstractContextManager[RunningServer]]  # as `running_server`
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(folder_of: FolderOf) -> Iterator[RunningServer]:
     """Custom voice, voice design and base on four slots each."""
     folders = [folder_of("brief", mode) for mode in ("custom_voice", "voice_design", "base")]
@@ -28,7 +31,7 @@ def server(folder_of: FolderOf) -> Iterator[RunningServer]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def behind_studio(server: RunningServer) -> Iterator[RunningServer]:
     """The same server at a studio's port."""
     with studio_port(server.http) as port:
