@@ -6,6 +6,7 @@ import asyncio
 
 import httpx
 
+from runtime.shared.certificates import certificates
 from studio.runtime_process import HEALTH_S, POLL_S, WATCH_S, answers
 from studio.supervisor import RuntimeState, Status
 
@@ -22,7 +23,7 @@ class GivenRuntime:
 
     async def run(self) -> int:
         """Ask it for ever how it is."""
-        async with httpx.AsyncClient(trust_env=False, timeout=HEALTH_S) as client:
+        async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_S) as client:
             while True:
                 ready = await answers(client, f"{self.url}/ready")
                 self.status = (

@@ -16,6 +16,7 @@ from typing import Self
 import httpx
 
 from runtime.errors import PortInUse
+from runtime.shared.certificates import certificates
 from runtime.shared.system import NEW_GROUP
 
 ROOT = str(Path(__file__).resolve().parent.parent)  # where the packages lie, wherever we were started
@@ -112,7 +113,7 @@ class RuntimeProcess(ChildProcess):
 
     async def until_ready(self, tell: Callable[[Answer], None]) -> None:
         """Ask until it is ready; ``tell`` hears how far it is. For ever, where it ends before."""
-        async with httpx.AsyncClient(trust_env=False, timeout=HEALTH_S) as client:
+        async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_S) as client:
             while not (answer := await asked(client, f"{self.url}/ready")).ready:
                 tell(answer)
                 await asyncio.sleep(POLL_S)
@@ -135,7 +136,7 @@ class RuntimeProcess(ChildProcess):
 
     async def until_hung(self) -> None:
         """Watch it until it answers nothing any more."""
-        async with httpx.AsyncClient(trust_env=False, timeout=HEALTH_S) as client:
+        async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_S) as client:
             missed = 0
             while missed < 3:
                 await asyncio.sleep(WATCH_S)

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 
 from runtime.settings import Settings
+from runtime.shared.certificates import certificates
 from runtime.shared.port import serving
 from runtime.shared.port.listening import listen
 from runtime.shared.port.serving import Server
@@ -155,7 +156,7 @@ async def _announce(opening: Opening, listener: socket.socket) -> None:
     await opening.opened.wait()
     host, port = listener.getsockname()[:2]
     url = f"http://{'localhost' if host in {'0.0.0.0', '::'} else host}:{port}"  # noqa: S104
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(verify=certificates(), trust_env=False) as client:
         await until_answers(client, f"{url}/ready")
         await until_answers(client, f"{url}/")
     print(f"Voicewright is ready at {url}", flush=True)

@@ -15,6 +15,8 @@ from typing import Any
 import httpcore
 import httpx
 
+from runtime.shared.certificates import certificates
+
 Opening = asyncio.Task[httpcore.AsyncNetworkStream]
 
 _opened: ContextVar[list[Opening] | None] = ContextVar("opened", default=None)
@@ -26,7 +28,10 @@ class Upstream(httpx.AsyncHTTPTransport):
 
     def __init__(self, socket_options: list[tuple[int, int, int]]) -> None:
         super().__init__(
-            trust_env=False, limits=httpx.Limits(max_keepalive_connections=0), socket_options=socket_options
+            verify=certificates(),
+            trust_env=False,
+            limits=httpx.Limits(max_keepalive_connections=0),
+            socket_options=socket_options,
         )
         self._pool._network_backend = _Backend()  # httpx has no argument for it
 

@@ -113,11 +113,15 @@ def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A bundle of one certificate: httpx reads the bundle for every client, and 150 take it longer than most tests."""
+    """A bundle of one certificate: httpx reads the bundle for every client, and 150 take it longer than most tests.
+
+    Processes that a test starts find it in the environment; clients that do not look there ask `certifi`.
+    """
     with pytest.MonkeyPatch.context() as patch:
         bundle = tmp_path_factory.mktemp("certificates") / "one.pem"
         first, end, _ = Path(certifi.where()).read_text("utf-8").partition(END_OF_CERTIFICATE)
         bundle.write_text(first + end, "utf-8")
+        patch.setattr(certifi, "where", lambda: str(bundle))
         patch.setenv("SSL_CERT_FILE", str(bundle))
         patch.delenv("SSL_CERT_DIR", raising=False)
         yield

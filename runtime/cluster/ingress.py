@@ -19,6 +19,7 @@ from runtime.cluster.view import ClusterView
 from runtime.request import Mode
 from runtime.server.wyoming.announcement import announced
 from runtime.settings import Settings
+from runtime.shared.certificates import certificates
 from runtime.shared.names import new_id
 from runtime.shared.port.tcp_uri import WYOMING as WYOMING_SETTING
 from runtime.shared.port.tcp_uri import address_of
@@ -44,7 +45,7 @@ class Ingress:
         self._settings = settings
         self._directory = directory
         self._name = new_id()
-        self._http = httpx.AsyncClient(trust_env=False, timeout=_ASK_S, limits=httpx.Limits())
+        self._http = httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=_ASK_S, limits=httpx.Limits())
         self.replicas: dict[str, Replica] = {}
         self.rooms: dict[str, Room] = {}
         self._places: dict[str, str] = {}  # name of a replica -> of its server, the same in every backend

@@ -30,6 +30,7 @@ from runtime.cluster.directory import REPORT_S
 from runtime.cluster.store import Store, store_of
 from runtime.server.keys import keys_of
 from runtime.settings import Settings
+from runtime.shared.certificates import certificates
 from runtime.shared.names import new_id
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,9 @@ class RuntimeReplica:
             told |= {"VOICEWRIGHT_WYOMING": f"tcp://{host}:0", "VOICEWRIGHT_WYOMING_ANNOUNCED": "no"}
         self._process = self._start(models, {**environment, **self._store.environment, **told}, host)
         url = await asyncio.get_running_loop().run_in_executor(None, self._until_ready)
-        self._http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=_ASK_S, headers=self._key)
+        self._http = httpx.AsyncClient(
+            base_url=url, verify=certificates(), trust_env=False, timeout=_ASK_S, headers=self._key
+        )
         served = tuple(Checkpoint.of(entry) for entry in (await self._http.get("/v1/models")).json()["data"])
         ports = (await self._http.get("/ready")).json()["ports"]
         address = httpx.URL(url)

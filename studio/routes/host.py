@@ -16,6 +16,7 @@ from starlette.routing import Route
 from runtime.errors import InvalidConfig, OutOfOrder
 from runtime.request import Mode
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
+from runtime.shared.certificates import certificates
 from studio.checkpoint_arguments import models_of, with_models
 from studio.errors import HostOnly
 from studio.figures import CONTENT_TYPE, figures, starts_page
@@ -154,7 +155,7 @@ class HostRoutes:
             return Told()
 
     def _asking(self, url: str) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=url, headers=self._key, trust_env=False, timeout=ASK_S)
+        return httpx.AsyncClient(base_url=url, headers=self._key, verify=certificates(), trust_env=False, timeout=ASK_S)
 
 
 def _checkpoints(body: dict[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from runtime.errors import InvalidConfig, OutOfOrder
 from runtime.published import LICENCE, PUBLISHED
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings
+from runtime.shared.certificates import certificates
 from studio.checkpoint_arguments import BITS, models_of, values_of
 from studio.downloads import Downloads
 from studio.errors import HostOnly, MemoryTooSmall
@@ -37,7 +38,9 @@ async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, A
     if runtime.url is None:
         return []
     try:
-        async with httpx.AsyncClient(base_url=runtime.url, headers=dict(key), trust_env=False, timeout=ASK_S) as client:
+        async with httpx.AsyncClient(
+            base_url=runtime.url, headers=dict(key), verify=certificates(), trust_env=False, timeout=ASK_S
+        ) as client:
             cards: list[dict[str, Any]] = (await client.get("/v1/models")).raise_for_status().json()["data"]
             return cards
     except (httpx.HTTPError, ValueError, KeyError):

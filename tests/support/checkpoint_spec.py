@@ -186,6 +186,14 @@ ODD = CheckpointSpec(
     generation={"repetition_penalty": 1.2, "top_k": 20, "max_new_tokens": 600},
 )
 
+# One layer, and two upsampling blocks instead of four, to as many samples a frame.
+SHORT_CODE2WAV = replace(
+    TINY.code2wav,
+    transformer=replace(TINY.code2wav.transformer, layers=1),
+    decoder_dim=16,
+    upsample_rates=(24, 20),
+)
+
 QUICK = replace(
     TINY,
     name="quick",
@@ -193,11 +201,11 @@ QUICK = replace(
     talker=replace(TINY.talker, layers=1),
     predictor=replace(TINY.predictor, layers=1),
     code_groups=2,
-    code2wav=replace(TINY.code2wav, transformer=replace(TINY.code2wav.transformer, layers=1), decoder_dim=32),
+    code2wav=SHORT_CODE2WAV,
 )  # a frame costs a quarter of TINY's: for what many frames are needed, whatever they say
 
-# TINY in all but the number of code groups and the width of the sound, which frames and sound cost the most of: for
+# TINY in all but the number of code groups and the depth of the sound, which frames and sound cost the most of: for
 # what holds whatever a frame is made of. Nobody compares it with the reference; that is done with all sixteen groups.
-BRIEF = replace(TINY, name="brief", code_groups=4, code2wav=replace(TINY.code2wav, decoder_dim=32))
+BRIEF = replace(TINY, name="brief", code_groups=4, code2wav=SHORT_CODE2WAV)
 
 SPECS = {spec.name: spec for spec in (TINY, TINY_0B6, TINY_EOS, ODD, QUICK, BRIEF)}

@@ -5,6 +5,8 @@ Not speech, but it moves like a voice: pitch, loudness and colour change, so cod
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,11 @@ def voice(seconds: float, seed: int, sample_rate: int = SAMPLE_RATE) -> NDArray[
 
     Shapes: [round(seconds * sample_rate)], peak 0.5. Two seeds give two voices.
     """
+    return _voice(seconds, seed, sample_rate).copy()
+
+
+@lru_cache(64)  # the same few are asked for hundreds of times
+def _voice(seconds: float, seed: int, sample_rate: int) -> NDArray[np.float32]:
     stream = np.random.RandomState(seed)
     count = round(seconds * sample_rate)
     time = np.arange(count) / sample_rate

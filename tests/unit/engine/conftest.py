@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, MutableMapping
 from itertools import count
+from weakref import WeakKeyDictionary
 
 import pytest
+import torch
+from torch.nn import Module
 
+from runtime.engine import frame
 from tests.support import engines
 from tests.support.brief import cloner, designer, few_shapes_of_sound, speaker
 from tests.support.late_device import LateDevice
@@ -13,9 +18,35 @@ from tests.support.late_device import LateDevice
 __all__ = ["cloner", "designer", "each_device", "few_shapes_of_sound", "quick_starts", "speaker"]
 
 
+Networks = MutableMapping[Module, object]
+Script = Callable[[Module, torch.dtype], object]
+
+
+@pytest.fixture(scope="session")
+def scripted_once() -> tuple[Networks, Networks]:
+    """What was scripted of each network, frames and steps, for as long as the network is there."""
+    return WeakKeyDictionary(), WeakKeyDictionary()
+
+
 @pytest.fixture(autouse=True)
-def quick_starts(few_shapes_of_sound: None) -> None:
-    """Devices that hold graphs start soon."""
+def quick_starts(
+    few_shapes_of_sound: None, scripted_once: tuple[Networks, Networks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Devices that hold graphs start soon, and engines of one checkpoint share what they script of it.
+
+    Scripting takes longer than the rest of such an engine's start.
+    """
+
+    def shared(script: Script, scripted: Networks) -> Script:
+        def look_up(network: Module, dtype: torch.dtype) -> object:
+            if network not in scripted:
+                scripted[network] = script(network, dtype)
+            return scripted[network]
+
+        return look_up
+
+    for name, scripted in zip(("scripted_frame", "scripted_step"), scripted_once, strict=True):
+        monkeypatch.setattr(frame, name, shared(getattr(frame, name), scripted))
 
 
 @pytest.fixture(params=["at once", pytest.param("late", marks=pytest.mark.thorough)])

@@ -382,8 +382,8 @@ def test_an_engine_that_died_is_told_even_where_it_has_no_figures_any_more(apart
 def test_an_engine_that_says_nothing_counts_as_at_work(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "SILENT_S", 3600.0)
     assert apart.client.at_work_since() is None
-    monkeypatch.setattr(service_module, "STATUS_S", PATIENCE_S)
     told = apart.client._told_at
+    monkeypatch.setattr(service_module, "STATUS_S", PATIENCE_S)
     until(lambda: apart.client._told_at > told)  # the last word for long
     monkeypatch.setattr(client_module, "SILENT_S", 0.01)
     since = until(apart.client.at_work_since)
