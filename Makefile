@@ -24,9 +24,9 @@ run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
 
 # Processes that share the tests (tests/conftest.py says how); JOBS=0 runs them all in one. Most of what `make test` runs
-# waits now and then, for a socket or a process, so that one more than there are cores keeps those busy.
+# waits now and then, for a socket or a process, so that two more than there are cores keep those busy.
 JOBS ?= logical
-test: JOBS = $(shell $(PYTHON) -c 'import os; print(1 + os.cpu_count())')
+test: JOBS = $(shell $(PYTHON) -c 'import os; print(2 + os.cpu_count())')
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Each process that a test starts would compile the whole of the code anew.

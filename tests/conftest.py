@@ -18,7 +18,7 @@ from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.settings import DEMO_CHECKPOINT
 from tests.support.checkpoints import SPECS, write_checkpoint
 from tests.support.patience import be_patient
-from tests.support.thorough import THIRDS, gone, is_thorough, third_of
+from tests.support.thorough import ROOT, THIRDS, gone, is_thorough, is_wholly_thorough, third_of
 
 # A machine that stands still for ten seconds, as those do on which others work, makes no test fail.
 be_patient()
@@ -77,12 +77,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--page-processor", type=float, default=1, help="how many times slower a page's scripts run")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files of which nothing is to run are not imported: each process would do that anew."""
+    if collection_path.suffix != ".py" or not collection_path.is_relative_to(ROOT):
+        return None
+    path = collection_path.relative_to(ROOT).as_posix()
+    third = config.getoption("--third")
+    is_left_out = config.getoption("markexpr") == "not thorough" and is_wholly_thorough(path)
+    return True if is_left_out or (third is not None and third_of(path) != third) else None
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is for `make test-all`, and what it says again with all its examples; long rooms first."""
-    if (third := config.getoption("--third")) is not None:
-        config.hook.pytest_deselected(items=[item for item in items if third_of(item.nodeid) != third])
-        items[:] = [item for item in items if third_of(item.nodeid) == third]
     if rows := gone():
         raise pytest.UsageError(f"tests/support/thorough.py has rows of files that are gone: {', '.join(rows)}")
     for item in items:

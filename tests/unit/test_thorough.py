@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.support.thorough import KEPT, ROOT, THIRDS, THOROUGH, is_thorough, third_of
+from tests.support.thorough import KEPT, ROOT, THIRDS, THOROUGH, is_thorough, is_wholly_thorough, third_of
 
 
 @pytest.mark.parametrize("table", [THOROUGH, KEPT], ids=["thorough", "kept"])
@@ -34,3 +34,11 @@ def test_a_row_of_a_folder_holds_for_its_files_and_what_is_kept_is_not_left_out(
     )
     assert not is_thorough("tests/browser/test_scheduled.py::test_any[1]")
     assert not is_thorough("tests/unit/test_cli.py::test_any")
+
+
+def test_a_file_is_left_out_whole_where_no_test_of_it_is_kept() -> None:
+    assert is_wholly_thorough("tests/clients/test_openai.py")
+    assert is_wholly_thorough("tests/browser/test_host.py")
+    assert not is_wholly_thorough("tests/browser/test_clone.py")
+    assert not is_wholly_thorough("tests/browser/test_scheduled.py")
+    assert not is_wholly_thorough("tests/unit/test_cli.py")

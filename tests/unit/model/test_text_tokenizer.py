@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken
-from transformers import Qwen2Tokenizer
 
 from benchmarks.layout.tokenizer import vocabulary
 from runtime.model.config_files import read_model_config
@@ -134,6 +133,8 @@ def test_texts_are_cut_as_by_the_class_of_transformers(folder: Path, change: str
         )
         without, added = parts
         files = TokenizerFiles(without, files.merges, added)
+    from transformers import Qwen2Tokenizer  # or each process that collects tests would
+
     theirs = Qwen2Tokenizer(
         vocab=files.vocabulary,
         merges=files.merges,
