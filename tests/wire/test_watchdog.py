@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
@@ -130,13 +131,18 @@ def test_time_in_which_everything_stood_still_makes_no_frame_overdue(
 
 @pytest.mark.logs_errors
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
-def test_weights_that_changed_are_heard_by_the_canary(folder_of: FolderOf, mode: str) -> None:
-    with running_server(folder_of("brief", mode), server=ServerSettings(canary_s=0.1)) as server:
+def test_weights_that_changed_are_heard_by_the_canary(
+    folder_of: FolderOf, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = folder_of("brief", mode)
+    with running_server(folder, server=ServerSettings(canary_s=0.1)) as server:
         until(lambda: canaries(server, "same") > 2)
         assert server.engine is not None
         turn_head(server.engine)
         until(lambda: server.exit_status is not None)
         assert server.exit_status == Exit.CANARY_DIFFERS
+    (said,) = (record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL)
+    assert said.startswith(f"{folder.name}: ")
 
 
 def test_the_canary_gives_way_takes_no_place_and_is_not_counted(folder_of: FolderOf) -> None:

@@ -87,9 +87,6 @@ class Watchdog:
             if outcome is not Outcome.INTERRUPTED:
                 self._metrics.canary(outcome)
             if outcome is Outcome.DIFFERENT:
-                log.critical(
-                    "four frames that were always the same have other codes now; the engine is not to be trusted"
-                )
                 return Exit.CANARY_DIFFERS
             await asyncio.sleep(AGAIN_S if outcome is Outcome.INTERRUPTED else self._settings.canary_s)
         self._heard.set()
