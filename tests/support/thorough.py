@@ -84,6 +84,8 @@ THOROUGH: dict[str, Row] = {
         "test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait",
         "test_a_recogniser_that_crashes_takes_nobody_with_it",
     ),
+    # Gradio's import takes longer than what is tested with it.
+    "tests/unit/studio/test_page_app.py": (),
     "tests/unit/studio/test_supervisor.py": ("test_each_change_is_tried_anew_and_told_of_itself",),
     "tests/unit/studio/test_durability.py": (
         "test_a_writer_that_is_killed_leaves_every_take_whole",
