@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -235,7 +236,8 @@ def test_takes_of_a_design_that_a_reload_kept_from_the_studio_are_offered_again_
         offer(studio).click()
         expect_set(studio, 2)
     expect(studio.locator(".vw-design-set")).to_have_count(2)
-    assert [one["seed"] for one in asked[-3:]] == [one["seed"] for one in asked[-6:-3]] == seeds(studio)
+    first, again = ({one["seed"] for one in three} for three in (asked[-6:-3], asked[-3:]))
+    assert first == again == {*seeds(studio)}, "whichever socket opens first"
 
 
 def test_a_take_of_a_design_that_the_studio_has_stands_in_its_set_and_the_others_are_offered(studio: Page) -> None:
@@ -272,7 +274,8 @@ def test_takes_after_a_sound_are_spoken_after_the_same_sound_again(studio: Page)
     with newly_kept(studio, 3):
         offer(studio).click()
         expect_set(studio, 2)
-    assert asked[-3:] == asked[-6:-3], "the recording too"
+    again, first = (sorted(three, key=itemgetter("seed")) for three in (asked[-3:], asked[-6:-3]))
+    assert again == first, "the recording too, whichever socket opens first"
     assert asked[-1]["ref_audio"]
     expect(newest(studio)).to_contain_text("from 1B")
 
