@@ -1,6 +1,8 @@
 /** What a file may be called on anybody's disk: as runtime/shared/file_names.py. Pure. */
 
 const LONGEST = 60; // characters, without the suffix
+// Windows opens a device for these names, whatever follows the first dot.
+const RESERVED = /^(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)/iu;
 
 /** @param {string} words what people wrote @param {string} suffix */
 export function fileName(words, suffix) {
@@ -9,5 +11,6 @@ export function fileName(words, suffix) {
     const head = name.slice(0, LONGEST + 1).replace(/ [^ ]*$/u, '');
     name = head.length <= LONGEST && head.length > LONGEST / 2 ? head : name.slice(0, LONGEST);
   }
-  return `${name.replace(/^[ .,;:]+|[ .,;:]+$/gu, '') || 'take'}.${suffix}`;
+  name = name.replace(/^[ .,;:]+|[ .,;:]+$/gu, '') || 'take';
+  return `${RESERVED.test(name) ? '_' : ''}${name}.${suffix}`;
 }

@@ -1,11 +1,14 @@
-"""Makes file names that every disk takes, and says them over HTTP."""
+"""File names that every disk takes, and the HTTP header that carries them."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from urllib.parse import quote
 
 LONGEST = 60  # characters, without the suffix
+# Windows opens a device for these names, whatever follows the first dot.
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)", re.IGNORECASE)
 
 
 def file_name(words: str, suffix: str, most: int = LONGEST, *, instead: str = "take") -> str:
@@ -17,7 +20,8 @@ def file_name(words: str, suffix: str, most: int = LONGEST, *, instead: str = "t
     if len(words) > most:
         head, space, _ = words[: most + 1].rpartition(" ")
         words = head if space and len(head) > most // 2 else words[:most]
-    return f"{words.strip(' .,;:') or instead}.{suffix}"
+    name = words.strip(" .,;:") or instead
+    return f"{'_' if _RESERVED.match(name) else ''}{name}.{suffix}"
 
 
 def disposition(name: str, *, inline: bool = False) -> str:

@@ -32,6 +32,9 @@ TEXTS = [
     "ねえ、12 の",
     "مرحبا بالعالم",
     "x" * 70 + " y 7",
+    "nul. It said nothing.",
+    "Lpt1",
+    "Connect",
 ]
 
 

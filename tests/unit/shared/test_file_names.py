@@ -17,6 +17,14 @@ from runtime.shared.file_names import disposition, file_name
         ("字" * 80, "字" * 60 + ".wav"),
         ("a" * 59 + " b", "a" * 59 + ".wav"),
         ("a" * 60 + " b", "a" * 60 + ".wav"),
+        ("CON", "_CON.wav"),
+        ("nul.", "_nul.wav"),
+        ("Com1.Then we left", "_Com1.Then we left.wav"),
+        ("LPT³ .x", "_LPT³ .x.wav"),
+        ("CONOUT$", "_CONOUT$.wav"),
+        ("Contact", "Contact.wav"),
+        ("nul and void", "nul and void.wav"),
+        ("COM10", "COM10.wav"),
     ],
 )
 def test_a_name_is_readable_and_cut_between_words(words: str, name: str | None) -> None:
