@@ -7,7 +7,7 @@
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
     │  ├─ SubprotocolRequired · UnknownRoute · WebSocketOnly · MethodNotAllowed · UnsupportedFormat
     │  ├─ Unauthorized · OriginRefused · HostRefused
-    │  ├─ EmptyText · TextTooLong · DoesNotFit · TagTooLong · PauseTooLong · PausesTooLong
+    │  ├─ EmptyText · UnreadableText · TextTooLong · DoesNotFit · TagTooLong · PauseTooLong · PausesTooLong
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
@@ -163,6 +163,14 @@ class HostRefused(BadRequest):
 class EmptyText(BadRequest):
     code = "empty_text"
     sentence = "The text is empty; send at least one character that is not white space."
+
+
+class UnreadableText(BadRequest):
+    code = "text_not_readable"
+    sentence = (
+        "This checkpoint reads English letters only, and the text has none; write it in English letters or use a "
+        "published checkpoint."
+    )
 
 
 class TextTooLong(BadRequest):

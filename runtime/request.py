@@ -17,8 +17,7 @@ STRANGE_SCRIPT = (
     "its words."
 )
 NO_SPELLING = (
-    "The text holds letters, numbers or currency signs that have no spelling in ASCII, which is all that this "
-    "checkpoint reads; what is heard there is not what is written."
+    "The text has emoji, symbols or letters of another script that this checkpoint cannot read; they were left out."
 )
 NO_PAUSE = "A tag that begins like a pause was taken as a style; a pause is written [pause] or [pause:500ms]."
 DROPPED_STYLES = "This checkpoint follows no style in this mode; the tags that ask for one were left out."

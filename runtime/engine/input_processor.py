@@ -322,4 +322,4 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
     if len(text) > limits.max_text_chars:
         raise TextTooLong(param="ref_text", count=len(text), unit="characters", limit=limits.max_text_chars)
     refuse_control(text, checkpoint.text_tokenizer, "ref_text")
-    return replace(reference, text=text)
+    return replace(reference, text=checkpoint.text_tokenizer.read(text))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from runtime.engine.incremental_tokenizer import IncrementalTokenizer
 from runtime.engine.splitting import Splitter, certain_end_past, last_spoken
 from runtime.engine.text import refuse_control
-from runtime.errors import EmptyText, TextTooLong
+from runtime.errors import EmptyText, TextTooLong, UnreadableText
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import DROPPED_STYLES, NO_PAUSE, NO_SPELLING, SAMPLE_RATE, STRANGE_SCRIPT, Split
 from runtime.settings import Limits
@@ -77,6 +77,7 @@ class TextStream:
         self._follows = follows
         self._style = ""  # of what comes next
         self._tokenizer = tokenizer
+        self._reading = tokenizer.reading()
         self._limits = limits
         self._longest = longest
         self._splitter = Splitter(split, None if by_token else longest)
@@ -115,6 +116,7 @@ class TextStream:
         """What there is now is to be spoken, even where it may go on."""
         if self.closed:
             return
+        self._flush_reading()
         if self.by_token:
             self._tokenize_to(len(self._last.text))
             self._give(self._incremental.flush())
@@ -126,15 +128,19 @@ class TextStream:
 
         Raises:
             EmptyText: there is nothing in it.
+            UnreadableText: the checkpoint can read nothing of it.
             InvalidConfig: as `add`.
         """
         if self.closed:
             return
         if self._tags is not None:
             self._take(self._tags.finish())
+        self._flush_reading()
         self.closed = True
         if not (self.text.strip() or self.pause):
             raise EmptyText(param="text")
+        if not self._speakable and is_speakable(self.text):
+            raise UnreadableText(param="text")
         if not self.is_silent:
             self._end_part()
 
@@ -152,6 +158,8 @@ class TextStream:
     def is_spent(self) -> bool:
         """All that came of an open text was taken up, and nothing of a sentence waits for more of it."""
         if self.closed or self.parts or not self._speakable:
+            return False
+        if self._reading is not None and self._reading.holds_words:
             return False
         if not self.by_token:
             return not self._splitter.holds_words
@@ -186,15 +194,27 @@ class TextStream:
         """Take more text that is spoken."""
         if not text:
             return
-        with_seam = self._seam + self._tokenizer.spelled(text)
+        spelled = self._tokenizer.spelled(text)
+        with_seam = self._seam + spelled
         refuse_control(with_seam, self._tokenizer, "text")  # a control token may come in two pieces
         self._seam = with_seam[-self._tokenizer.longest_reserved :]
         self.text += text
-        self._speakable = self._speakable or is_speakable(text)
-        if script := strange_script(text, self._languages):
-            self._note(STRANGE_SCRIPT.format(script=script))
-        elif self._tokenizer.cannot_spell(text):
+        if self._tokenizer.leaves_out(text):
             self._note(NO_SPELLING)
+        elif script := strange_script(text, self._languages):
+            self._note(STRANGE_SCRIPT.format(script=script))
+        self._speak(text if self._reading is None else self._reading.add(spelled))
+
+    def _flush_reading(self) -> None:
+        """Speak what the reading holds back."""
+        if self._reading is not None:
+            self._speak(self._reading.flush())
+
+    def _speak(self, text: str) -> None:
+        """Take more text as it is read aloud."""
+        if not text:
+            return
+        self._speakable = self._speakable or is_speakable(text)
         if self.by_token:
             self._grow(text)
         else:
@@ -207,6 +227,7 @@ class TextStream:
 
     def _end_part(self) -> None:
         """What there is of the text is spoken, and what follows is no part of it."""
+        self._flush_reading()
         if self.by_token:
             self._close_last()
         else:

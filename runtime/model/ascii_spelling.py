@@ -1,13 +1,18 @@
 """Spells text in ASCII, for a checkpoint that has learned from nothing else.
 
-The bytes of other letters are in its vocabulary and were never heard: they come out as noise, and take the words
-around them along. A letter is spelled by its compatibility decomposition without accents; one that has none, by a
-table. A character is spelled the same wherever it stands, so that a text may be spelled piece by piece.
+The bytes of other letters are in its vocabulary and were never heard: they become noise, and take the words around
+them along. A letter is spelled by its compatibility decomposition without accents; one that has none, by a table.
+Symbols that `runtime.model.english_reading` names are kept for it. Everything else is left out: emoji, other scripts.
+A character is spelled the same wherever it is, so that a text may be spelled piece by piece.
 """
 
 from __future__ import annotations
 
 import unicodedata
+
+from runtime.model.english_reading import SYMBOLS
+
+LEFT_OUT = " "  # Between words, so that they are not joined.
 
 # Letters that Unicode does not decompose, as they are written where only ASCII can be.
 LETTERS = {
@@ -22,27 +27,33 @@ MARKS = {
     **dict.fromkeys("—―", " - "),  # a pause between words, which stand close to it mostly
     **{"。": ".", "、": ",", "…": "...", "¿": "", "¡": ""},
     **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),  # nothing is seen where they stand
-    **dict.fromkeys("\u2028\u2029", " "),
+    **dict.fromkeys("\u2028\u2029", "\n"),
+    **dict.fromkeys("™®", ""),
+    **dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True)),
 }
 ACCENTS = (range(0x300, 0x370), range(0x1DC0, 0x1E00), range(0xFE00, 0xFE10))  # also what chooses a letter's look
 
-SPOKEN = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl", "No", "Sc")  # letters, numbers and currencies are read as words
+INVISIBLE = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Nobody misses them.
 
 
 def in_ascii(text: str) -> str:
-    """Return the text in ASCII as far as it can be spelled so; what cannot stays as it is."""
+    """Return the text in ASCII and the symbols that have names; other characters become a space."""
     return text if text.isascii() else text.translate(_SPELLINGS)
 
 
-def has_no_spelling(text: str) -> bool:
-    """Whether there is something in the text to be read, not a mark or an emoji, that has no spelling in ASCII."""
+def is_left_out(text: str) -> bool:
+    """Return True if something that a reader sees in the text is left out by `in_ascii`."""
     if text.isascii():
         return False
-    return any(not letter.isascii() and unicodedata.category(letter) in SPOKEN for letter in in_ascii(text))
+    return any(
+        _spelling(character) == LEFT_OUT and unicodedata.category(character) not in INVISIBLE
+        for character in set(text)
+        if not character.isascii()
+    )
 
 
 class _Spellings(dict[int, str]):
-    """By code point, as `str.translate` asks for it. Only what changes is kept: clients send what they like."""
+    """Spellings by code point for `str.translate`. Only changes are stored: clients send any character."""
 
     def __missing__(self, point: int) -> str:
         character = chr(point)
@@ -61,15 +72,16 @@ def _spelling(character: str) -> str:
         return character
     if character in MARKS:
         return MARKS[character]
-    if any(ord(character) in accents for accents in ACCENTS):
-        return ""
     kind = unicodedata.category(character)
+    if kind == "Cf" or any(ord(character) in accents for accents in ACCENTS):
+        return ""
     if kind == "Zs":
         return " "
-    # Not numbers that are none of digits: x² and 2½ would be other numbers, x2 and 21/2. Not signs either: "<" would
-    # come of "≮".
-    if kind[0] not in "LP" and kind not in ("Nd", "Nl"):
+    if character in SYMBOLS:
         return character
+    # Numbers that are not digits would become other numbers (x2 from x²), signs other signs ("<" from "≮").
+    if kind[0] not in "LP" and kind not in ("Nd", "Nl"):
+        return LEFT_OUT
     parts = unicodedata.normalize("NFKD", character)
     spelled = "".join(LETTERS.get(part, part) for part in parts if unicodedata.category(part) != "Mn")
-    return spelled if spelled and spelled.isascii() else character
+    return spelled if spelled and spelled.isascii() else LEFT_OUT

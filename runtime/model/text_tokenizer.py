@@ -14,8 +14,9 @@ from tokenizers.pre_tokenizers import ByteLevel, Split
 from tokenizers.pre_tokenizers import Sequence as InTurn
 
 from runtime.errors import CheckpointInvalid
-from runtime.model.ascii_spelling import has_no_spelling, in_ascii
+from runtime.model.ascii_spelling import in_ascii, is_left_out
 from runtime.model.config import ModelConfig
+from runtime.model.english_reading import GrowingReading, read_english
 from runtime.model.tokenizer_files import TokenizerFiles, read_tokenizer_files
 
 # Qwen2's, which cuts a text into the pieces that byte pairs are merged within.
@@ -57,9 +58,17 @@ class TextTokenizer:
         """The text as the checkpoint reads it: in ASCII where it knows nothing else, character by character."""
         return in_ascii(text) if self._spells_ascii else text
 
-    def cannot_spell(self, text: str) -> bool:
-        """Whether something in the text is to be read that has no spelling in the letters that the checkpoint knows."""
-        return self._spells_ascii and has_no_spelling(text)
+    def leaves_out(self, text: str) -> bool:
+        """Return True if the text has characters that the checkpoint cannot read and that `spelled` leaves out."""
+        return self._spells_ascii and is_left_out(text)
+
+    def reading(self) -> GrowingReading | None:
+        """Return a reader of one growing text for a checkpoint that knows words only; None if it reads all itself."""
+        return GrowingReading() if self._spells_ascii else None
+
+    def read(self, text: str) -> str:
+        """Return a whole text as the checkpoint reads it aloud."""
+        return read_english(in_ascii(text)) if self._spells_ascii else text
 
     def role(self) -> list[int]:
         """Ids that open every utterance."""
@@ -89,7 +98,7 @@ class TextTokenizer:
 
     def instruct(self, text: str) -> list[int]:
         """Ids of an instruct turn, used whole."""
-        return self.encode(f"<|im_start|>user\n{self.spelled(text)}<|im_end|>\n")
+        return self.encode(f"<|im_start|>user\n{self.read(text)}<|im_end|>\n")
 
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)

@@ -164,6 +164,7 @@ def test_an_unknown_voice_is_one_sentence_and_the_end(server: RunningServer) -> 
         (b"x" * (LIMIT + 1), "message_too_large"),
         (b'{"type": "synthesize-stop"}\n', "out_of_order"),
         (b'{"type": "synthesize", "data": {"text": " "}}\n', "empty_text"),
+        ('{"type": "synthesize", "data": {"text": "Москва"}}\n'.encode(), "text_not_readable"),
     ],
 )
 def test_what_is_no_event_is_told_and_ends_the_connection(server: RunningServer, sent: bytes, code: str) -> None:

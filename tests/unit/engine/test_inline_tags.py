@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from runtime.engine.engine import Engine
-from runtime.errors import EmptyText, InvalidConfig, TagTooLong
+from runtime.errors import EmptyText, InvalidConfig, TagTooLong, UnreadableText
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import (
     DROPPED_STYLES,
@@ -253,15 +252,44 @@ def test_letters_that_no_language_of_the_checkpoint_is_written_in_are_noted(quic
     assert not said(engine, tagged("Hello naïve 水.", max_frames=2)).started.notes, "it knows Chinese"
 
 
-def test_what_a_checkpoint_of_ascii_cannot_spell_is_noted_once(folder_of: FolderOf, tmp_path: Path) -> None:
-    """Its languages may be written in the letters all the same, so it is another note than that of strange ones."""
-    folder = shutil.copytree(folder_of("quick", "custom_voice"), tmp_path / "ascii")
+@pytest.fixture(scope="module")
+def english_engine(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A checkpoint that reads English words only."""
+    folder = shutil.copytree(folder_of("quick", "custom_voice"), tmp_path_factory.mktemp("english") / "ascii")
     rewrite_config(folder, lambda config: config.update(voicewright_alphabet="ascii"))
-    engine = engine_of(load_checkpoint(str(folder), torch.device("cpu"), torch.float32))
-    for text in ("Hello 水.", "Hello Ωμέγα.", "It costs 5 € or ٣."):
-        assert said(engine, tagged(text, max_frames=2)).started.notes == (NO_SPELLING,)
-    assert said(engine, tagged("Hello Москва мир مرحبا.", max_frames=2)).started.notes
-    plain = said(engine, tagged('"Zoe\'s cafe..."', layout=Layout.STREAMING, max_frames=2))
-    respelled = said(engine, tagged("“Zoë’s café…”", layout=Layout.STREAMING, max_frames=2))
-    assert not respelled.started.notes
-    np.testing.assert_array_equal(respelled.pcm, plain.pcm)
+    return engine_of(load_checkpoint(str(folder), torch.device("cpu"), torch.float32))
+
+
+@pytest.mark.parametrize(
+    "text", ["Hello 水.", "Hello Ωμέγα.", "It costs 5 € or ٣.", "Well done 🙂👍🏽!", "No \ufffd here."]
+)
+def test_what_an_english_checkpoint_cannot_read_is_left_out_and_noted_once(english_engine: Engine, text: str) -> None:
+    assert said(english_engine, tagged(text, max_frames=2)).started.notes == (NO_SPELLING,)
+
+
+def test_a_text_without_a_readable_letter_is_refused_by_an_english_checkpoint(english_engine: Engine) -> None:
+    with pytest.raises(UnreadableText):
+        said(english_engine, tagged("Москва 水", max_frames=2))
+
+
+@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize(
+    ("text", "reading"),
+    [
+        ("“Zoë’s café…”", '"Zoe\'s cafe..."'),
+        ("CHAPTER ONE: 5 € for 1 kWh 🙂.", "chapter one: five euros for one kilowatt hour."),
+        ("[pause:100ms] At 3:30 [pause:100ms] 50 %", "[pause:100ms] At three thirty [pause:100ms] fifty percent"),
+    ],
+)
+def test_an_english_checkpoint_reads_symbols_as_words(
+    english_engine: Engine, layout: Layout, text: str, reading: str
+) -> None:
+    plain = said(english_engine, tagged(reading, layout=layout, max_frames=6))
+    np.testing.assert_array_equal(said(english_engine, tagged(text, layout=layout, max_frames=6)).pcm, plain.pcm)
+    heard = Heard()
+    ticket = english_engine.submit(tagged(text[:9], layout=layout, open_text=True, max_frames=6), heard)
+    for start in range(9, len(text), 3):
+        english_engine.append(ticket, text[start : start + 3])
+    english_engine.finish_text(ticket)
+    drain(english_engine)
+    np.testing.assert_array_equal(heard.pcm, plain.pcm)

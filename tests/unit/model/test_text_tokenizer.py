@@ -112,11 +112,9 @@ def test_a_checkpoint_that_knows_ascii_alone_reads_text_in_its_spelling(folder: 
     text, spelled = "\u200b Zo\u00eb\u2019s caf\u00e9\u2026", "Zoe's cafe..."
     assert ascii_alone.body(text) == published.body(spelled) != published.body(text)
     assert ascii_alone.instruct("Na\u00efve.") == published.instruct("Naive.")
-    assert ascii_alone.body("\u041c\u043e\u0441\u043a\u0432\u0430") == published.body(
-        "\u041c\u043e\u0441\u043a\u0432\u0430"
-    )
-    assert ascii_alone.cannot_spell("\u041c")
-    assert not published.cannot_spell("\u041c")
+    assert ascii_alone.instruct("50% faster") == published.instruct("fifty percent faster")
+    assert ascii_alone.leaves_out("\u041c")
+    assert not published.leaves_out("\u041c")
     assert published.spelled(text) == text
 
 

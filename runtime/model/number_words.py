@@ -1,0 +1,76 @@
+"""English words of numbers."""
+
+from __future__ import annotations
+
+_ONES = """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+    eighteen nineteen
+"""
+ONES = _ONES.split()
+TENS = ("", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (1000, "thousand"), (100, "hundred"))
+ORDINALS = {
+    **{"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth"},
+    "twelve": "twelfth",
+}
+PLURALS = {"foot": "feet", "hertz": "hertz", "inch": "inches", "penny": "pence", "yen": "yen", "won": "won"}
+MAX_CARDINAL_DIGITS = 15
+GROUP_DIGITS = 4
+
+
+def cardinal(number: int) -> str:
+    """Return the words of a number from 0 to 10**15 - 1."""
+    if number < 20:
+        return ONES[number]
+    if number < 100:
+        tens, ones = divmod(number, 10)
+        return f"{TENS[tens]}-{ONES[ones]}" if ones else TENS[tens]
+    size, name = next(scale for scale in SCALES if scale[0] <= number)
+    high, low = divmod(number, size)
+    return f"{cardinal(high)} {name} {cardinal(low)}" if low else f"{cardinal(high)} {name}"
+
+
+def ordinal(number: int) -> str:
+    """Return "first" for 1, "twenty-second" for 22."""
+    words = cardinal(number)
+    start = max(words.rfind(" "), words.rfind("-")) + 1
+    last = words[start:]
+    return words[:start] + (ORDINALS.get(last) or (f"{last[:-1]}ieth" if last.endswith("y") else f"{last}th"))
+
+
+def spoken_year(year: int) -> str:
+    """Return a year as it is said: "nineteen eighty-four", "two thousand five"."""
+    century, rest = divmod(year, 100)
+    if century == 20 and rest < 10:
+        return cardinal(year)
+    return f"{cardinal(century)} " + ("hundred" if not rest else f"oh {ONES[rest]}" if rest < 10 else cardinal(rest))
+
+
+def spoken_number(number: str) -> str:
+    """Return the words of a number that is written with digits, thousands commas and a decimal point.
+
+    A number with a leading zero, or with more digits than anybody counts, is read digit by digit.
+    """
+    whole, point, decimals = number.replace(",", "").partition(".")
+    by_digit = len(whole) > MAX_CARDINAL_DIGITS or (whole.startswith("0") and len(whole) > 1)
+    words = digit_groups(whole) if by_digit else cardinal(int(whole))
+    return f"{words} point {_digits(decimals)}" if point else words
+
+
+def digit_groups(digits: str) -> str:
+    """Return long digits one by one, with a comma after each group of four."""
+    groups = (digits[start : start + GROUP_DIGITS] for start in range(0, len(digits), GROUP_DIGITS))
+    return ", ".join(map(_digits, groups))
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a unit, of which the first word changes, or the last without "per": "watt hours"."""
+    head, per, rest = noun.partition(" per ")
+    *first, last = head.split(" ")
+    if last == "Celsius" or last == "Fahrenheit":
+        return f"{plural(first[0])} {last}"
+    return " ".join([*first, PLURALS.get(last, f"{last}s")]) + per + rest
+
+
+def _digits(digits: str) -> str:
+    return " ".join(ONES[int(digit)] for digit in digits)
