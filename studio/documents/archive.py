@@ -22,7 +22,7 @@ from studio.documents.values import (
     UnreadableError,
 )
 
-_COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # what Word wrote before 2007, and still does around what is locked
+COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # what Word wrote before 2007, and still does around what is locked
 _PASSWORD = 0x1  # of an entry's flags
 
 
@@ -34,7 +34,7 @@ class Archive:
     """
 
     def __init__(self, data: bytes) -> None:
-        if data.startswith(_COMPOUND):
+        if data.startswith(COMPOUND):
             raise UnreadableError(OLD_OR_LOCKED)
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))

@@ -1,6 +1,7 @@
 """Reads one document in a process of its own, which is limited and then gone.
 
-stdin: the file. stdout: one JSON object with ``title`` and ``chapters``, or with ``why`` it cannot be read.
+stdin: the file. First argument: the options of `read_text` as JSON. stdout: one JSON object with ``title``,
+``chapters`` and ``notes``, or with ``why`` it cannot be read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def main() -> None:
 
     answer: dict[str, Any]
     try:
-        answer = asdict(read(sys.stdin.buffer.read()))
+        answer = asdict(read(sys.stdin.buffer.read(), **json.loads(sys.argv[1])))
     except UnreadableError as error:
         answer = {"why": str(error)}
     except (MemoryError, RecursionError):

@@ -28,14 +28,18 @@ class Documents:
         self._wall_s = wall_s
         self._turn = asyncio.Semaphore(AT_A_TIME)
 
-    async def read(self, data: bytes) -> dict[str, Any]:
-        """Title and chapters of an EPUB or DOCX.
+    async def read(self, data: bytes, **options: Any) -> dict[str, Any]:
+        """Return title, chapters and notes of a file; of a text its encoding, of subtitles their times as well.
+
+        Args:
+            data: an EPUB, a DOCX, subtitles or a text.
+            options: of `read_text`.
 
         Raises:
             DocumentUnreadable: for one of the reasons in values.py.
         """
         async with self._turn:
-            said = await self._read(data)
+            said = await self._read(data, json.dumps(options))
         try:
             answer = json.loads(said)
         except ValueError:  # killed, or out of memory
@@ -44,10 +48,10 @@ class Documents:
             raise DocumentUnreadable(why=why if why in REASONS else TOO_LONG)
         return dict(answer)
 
-    async def _read(self, data: bytes) -> bytes:
+    async def _read(self, data: bytes, options: str) -> bytes:
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         child = await asyncio.create_subprocess_exec(
-            *COMMAND, cwd=ROOT, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=null
+            *COMMAND, options, cwd=ROOT, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=null
         )
         try:
             async with asyncio.timeout(self._wall_s):

@@ -1,4 +1,4 @@
-"""Serves `studio/documents`: an EPUB or DOCX in, its chapters as paragraphs out. Nothing of it is kept."""
+"""Route `studio/documents`: reads an EPUB, a DOCX, subtitles or a text, and keeps nothing of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from studio.documents.desk import Documents
-from studio.routes.answers import answering, body_of, said
+from studio.routes.answers import answering, body_of, is_yes, said
 
 MOST_BYTES = 32 * 2**20  # of one document
 
@@ -17,7 +17,12 @@ def document_routes() -> list[Route]:
     documents = Documents()
 
     async def read(request: Request) -> Response:
-        """The body is the file."""
-        return said(await documents.read(await body_of(request, MOST_BYTES)))
+        """Read the file in the body. The query has `encoding`, `sounds` and `as_is`, which are for texts."""
+        options = {
+            "encoding": request.query_params.get("encoding") or None,
+            "keep_sounds": is_yes(request, "sounds"),
+            "as_is": is_yes(request, "as_is"),
+        }
+        return said(await documents.read(await body_of(request, MOST_BYTES), **options))
 
     return [Route("/studio/documents", answering(read), methods=["POST"])]

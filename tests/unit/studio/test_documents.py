@@ -1,4 +1,4 @@
-"""EPUB and DOCX become chapters of paragraphs; what is made to break their reader is refused in one sentence."""
+"""EPUB, DOCX and texts become chapters of paragraphs; what is made to break the reader is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ ENCRYPTED = '<encryption><EncryptedData><EncryptionMethod Algorithm="{}"/></Encr
 LAUGHS = "".join(f'<!ENTITY l{n + 1} "{f"&l{n};" * 10}">' for n in range(12))
 BOMB = f'<!DOCTYPE x [<!ENTITY l0 "lol">{LAUGHS}]><html><body><p>&l12;</p><p>Hello.</p></body></html>'
 OUTSIDE = '<!DOCTYPE x [<!ENTITY file SYSTEM "file:///etc/passwd">]><html><body><p>Mine: &file;.</p></body></html>'
+
+SUBTITLES = b"1\n00:00:01,000 --> 00:00:02,000\n[\x82]\n"
+CUE = {"start": 1.0, "end": 2.0, "name": None}
 
 
 def chapters(data: bytes) -> list[tuple[str, list[str]]]:
@@ -80,7 +83,7 @@ def bomb() -> bytes:
 
 
 BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
-    "no archive": (lambda: b"Hello.", values.NO_DOCUMENT),
+    "no archive": (lambda: b"\0\1\2", values.NO_DOCUMENT),
     "an archive of something else": (lambda: archive({"a.txt": "x"}), values.NO_DOCUMENT),
     "cut off": (lambda: epub()[: len(epub()) // 2], values.DAMAGED),
     "a file locked by a password": (locked, values.LOCKED),
@@ -125,7 +128,10 @@ def test_a_document_is_read_over_http_by_a_process_of_its_own() -> None:
     async def run() -> tuple[Any, Any, Any]:
         async with served(document_routes()) as host, httpx.AsyncClient(trust_env=False, timeout=60) as client:
             url = f"http://{host}/studio/documents"
-            refused = await client.post(url, content=b"nothing")
+            refused = await client.post(url, content=b"\0nothing")
+            subtitles = await client.post(url, params={"encoding": "cp437", "sounds": "1"}, content=SUBTITLES)
+            assert [subtitles.json()[key] for key in ("encoding", "cues")] == ["cp437", [CUE]]
+            assert subtitles.json()["chapters"][0]["paragraphs"] == ["é"]
             large = await client.post(url, content=bytes(MOST_BYTES + 1))
             return (await client.post(url, content=epub())).json(), refused, large.status_code
 

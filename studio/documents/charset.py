@@ -1,0 +1,110 @@
+"""Character encoding of text files: detection by chardet, and the candidates if the result is uncertain."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, field
+
+import chardet
+
+from studio.documents.values import NO_DOCUMENT, OTHER_ENCODING, UnreadableError
+
+MAX_CANDIDATES = 6
+# A candidate whose confidence comes this near to the best one's may be the right one.
+UNCERTAIN_FROM = 0.95
+# A file with one broken byte in this many characters beyond ASCII is damaged UTF-8 and not another encoding.
+UTF8_CHARS_PER_FAULT = 10
+UTF16_SAMPLE_BYTES = 8192
+RICH_TEXT = b"{\\rtf"
+
+# A Latin letter next to a Greek, Cyrillic, Hebrew or Arabic one: no word of a real text has it.
+_MIXED = re.compile(r"[A-Za-z][\u0370-\u06ff]|[\u0370-\u06ff][A-Za-z]")
+_CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
+_MARKS = " \r\n.,!?\u3001\u3002\uff0c\uff01\uff1f"
+
+
+@dataclass(slots=True)
+class Decoded:
+    """Text of a file. ``candidates`` is empty if the encoding is certain, else it starts with the one used."""
+
+    text: str
+    encoding: str
+    candidates: list[str] = field(default_factory=list)
+    damaged: int = 0  # characters that are replaced by U+FFFD
+
+
+def decode(data: bytes, encoding: str | None = None) -> Decoded:
+    """Decode a text file.
+
+    Args:
+        data: the whole file.
+        encoding: the user's choice; None detects it.
+
+    Raises:
+        UnreadableError: it is no text, or no text in that encoding.
+    """
+    if data.endswith(b"\n\x1a"):  # DOS programs end a text so
+        data = data[:-1]
+    if encoding is not None:
+        text = _decoded(data, encoding)
+        if text is None:
+            raise UnreadableError(OTHER_ENCODING)
+        return Decoded(text, encoding)
+    if data.startswith(RICH_TEXT):
+        raise UnreadableError(NO_DOCUMENT)
+    damaged = _damaged_utf8(data)
+    if damaged is not None:
+        return damaged
+    found = chardet.detect_all(data, max_bytes=max(len(data), 1))
+    names = [(name, one["confidence"]) for one in found if (name := one["encoding"]) is not None]
+    if wide := _utf16(data, names[0][0] if names else None):
+        names = [(wide, 1.0)]
+    texts = [(name, confidence, text) for name, confidence in names if (text := _decoded(data, name)) is not None]
+    if not texts:
+        raise UnreadableError(NO_DOCUMENT)
+    texts.sort(key=lambda one: bool(_MIXED.search(one[2])))  # stable: the most confident first
+    name, confidence, text = texts[0]
+    others: dict[str, str] = {}
+    for other, near, reading in texts[1:]:
+        if near >= confidence * UNCERTAIN_FROM and reading != text:
+            others.setdefault(reading, other)
+    return Decoded(text, name, [name, *list(others.values())[: MAX_CANDIDATES - 1]] if others else [])
+
+
+def _decoded(data: bytes, encoding: str) -> str | None:
+    """Return the text, or None if it cannot be text in that encoding."""
+    try:
+        text = data.decode(encoding).removeprefix("\ufeff")
+    except (LookupError, ValueError):
+        return None
+    return None if _CONTROL.search(text) else text
+
+
+def _damaged_utf8(data: bytes) -> Decoded | None:
+    """Return the text of a file that is UTF-8 except for a few broken bytes."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        text = data.decode(errors="replace").removeprefix("\ufeff")
+        damaged = text.count("\ufffd")
+        beyond_ascii = sum(map(len, re.findall(r"[^\0-\x7f\ufffd]+", text)))
+        if damaged * UTF8_CHARS_PER_FAULT <= beyond_ascii and not _CONTROL.search(text):
+            return Decoded(text, "utf-8", damaged=damaged)
+    return None
+
+
+def _utf16(data: bytes, detected: str | None) -> str | None:
+    """Return the byte order of UTF-16 without a mark, which short and non-Latin texts hide from the detection."""
+    if detected not in {None, "utf-16-le", "utf-16-be"} or len(data) % 2 or not data:
+        return None
+    best: tuple[int, str] | None = None
+    for name in ("utf-16-le", "utf-16-be"):
+        try:
+            text = data[:UTF16_SAMPLE_BYTES].decode(name)
+        except UnicodeDecodeError:
+            continue
+        if any(unicodedata.category(letter) in {"Cn", "Co"} for letter in text) or _CONTROL.search(text):
+            continue
+        best = max(best or (0, name), (sum(map(text.count, _MARKS)), name))
+    return best[1] if best and best[0] else None

@@ -1,0 +1,189 @@
+"""Lines of subtitles: who speaks, without sounds in brackets and without the rows that rolling captions repeat."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from studio.documents.subtitles import Cue
+
+# A file rolls if at least this share of its cues begins with rows of the cue before.
+ROLLING_SHARE = 1 / 3
+MIN_ROLLING_CUES = 2
+MAX_ROWS = 8  # that may be shown together
+# Rows that are shown again after a longer time are said again.
+MAX_ROLLING_GAP_S = 0.5
+
+SPEAKER = "Speaker {}"  # of dashes and of >>, which say that somebody else speaks but not who
+
+_NOTES = "♪♫♬♩"
+_SOUND = re.compile(
+    # A pause in brackets is the page's own.
+    r"\[(?!\s*pause\b)[^\[\]]*\]|［[^［］]*］|【[^【】]*】"
+    # Music: to the next note in the row, to a note at the end of a later row, or to the end of the row.
+    rf"|[{_NOTES}][^{_NOTES}\n]*[{_NOTES}]+"
+    rf"|[{_NOTES}][^{_NOTES}\n]*(?:\n(?![{_NOTES}])[^{_NOTES}\n]*)+[{_NOTES}]+(?=\s*(?:\n|$))"
+    rf"|[{_NOTES}][^{_NOTES}\n]*"
+    # Round brackets are a sound where a sentence may begin, and a remark inside one.
+    r"|(?:^|(?<=\n)|(?<=[.!?…。！？\]]\s))\s*[(（][^()（）]*[)）]"
+)
+_CHANGE = re.compile(r"\s*(?:(?P<dash>[-‐–—―](?:\s+|(?=[^\W\d]|[\"“‘'¿¡(\[♪…])))|(?P<arrows>(?:>>+|»)\s*))")
+_NAME = r"(?P<name>[^\W\d_][\w .'’&/#-]{0,31}?)"
+_SPEAKER = re.compile(
+    rf"(?:\[(?P<boxed>[^\[\]]{{1,32}})\]|\((?P<round>[^()]{{1,32}})\)|{_NAME})\s*"
+    r"(?:[(\[（][^)\]）]{1,60}[)\]）]\s*)?(?::(?=\s|$)|：)\s*"
+    r"|\[(?P<label>SPEAKER[ _]?\d+)\]\s*",
+    re.IGNORECASE,
+)
+_WIDE = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]")
+
+
+@dataclass(slots=True)
+class Line:
+    """Words of one speaker, in seconds of the subtitles."""
+
+    start: float
+    end: float
+    name: str | None
+    text: str
+
+
+@dataclass(slots=True)
+class Dialogue:
+    """Lines to be spoken. ``sounds`` and ``repeated`` are the texts that are left out."""
+
+    lines: list[Line] = field(default_factory=list)
+    sounds: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+
+
+def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
+    """Return the lines of the cues, which are in order of time.
+
+    Args:
+        cues: in order of time.
+        keep_sounds: make lines without a speaker of what is in brackets or between music notes.
+    """
+    dialogue = Dialogue()
+    cues = _unrolled(cues, dialogue.repeated)
+    turns = _Turns(_names(cues))
+    for cue in cues:
+        for name, rows in turns.of(cue):
+            for is_sound, text in _sounds("\n".join(rows)):
+                words = joined(text)
+                if is_sound and not keep_sounds:
+                    dialogue.sounds.append(words)
+                elif any(letter.isalnum() for letter in words):
+                    dialogue.lines.append(Line(cue.start, cue.end, None if is_sound else name, words))
+    return dialogue
+
+
+def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
+    """Return the cues without what is still shown from the cue before, if the file rolls."""
+    again = [0] * len(cues)  # rows at the beginning of each cue
+    grown = [False] * len(cues)  # cues whose only row the next one continues
+    for at, (before, cue) in enumerate(pairwise(cues), 1):
+        if cue.start - before.end > MAX_ROLLING_GAP_S or cue.voice != before.voice:
+            continue
+        most = min(len(before.rows), len(cue.rows), MAX_ROWS)
+        again[at] = next((n for n in range(most, 0, -1) if before.rows[-n:] == cue.rows[:n]), 0)
+        grown[at - 1] = len(before.rows) == 1 and cue.rows[0].startswith(f"{before.rows[0]} ")
+    rolling = sum(map(bool, again)) + sum(grown)
+    if rolling < max(MIN_ROLLING_CUES, ROLLING_SHARE * (len(cues) - 1)):
+        return cues
+    kept = []
+    start = None  # of the row that has grown
+    for cue, n, grows in zip(cues, again, grown, strict=True):
+        begun = cue.start if start is None else start
+        start = begun if grows else None
+        repeated += cue.rows if grows else cue.rows[:n]
+        if not grows and cue.rows[n:]:
+            kept.append(Cue(begun, cue.end, cue.rows[n:], cue.voice))
+    return kept
+
+
+def _names(cues: list[Cue]) -> set[str]:
+    """Names before a colon that are speakers: in capitals, in brackets, or there more than once."""
+    counts: Counter[str] = Counter()
+    sure: set[str] = set()
+    for cue in cues:
+        for row in cue.rows:
+            change = _CHANGE.match(row)
+            if not (found := _SPEAKER.match(row, change.end() if change else 0)):
+                continue
+            name = _name_of(found)
+            counts[name.lower()] += not name[0].islower()
+            if found["name"] is None or (len(name) > 1 and name.isupper()):
+                sure.add(name.lower())
+    return sure | {name for name, count in counts.items() if count > 1}
+
+
+def _name_of(found: re.Match[str]) -> str:
+    return str(found["name"] or found["boxed"] or found["round"] or found["label"]).strip()
+
+
+class _Turns:
+    """Speaker of each stretch of the cues, which a cue without a name continues."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+        self._speaker: str | None = None
+        self._number = 0
+
+    def of(self, cue: Cue) -> Iterator[tuple[str | None, list[str]]]:
+        """Yield each speaker of a cue with his rows."""
+        if cue.voice is not None:
+            yield cue.voice, cue.rows
+            return
+        changes = [_CHANGE.match(row) for row in cue.rows]
+        dashes = sum(bool(change and change["dash"]) for change in changes)
+        rows: list[str] = []
+        for row, change in zip(cue.rows, changes, strict=True):
+            said = row[change.end() :] if change else row
+            found = _SPEAKER.match(said)
+            name = _name_of(found) if found else ""
+            if name.lower() not in self._names:
+                found = None
+            if (change or found) and rows:
+                yield self._speaker, rows
+                rows = []
+            if found:
+                self._speaker = name
+                said = said[found.end() :]
+            elif change and (change["arrows"] or dashes > 1):
+                self._change()
+            rows.append(said)
+        if rows:
+            yield self._speaker, rows
+        if dashes > 1 and self._speaker is not None and self._speaker == SPEAKER.format(self._number):
+            self._speaker, self._number = None, 0
+
+    def _change(self) -> None:
+        self._number = self._number % 2 + 1
+        self._speaker = SPEAKER.format(self._number)
+
+
+def _sounds(text: str) -> Iterator[tuple[bool, str]]:
+    """Yield what is said, and each sound without its brackets, in order."""
+    done = 0
+    for sound in _SOUND.finditer(text):
+        yield False, text[done : sound.start()]
+        yield True, sound[0].strip(f" \n[]［］【】()（）{_NOTES}")
+        done = sound.end()
+    yield False, text[done:]
+
+
+def joined(text: str) -> str:
+    """Join the rows of a stretch: without a space in Chinese and Japanese, and without the hyphen of a broken word."""
+    pieces: list[str] = []
+    for row in filter(None, map(str.strip, text.split("\n"))):
+        before = pieces[-1] if pieces else ""
+        if before.endswith("-") and before[-2:-1].isalpha() and row[0].islower():
+            pieces[-1] = before[:-1]
+        elif before and not _WIDE.fullmatch(before[-1]):
+            pieces.append(" ")
+        pieces.append(row)
+    return re.sub(r"\s+", " ", "".join(pieces))

@@ -1,0 +1,139 @@
+"""Cues of subtitles: SubRip and WebVTT as they are found in the wild, other formats by pysubs2.
+
+pysubs2 reads SubRip and WebVTT too, but speaks identifiers, comments and times without a fraction, and takes the times
+inside a karaoke line for a new cue.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+from xml.etree.ElementTree import ParseError
+
+import pysubs2
+from pysubs2.exceptions import Pysubs2Error
+from pysubs2.formats import get_format_class
+
+from studio.documents.values import DAMAGED, SUBTITLE_TIMES, UnreadableError
+
+# MicroDVD counts frames and may not say how many make a second; FFmpeg assumes the same.
+FRAMES_PER_S = 23.976
+OTHER_FORMATS = ("ass", "ssa", "ttml", "sami", "microdvd", "mpl2")
+
+_STAMP = r"((?:\d+:)?\d{1,3}:\d{1,2}(?:[.,:]\d{1,3})?)"
+_TIMES = re.compile(rf"\s*{_STAMP}\s*--?>\s*{_STAMP}(?![\d:])")
+_NOT_SPOKEN = re.compile(r"(?:NOTE|STYLE|REGION)(?:[ \t].*)?")
+_TAG = re.compile(
+    r"</?(?:b|i|u|s|c|em|strong|font|span|lang|ruby|rt|rp|v|p|div|a|center|small|big|tt)(?:[.\s][^<>]*)?/?>|<(?:\d+:)?\d+:\d+[.,]\d+>",
+    re.IGNORECASE,
+)
+_OVERRIDE = re.compile(r"\{(?:\\|[a-zA-Z]:)[^{}]*\}")
+_READING = re.compile(
+    r"(?<=[^\s<>])\s*<rt\b[^<>]*>.*?(?:</rt>|(?=</ruby>)|$)|<rp\b[^<>]*>.*?</rp>", re.IGNORECASE | re.DOTALL
+)
+_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>(.*?)(?:</v>|(?=<v[.\s])|$)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(slots=True)
+class Cue:
+    """A cue, or the part of one that has one speaker. ``voice`` is who speaks if the format says it."""
+
+    start: float
+    end: float
+    rows: list[str]
+    voice: str | None = None
+
+
+def read_cues(text: str) -> list[Cue] | None:
+    """Return the cues in order of time, or None if the text is no subtitles.
+
+    Raises:
+        UnreadableError: it is subtitles that cannot be read.
+    """
+    kind = next((name for name in OTHER_FORMATS if get_format_class(name).guess_format(text) is not None), None)
+    if kind is not None:
+        cues = _others(text, kind)
+    else:
+        cues = _timed(text)
+        if not cues:
+            return None
+    return sorted((cue for cue in cues if any(cue.rows)), key=lambda cue: cue.start)
+
+
+def _others(text: str, kind: str) -> list[Cue]:
+    try:
+        found = pysubs2.SSAFile.from_string(text, format_=kind, fps=FRAMES_PER_S if kind == "microdvd" else None)
+    except NotImplementedError:
+        raise UnreadableError(SUBTITLE_TIMES) from None
+    except (Pysubs2Error, ParseError, ValueError, KeyError, AssertionError):
+        raise UnreadableError(DAMAGED) from None
+    return [
+        Cue(event.start / 1000, event.end / 1000, _rows(event.plaintext), event.name.strip() or None)
+        for event in found
+        if event.is_text
+    ]
+
+
+def _timed(text: str) -> list[Cue]:
+    """Cues of SubRip and WebVTT. Empty rows inside a cue do not end it, and cues need none between them."""
+    is_vtt = text.lstrip().startswith("WEBVTT")
+    blocks: list[tuple[float, float, list[str]]] = []
+    is_comment = False
+    for row in text.split("\n"):
+        if times := _TIMES.match(row):
+            if blocks:
+                _drop_identifier(blocks[-1][2])
+            blocks.append((_seconds(times[1]), _seconds(times[2]), []))
+            is_comment = False
+        elif not row.strip():
+            is_comment = False
+            if blocks:
+                blocks[-1][2].append("")
+        elif blocks:
+            is_comment |= is_vtt and not _last(blocks[-1][2]) and _NOT_SPOKEN.fullmatch(row.strip()) is not None
+            if not is_comment:
+                blocks[-1][2].append(row)
+    return [cue for start, end, rows in blocks for cue in _spoken(start, end, "\n".join(rows))]
+
+
+def _drop_identifier(rows: list[str]) -> None:
+    """Drop what is before the times of the next cue: a number, or any row after an empty one."""
+    if rows and rows[-1].strip() and (rows[-1].strip().isdecimal() or not _last(rows[:-1])):
+        rows.pop()
+
+
+def _last(rows: list[str]) -> str:
+    return rows[-1].strip() if rows else ""
+
+
+def _spoken(start: float, end: float, markup: str) -> list[Cue]:
+    """Split a cue where its voice spans are."""
+    markup = _READING.sub("", markup)
+    cues = []
+    done = 0
+    for span in _VOICE.finditer(markup):
+        cues.append(Cue(start, end, _rows(markup[done : span.start()])))
+        cues.append(Cue(start, end, _rows(span[2]), html.unescape(span[1]).strip()))
+        done = span.end()
+    return [cue for cue in [*cues, Cue(start, end, _rows(markup[done:]))] if cue.rows]
+
+
+def _rows(markup: str) -> list[str]:
+    """Rows of a cue without markup and without empty ones."""
+    plain = _OVERRIDE.sub("", _TAG.sub("", re.sub(r"<br\s*/?>|\\N", "\n", markup, flags=re.IGNORECASE)))
+    rows = [re.sub(r"\s+", " ", re.sub("[\u200b\u200e\u200f\ufeff]", "", row)).strip() for row in _unescaped(plain)]
+    return [row for row in rows if row]
+
+
+def _unescaped(plain: str) -> list[str]:
+    return html.unescape(plain).split("\n")
+
+
+def _seconds(stamp: str) -> float:
+    """Read ``01:02:03,4``, ``02:03.450`` or ``01:02:03``; a colon before the last field of four is a fraction too."""
+    *fields, last = re.split(r"[:.,]", stamp) if re.search(r"[.,]|:\d+:\d+:", stamp) else [*stamp.split(":"), "0"]
+    whole = 0
+    for number in fields:
+        whole = whole * 60 + int(number)
+    return whole + int(last) / 10 ** len(last)

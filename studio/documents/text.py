@@ -1,0 +1,128 @@
+"""Reads text files and subtitles."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from studio.documents.charset import decode
+from studio.documents.dialogue import dialogue_of, joined
+from studio.documents.subtitles import read_cues
+from studio.documents.values import EMPTY, Chapter, Document, Note, UnreadableError
+
+MAX_EXAMPLES = 3
+MAX_EXAMPLE_CHARS = 60
+
+_LINE_END = re.compile("\r\n?|[\x85\u2028]")
+_PARAGRAPH_END = re.compile("\u2029")
+_BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
+_PAGE_NUMBER = re.compile(r"(?:page\s+)?[-–—\[(]?\s*(\d{1,4})\s*[-–—\])]?(?:\s*(?:/|of)\s*\d{1,4})?", re.IGNORECASE)
+_ENDS = re.compile(r"[.!?:;…。！？：；\"”’»」』)\]]\s*$")
+PAGE_END = "\f"
+
+
+@dataclass(slots=True)
+class Times:
+    """Start and end of a paragraph of subtitles, in seconds, and who speaks it."""
+
+    start: float
+    end: float
+    name: str | None
+
+
+@dataclass(slots=True)
+class TextDocument(Document):
+    """A text file. ``cues`` belong to the paragraphs of subtitles, one each.
+
+    ``encodings`` has the candidates if the encoding is uncertain, the one that is used first.
+    """
+
+    encoding: str = ""
+    encodings: list[str] = field(default_factory=list)
+    cues: list[Times] = field(default_factory=list)
+
+
+def read_text(
+    data: bytes, *, encoding: str | None = None, keep_sounds: bool = False, as_is: bool = False
+) -> TextDocument:
+    """Read a text file or subtitles.
+
+    Args:
+        data: the whole file.
+        encoding: the character encoding; None detects it.
+        keep_sounds: read what subtitles have in brackets and between music notes.
+        as_is: the text is a table or a list: keep every row, and take no times for subtitles.
+
+    Raises:
+        UnreadableError: it is no text, or subtitles that cannot be read.
+    """
+    decoded = decode(data, encoding)
+    text = _PARAGRAPH_END.sub("\n\n", _LINE_END.sub("\n", decoded.text))
+    notes = []
+    if decoded.damaged:
+        row = text[: text.index("\ufffd")].count("\n") + 1
+        notes.append(Note("damaged", decoded.damaged, f"Damaged characters in the file, the first in row {row}."))
+    cues: list[Times] = []
+    if as_is:
+        paragraphs = [text]
+    elif (found := read_cues(text)) is not None:
+        dialogue = dialogue_of(found, keep_sounds=keep_sounds)
+        paragraphs = [line.text for line in dialogue.lines]
+        cues = [Times(line.start, line.end, line.name) for line in dialogue.lines]
+        notes += _left_out("sounds", "Sounds in brackets and music were left out", dialogue.sounds)
+        notes += _left_out("repeated", "Rows that rolling captions show again were left out", dialogue.repeated)
+    else:
+        text, numbers = _without_page_numbers(text)
+        paragraphs = [part for part in _BLANK.split(text) if part.strip()]
+        notes += _left_out("page_numbers", "Page numbers were left out", numbers)
+    if not paragraphs and not notes:
+        raise UnreadableError(EMPTY)
+    return TextDocument(
+        "", [Chapter("", paragraphs)], notes, encoding=decoded.encoding, encodings=decoded.candidates, cues=cues
+    )
+
+
+def _left_out(code: str, sentence: str, texts: list[str]) -> list[Note]:
+    examples = [text[:MAX_EXAMPLE_CHARS] for text in dict.fromkeys(texts) if text][:MAX_EXAMPLES]
+    message = f"{sentence}: {'; '.join(examples)}." if examples else f"{sentence}."
+    return [Note(code, len(texts), message, examples)] if texts else []
+
+
+def _without_page_numbers(text: str) -> tuple[str, list[str]]:
+    """Return the text without page numbers and ends of pages, and the page numbers.
+
+    A row with a number alone is one if the numbers increase and any of them is inside a sentence or next to the end of
+    a page. A sentence that a page interrupts is joined.
+    """
+    rows = text.replace(PAGE_END, f"\n{PAGE_END}\n").split("\n")
+    written = [at for at, row in enumerate(rows) if row.strip() or PAGE_END in row]
+    numbers: dict[int, int] = {}  # of rows by their place
+    are_pages = False
+    for before, at, after in zip([-1, *written], written, [*written[1:], -1], strict=False):
+        found = _PAGE_NUMBER.fullmatch(rows[at].strip())
+        if found and int(found[1]) > max(numbers.values(), default=-1):
+            numbers[at] = int(found[1])
+            around = [rows[place] for place in (before, after) if place >= 0]
+            are_pages |= PAGE_END in around or (len(around) == 2 and _continues(*around))
+    if not are_pages:
+        numbers = {}
+    kept: list[str] = []
+    is_seam = False
+    for at, row in enumerate(rows):
+        if row == PAGE_END or at in numbers:
+            is_seam = True
+            kept += [""] * (row == PAGE_END)
+        else:
+            if is_seam and row.strip():
+                is_seam = False
+                last = next((place for place in range(len(kept) - 1, -1, -1) if kept[place].strip()), -1)
+                if last >= 0 and _continues(kept[last], row):
+                    kept[last:] = [joined(f"{kept[last]}\n{row}")]
+                    continue
+            kept.append(row)
+    return "\n".join(kept), [rows[at].strip() for at in numbers]
+
+
+def _continues(before: str, after: str) -> bool:
+    """True if a sentence goes over from one row to the other."""
+    return len(before.split()) > 1 and not _ENDS.search(before) and after.lstrip()[:1].islower()

@@ -1,0 +1,111 @@
+"""Subtitles of every kind that is read, and the same cues read by FFmpeg."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from studio.documents.charset import decode
+from studio.documents.subtitles import read_cues
+from studio.documents.text import TextDocument, read_text
+
+FOLDER = Path(__file__).parent / "subtitles"
+FFMPEG = shutil.which("ffmpeg")
+
+Spoken = list[tuple[str | None, str]]
+LINES: dict[str, Spoken] = {
+    "dashes.srt": [
+        ("Speaker 1", "Where are you?"),
+        ("Speaker 2", "Here."),
+        (None, "She came in & sat down."),
+        ("Speaker 1", "One."),
+        ("Speaker 2", "Two."),
+    ],
+    "sounds.srt": [(None, "What?"), (None, "Yes (of course)."), (None, "Wait [pause 2s] here.")],
+    "names.srt": [
+        ("MARY", "Hello."),
+        ("JOHN", "Hi."),
+        ("SPEAKER_00", "It is 10:30."),
+        ("Anna", "Good."),
+        ("Speaker 1", "Bad."),
+        ("Anna", "Note: it rains."),
+    ],
+    "no_empty_rows.srt": [(None, "One."), (None, "Two."), (None, "Three.")],
+    "empty_rows_inside.srt": [(None, "I <3 you, 5 < 6. Really."), (None, "Two.")],
+    "without_fractions.srt": [(None, "One."), (None, "Two.")],
+    "voices.vtt": [("Mary Ann", "Hello there."), ("John", "Hi, R&D."), (None, "漢字です")],
+    "rolling.vtt": [(None, "yeah what"), (None, "this is")],
+    "growing.srt": [(None, "Hello my friend."), (None, "Hello my friend.")],
+    "actors.ass": [("Mary", "Hello there, you"), (None, "Later.")],
+    "frames.sub": [(None, "Hello there"), (None, "Bye.")],
+    "lines.mpl2": [(None, "Hello there"), (None, "Bye.")],
+    "page.smi": [(None, "Hello there & you"), (None, "Bye.")],
+    "timed.ttml": [(None, "Hello there"), (None, "Bye.")],
+}
+NOTES = {
+    "sounds.srt": [("sounds", 3, ["door slams", "laughs", "la la lo lo"])],
+    "rolling.vtt": [("repeated", 3, ["yeah what", "this is"])],
+    "growing.srt": [("repeated", 2, ["Hello", "Hello my"])],
+}
+# FFmpeg reads no TTML, asks for fractions of seconds, and takes readings of characters for text.
+FORMATS = {".sub": "microdvd", ".mpl2": "mpl2"}  # of files too short to be recognised
+UNKNOWN_TO_FFMPEG = {"timed.ttml", "without_fractions.srt", "voices.vtt"}
+
+
+def spoken(document: TextDocument) -> Spoken:
+    (chapter,) = document.chapters
+    return [(cue.name, text) for cue, text in zip(document.cues, chapter.paragraphs, strict=True)]
+
+
+@pytest.mark.parametrize("name", sorted(LINES))
+def test_subtitles_become_lines_with_their_speakers(name: str) -> None:
+    document = read_text((FOLDER / name).read_bytes())
+    assert spoken(document) == LINES[name]
+    assert [(note.code, note.count, note.examples) for note in document.notes] == NOTES.get(name, [])
+    assert {path.name for path in FOLDER.iterdir()} == set(LINES)
+
+
+def test_sounds_are_lines_without_a_speaker_if_they_are_wanted() -> None:
+    document = read_text((FOLDER / "sounds.srt").read_bytes(), keep_sounds=True)
+    assert [text for _, text in spoken(document)][:4] == ["door slams", "What?", "laughs", "Yes (of course)."]
+    assert document.notes == []
+
+
+def test_times_are_those_of_the_file() -> None:
+    times = {name: read_text((FOLDER / name).read_bytes()).cues for name in LINES}
+    assert [(cue.start, cue.end) for cue in times["without_fractions.srt"]] == [(1, 2), (2, 3)]
+    assert [(cue.start, cue.end) for cue in times["growing.srt"]] == [(1, 3), (4, 5)]
+    assert [(cue.start, cue.end) for cue in times["actors.ass"]] == [(1, 2), (3, 4)]
+    assert [round(cue.start, 1) for cue in times["frames.sub"]] == [1, 3]
+
+
+@pytest.mark.skipif(FFMPEG is None, reason="FFmpeg is not installed")
+@pytest.mark.parametrize("name", sorted(set(LINES) - UNKNOWN_TO_FFMPEG))
+def test_ffmpeg_finds_the_same_words_at_the_same_times(name: str) -> None:
+    path = FOLDER / name
+    kind = ["-f", FORMATS[path.suffix]] if path.suffix in FORMATS else []
+    command = [str(FFMPEG), "-v", "error", *kind, "-i", str(path), "-f", "srt", "-"]
+    theirs = subprocess.run(command, capture_output=True, check=True, text=True, encoding="utf-8").stdout
+    cues = read_cues(re.sub("\r\n?", "\n", decode(path.read_bytes()).text)) or []
+    blocks = [block.split("\n", 2) for block in re.split(r"\n\n(?=\d+\n\d\d:)", theirs.strip())]
+    found = [(_seconds(block[1][:12]), _words(html.unescape(_MARKUP.sub("", block[2])))) for block in blocks]
+    assert [(round(cue.start, 1), _words(" ".join(cue.rows))) for cue in cues] == [
+        (round(start, 1), words) for start, words in found if words
+    ]
+
+
+_MARKUP = re.compile(r"</?[a-z][^<>]*>|\{[^{}]*\}")
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
+
+
+def _seconds(stamp: str) -> float:
+    hours, minutes, seconds = stamp.replace(",", ".").split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)

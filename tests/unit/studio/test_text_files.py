@@ -1,0 +1,155 @@
+"""Text files in any character encoding, with page numbers, or damaged."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import suppress
+
+import pytest
+
+from studio.documents import values
+from studio.documents.charset import decode
+from studio.documents.reading import read
+from studio.documents.text import read_text
+
+# Three sentences of each language as its books have them.
+TEXTS = {
+    "cs": "Byla jednou jedna babička, která žila v malé chaloupce. Každé ráno šla k řece pro vodu. Říkala pohádky.",
+    "pl": "Dawno temu żyła sobie babcia, która miała mały domek. Każdego ranka szła nad rzekę po wodę. Było ciepło.",
+    "hu": "Egyszer volt, hol nem volt, volt egyszer egy öregasszony. Minden reggel vízért ment a folyóhoz. Főzött.",
+    "ru": "Жила-была бабушка в маленьком домике. Каждое утро она ходила к реке за водой. Дети слушали её сказки.",
+    "uk": "Жила собі бабуся в маленькій хатинці. Щоранку вона ходила до річки по воду. Діти слухали її казки.",
+    "bg": "Имало едно време една баба, която живеела в малка къща. Всяка сутрин тя ходела до реката за вода.",
+    "fr": "Il était une fois une grand-mère qui vivait dans une forêt. Chaque matin, elle allait à la rivière. Né où ?",
+    "de": "Es war einmal eine Großmutter, die in einem Häuschen lebte. Morgens ging sie über die Brücke zum Fluß.",
+    "es": "Había una vez una abuela que vivía en una pequeña montaña. Cada mañana iba al río. ¿Dónde está el niño?",
+    "pt": "Era uma vez uma avó que vivia numa região distante. Todas as manhãs ela ia até à fonte. Não há ninguém lá.",
+    "sv": "Det var en gång en gammal mormor som bodde på en ö. Varje morgon gick hon ner till sjön och hämtade vatten.",
+    "el": "Μια φορά κι έναν καιρό ήταν μια γιαγιά που ζούσε σε ένα μικρό σπίτι. Κάθε πρωί πήγαινε στο ποτάμι για νερό.",
+    "tr": "Bir varmış bir yokmuş, küçük bir evde yaşayan yaşlı bir nine varmış. Her sabah ırmağa gidip su taşırmış.",
+    "he": "היה היתה פעם סבתא אחת שגרה בבית קטן. כל בוקר היא הלכה אל הנהר להביא מים.",
+    "ar": "كان يا ما كان في قديم الزمان جدة تعيش في بيت صغير. كل صباح كانت تذهب إلى النهر لتجلب الماء.",
+    "lt": "Gyveno kartą senelė mažame namelyje prie upės. Kiekvieną rytą ji eidavo prie šulinio vandens. Vaikai žaidė.",
+    "vi": "Ngày xưa có một bà lão sống trong ngôi nhà nhỏ.",
+    "th": "กาลครั้งหนึ่งนานมาแล้ว มีคุณยายคนหนึ่งอาศัยอยู่ในบ้านหลังเล็ก ทุกเช้าเธอไปตักน้ำที่แม่น้ำ",
+    "ja": "昔々、あるところにおばあさんが住んでいました。毎朝、川へ水をくみに行きました。",
+    "ko": "옛날 옛적에 작은 집에 사는 할머니가 있었습니다. 매일 아침 강으로 물을 길으러 갔습니다.",
+    "zh": "从前有一位老奶奶，住在河边的小房子里。每天早上她都去河边打水。",
+    "tw": "從前有一位老奶奶，住在河邊的小房子裡。每天早上她都去河邊打水。",
+}
+ENCODINGS = {
+    "cs": ["cp1250", "iso8859-2"],
+    "pl": ["cp1250", "iso8859-2", "cp852"],
+    "hu": ["cp1250", "iso8859-2"],
+    "ru": ["cp1251", "koi8-r", "iso8859-5", "cp866", "mac_cyrillic"],
+    "uk": ["cp1251", "koi8-u"],
+    "bg": ["cp1251", "iso8859-5"],
+    "fr": ["cp1252", "latin-1", "mac_roman", "cp850"],
+    "de": ["cp1252", "latin-1", "mac_roman", "cp850"],
+    "es": ["cp1252", "latin-1", "mac_roman"],
+    "pt": ["cp1252", "latin-1"],
+    "sv": ["cp1252", "latin-1", "mac_roman"],
+    "el": ["cp1253", "iso8859-7"],
+    "tr": ["cp1254", "iso8859-9"],
+    "he": ["cp1255", "iso8859-8"],
+    "ar": ["cp1256", "iso8859-6"],
+    "lt": ["cp1257", "iso8859-13"],
+    "th": ["tis-620", "cp874"],
+    "ja": ["shift_jis", "cp932", "euc_jp", "iso2022_jp"],
+    "ko": ["euc_kr", "cp949", "johab", "iso2022_kr"],
+    "zh": ["gb18030", "gbk", "gb2312", "hz"],
+    "tw": ["big5", "cp950"],
+}
+UNICODE = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
+CASES = [(language, name) for language, text in TEXTS.items() for name in [*ENCODINGS.get(language, []), *UNICODE]]
+SRT = "1\r\n00:00:01,000 --> 00:00:04,000\r\n{}\r\n\r\n2\r\n00:00:05,000 --> 00:00:08,000\r\n{}\r\n"
+
+
+@pytest.mark.parametrize(("language", "encoding"), CASES)
+def test_a_text_is_read_as_it_was_written_whatever_its_encoding(language: str, encoding: str) -> None:
+    text = TEXTS[language]
+    assert decode(text.encode(encoding)).text == text
+    subtitles = SRT.format(text, text[:40])
+    assert decode(subtitles.encode(encoding)).text == subtitles
+
+
+def test_an_uncertain_encoding_is_reported_with_candidates_and_can_be_chosen() -> None:
+    assert decode("Příliš žluťoučký kůň úpěl ďábelské ódy.".encode("cp1250")).encoding == "Windows-1250"
+    data = b"caf\xe9\n"
+    found = read_text(data)
+    assert found.chapters[0].paragraphs == ["café\n"]
+    assert found.encodings[0] == found.encoding
+    assert len(found.encodings) > 1
+    chosen = read_text(data, encoding=found.encodings[1])
+    assert chosen.chapters != found.chapters
+    assert chosen.encodings == []
+    assert read_text(b"Ordinary words.").encodings == []
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "base64", "no-such-name", "cp65001x"])
+def test_an_encoding_that_does_not_fit_is_refused(encoding: str) -> None:
+    with pytest.raises(values.UnreadableError, match="choose another one"):
+        read(b"caf\xe9", encoding=encoding)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x89PNG\r\n\0\0",
+        b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj",
+        rb"{\rtf1\ansi Hello}",
+        b"RIFF\0\0\0\0WAVEfmt ",
+        bytes(range(256)) * 4,
+        random.Random(1).randbytes(5000),
+    ],
+)
+def test_what_is_no_text_is_refused(data: bytes) -> None:
+    with pytest.raises(values.UnreadableError, match="neither text nor"):
+        read(data)
+
+
+def test_broken_bytes_in_utf8_are_counted_and_the_rest_is_read() -> None:
+    data = "Grüße an alle.\n".encode() * 3 + b"Gr\xfc\xdfe.\n" + "Schöne Größe.\n".encode() * 20
+    (note,) = read_text(data).notes
+    assert (note.code, note.count) == ("damaged", 2)
+    assert "row 4" in note.message
+
+
+def test_page_numbers_are_left_out_and_sentences_across_pages_are_joined() -> None:
+    text = "It was the end of\n\n- 12 -\n\na page. The inven-\n\f13\ntion came.\n\n14\n\nBy chance.\n"
+    found = read_text(text.encode())
+    assert found.chapters[0].paragraphs == ["It was the end of a page. The invention came.", "By chance.\n"]
+    assert [(note.code, note.count) for note in found.notes] == [("page_numbers", 3)]
+
+
+@pytest.mark.parametrize("text", ["1\n\nIt was dark.\n\n2\n\nIt was light.", "12\n13\n14", "Ann\n7\nBob"])
+def test_other_numbers_stay(text: str) -> None:
+    found = read_text(text.encode())
+    assert "\n\n".join(found.chapters[0].paragraphs) == text
+    assert found.notes == []
+
+
+def test_separators_of_unicode_and_old_machines_end_rows() -> None:
+    paragraphs = read_text("One.\u2028Two.\u2029Three.\rFour.\x85Five.\fSix.".encode()).chapters[0].paragraphs
+    assert paragraphs == ["One.\nTwo.", "Three.\nFour.\nFive.", "Six."]
+
+
+def test_a_table_is_read_as_it_is() -> None:
+    table = "wört,said\r\n12,twelve\r\n\r\n13,a 00:01 --> 00:02\r\n"
+    assert read_text(table.encode("cp1252"), as_is=True).chapters[0].paragraphs == [table.replace("\r\n", "\n")]
+
+
+@pytest.mark.parametrize(
+    "row", ["<v a", "[x", "(x", "♪ x\n", "- x\n", "{\\x", "A: ", "<rt>", "12\n", "x-\n", "\f", "-->"]
+)
+def test_the_time_to_read_grows_with_the_length(row: str) -> None:
+    def seconds(times: int) -> float:
+        data = ("1\n00:00:01,000 --> 00:00:02,000\n" + row * times).encode()
+        begun = time.process_time()
+        with suppress(values.UnreadableError):
+            read_text(data, keep_sounds=True)
+        return time.process_time() - begun
+
+    small = min(seconds(2000) for _ in range(3))
+    assert min(seconds(8000) for _ in range(3)) < 10 * small + 0.02
