@@ -1,6 +1,6 @@
 """Computes what cards of a size hold: slots of each published size by how many of its modes are loaded.
 
-`python -m benchmarks.cards` prints the table of docs/performance-small-cards.md. It is the engine's own reckoning
+`python -m benchmarks.cards` prints the table of docs/performance.md. It is the engine's own reckoning
 (runtime/engine/memory.py) over networks without memory, in bfloat16 and with weights of eight bits; nothing is
 measured.
 """

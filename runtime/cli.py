@@ -328,7 +328,7 @@ def _bench(arguments: argparse.Namespace) -> int:
     try:
         (bench,) = (command.load() for command in entry_points(group="voicewright.commands", name="bench"))
     except (ModuleNotFoundError, ValueError):
-        why = "run it in a checkout of the repository, as docs/benchmarks.md says"
+        why = "run it in a checkout of the repository, as docs/performance.md says"
         raise InvalidSetting(name="bench", value="not in this installation", why=why) from None
     bench(_settings(arguments), arguments.replies, arguments.json)
     return 0

@@ -22,7 +22,6 @@ from runtime.shipped import shipped
 DOCS = shipped("studio", "docs")
 TEMPLATE = shipped("studio", "assets/html/docs.html")
 FIRST = "api"
-HIDDEN = {"log"}  # how figures came about; nothing that a reader of the studio looks for
 _LINK = re.compile(r"(?P<name>[\w-]+)\.md(?P<anchor>#.*)?")
 _NO_SLUG = re.compile(r"[^\w\- ]")
 
@@ -52,7 +51,7 @@ def _page(request: Request) -> Response:
 def _titles() -> dict[str, str]:
     """Each page's first heading, by its name; the API's page is the first."""
     paths = sorted(DOCS.glob("*.md"), key=lambda path: (path.stem != FIRST, path.stem))
-    return {path.stem: _title(path) for path in paths if path.stem not in HIDDEN}
+    return {path.stem: _title(path) for path in paths}
 
 
 def _title(path: Path) -> str:

@@ -97,7 +97,7 @@ sys.exit(main(["bench", "--json"]))
     )
     assert ended.stderr == (
         "voicewright: bench is not in this installation: run it in a checkout of the repository,"
-        " as docs/benchmarks.md says. [invalid_setting]\n"
+        " as docs/performance.md says. [invalid_setting]\n"
     )
     assert ended.returncode == 2
 

@@ -30,5 +30,5 @@ def test_a_larger_card_a_smaller_checkpoint_and_shorter_slots_each_hold_more() -
 def test_what_is_reckoned_is_a_slot_at_most_from_what_was_measured(
     size: str, modes: int, card: int, kind: Quantization | None, measured: int
 ) -> None:
-    """On a share of an H200: docs/performance-small-cards.md."""
+    """On a share of an H200: docs/performance.md."""
     assert abs(slots(size, modes, card * GB, EngineSettings(), kind) - measured) <= 1
