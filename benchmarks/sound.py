@@ -1,6 +1,6 @@
 """Code2Wav of published size on a card, by frames and batch: is it right, how long does it take, where does time go.
 
-    python3 -m benchmarks.sound [--quick] [--tune] [--profile] [--json FILE]
+    python3 -m benchmarks.sound [--quick] [--profile] [--json FILE]
 
 Random weights; nothing is read but this tree. Three ways: the library's operations one by one, the same in a graph,
 and the kernels in graphs. Milliseconds are of the device, from the first copy to the last, medians of many replays.
@@ -283,7 +283,6 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="four shapes only")
     parser.add_argument("--profile", action="store_true", help="every kernel of 1 x 1 and 12 x 32 with its time")
-    parser.add_argument("--tune", action="store_true", help="other tiles for the products that hold most of the time")
     parser.add_argument(
         "--streams", action="store_true", help="capture the whole family; calls as the Code2Wav worker makes them"
     )
@@ -318,10 +317,6 @@ def main(arguments: list[str]) -> None:
     if chosen.profile and packed is not None:
         for frames, batch in ((1, 1), (12, 32)):
             print("\n".join(tried("profile", lambda: profiled(packed, config, where, frames, batch)) or []), flush=True)  # noqa: B023
-    if chosen.tune and packed is not None:
-        from benchmarks.sound_tiles import tune
-
-        tried("tune", lambda: tune(packed, config))
     torch.backends.cudnn.allow_tf32 = True  # as the library comes
     for frames, batch in shapes:
         ways: dict[str, float | None] = {}

@@ -41,11 +41,8 @@ THOROUGH: dict[str, Row] = {
     # Suites of benchmarks, each with a runtime of its own and clients in processes.
     "tests/unit/benchmarks/test_suites.py": (),
     "tests/unit/benchmarks/test_steady.py": ("test_moments_at_a_share_of_what_a_closed_loop_gets_through",),
-    "tests/unit/benchmarks/test_company.py": ("test_prompts_read_at_once_and_clients_that_ask_at_once",),
     "tests/unit/benchmarks/test_limits.py": ("test_parts_beside_their_floors_and_a_company",),
-    "tests/unit/benchmarks/test_timeline.py": ("test_every_step_to_the_first_sound_is_told",),
     "tests/unit/benchmarks/test_audio.py": ("test_arms_are_compared_and_their_sound_is_measured",),
-    "tests/unit/benchmarks/test_choices.py": ("test_frames_that_are_read_late_have_the_codes_of_those_read_at_once",),
     "tests/unit/benchmarks/test_laptop.py": ("test_other_weights_are_led_along_the_codes_of_float32",),
     "tests/unit/benchmarks/test_pipeline.py": (),
     "tests/unit/benchmarks/test_synthetic.py": (),
