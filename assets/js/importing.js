@@ -1,24 +1,33 @@
-/** Files that become text: plain text and subtitles are read here, EPUB and DOCX by the studio; of a book chapters are chosen. */
+/** Files that become text: the studio reads them, chapters and encodings are chosen, and what is left out is said. */
 
 import { api } from './api.js';
 import { takeDrops } from './drops.js';
 import { errorOf } from './errors.js';
+import { sentencesOf } from './import_sheet.js';
 import { GAP_S } from './script/document.js';
-import { areSubtitles, subtitlesToText } from './script/subtitles.js';
+import { cuesToLines } from './script/subtitles.js';
 
 /**
- * @typedef {{title: string, text: string, isTimed?: boolean, isDocument?: boolean}} Imported  text: paragraphs between empty lines
  * @typedef {{title: string, paragraphs: string[]}} Chapter
+ * @typedef {{title: string, chapters: Chapter[], notes: import('./import_sheet.js').Note[], encodings?: string[],
+ *   cues?: import('./script/subtitles.js').Cue[]}} Found  as POST studio/documents gives it
+ * @typedef {{title: string, text: string, lines?: import('./script/reading.js').ReadLine[], isDocument?: boolean}} Imported
+ *   text: paragraphs between empty lines; lines: of subtitles
  */
 
-export const ACCEPTED = '.txt,.md,.srt,.vtt,.epub,.docx,text/plain';
-const BY_THE_STUDIO = /\.(epub|docx?|dotx?)$/i;
+export const ACCEPTED = '.txt,.md,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sub,.epub,.docx,text/plain';
+const IS_DOCUMENT = /\.(epub|docx?|dotx?)$/i;
 const LONGEST_TITLE = 120; // characters, as the studio keeps names
+const NOTES_MS = 15_000;
 
 export class Importing {
-  /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio @param {import('./chapter_sheet.js').ChapterSheet} sheet */
-  constructor(page, studio, sheet) {
+  /**
+   * @param {HTMLElement} page @param {import('./studio.js').Studio} studio
+   * @param {import('./chapter_sheet.js').ChapterSheet} chapters @param {import('./import_sheet.js').ImportSheet} sheet
+   */
+  constructor(page, studio, chapters, sheet) {
     this.studio = studio;
+    this.chapters = chapters;
     this.sheet = sheet;
     const place = /** @type {HTMLElement} */ (page.querySelector('#vw-shared-text'));
     const input = /** @type {HTMLInputElement} */ (page.querySelector('#vw-text-file'));
@@ -38,8 +47,8 @@ export class Importing {
     const { studio } = this;
     const read = await this.read(file, GAP_S); // what has times becomes a new script
     if (!read) return;
-    if (read.isTimed || [...read.text.trim()].length > studio.facts.most) {
-      return studio.go('script', { text: read.text, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });
+    if (read.lines || [...read.text.trim()].length > studio.facts.most) {
+      return studio.go('script', { text: read.text, lines: read.lines, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });
     }
     const isOwn = studio.text.trim() !== '' && !Object.values(studio.presets.texts).includes(studio.text);
     studio.replacing(studio.current ?? studio, isOwn, () => void (studio.text = read.text));
@@ -53,41 +62,51 @@ export class Importing {
    * @returns {Promise<Imported|null>} null: there is none, or it is not wanted
    */
   async read(file, between = 0) {
-    if (!file) return null;
-    const { t } = this.studio;
+    const found = file && (await this.find(file));
+    if (!file || !found) return null;
+    const title = (found.title || titleOf(file)).slice(0, LONGEST_TITLE);
+    const chosen = found.chapters.length > 1 ? await this.chapters.choose(title, found.chapters) : found.chapters;
+    if (!chosen) return null;
+    const paragraphs = chosen.flatMap((chapter) => chapter.paragraphs);
+    const lines = found.cues?.length ? cuesToLines(paragraphs, found.cues, between) : undefined;
+    return { title, text: paragraphs.join('\n\n'), lines, isDocument: IS_DOCUMENT.test(file.name) };
+  }
+
+  /** The text of a table or a list, every row of it. @param {File} file @returns {Promise<string|null>} as of read */
+  async table(file) {
+    const found = await this.find(file, { as_is: '1' });
+    return found && found.chapters.flatMap(({ paragraphs }) => paragraphs).join('\n');
+  }
+
+  /**
+   * Have a file read. What its user has to choose is asked, other notes and what is wrong are said.
+   *
+   * @param {File} file @param {Object<string, string>} [query] @returns {Promise<Found|null>}
+   */
+  async find(file, query = {}) {
+    const { studio } = this;
     try {
-      const read = BY_THE_STUDIO.test(file.name) ? await this.chapters(file) : await this.plain(file, between);
-      if (read && !read.text.trim()) this.studio.toast(t('importing.empty', { name: file.name }), { isOfPage: true });
-      return read?.text.trim() ? read : null;
+      const found = await this.ask(file, query);
+      const hasChoice = (found.encodings ?? []).length > 1 || found.notes.some(({ code }) => code === 'sounds');
+      if (hasChoice) return await this.sheet.choose(file.name, found, (choice) => this.ask(file, { ...query, ...choice }));
+      const said = sentencesOf(found.notes, studio.t).join(' ');
+      if (said) studio.toast(said, { isOfPage: true, stayMs: NOTES_MS });
+      return found;
     } catch (error) {
-      this.studio.toast(`${file.name}: ${errorOf(error).message}`, { isOfPage: true });
+      studio.toast(`${file.name}: ${errorOf(error).message}`, { isOfPage: true });
       return null;
     }
   }
 
-  /** @param {File} file @param {number} between @returns {Promise<Imported>} */
-  async plain(file, between) {
-    const text = await file.text();
-    if (text.includes('\0')) throw new Error(this.studio.t('importing.unknown'));
-    const isTimed = areSubtitles(text);
-    return { title: titleOf(file), text: isTimed ? subtitlesToText(text, between) : text, isTimed };
-  }
-
-  /** @param {File} file @returns {Promise<Imported|null>} */
-  async chapters(file) {
-    const { t, toast } = this.studio;
-    const leave = toast.call(this.studio, t('importing.reading', { name: file.name }), { isOfPage: true });
-    /** @type {{title: string, chapters: Chapter[]}} */
-    let read;
+  /** @param {File} file @param {Object<string, string>} query @returns {Promise<Found>} */
+  async ask(file, query) {
+    const { studio } = this;
+    const leave = IS_DOCUMENT.test(file.name) ? studio.toast(studio.t('importing.reading', { name: file.name }), { isOfPage: true }) : null;
     try {
-      read = await (await api.ask('studio/documents', { method: 'POST', body: file })).json();
+      return await (await api.ask(`studio/documents?${new URLSearchParams(query)}`, { method: 'POST', body: file })).json();
     } finally {
-      leave();
+      leave?.();
     }
-    const title = (read.title || titleOf(file)).slice(0, LONGEST_TITLE);
-    const chosen = read.chapters.length > 1 ? await this.sheet.choose(title, read.chapters) : read.chapters;
-    if (!chosen) return null;
-    return { title, text: chosen.flatMap(({ paragraphs }) => paragraphs).join('\n\n'), isDocument: true };
   }
 }
 

@@ -168,7 +168,9 @@ export class PronunciationSheet {
     const [file] = this.file.files ?? [];
     this.file.value = ''; // so that choosing the same file again is a change
     if (!file) return;
-    const { entries: brought, leftOut } = readWordList(await file.text());
+    const text = await this.studio.importing.table(file);
+    if (text === null) return;
+    const { entries: brought, leftOut } = readWordList(text);
     if (brought.length === 0) return this.complain(this.studio.t('pronunciation.nothing_in', { name: file.name }));
     const merged = new Map([...this.entries(), ...brought].map(({ word, said }) => [word, said]));
     this.show([...merged].map(([word, said]) => ({ word, said })));

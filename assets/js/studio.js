@@ -3,6 +3,7 @@
 import { Addresses } from './addresses.js';
 import { api, StudioError } from './api.js';
 import { ChapterSheet } from './chapter_sheet.js';
+import { ImportSheet } from './import_sheet.js';
 import { CodeDialog } from './code_dialog.js';
 import { Complaints } from './complaints.js';
 import { CutOff } from './cut_off.js';
@@ -56,7 +57,7 @@ import { SpeechError, SpeechSocket } from '../../clients/js/voicewright.js';
  * @typedef {import('./take.js').Mode} Mode
  *
  * @typedef {{voice: import('./script/document.js').Voice, instruct: string}} SpokenBy  who speaks in a room, for a line of a script
- * @typedef {{voice?: string, text?: string, title?: string, spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices'}} Given  what a room is opened with
+ * @typedef {{voice?: string, text?: string, lines?: import('./script/reading.js').ReadLine[], title?: string, spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices'}} Given  what a room is opened with
  * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} Restored  a kept take with the recording that was sent with it
  *
  * @typedef {() => void} Back  takes back what was done
@@ -138,7 +139,7 @@ export class Studio {
     this.soundingText = new SoundingText(page, this);
     this.cutOff = new CutOff(this);
     this.lastHeard = new LastHeard(this);
-    this.importing = new Importing(page, this, new ChapterSheet(page, this));
+    this.importing = new Importing(page, this, new ChapterSheet(page, this), new ImportSheet(page, this));
     /** @type {Room[]} */
     this.rooms = ROOMS.map((Room) => new Room(need(page, `#vw-room-${Room.id}`), this));
     /** @type {Drafts} */

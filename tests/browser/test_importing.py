@@ -61,6 +61,48 @@ def test_subtitles_become_a_script_that_keeps_their_times(studio: Page) -> None:
     assert texts(studio) == ["One. [pause 2s]", "Two."], "a script's own 0.4 s come after it"
 
 
+def test_sounds_are_left_out_of_subtitles_unless_they_are_wanted(studio: Page) -> None:
+    enter_script(studio)
+    rows = ("[door slams] Where?", "- Here.\n- There. (laughs)", "\u266a la la \u266a")
+    srt = "\n\n".join(f"{n}\n00:00:0{n},000 --> 00:00:0{n},900\n{row}" for n, row in enumerate(rows, 1)).encode()
+    for wanted in (False, True):
+        studio.set_input_files("#vw-script-file", {"name": "film.srt", "mimeType": "text/plain", "buffer": srt})
+        sheet = studio.locator("#vw-import")
+        expect(sheet.locator("#vw-import-notes")).to_contain_text("3 (door slams · laughs · la la)")
+        expect(sheet.locator("#vw-import-encoding")).to_be_hidden()
+        expect(sheet.locator("#vw-import-preview li")).to_have_text(["Where?", "Speaker 1: Here.", "Speaker 2: There."])
+        if wanted:
+            sheet.get_by_label("Read sounds").check()
+            expect(sheet.locator("#vw-import-preview li").first).to_have_text("door slams")
+        sheet.locator("#vw-import-go").click()
+        expect(sheet).to_be_hidden()
+        added = texts(studio)[-6 if wanted else -3 :]
+        assert added == (
+            ["door slams", "Where?", "Here.", "There.", "laughs", "la la"] if wanted else ["Where?", "Here.", "There."]
+        )
+
+
+def test_an_uncertain_encoding_is_chosen_by_what_the_text_looks_like(studio: Page) -> None:
+    enter_script(studio)
+    data = "Съешь ещё этих мягких французских булок.".encode("mac_cyrillic")
+    studio.set_input_files("#vw-script-file", {"name": "bread.txt", "mimeType": "text/plain", "buffer": data})
+    sheet = studio.locator("#vw-import")
+    select = sheet.locator("select")
+    expect(sheet.locator("#vw-import-sounds")).to_be_hidden()
+    select.select_option("MacCyrillic")
+    expect(sheet.locator("#vw-import-preview li")).to_have_text(["Съешь ещё этих мягких французских булок."])
+    studio.screenshot(path=SCREENSHOTS / "encoding.png")
+    sheet.locator("#vw-import-go").click()
+    assert texts(studio)[-1] == "Съешь ещё этих мягких французских булок."
+
+
+def test_what_is_left_out_of_a_text_is_said(studio: Page) -> None:
+    text = "It was the end of\n\n12\n\na page.".encode("cp1252")
+    studio.set_input_files("#vw-text-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": text})
+    expect(studio.locator("#vw-text")).to_have_value("It was the end of a page.")
+    expect(studio.locator(".vw-toast").last).to_contain_text("page numbers: 1 (12)")
+
+
 def test_a_file_that_is_dropped_is_read_and_one_that_cannot_be_says_why(studio: Page) -> None:
     drop = """([name, bytes]) => {
       const dataTransfer = new DataTransfer();
@@ -73,8 +115,8 @@ def test_a_file_that_is_dropped_is_read_and_one_that_cannot_be_says_why(studio: 
     toast = studio.locator(".vw-toast").last
     for name, data, words in (
         ("torn.epub", b"PK\x03\x04 torn", "it is damaged"),
-        ("picture.png", b"\x89PNG\r\n\0\0", "no text that can be read here"),
-        ("blank.txt", b"  \n", "There is no text in blank.txt"),
+        ("picture.png", b"\x89PNG\r\n\0\0", "it is neither text nor subtitles, EPUB or DOCX"),
+        ("blank.txt", b"  \n", "there is no text in it"),
     ):
         studio.evaluate(drop, [name, list(data)])
         expect(toast).to_contain_text(words)

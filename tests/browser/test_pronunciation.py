@@ -129,14 +129,20 @@ def test_a_list_is_brought_as_a_file_and_saved_as_one(app: App, studio: Page) ->
     enter(studio, "library")
     studio.click("#vw-library-pronunciation")
     write(studio, "Qwen", "Quen")
-    file: FilePayload = {"name": "words.csv", "mimeType": "text/csv", "buffer": b"word,said as\nQwen,Kwen\nGIF,jif\n"}
+    file: FilePayload = {
+        "name": "words.csv",
+        "mimeType": "text/csv",
+        "buffer": "word,said as\nQwen,Kwen\nGIF,jif\nMüller,Müla\n".encode("cp1252"),
+    }
     studio.set_input_files("#vw-pronunciation-file", file)
-    expect(studio.locator("#vw-pronunciation-list li")).to_have_count(2)
-    expect(studio.locator("#vw-pronunciation-told")).to_have_text("2 words were brought in.")
-    await_words(app, {"Qwen": "Kwen", "GIF": "jif"})
+    expect(studio.locator("#vw-pronunciation-list li")).to_have_count(3)
+    expect(studio.locator("#vw-pronunciation-told")).to_have_text("3 words were brought in.")
+    await_words(app, {"Qwen": "Kwen", "GIF": "jif", "Müller": "Müla"})
     with studio.expect_download() as download:
         studio.click("#vw-pronunciation-save")
-    assert Path(download.value.path()).read_bytes() == b"word,said as\r\nQwen,Kwen\r\nGIF,jif\r\n"
+    assert (
+        Path(download.value.path()).read_bytes().decode() == "word,said as\r\nQwen,Kwen\r\nGIF,jif\r\nMüller,Müla\r\n"
+    )
     nothing: FilePayload = {"name": "no.csv", "mimeType": "text/csv", "buffer": b"nothing here"}
     studio.set_input_files("#vw-pronunciation-file", nothing)
     expect(studio.locator("#vw-pronunciation-error")).to_contain_text("no.csv holds no words")

@@ -1,4 +1,4 @@
-"""What the script room reads: pauses inside a line, whole texts with names, subtitles. The modules alone."""
+"""What the script room reads: pauses inside a line, whole texts with names, cues. The modules alone."""
 
 from __future__ import annotations
 
@@ -100,44 +100,21 @@ def test_a_long_paragraph_is_cut_between_sentences_and_loses_nothing(node: Node)
     assert "ANNA: " + " ".join(piece for _, piece in read) == text
 
 
-SRT = """\ufeff1
-00:00:01,000 --> 00:00:02,500 X1:1
-<i>ANNA: The kettle</i>
-{\\an8}is on.
-
-2
-00:00:02,600 --> 00:00:03,000
-TOM: Good.
-
-3
-00:00:05,500 --> 00:01:06,000
-
-4
-01:00:05,000 --> 01:00:06,000
-ANNA: Yes.
-"""
-
-
-def test_cues_are_paragraphs_and_long_gaps_are_pauses(node: Node) -> None:
-    assert node.call("script/subtitles", "areSubtitles", SRT) is True
-    assert node.call("script/subtitles", "readCues", SRT) == [
-        {"start": 1, "end": 2.5, "words": "ANNA: The kettle is on."},
-        {"start": 2.6, "end": 3, "words": "TOM: Good."},
-        {"start": 3605, "end": 3606, "words": "ANNA: Yes."},
+def test_long_gaps_between_cues_are_pauses(node: Node) -> None:
+    cues = [
+        {"start": 1, "end": 2.5, "name": "ANNA"},
+        {"start": 2.6, "end": 3, "name": None},
+        {"start": 2.6, "end": 3, "name": "TOM"},
+        {"start": 3605, "end": 3606, "name": "ANNA"},
     ]
-    text = node.call("script/subtitles", "subtitlesToText", SRT, 0.1)
-    assert lines(node, text) == [
-        ("ANNA", "The kettle is on."),
-        ("TOM", "Good. [pause 30s]"),
-        ("ANNA", "Yes."),
+    read = node.call("script/subtitles", "cuesToLines", ["One.", "Two.", "Three.", "Four."], cues, 0.1)
+    assert [(line["name"], line["text"]) for line in read] == [
+        ("ANNA", "One."),
+        (None, "Two."),
+        ("TOM", "Three. [pause 30s]"),
+        ("ANNA", "Four."),
     ]
-
-
-def test_webvtt_is_read_as_well_and_plain_text_is_no_subtitle(node: Node) -> None:
-    vtt = "WEBVTT\n\n00:01.000 --> 00:02.000\nOne.\n\nsecond\n00:03.000 --> 00:04.000 align:start\nTwo.\n"
-    assert node.call("script/subtitles", "areSubtitles", vtt) is True
-    assert node.call("script/subtitles", "subtitlesToText", vtt, 0.4) == "One. [pause 0.6s]\n\nTwo."
-    assert node.call("script/subtitles", "areSubtitles", "Meet me --> there at 10:30.") is False
+    assert node.call("script/subtitles", "cuesToLines", [], [], 0.4) == []
 
 
 def test_how_it_is_said_may_stand_before_or_behind_the_colon(node: Node) -> None:

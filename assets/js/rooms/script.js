@@ -150,7 +150,7 @@ export class ScriptRoom {
 
   /** A script of presets/scripts.toml, with voices. @param {{name: string, text: string}} preset */
   sample({ name, text }) {
-    const lines = readText(text, (word) => this.casting.named(word) !== null).map((line) => newLine(line));
+    const lines = this.read(text).map((line) => newLine(line));
     this.casting.assign(lines, []);
     return new Script({ name, lines });
   }
@@ -192,9 +192,9 @@ export class ScriptRoom {
   }
 
   /** @param {import('../studio.js').Given} [given] script: to be opened; voice: of the library, for a new line; text: for a new script, of that title */
-  async enter({ voice, text, title, spokenBy = null, script = addressedScript() ?? undefined } = {}) {
+  async enter({ voice, text, lines, title, spokenBy = null, script = addressedScript() ?? undefined } = {}) {
     await this.begun;
-    if (text) return this.write(text, spokenBy, title);
+    if (text) return this.write(lines ?? this.read(text), spokenBy, title ?? titleOf(text));
     if (!this.opened) return;
     if (script && script !== this.script.id) await this.reach(script);
     nameScript(this.script.id, false);
@@ -239,15 +239,20 @@ export class ScriptRoom {
     }
   }
 
+  /** A text as lines. @param {string} text */
+  read(text) {
+    return readText(text, (word) => this.casting.named(word) !== null);
+  }
+
   /**
-   * A new script of a text.
+   * A new script.
    *
-   * @param {string} text
+   * @param {import('../script/reading.js').ReadLine[]} read
    * @param {SpokenBy|null} spokenBy  who speaks what names nobody
-   * @param {string} [title]
+   * @param {string} title
    */
-  async write(text, spokenBy, title = titleOf(text)) {
-    const lines = readText(text, (word) => this.casting.named(word) !== null).map((line) => newLine(line));
+  async write(read, spokenBy, title) {
+    const lines = read.map((line) => newLine(line));
     const nameless = lines.filter(({ name }) => !name);
     this.casting.assign(lines, []);
     if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
@@ -445,8 +450,10 @@ export class ScriptRoom {
   /** A text becomes lines of this script, a document a script of its own. @param {File} [file] */
   async importFile(file) {
     const imported = await this.studio.importing.read(file, this.script.gap);
-    if (imported?.isDocument) await this.write(imported.text, null, imported.title);
-    else if (imported) this.lines.take(readText(imported.text, (name) => this.casting.named(name) !== null));
+    if (!imported) return;
+    const read = imported.lines ?? this.read(imported.text);
+    if (imported.isDocument) await this.write(read, null, imported.title);
+    else this.lines.take(read);
   }
 
   /** Put a kept take's line at the end. @param {import('../studio.js').Restored} take @returns {import('../studio.js').Back} */

@@ -7,7 +7,6 @@
 import { all } from '../elements.js';
 import { newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
-import { readText } from './reading.js';
 
 export class LinesView {
   /**
@@ -202,7 +201,7 @@ export class LinesView {
   /** A text of several paragraphs becomes several lines. @param {ClipboardEvent} event @param {LineView} view */
   onPaste(event, { line }) {
     const pasted = event.clipboardData?.getData('text/plain') ?? '';
-    const read = readText(pasted, (name) => this.casting.named(name) !== null);
+    const read = this.room.read(pasted);
     if (read.length < 2 && !read[0]?.name) return;
     event.preventDefault();
     this.take(read, line.id);
