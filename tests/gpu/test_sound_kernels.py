@@ -11,12 +11,12 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from benchmarks.sound import published, random_network, rounded, snr_db
 from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Stream
 from runtime.engine.code2wav_streams import Code2WavStreams
 from runtime.engine.voice_cache import ClonedVoice
 from runtime.model.code2wav import Code2Wav
+from tests.support.sound_networks import published, random_network, rounded, snr_db
 
 pytestmark = [
     pytest.mark.gpu,

@@ -2,13 +2,107 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
+from typing import Any
 
-from benchmarks.sound import published, random_network
+import torch
+from torch import Tensor
 
-__all__ = ["SMALL", "random_network"]
+from runtime.model.code2wav import Code2Wav
+from runtime.model.config import Code2WavConfig
+from runtime.model.products import Conv, Linear, TransposedConv
 
-# All that the published one has, with few samples a frame. 12 channels in the last block are no tile's width.
+LOUDNESS = 0.2  # Standard deviation of the audio; full scale is 1.
+
+
+def published() -> Code2WavConfig:
+    """Return decoder_config of every published checkpoint (docs/model.md 1.3)."""
+    return Code2WavConfig(
+        codebook_size=2048,
+        num_quantizers=16,
+        codebook_dim=512,
+        latent_dim=1024,
+        hidden_size=512,
+        intermediate_size=1024,
+        num_hidden_layers=8,
+        num_attention_heads=16,
+        num_key_value_heads=16,
+        head_dim=64,
+        sliding_window=72,
+        rope_theta=10000.0,
+        rms_norm_eps=1e-5,
+        attention_bias=False,
+        hidden_act="silu",
+        decoder_dim=1536,
+        upsample_rates=(8, 5, 4, 3),
+        upsampling_ratios=(2, 2),
+    )
+
+
+def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) -> Code2Wav:
+    """Return a network whose layers all matter and whose audio is neither silent nor clipped."""
+    torch.manual_seed(seed)
+    with torch.device(device):
+        network = Code2Wav(config)
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            last = name.rsplit(".", 1)[-1]
+            if last in ("alpha", "beta"):
+                weight.normal_(0, 0.3)
+            elif last == "cluster_usage":
+                weight.uniform_(0.5, 1.5)
+            elif last in ("gamma", "scale"):
+                weight.fill_(0.3)
+            elif "norm" in name and last == "weight":
+                weight.normal_(1, 0.1)
+            elif weight.dim() < 2:
+                weight.normal_(0, 0.02)
+            elif last == "embedding_sum":
+                weight.normal_(0, 0.3)
+            else:
+                inputs = weight[0].numel()
+                if "block.1.conv" in name or ("upsample" in name and weight.dim() == 3 and "dwconv" not in name):
+                    inputs = weight.shape[0] * (2 if "block.1" in name else 1)  # of a transposed convolution
+                weight.normal_(0, 0.7 / inputs**0.5)
+        parts: Any = network.decoder  # torch's types do not know what a list of modules holds
+        _, *blocks, _, end = parts
+        for block in blocks:  # residual branches that do not drown what they are added to
+            for unit in block.block[2:]:
+                unit.conv2.conv.weight.mul_(0.4)
+    network.requires_grad_(False)
+    last = end.conv
+    last.weight.mul_(0.001)  # nothing is clipped
+    codes = torch.randint(0, config.codebook_size, (1, 4, config.num_quantizers), device=device)
+    wave = network(codes, network.fresh_state(1))
+    last.weight.mul_(LOUDNESS / wave.std())
+    last.bias.zero_()
+    return network
+
+
+def rounded(network: Code2Wav) -> Code2Wav:
+    """Return the network with weights and inputs of products rounded to bfloat16 and sums in float32."""
+
+    def narrow(value: Tensor) -> Tensor:
+        return value.bfloat16().to(value.dtype)
+
+    other = copy.deepcopy(network)
+    for weight in other.parameters():
+        if weight.dim() > 1:
+            weight.copy_(narrow(weight))
+    for module in other.modules():
+        if isinstance(module, Linear | Conv | TransposedConv):
+            module.register_forward_pre_hook(lambda _, inputs: (narrow(inputs[0]),))
+    return other
+
+
+def snr_db(truth: Tensor, other: Tensor) -> float:
+    """Return the signal-to-noise ratio in dB."""
+    noise = (truth - other).double().pow(2).mean()
+    return float(10 * torch.log10(truth.double().pow(2).mean() / noise.clamp(min=1e-30)))
+
+
+# The published structure with few samples a frame. No tile is as wide as the 12 channels of the last block.
 SMALL = replace(
     published(),
     codebook_size=64,

@@ -12,7 +12,6 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from benchmarks.sound import rounded, snr_db
 from runtime.device.kernels import convolution, pointwise, residual_unit
 from runtime.device.kernels.convolution import Tile
 from runtime.engine.graphs import GraphPool
@@ -22,7 +21,7 @@ from runtime.model.packed_sound import PackedSound
 from runtime.model.sound import to_s16
 from tests.conftest import Loaded
 from tests.support import interpreting
-from tests.support.sound_networks import SMALL, random_network
+from tests.support.sound_networks import SMALL, random_network, rounded, snr_db
 from tests.unit.engine.test_sound_graphs import GraphDevice
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
