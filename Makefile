@@ -14,11 +14,16 @@ JS := tools/js
 TORCH ?=
 TORCH_INDEX ?=
 
-# The first interpreter that fits.
-PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
-	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
+# The interpreter: PYTHON= if you name one, otherwise python3 or the newest supported one on PATH. An environment of
+# another one is removed before make looks at its files.
+PYTHON ?=
+ifneq ($(MAKECMDGOALS),clean)
+CHOSEN := $(shell for python in python3 python python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c "" 2>/dev/null && exec $$python tools/choose_python.py $(VENV) $(PYTHON); done)
+$(if $(CHOSEN),,$(error Voicewright needs Python 3.11 to 3.14))
+endif
 
-.PHONY: run test test-all check format bench soak proof autobahn fuzz audit cluster tour oracle golden lock clean
+.PHONY: run test test-all pythons check format bench soak proof autobahn fuzz audit cluster tour oracle golden lock clean
 
 run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
@@ -26,7 +31,7 @@ run: $(VENV)/.ready
 # Processes that share the tests (tests/conftest.py says how); JOBS=0 runs them all in one. Most of what `make test` runs
 # waits now and then, for a socket or a process, so that two more than there are cores keep those busy.
 JOBS ?= logical
-test: JOBS = $(shell $(PYTHON) -c 'import os; print(2 + os.cpu_count())')
+test: JOBS = $(shell $(CHOSEN) -c 'import os; print(2 + os.cpu_count())')
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Each process that a test starts would compile the whole of the code anew.
@@ -49,10 +54,17 @@ test: $(VENV)/.ready-dev
 test-all: $(VENV)/.ready-dev $(CLIENTS)/.ready $(CLUSTER)/.ready
 	$(PYTEST) -m "thorough or examples" $(if $(THIRD),--third $(THIRD)) $(TESTS)
 
+# The tests on every supported interpreter on PATH, each in an environment of its own; by hand, before a release.
+pythons:
+	for python in $$($(CHOSEN) tools/choose_python.py --all); do echo "== $$python"; \
+		$(MAKE) test PYTHON=$$python VENV=.venv-$$(basename $$python) || exit 1; done
+
 check: $(VENV)/.ready-dev $(JS)/node_modules/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --target-version py314 --select E9,F,B012 .
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.14
 	$(BIN)/node $(JS)/check.js
 	$(BIN)/node $(JS)/node_modules/eslint/bin/eslint.js --config $(JS)/eslint.config.js assets/js clients/js tests/js $(JS)
 
@@ -107,16 +119,10 @@ clean:
 	rm -rf $(VENV) $(CLIENTS) $(CLUSTER) $(AUTOBAHN) $(FUZZ) $(AUDIT) $(JS)/node_modules build dist artifacts .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/bin/python:
-	@test -n "$(PYTHON)" || { echo "Voicewright needs Python 3.11 or 3.12; set PYTHON=/path/to/it."; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(CHOSEN) -m venv $(VENV)
 
 $(VENV)/.ready: requirements.lock pyproject.toml clients/python/pyproject.toml | $(VENV)/bin/python
-	$(if $(TORCH),$(BIN)/pip install --quiet $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)))
-	@echo "Installing what Voicewright needs into $(VENV); the first time takes some minutes."
-	grep -v '^torch==' requirements.lock > $(VENV)/without-torch.txt
-	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
-		-r $(if $(TORCH),$(VENV)/without-torch.txt,requirements.lock)
-	$(BIN)/pip install --quiet --no-deps --editable clients/python --editable .
+	@$(BIN)/python tools/install.py "$(TORCH)" "$(TORCH_INDEX)"
 	@touch $@
 
 # A build of torch for cards has brought the Triton that it goes with.

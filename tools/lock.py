@@ -25,7 +25,7 @@ PLATFORMS = (
     *("x86_64-manylinux_2_28", "aarch64-manylinux_2_28"),
     *("aarch64-apple-darwin", "x86_64-pc-windows-msvc"),
 )
-PYTHONS = ("3.11", "3.12")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # The same as in tools/choose_python.py.
 MACOS = {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
 
 # Pipecat has it for a resampler that nothing here asks for: a quarter of the download.
@@ -72,7 +72,7 @@ def not_locked(lock: Path, platform: str, python: str) -> list[str]:
 
 
 def _resolve(source: str, *options: str, told: str) -> list[str]:
-    """Resolve for both Pythons and every platform."""
+    """Resolve for every Python and platform."""
     return _compile(source, *options, "--universal", "--python-version", PYTHONS[0], told=told)
 
 
