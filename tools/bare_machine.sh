@@ -61,11 +61,11 @@ until curl --silent --fail --output /dev/null "http://127.0.0.1:$port/"; do
     sleep 0.5
 done
 echo "== the page answers after $(($(date +%s) - start)) s"
-until curl --silent --fail --output "$root/root/first.wav" "http://127.0.0.1:$port/v1/audio/speech" \
+until curl --silent --fail --output "$root/root/first.mp3" "http://127.0.0.1:$port/v1/audio/speech" \
     --header 'Content-Type: application/json' --data '{"voice": "alloy", "input": "The kettle has just boiled."}'; do
     kill -0 $! || exit 1
     sleep 0.5
 done
-echo "== first speech after $(($(date +%s) - start)) s: $(stat --format %s "$root/root/first.wav") bytes"
+echo "== first speech after $(($(date +%s) - start)) s: $(stat --format %s "$root/root/first.mp3") bytes"
 echo "== .venv is $(du -sm "$root/root/voicewright/.venv" | cut -f 1) MB, the system $(du -smx --exclude root "$root" | cut -f 1) MB"
 [ -z "${TESTS:-}" ] || inside 'make test'

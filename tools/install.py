@@ -47,8 +47,8 @@ def pip(*arguments: str) -> bool:
     return subprocess.run([sys.executable, "-m", "pip", "install", *arguments]).returncode == 0
 
 
-def install_torch(pin: str, index: str = CPU_INDEX) -> bool:
-    """Install the build of torch that fits this machine. The lock has the dependencies of a CPU build."""
+def install_torch(pin: str, others: Path, index: str = CPU_INDEX) -> bool:
+    """Install the build of torch that fits this machine; ``others`` pins what it depends on, except CUDA."""
     if is_installed(pin):
         return True
     is_linux = sys.platform == "linux"
@@ -59,7 +59,7 @@ def install_torch(pin: str, index: str = CPU_INDEX) -> bool:
         print(f"{index} does not serve it: your default index does, with CUDA {TORCH_SIZE['cuda']}.", flush=True)
     else:
         print(f"Fetching {pin}: {TORCH_SIZE['cuda' if is_linux else 'cpu']}.", flush=True)
-    return pip(pin)
+    return pip(pin, "--constraint", str(others))
 
 
 def main(torch: str = "", torch_index: str = "") -> int:
@@ -70,7 +70,7 @@ def main(torch: str = "", torch_index: str = "") -> int:
     others.write_text("\n".join(pin for pin in pins if pin != locked) + "\n", encoding="utf-8")
     index = ["--index-url", torch_index] if torch_index else []
     own_choice = torch or torch_index
-    if not (pip(*(torch.split() or [locked]), *index) if own_choice else install_torch(locked)):
+    if not (pip(*(torch.split() or [locked]), *index) if own_choice else install_torch(locked, others)):
         return 1
     print("Fetching the other packages: 0.2 GB to download, 0.7 GB on disk.", flush=True)
     checkout = ("--quiet", "--no-deps", "--editable", "clients/python", "--editable", ".")

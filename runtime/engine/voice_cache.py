@@ -56,7 +56,7 @@ class ClonedVoice:
 
 def reference_key(reference: Reference) -> str:
     """Equal for equal references. A minute of sound takes some milliseconds."""
-    digest = hashlib.blake2b(np.ascontiguousarray(reference.samples), digest_size=16)  # type: ignore[arg-type]
+    digest = hashlib.blake2b(np.ascontiguousarray(reference.samples).data, digest_size=16)
     digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
     if (prompt := reference.prompt) is not None:  # a prompt that is not of these samples is another voice's
         digest.update(prompt.fingerprint.encode() + prompt.x_vector.tobytes())

@@ -11,7 +11,7 @@ from runtime.shared.pcm_formats import ENCODINGS, PcmWriter
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    import audioop  # in Python up to 3.12, which is as far as we go
+    import audioop  # Part of Python up to 3.12; later the package audioop-lts has it.
 
 EVERY = np.arange(-32768, 32768).astype("<i2").tobytes()
 

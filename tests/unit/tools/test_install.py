@@ -39,6 +39,10 @@ def index(tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
+LOCK = Path("others.lock")
+CONSTRAINT = ("--constraint", "others.lock")
+
+
 class Pip:
     """Records the calls of pip. The calls that name an index are made, into a folder; the others succeed."""
 
@@ -63,15 +67,15 @@ def pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pip:
 
 
 def test_linux_without_a_card_gets_the_cpu_build(index: str, pip: Pip, capsys: pytest.CaptureFixture[str]) -> None:
-    assert install.install_torch(PIN, index)
+    assert install.install_torch(PIN, LOCK, index)
     assert [path.name for path in pip.target.glob("*.dist-info")] == ["torch-0.1+cpu.dist-info"]
     assert len(pip.calls) == 1
     assert "for CPUs" in capsys.readouterr().out
 
 
 def test_a_version_that_the_index_lacks_comes_from_the_default_index(index: str, pip: Pip) -> None:
-    assert install.install_torch("torch==0.2", index)
-    assert pip.calls[1:] == [("torch==0.2",)]
+    assert install.install_torch("torch==0.2", LOCK, index)
+    assert pip.calls[1:] == [("torch==0.2", *CONSTRAINT)]
 
 
 def test_an_index_that_accepts_and_never_answers_costs_the_timeout_and_one_sentence(
@@ -79,8 +83,8 @@ def test_an_index_that_accepts_and_never_answers_costs_the_timeout_and_one_sente
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         index = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert install.install_torch(PIN, index)
-    assert pip.calls == [(PIN,)]
+        assert install.install_torch(PIN, LOCK, index)
+    assert pip.calls == [(PIN, *CONSTRAINT)]
     assert capsys.readouterr().out.count(f"{index} does not serve it: your default index does") == 1
 
 
@@ -91,13 +95,13 @@ def test_a_card_and_other_systems_get_the_default_build(
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(install, "has_nvidia_card", lambda: has_card)
     monkeypatch.setattr(urllib.request, "urlopen", None)
-    assert install.install_torch(PIN)
-    assert pip.calls == [(PIN,)]
+    assert install.install_torch(PIN, LOCK)
+    assert pip.calls == [(PIN, *CONSTRAINT)]
 
 
 def test_an_installed_build_of_the_pinned_version_stays(pip: Pip) -> None:
     pinned = next(line for line in (ROOT / install.LOCK).read_text("utf-8").splitlines() if line.startswith("torch=="))
-    assert install.install_torch(pinned)
+    assert install.install_torch(pinned, LOCK)
     assert pip.calls == []
 
 
