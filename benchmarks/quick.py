@@ -17,6 +17,7 @@ import torch
 from benchmarks import suites
 from benchmarks.engine import Grid, measure_engine
 from benchmarks.host import measure_host
+from benchmarks.imports import measure_imports
 from benchmarks.lanes import Arm, opened
 from benchmarks.plan import ROUNDS
 from benchmarks.report import tables_of
@@ -27,7 +28,7 @@ BATCHES = (1, 4, 16)
 GRID = Grid(BATCHES, contexts=(64,), prompts=(32,), sounds=tuple((1, batch) for batch in BATCHES))
 CLIENTS = (1, 4, 8)
 ROWS = (1, 16, 64)  # of the host's own work
-TABLES = ("frames", "predictor", "prefill", "code2wav", "start", "host", "websocket")
+TABLES = ("frames", "predictor", "prefill", "code2wav", "start", "imports", "host", "websocket")
 
 
 def run(settings: Settings, replies: int) -> dict[str, Any]:
@@ -37,6 +38,7 @@ def run(settings: Settings, replies: int) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "models": [model.rstrip("/").rpartition("/")[2] for model in settings.models],
         **measure_engine([("ours", settings)], GRID),
+        "imports": measure_imports(),
         "host": measure_host(settings, ROWS),
         "websocket": asyncio.run(_websocket(settings, replies)),
     }

@@ -20,6 +20,7 @@ from runtime.knobs import override
 from runtime.option_names import told_in_options
 from runtime.request import Mode, Split
 from runtime.settings import Settings
+from runtime.shared.python_warnings import log_warnings
 from runtime.variables import warn_of_unknown
 
 VERBOSE = "log what happens to stderr"
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    log_warnings(is_verbose=arguments.verbose)
     try:
         return int(arguments.run(arguments))
     except SpeechError as error:

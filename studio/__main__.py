@@ -7,6 +7,7 @@ import logging
 import sys
 
 from runtime.errors import SetUpError
+from runtime.shared.python_warnings import log_warnings
 from studio.server import serve
 from studio.settings import StudioSettings
 
@@ -14,6 +15,7 @@ from studio.settings import StudioSettings
 def main() -> int:
     """Compose settings and server; a set-up that cannot work is one sentence and exit status 2."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    log_warnings()
     try:
         return asyncio.run(serve(StudioSettings.from_command_line()))
     except SetUpError as error:

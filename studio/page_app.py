@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from fastapi import FastAPI
@@ -25,7 +26,8 @@ def page(studio: ASGIApp) -> FastAPI:
 
     Takes the seconds that Gradio's import needs; the runtime loads its weights meanwhile.
     """
-    import gradio
+    with without_stub_files():
+        import gradio
 
     from studio import link_preview
     from studio.actions import mcp_tools
@@ -66,6 +68,26 @@ def page(studio: ASGIApp) -> FastAPI:
     )
     composed._queue.sleep_when_free = QUEUE_S  # Gradio has no setting for it
     return mounted
+
+
+@contextmanager
+def without_stub_files() -> Iterator[None]:
+    """Keep Gradio's import from writing a .pyi file for each component, which takes 1.2 s of its 2.8.
+
+    Gradio leaves out a class whose source `inspect.getfile` does not find.
+    """
+    getfile = inspect.getfile
+
+    def getfile_of_others(subject: Any) -> str:
+        if str(getattr(subject, "__module__", "")).startswith("gradio."):
+            raise OSError("not needed")
+        return getfile(subject)
+
+    inspect.getfile = getfile_of_others  # type: ignore[assignment]  # Of classes alone: Gradio passes no others.
+    try:
+        yield
+    finally:
+        inspect.getfile = getfile
 
 
 def _defaults(named: dict[str, Any], name: object) -> tuple[Any, ...]:

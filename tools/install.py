@@ -16,7 +16,7 @@ from pathlib import Path
 LOCK = Path("requirements.lock")
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 INDEX_TIMEOUT_S = 5.0
-TORCH_SIZE = {"cpu": "0.2 GB to download, 0.75 GB on disk", "cuda": "3 GB to download, 5 GB on disk"}
+TORCH_SIZE = {"cpu": "0.2 GB to download, 0.75 GB on disk", "cuda": "3 GB to download, 4.6 GB on disk"}
 
 
 def has_nvidia_card() -> bool:
@@ -72,7 +72,7 @@ def main(torch: str = "", torch_index: str = "") -> int:
     own_choice = torch or torch_index
     if not (pip(*(torch.split() or [locked]), *index) if own_choice else install_torch(locked, others)):
         return 1
-    print("Fetching the other packages: 0.2 GB to download, 0.7 GB on disk.", flush=True)
+    print("Fetching the other packages: 0.2 GB to download, 0.8 GB on disk.", flush=True)
     checkout = ("--quiet", "--no-deps", "--editable", "clients/python", "--editable", ".")
     return 0 if pip("--requirement", str(others)) and pip(*checkout) else 1
 

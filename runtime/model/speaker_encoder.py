@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from runtime.model.config import SpeakerEncoderConfig
@@ -32,18 +34,25 @@ class MelFilter:
 
     @classmethod
     def of(cls, config: SpeakerEncoderConfig, device: torch.device) -> MelFilter:
-        from transformers.audio_utils import mel_filter_bank  # slow to import, wanted for cloning only
-
-        bank = mel_filter_bank(
-            num_frequency_bins=FFT // 2 + 1,
-            num_mel_filters=config.mel_dim,
-            min_frequency=0.0,
-            max_frequency=float(MEL_MAX_HZ),
-            sampling_rate=config.sample_rate,
-            norm="slaney",
-            mel_scale="slaney",
-        )
+        bank = slaney_filters(config.mel_dim, config.sample_rate)
         return cls(torch.from_numpy(bank).float().to(device).T, torch.hann_window(FFT, device=device))
+
+
+def slaney_filters(filters: int, sample_rate: int) -> NDArray[np.float64]:
+    """Triangular mel filters of equal area from 0 to `MEL_MAX_HZ` (Slaney, Auditory Toolbox, 1998).
+
+    The bits are those of `transformers.audio_utils.mel_filter_bank`, whose import takes more than a second.
+
+    Shapes: result [FFT // 2 + 1, filters].
+    """
+    log_step = np.log(6.4) / 27.0  # Mels are linear up to 1 kHz, which is mel 15, and logarithmic above.
+    mels = np.linspace(0.0, 15.0 + np.log(MEL_MAX_HZ / 1000.0) * (27.0 / np.log(6.4)), filters + 2)
+    edges = np.where(mels < 15.0, 200.0 * mels / 3.0, 1000.0 * np.exp(log_step * (mels - 15.0)))
+    slopes = edges - np.linspace(0, sample_rate // 2, FFT // 2 + 1)[:, None]
+    widths = np.diff(edges)
+    triangles = np.maximum(0.0, np.minimum(-slopes[:, :-2] / widths[:-1], slopes[:, 2:] / widths[1:]))
+    bank: NDArray[np.float64] = triangles * (2.0 / (edges[2:] - edges[:-2]))
+    return bank
 
 
 def log_mel(samples: Tensor, mel: MelFilter, length: Tensor | None = None) -> Tensor:

@@ -22,6 +22,7 @@ from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import NotOpened, Open, Step
 from runtime.server.engine_process.service import EngineService
 from runtime.server.interpreter import settle, switch_often
+from runtime.shared.python_warnings import log_warnings
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ def main() -> int:
     assert isinstance(first, Open)
     settings = first.settings
     logging.basicConfig(level=first.log_level)
+    log_warnings(is_verbose=first.log_level < logging.WARNING)
     logs.set_up(settings.server)
     try:
         from runtime.engine.engine import Engine  # what it imports may print, and takes seconds

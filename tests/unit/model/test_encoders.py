@@ -10,6 +10,7 @@ from torch import Tensor
 
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.extent import mean, reflect, replicate, zeroed
+from runtime.model.speaker_encoder import FFT, MEL_MAX_HZ, slaney_filters
 from runtime.model.speech_encoder import PaddedConv
 from tests.conftest import Loaded
 from tests.support.signals import voice
@@ -76,3 +77,11 @@ def test_a_convolution_makes_of_a_longer_buffer_what_it_makes_of_the_sequence(
     assert made is not None
     assert int(made) == alone.shape[-1]
     assert torch.allclose(conv(x, count)[..., : int(made)], alone, atol=1e-6)
+
+
+@pytest.mark.parametrize(("filters", "sample_rate"), [(128, 24_000), (80, 24_000), (64, 32_000)])
+def test_mel_filters_have_the_bits_of_those_of_transformers(filters: int, sample_rate: int) -> None:
+    from transformers.audio_utils import mel_filter_bank
+
+    limits = (FFT // 2 + 1, filters, 0.0, float(MEL_MAX_HZ), sample_rate)
+    assert np.array_equal(slaney_filters(filters, sample_rate), mel_filter_bank(*limits, "slaney", "slaney"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -10,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from studio.page_app import QUEUE_S, page
+from tests.support.thorough import ROOT
 
 LOOKS = 5
 
@@ -34,3 +37,22 @@ def test_a_page_that_nobody_uses_is_not_looked_at_a_thousand_times_a_second(monk
     asyncio.run(until_it_has_looked())
     assert len(looks) == LOOKS + 1
     assert min(after - before for before, after in pairwise(looks)) > QUEUE_S / 2
+
+
+def test_gradio_is_imported_without_writing_stub_files() -> None:
+    program = """
+import inspect
+from pathlib import Path
+from studio.page_app import without_stub_files
+
+getfile, written = inspect.getfile, []
+Path.write_text = lambda path, text, *rest, **others: written.append(path)
+with without_stub_files():
+    import gradio
+    import gradio.component_meta as meta
+    meta.create_or_modify_pyi(gradio.Button, "Button", [])
+assert inspect.getfile is getfile
+assert [path for path in written if path.suffix == ".pyi"] == [], written
+assert inspect.getfile(gradio.Button).endswith("button.py")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
