@@ -19,11 +19,13 @@ from studio.aligning import plugin
 from studio.aligning.captions import webvtt
 from studio.aligning.desk import MOST_WAITING, Aligning
 from studio.aligning.fitting import MisfitError, fitted, written
-from studio.aligning.sphinx import align
 from tests.support.keeping import keep, kept, pcm_of, visitor
 from tests.support.patience import PATIENCE_S
 from tests.support.spoken import each_spoken
 from tests.unit.studio.test_takes import refused
+
+pytest.importorskip("pocketsphinx", reason="pocketsphinx has no wheel for Python 3.14")
+from studio.aligning.sphinx import align
 
 Install = Callable[..., None]
 Known = tuple[NDArray[np.float32], list[tuple[float, float]]]
