@@ -25,7 +25,7 @@ REFUSED = 20
 def as_many_as_allowed(count: int) -> int:
     """So many sockets, or as many as a port takes here beside those who speak; from now on this process may have them.
 
-    A port takes half as many as its process may have files (`runtime/shared/port/connections.py`).
+    A port takes half as many as its process may have files (`runtime/shared/port/connections/waiting.py`).
     """
     most = most_files(at_most=True)
     if most is None:

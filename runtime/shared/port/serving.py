@@ -12,7 +12,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from runtime.settings import Settings
-from runtime.shared.port.connections import HttpConnection, Waiting, WebSocketConnection, most_open
+from runtime.shared.port.connections.http import HttpConnection
+from runtime.shared.port.connections.waiting import Waiting, most_open
+from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.listening import WAITING
 
 _KEEP_ALIVE_S = 15  # for the next request on an HTTP connection

@@ -1,0 +1,1 @@
+"""uvicorn's connections with limits, deadlines and error responses of our own."""

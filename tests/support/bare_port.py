@@ -1,0 +1,100 @@
+"""A port of ours with an application of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, cast
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from runtime.errors import SlowReader
+from runtime.shared.port.connections.http import HttpConnection
+from runtime.shared.port.connections.waiting import Waiting
+from runtime.shared.port.connections.websocket import WebSocketConnection
+from runtime.shared.port.sending import within
+from runtime.shared.port.serving import Server
+from tests.support.patience import PATIENCE_S
+
+PIECES = [b"one ", b"two ", b"three"]
+
+
+class Port:
+    """A server whose application streams, or waits until it is told."""
+
+    def __init__(self, most: int = 100, **words: Any) -> None:
+        """``words`` are uvicorn's."""
+        self.begun, self.leave = asyncio.Event(), asyncio.Event()
+        self.send_s = PATIENCE_S  # that one message of a socket may wait for its client
+        self.told: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # with what code a socket ended
+        routes = [
+            Route("/wait", self.wait),
+            Route("/stream", self.stream),
+            Route("/broken", self.broken),
+            Route("/whole", lambda _: PlainTextResponse("whole")),
+            WebSocketRoute("/speak", self.speak),
+        ]
+        connection = cast(Any, partial(HttpConnection, header_s=60, waiting=Waiting(most)))
+        words |= {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1, "ws": WebSocketConnection}
+        self.server = Server(uvicorn.Config(Starlette(routes=routes), http=connection, **words))
+
+    async def wait(self, _: Request) -> Response:
+        self.begun.set()
+        await self.leave.wait()
+        return PlainTextResponse("done")
+
+    async def stream(self, _: Request) -> Response:
+        async def pieces() -> AsyncIterator[bytes]:
+            for piece in PIECES:
+                yield piece
+
+        return StreamingResponse(pieces())
+
+    async def broken(self, _: Request) -> Response:
+        async def pieces() -> AsyncIterator[bytes]:
+            yield PIECES[0]
+            raise RuntimeError("on the way")
+
+        return StreamingResponse(pieces())
+
+    async def speak(self, client: WebSocket) -> None:
+        """Send without end; a client that takes nothing is told so."""
+        await client.accept()
+        try:
+            while True:
+                async with within(self.send_s):
+                    await client.send_bytes(bytes(65536))
+        except SlowReader:
+            await client.close(1008, "slow_reader")
+            self.told.set_result(1008)
+        except WebSocketDisconnect:
+            self.told.set_result((await client.receive())["code"])
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[int]:
+        listener = socket.create_server(("127.0.0.1", 0))
+        serving = asyncio.create_task(self.server.serve(sockets=[listener]))
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            self.leave.set()
+            self.server.should_exit = True
+            await serving
+
+
+async def ask(port: int, path: str, version: str = "1.1") -> bytes:
+    """All that comes until the server closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    async with asyncio.timeout(PATIENCE_S):
+        answer = await reader.read()
+    writer.close()
+    return answer
