@@ -12,6 +12,7 @@ from runtime.errors import Failed
 from runtime.request import Broken, Finished, Mode
 from runtime.server.descriptions import metrics
 from runtime.settings import ServerSettings
+from runtime.shared.repeated_lines import limit_repeated_lines
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +38,11 @@ class RequestLog:
 
 
 def set_up(settings: ServerSettings) -> None:
-    """Give the process's log handlers their form."""
+    """Give the process's log handlers their form, and limit lines that repeat."""
     formatter = JsonLines() if settings.log_format == "json" else TextLines(_TEXT)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)
+    limit_repeated_lines()
 
 
 def log_end(request_log: RequestLog, event: Finished | Broken) -> None:

@@ -1,0 +1,40 @@
+"""A limit on log lines that repeat: one a second from each place in the code, with the number of those left out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+_INTERVAL_S = 1.0
+
+
+class RepeatedLines(logging.Filter):
+    """Filter for a log handler. A line with figures is about one request and always passes.
+
+    The number of lines that were left out is in the next line from the same place.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._places: dict[tuple[str, int], tuple[float, int]] = {}  # (time of the last line, lines left out since)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if hasattr(record, "figures"):
+            return True
+        place, now = (record.pathname, record.lineno), self._clock()
+        last, left_out = self._places.get(place, (now - _INTERVAL_S, 0))
+        if now - last < _INTERVAL_S:
+            self._places[place] = (last, left_out + 1)
+            return False
+        self._places[place] = (now, 0)
+        if left_out:
+            record.msg, record.args = f"{record.getMessage()} ({left_out} more like this in {now - last:.0f} s)", ()
+        return True
+
+
+def limit_repeated_lines() -> None:
+    """Add the filter to the process's log handlers."""
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(RepeatedLines())

@@ -1,0 +1,43 @@
+"""Log lines that repeat are limited to one a second, and counted."""
+
+from __future__ import annotations
+
+import logging
+
+from runtime.shared.repeated_lines import RepeatedLines
+
+
+def test_one_line_a_second_and_a_count() -> None:
+    now, lines = 100.0, []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    log, handler = logging.Logger("test"), Kept()
+    handler.addFilter(RepeatedLines(lambda: now))
+    log.addHandler(handler)
+    for step in range(5001):
+        now = 100.0 + step / 1000
+        log.warning("a request of %d could not be read", step)
+        if step % 1000 == 1:
+            log.warning("another place")
+    assert lines == [
+        "a request of 0 could not be read",
+        "another place",
+        "a request of 1000 could not be read (999 more like this in 1 s)",
+        "another place",
+        "a request of 2000 could not be read (999 more like this in 1 s)",
+        "another place",
+        "a request of 3000 could not be read (999 more like this in 1 s)",
+        "another place",
+        "a request of 4000 could not be read (999 more like this in 1 s)",
+        "another place",
+        "a request of 5000 could not be read (999 more like this in 1 s)",
+    ]
+
+
+def test_the_lines_of_requests_are_all_kept() -> None:
+    record = logging.makeLogRecord({"figures": {"request": "1"}})
+    lines = RepeatedLines(lambda: 0.0)
+    assert [lines.filter(record) for _ in range(10)] == [True] * 10
