@@ -6,6 +6,7 @@
     ├─ BadRequest            the client can mend it; nothing was started
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
     │  ├─ SubprotocolRequired · UnknownRoute · WebSocketOnly · MethodNotAllowed · UnsupportedFormat
+    │  ├─ MalformedRequest · HeadersTooLarge · TooManyFrames
     │  ├─ Unauthorized · OriginRefused · HostRefused
     │  ├─ EmptyText · UnreadableText · TextTooLong · DoesNotFit · TagTooLong · PauseTooLong · PausesTooLong
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
@@ -135,6 +136,26 @@ class MethodNotAllowed(BadRequest):
     code = "method_not_allowed"
     http_status = 405
     sentence = "This route takes {allowed} only."
+
+
+class MalformedRequest(BadRequest):
+    code = "malformed_request"
+    close_code = 1002
+    sentence = "The request is not valid HTTP/1.1: {why}."
+
+
+class HeadersTooLarge(BadRequest):
+    code = "headers_too_large"
+    http_status = 431
+    sentence = (
+        "The request has too much around its body: {max_fields} headers or trailers and {max_bytes} bytes of them are "
+        "the limit. Send fewer or shorter ones, and fewer but larger chunks."
+    )
+
+
+class TooManyFrames(BadRequest):
+    code = "too_many_frames"
+    sentence = "Too many WebSocket frames carry next to nothing: {limit} at once are the limit. Send whole messages."
 
 
 class UnsupportedFormat(BadRequest):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from runtime.shared.port.connections.waiting import Waiting
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.sending import within
 from runtime.shared.port.serving import Server
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, becomes
 
 PIECES = [b"one ", b"two ", b"three"]
 
@@ -40,7 +40,9 @@ class Port:
             Route("/stream", self.stream),
             Route("/broken", self.broken),
             Route("/whole", lambda _: PlainTextResponse("whole")),
+            Route("/size", self.size, methods=["POST"]),
             WebSocketRoute("/speak", self.speak),
+            WebSocketRoute("/length", self.length),
         ]
         connection = cast(Any, partial(HttpConnection, header_s=60, waiting=Waiting(most)))
         words |= {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1, "ws": WebSocketConnection}
@@ -50,6 +52,9 @@ class Port:
         self.begun.set()
         await self.leave.wait()
         return PlainTextResponse("done")
+
+    async def size(self, request: Request) -> Response:
+        return PlainTextResponse(str(len(await request.body())))
 
     async def stream(self, _: Request) -> Response:
         async def pieces() -> AsyncIterator[bytes]:
@@ -64,6 +69,14 @@ class Port:
             raise RuntimeError("on the way")
 
         return StreamingResponse(pieces())
+
+    async def length(self, client: WebSocket) -> None:
+        """Answer each message with its length."""
+        await client.accept()
+        with suppress(WebSocketDisconnect):
+            while (message := await client.receive())["type"] == "websocket.receive":
+                content = message.get("text") or message.get("bytes") or b""
+                await client.send_text(str(len(content)))
 
     async def speak(self, client: WebSocket) -> None:
         """Send without end; a client that takes nothing is told so."""
@@ -98,3 +111,28 @@ async def ask(port: int, path: str, version: str = "1.1") -> bytes:
         answer = await reader.read()
     writer.close()
     return answer
+
+
+async def exchange(port: int, *pieces: bytes | None) -> bytes:
+    """Send the pieces, and return everything that the server sends until it closes; None waits for a first byte."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    received = b""
+
+    async def read() -> None:
+        nonlocal received
+        with suppress(ConnectionError):
+            while piece := await reader.read(65536):
+                received += piece
+
+    reading = asyncio.create_task(read())
+    async with asyncio.timeout(PATIENCE_S):
+        with suppress(ConnectionError):  # It was closed before all was sent.
+            for piece in pieces:
+                if piece is None:
+                    await becomes(lambda: bool(received))
+                else:
+                    writer.write(piece)
+                    await writer.drain()
+        await reading
+    writer.close()
+    return received

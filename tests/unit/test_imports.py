@@ -90,7 +90,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         *("runtime/shared/validation.py", "runtime/server/", "runtime/cluster/arguments.py"),
         *("studio/store/", "studio/actions/mcp_tools.py"),
     ),
-    "websockets": ("runtime/server/", "clients/python/", "studio/"),
+    "websockets": ("runtime/server/", "runtime/shared/port/connections/websocket.py", "clients/python/", "studio/"),
     "gradio": ("studio/",),
     # speech_detector.py runs the network of silero-vad, which comes as TorchScript.
     "torch": ("runtime/device/", "runtime/model/", "runtime/engine/", "runtime/voices/speech_detector.py"),

@@ -6,6 +6,7 @@ Its body is as the clients of its path read it (error_shapes.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from math import ceil
 
 from fastapi.responses import JSONResponse
@@ -26,15 +27,29 @@ class _ErrorResponse(JSONResponse):
         super().__init__(self._shaped("", ""), status_code=error.http_status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.body = self.render(self._shaped(scope["path"], str(scope.get("state", {}).get("request_id", ""))))
-        self.headers["content-length"] = str(len(self.body))
+        self.shape(scope["path"], str(scope.get("state", {}).get("request_id", "")))
         await super().__call__(scope, receive, send)
+
+    def shape(self, path: str, request_id: str) -> None:
+        """Write the body in the shape of this path."""
+        self.body = self.render(self._shaped(path, request_id))
+        self.headers["content-length"] = str(len(self.body))
 
     def _shaped(self, path: str, request_id: str) -> dict[str, object]:
         return {**self._beside, **shaped(self._error, path, request_id)}
 
 
-def error_response(error: SpeechError, headers: dict[str, str] | None = None, **beside: object) -> JSONResponse:
+def raw_error_response(error: SpeechError, path: str) -> bytes:
+    """Return the response as bytes, for a connection without a request that an application could answer."""
+    response = error_response(error, {"Connection": "close"})
+    response.shape(path, "")
+    status = HTTPStatus(error.http_status)
+    lines = [f"HTTP/1.1 {status} {status.phrase}".encode()]
+    lines += [name + b": " + value for name, value in response.raw_headers]
+    return b"\r\n".join([*lines, b"", response.body])
+
+
+def error_response(error: SpeechError, headers: dict[str, str] | None = None, **beside: object) -> _ErrorResponse:
     """Return the response; a client that may try again is told when. ``beside`` are further fields of the body."""
     headers = {"Cache-Control": "no-store", **(headers or {})}
     if isinstance(error, Busy):

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from runtime.settings import Settings
 from runtime.shared.port.connections.http import HttpConnection
+from runtime.shared.port.connections.loop_share import LoopShares
 from runtime.shared.port.connections.waiting import Waiting, most_open
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.listening import WAITING
@@ -43,7 +44,7 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> 
     return uvicorn.Config(
         app,
         http=cast(Any, partial(HttpConnection, header_s=server.header_s, waiting=waiting)),
-        ws=WebSocketConnection,
+        ws=cast(Any, partial(WebSocketConnection, shares=LoopShares())),
         # Twice the limit, so that a file that is a little too large is answered with a sentence and not cut off.
         ws_max_size=2 * settings.limits.max_config_bytes,
         ws_ping_interval=server.ping_s,

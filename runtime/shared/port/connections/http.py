@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
+import sys
 from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from runtime.errors import TooManyConnections
+from runtime.errors import HeadersTooLarge, MalformedRequest, SpeechError, TooManyConnections
+from runtime.shared.port.connections.request_meter import RequestMeter
+from runtime.shared.port.connections.small_reads import SmallReads
 from runtime.shared.port.connections.waiting import Waiting
-from runtime.shared.port.error_shapes import error_body
+from runtime.shared.port.error_responses import raw_error_response
 from runtime.shared.system import lingers_not
 
 _RETRY_S = 1  # after which a refused client may try again
+_MAX_IGNORED_BYTES = 64 * 2**10
+_LINGER_S = 1.0  # For a client that still sends to read why it was refused.
 
 
-class HttpConnection(HttpToolsProtocol):
-    """Closed where the headers of a request have not come in ``header_s``, first or later, begun or not."""
+class HttpConnection(HttpToolsProtocol, SmallReads):
+    """HTTP connection with limits on the size and the time of a request's headers.
+
+    It is closed if the headers of a request do not arrive within ``header_s``, also on keep-alive connections.
+    """
 
     def __init__(self, *arguments: Any, header_s: float, waiting: Waiting, **words: Any) -> None:
+        self._meter = RequestMeter()
+        self._refusal: SpeechError | None = None
+        self._ignored_bytes = 0  # Received after a refusal.
         super().__init__(*arguments, **words)
+        self.url = b""
         self._header_s = header_s
         self._waiting = waiting
         self._too_late: asyncio.TimerHandle | None = None
@@ -36,7 +47,7 @@ class HttpConnection(HttpToolsProtocol):
         if len(self.connections) > self._waiting.most:
             longest = self._waiting.longest()
             if longest is None:
-                self._turn_away()
+                self._refuse(TooManyConnections(limit=self._waiting.most, retry_after_s=_RETRY_S))
                 return
             longest.drop()
         self._waiting.begin(self)
@@ -49,15 +60,45 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            self._ignored_bytes += len(data)
+            if self._ignored_bytes > _MAX_IGNORED_BYTES:
+                self.transport.pause_reading()
+            return
         # uvicorn's keep-alive clock stops at the first byte of the next request, so ours starts there.
         if self._too_late is None and (self.cycle is None or self.cycle.response_complete):
             self._await_headers()
+        self._meter.begin_read()
         super().data_received(data)
+        try:
+            self._meter.end_read(len(data))
+        except HeadersTooLarge as error:
+            self._refuse(error)
+
+    def on_message_begin(self) -> None:
+        self._meter.begin()
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers are dropped: they are not headers, and no route reads them.
+        if self._meter.count_field():
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        self._meter.end_head()
+        if (fault := self._head_fault()) is not None:
+            raise MalformedRequest(why=fault)
         self._waiting.end(self)
         self._stop_clock()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._meter.count_body(len(body))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._meter.end()
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -69,6 +110,23 @@ class HttpConnection(HttpToolsProtocol):
         self._stop_clock()
         super().connection_lost(exc)
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that the parser, or one of the methods above, has refused."""
+        error = sys.exception()
+        cause = None if error is None else error.__context__
+        self._refuse(cause if isinstance(cause, SpeechError) else MalformedRequest(why="it cannot be read"))
+
+    def _head_fault(self) -> str | None:
+        version = self.parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            return "its version must be HTTP/1.1 or HTTP/1.0"
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (not hosts and version == "1.1"):
+            return "it needs one Host header"
+        if not self.url.isascii() or not self.url.startswith((b"/", b"http://", b"https://")):
+            return "its target must be a path"
+        return None
+
     def _await_headers(self) -> None:
         self._too_late = self.loop.call_later(self._header_s, self.drop)
 
@@ -77,16 +135,25 @@ class HttpConnection(HttpToolsProtocol):
             self._too_late.cancel()
             self._too_late = None
 
-    def _turn_away(self) -> None:
-        """Say that there is no room, whatever this client came for."""
-        error = TooManyConnections(limit=self._waiting.most, retry_after_s=_RETRY_S)
-        body = json.dumps({"error": error_body(error)}).encode()
-        head = (
-            f"HTTP/1.1 {error.http_status} Service Unavailable\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nretry-after: {_RETRY_S}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
-        self.transport.close()
+    def _refuse(self, error: SpeechError) -> None:
+        """Send the error, read no further, and close when the client does, or soon."""
+        self._refusal = error
+        self._stop_clock()
+        self.pipeline.clear()
+        has_response = False
+        if self.cycle is not None and not self.cycle.response_complete:
+            has_response = self.cycle.response_started
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if has_response:  # An error in the middle of another response would be taken for a part of it.
+            self.drop()
+            return
+        path = self.url.partition(b"?")[0].decode("latin-1")
+        self.transport.write(raw_error_response(error, path))
+        self.transport.write_eof()
+        # A close with unread bytes resets the connection, and the client may lose the response.
+        self._waiting.begin(self)
+        self._too_late = self.loop.call_later(_LINGER_S, self.drop)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         served = partial(_without_chunks, app, cycle) if _is_old(cycle) else app

@@ -1,16 +1,32 @@
-"""uvicorn's WebSocket connection with an end for every close, and sends that wait for the kernel."""
+"""uvicorn's WebSocket connection with limits on frames, an end for every close, and sends that wait for the kernel."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import time
+from http import HTTPStatus
 from typing import Any
 
+from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+from runtime.errors import MalformedRequest, MethodNotAllowed, SpeechError, TooManyFrames
+from runtime.shared.port.connections.frame_meter import FrameMeter
+from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, message_cost
+from runtime.shared.port.connections.request_meter import headers_too_large
+from runtime.shared.port.connections.small_reads import SmallReads
+from runtime.shared.port.error_shapes import shaped, told_on_socket
 
 log = logging.getLogger(__name__)
 
 _CLOSING_S = 10.0  # for a client to answer a close and take what is before it
+_LINGER_S = 1.0  # For a client that is closed to read why.
 _NO_PONG = "keepalive ping timeout"  # uvicorn's words
 
 
@@ -22,14 +38,148 @@ def _is_utf8(frames: list[bytes]) -> bool:
     return True
 
 
-class WebSocketConnection(WebSocketsSansIOProtocol):
-    """A send waits until what was sent before it has left for the kernel, whose buffer is small (listening.py)."""
+class Handshake(ServerProtocol):
+    """The protocol of websockets, with error responses in the shape of ours."""
+
+    _path = ""
+
+    def accept(self, request: Request) -> Response:
+        self._path = request.path.partition("?")[0]
+        return super().accept(request)
+
+    def reject(self, status: int, text: str) -> Response:
+        response = super().reject(status, text)
+        error: SpeechError
+        match status:
+            case 405:
+                error = MethodNotAllowed(allowed="GET")
+            case 414 | 431:
+                error = headers_too_large()
+            case 400 | 426 | 505:
+                error = MalformedRequest(why="a WebSocket handshake lacks a header or has a wrong one")
+            case _:
+                return response
+        response.status_code, response.reason_phrase = error.http_status, HTTPStatus(error.http_status).phrase
+        response.body = json.dumps(shaped(error, self._path, "")).encode()
+        for name in ("Content-Type", "Content-Length"):
+            del response.headers[name]
+        response.headers["Content-Type"] = "application/json"
+        response.headers["Content-Length"] = str(len(response.body))
+        response.headers["Sec-WebSocket-Version"] = "13"
+        return response
+
+
+class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
+    """WebSocket connection with limits on frames.
+
+    A client whose messages need much of the loop's time is read more slowly. One that sends many frames without
+    content is closed with 1008.
+
+    A send waits until what was sent before it has left for the kernel, whose buffer is small (listening.py).
+    """
+
+    def __init__(self, *arguments: Any, shares: LoopShares | None = None, **words: Any) -> None:
+        super().__init__(*arguments, **words)
+        self.conn = Handshake(max_size=self.config.ws_max_size, logger=self.logger)
+        self._shares = LoopShares() if shares is None else shares
+        self._share = LoopShare(self._shares, self.loop.time)
+        self._meter = FrameMeter(self.loop.time)
+        self._cost_s = 0.0  # Of the messages in the current read.
+        self._rest: asyncio.TimerHandle | None = None  # Nothing is read until then.
+        self._has_flooded = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.transport.set_write_buffer_limits(high=0)
         self._has_end = False  # the connection is cut soon, whatever the client does, or is gone
         self._cut: asyncio.TimerHandle | None = None
+
+    # --- what is received
+
+    def data_received(self, data: bytes) -> None:
+        if self._has_flooded:
+            return
+        began = time.thread_time()
+        self._cost_s = 0.0
+        super().data_received(data)
+        if not self.handshake_initiated:  # websockets has refused the request, and uvicorn does not notice.
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.transport.close()
+        elif rest_s := self._share.charge(time.thread_time() - began + self._cost_s):
+            self._begin_rest(rest_s)
+
+    def handle_events(self) -> None:
+        try:
+            super().handle_events()
+        except TooManyFrames as error:
+            self._close_flood(error)
+
+    def handle_text(self, event: Frame) -> None:
+        self._meter.begin_message()
+        super().handle_text(event)
+
+    def handle_bytes(self, event: Frame) -> None:
+        self._meter.begin_message()
+        super().handle_bytes(event)
+
+    def handle_cont(self, event: Frame) -> None:
+        self._meter.count_fragment(len(event.data))
+        # One buffer: a list of small fragments takes many times their bytes.
+        frames: list[Any] = self.frames
+        if not isinstance(frames[0], bytearray):
+            frames[0] = bytearray(frames[0])
+        frames[0] += event.data
+        if event.fin:
+            self.send_receive_event_to_app()
+
+    def handle_ping(self) -> None:
+        self._meter.count_control()
+        super().handle_ping()
+
+    def handle_pong(self, event: Frame) -> None:
+        self._meter.count_control()
+        super().handle_pong(event)
+
+    async def receive(self) -> ASGIReceiveEvent:
+        message = await self.queue.get()
+        if self.read_paused and self.queue.empty():
+            self.read_paused = False
+            if self._rest is None and not self._has_flooded:
+                self.transport.resume_reading()
+        return message
+
+    def _begin_rest(self, rest_s: float) -> None:
+        if self._rest is None and not self.transport.is_closing():
+            self.transport.pause_reading()
+            self._shares.resting += 1
+            self._rest = self.loop.call_later(rest_s, self._end_rest)
+
+    def _end_rest(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+            self._shares.resting -= 1
+        if not (self.read_paused or self._has_flooded or self.transport.is_closing()):
+            self.transport.resume_reading()
+
+    def _close_flood(self, error: TooManyFrames) -> None:
+        """Send the error and a close, and read no further."""
+        log.warning("a client sent too many WebSocket frames without content; its connection was closed")
+        self._has_flooded = self._has_end = True
+        self.stop_keepalive()
+        self.transport.pause_reading()
+        if self.conn.state is not State.OPEN:
+            self.transport.abort()
+            return
+        self.conn.send_text(json.dumps(told_on_socket(error, self.scope["path"])).encode())
+        self.conn.send_close(error.close_code, error.code)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = self.disconnected = True
+        self.writable.set()
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": error.close_code, "reason": error.code})
+        self.close_timer = self.loop.call_later(_LINGER_S, self.transport.abort)
+
+    # --- ends
 
     def keepalive_timeout(self) -> None:
         if self._has_end:
@@ -48,6 +198,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._has_end = True
+        self._end_rest()
         if self._cut is not None:  # a transport that has sent all and is gone cannot be aborted
             self._cut.cancel()
         super().connection_lost(exc)
@@ -58,6 +209,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self._cut = self.loop.call_later(_CLOSING_S, self.transport.abort)
 
     def send_receive_event_to_app(self) -> None:
+        self._cost_s += message_cost(sum(map(len, self.frames)))
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):
             # uvicorn does the same with a traceback. It is the client's fault, and no more than a line.
             log.warning("a text message was not UTF-8; its connection was closed")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from tests.support.bare_port import PIECES, Port, ask
+from runtime.shared.port.connections.request_meter import MAX_FIELDS, MAX_FRAMING_BYTES, MAX_HEAD_BYTES
+from tests.support.bare_port import PIECES, Port, ask, exchange
 from tests.support.patience import PATIENCE_S
 
 
@@ -70,5 +72,125 @@ def test_where_all_are_served_the_next_is_told_so() -> None:
             assert json.loads(body)["error"]["code"] == "too_many_connections"
             at.leave.set()
             assert b"done" in await served
+
+    asyncio.run(scenario())
+
+
+GET = b"GET /whole HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = b"POST /size HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def answers(*pieces: bytes | None) -> list[tuple[int, Any]]:
+    """Status and body of each response to what is sent on one connection."""
+
+    async def scenario() -> bytes:
+        async with Port().open() as port:
+            return await exchange(port, *pieces)
+
+    found, rest = [], asyncio.run(scenario())
+    while rest:
+        head, _, rest = rest.partition(b"\r\n\r\n")
+        (size,) = (
+            int(line.split(b":")[1]) for line in head.splitlines() if line.lower().startswith(b"content-length:")
+        )
+        body, rest = rest[:size], rest[size:]
+        found.append((int(head.split()[1]), json.loads(body) if body.startswith(b"{") else body.decode()))
+    return found
+
+
+CLOSING = GET + b"connection: close\r\n\r\n"
+ENDLESS: dict[str, list[bytes | None]] = {
+    "short headers": [GET, b"a: b\r\n" * 10_000],
+    "headers without a value": [GET, b"a:\r\n" * 10_000],
+    "one header value": [GET, b"a: ", *[b"b" * 4096] * 200],
+    "one header name": [GET, *[b"a" * 4096] * 200],
+    "folded header": [GET, b"a: b\r\n", b" c\r\n" * 20_000],
+    "request line": [b"GET /whole?", *[b"a" * 4096] * 200],
+    "headers of a second request": [GET + b"\r\n", None, GET, b"a: b\r\n" * 10_000],
+    "trailers": [CHUNKED, b"2\r\nab\r\n0\r\n", b"a: b\r\n" * 10_000],
+    "one trailer": [CHUNKED, b"2\r\nab\r\n0\r\na: ", *[b"b" * 4096] * 200],
+    "one chunk's extension": [CHUNKED, b"2;a=", *[b"b" * 4096] * 200],
+    "extensions of many chunks": [CHUNKED, (b"1;" + b"a" * 100 + b"\r\nb\r\n") * 2_000],
+    "chunks of a byte": [CHUNKED, b"1\r\na\r\n" * 100_000],
+    "leading zeros of a chunk's size": [CHUNKED, *[b"0" * 4096] * 200],
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_endless_heads_and_framing_are_refused_before_their_end(kind: str) -> None:
+    *before, (status, body) = answers(*ENDLESS[kind])
+    assert [status for status, _ in before] == ([200] if "second" in kind else [])
+    if "folded" in kind or "zeros" in kind:  # The parser does not take these at all.
+        assert (status, body["error"]["code"]) in [(400, "malformed_request"), (431, "headers_too_large")]
+    else:
+        assert (status, body["error"]["code"]) == (431, "headers_too_large")
+
+
+FAIR = {
+    "as many headers as there may be": [GET, b"a: b\r\n" * (MAX_FIELDS - 2), b"connection: close\r\n\r\n"],
+    "large headers": [GET, b"cookie: %s\r\n" % (b"a" * (MAX_HEAD_BYTES // 2)), b"connection: close\r\n\r\n"],
+    "small chunks": [CHUNKED, b"1\r\na\r\n" * (MAX_FRAMING_BYTES // 8), b"0\r\na: b\r\n\r\n", CLOSING],
+    "a large body in chunks": [CHUNKED, *[b"400\r\n%s\r\n" % bytes(1024)] * 1000, b"0\r\n\r\n", CLOSING],
+    "many requests": [*[GET + b"a: b\r\n" * 50 + b"\r\n"] * 50, CLOSING],
+    "many requests at once": [(GET + b"\r\n") * 300, CLOSING],
+}
+
+
+@pytest.mark.parametrize("kind", FAIR)
+def test_what_real_clients_send_is_far_from_the_limits(kind: str) -> None:
+    statuses = [status for status, _ in answers(*FAIR[kind])]
+    assert set(statuses) == {200}
+    assert len(statuses) == {"many requests": 51, "many requests at once": 301}.get(kind, kind.count("chunks") + 1)
+
+
+NO_HOST = b"GET /whole HTTP/1.1\r\n\r\n"
+MALFORMED = {
+    "no host": NO_HOST,
+    "two hosts": b"GET /whole HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+    "OPTIONS *": b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+    "CONNECT": b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "another scheme": b"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+    "no version": b"GET /whole\r\n\r\n",
+    "another protocol": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "no colon": GET + b"nothing\r\n\r\n",
+    "two lengths": GET + b"content-length: 1\r\ncontent-length: 2\r\n\r\n",
+    "no chunk size": CHUNKED + b"xyz\r\n",
+    "upgrade without host": b"GET /speak HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_what_is_no_request_gets_an_error_of_our_shape(kind: str) -> None:
+    ((status, body),) = answers(MALFORMED[kind])
+    assert (status, body["error"]["code"]) == (400, "malformed_request")
+
+
+@pytest.mark.parametrize(
+    ("path", "key"), [("/v1/audio/speech", "error"), ("/tts/bytes", "error_code"), ("/v1/voices", "detail")]
+)
+def test_the_shape_is_that_of_the_path(path: str, key: str) -> None:
+    ((_, body),) = answers(f"GET {path}?a=b HTTP/1.1\r\n\r\n".encode())
+    assert key in body
+
+
+def test_an_old_client_needs_no_host() -> None:
+    assert answers(b"GET /whole HTTP/1.0\r\n\r\n") == [(200, "whole")]
+
+
+def test_a_route_does_not_see_trailers() -> None:
+    trailer = b"2\r\nab\r\n0\r\nhost: other\r\nhost: another\r\n\r\n"
+    assert answers(CHUNKED, trailer, CLOSING) == [(200, "2"), (200, "whole")]
+
+
+def test_a_request_that_is_refused_does_not_cut_into_the_response_before_it() -> None:
+    async def scenario() -> None:
+        at = Port()
+        async with at.open() as port:
+            received = await exchange(port, b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n", NO_HOST)
+            assert b"malformed_request" in received
+            at.leave.set()
+            received = await exchange(port, b"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n" + NO_HOST)
+            assert received.count(b"HTTP/1.1 ") == 1
 
     asyncio.run(scenario())

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
 
 from runtime.shared.port.connections import websocket
-from tests.support.bare_port import Port
+from runtime.shared.port.connections.frame_meter import MAX_TINY_FRAMES
+from tests.support.bare_port import Port, exchange
 from tests.support.patience import PATIENCE_S, becomes
 
 REASONS = {1008: "slow_reader", 1011: "keepalive ping timeout"}
@@ -66,5 +70,129 @@ def test_nothing_is_left_to_do_with_a_client_that_read_its_goodbye_and_left(monk
             assert asyncio.get_running_loop().time() < told_at + closing_s  # or it was cut, and this shows nothing
             await asyncio.sleep(told_at + closing_s + 0.2 - asyncio.get_running_loop().time())
         assert faults == []
+
+    asyncio.run(scenario())
+
+
+HANDSHAKE = (
+    b"GET /length HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+def frame(opcode: Opcode, data: bytes = b"", *, fin: bool = True) -> bytes:
+    return Frame(opcode, data, fin=fin).serialize(mask=True)
+
+
+def reply(text: str) -> bytes:
+    return Frame(Opcode.TEXT, text.encode()).serialize(mask=False)
+
+
+PING, PONG, CLOSE = (frame(opcode) for opcode in (Opcode.PING, Opcode.PONG, Opcode.CLOSE))
+EMPTY, TINY = frame(Opcode.CONT, fin=False), frame(Opcode.CONT, b"a", fin=False)
+OPEN_TEXT = frame(Opcode.TEXT, b"a", fin=False)
+END = frame(Opcode.CONT)
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        PING * 100_000,
+        PONG * 100_000,
+        frame(Opcode.PING, b"a" * 125) * 10_000,
+        OPEN_TEXT + EMPTY * 100_000,
+        OPEN_TEXT + TINY * 100_000,
+        frame(Opcode.BINARY, fin=False) + EMPTY * 100_000,
+        OPEN_TEXT + (EMPTY + PING) * 50_000,
+        (OPEN_TEXT + EMPTY * 4 + END) * 20_000,
+    ],
+    ids=["pings", "pongs", "long pings", "empty", "tiny", "binary", "mixed", "in many messages"],
+)
+def test_frames_without_content_are_counted_and_closed(flood: bytes) -> None:
+    async def scenario() -> None:
+        async with Port().open() as port:
+            received = await exchange(port, HANDSHAKE, None, flood)
+        message, close = received[received.index(b'{"') :].split(b"}\x88")
+        assert json.loads(message + b"}")["code"] == "too_many_frames"
+        assert close[1:] == (1008).to_bytes(2) + b"too_many_frames"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("sent", "replies"),
+    [
+        (PING * (MAX_TINY_FRAMES - 10), b"\x8a\x00" * (MAX_TINY_FRAMES - 10)),
+        (OPEN_TEXT + TINY * (MAX_TINY_FRAMES - 10) + END, reply("191")),
+        ((OPEN_TEXT + END) * 1000, reply("1") * 1000),
+        ((frame(Opcode.TEXT, fin=False) + frame(Opcode.CONT, b"a", fin=False) + END) * 500, reply("1") * 500),
+        (
+            frame(Opcode.TEXT, b"a" * 64, fin=False) + frame(Opcode.CONT, b"b" * 64, fin=False) * 9999 + END,
+            reply("640000"),
+        ),
+        (frame(Opcode.TEXT, b"{}") * 1500, reply("2") * 1500),
+        (frame(Opcode.BINARY, bytes(2**20)), reply(str(2**20))),
+    ],
+    ids=["pings", "one message", "two fragments", "three fragments", "long message", "messages", "large"],
+)
+def test_what_real_clients_send_is_answered(sent: bytes, replies: bytes) -> None:
+    async def scenario() -> None:
+        async with Port().open() as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(sent)
+            async with asyncio.timeout(PATIENCE_S):
+                assert await reader.readexactly(len(replies)) == replies
+                writer.write(CLOSE)
+                assert await reader.read() == b"\x88\x00"
+
+    asyncio.run(scenario())
+
+
+def test_small_messages_are_read_more_slowly_after_a_burst_and_hold_nobody_up() -> None:
+    """A flood of messages gets a tenth of the loop; its neighbour's round trips stay short."""
+
+    async def scenario() -> tuple[int, list[float]]:
+        at = Port()
+        async with at.open() as port, connect(f"ws://127.0.0.1:{port}/length", compression=None) as neighbour:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(frame(Opcode.TEXT, b"{}") * 200_000)
+            answered, waits, until = 0, [], time.monotonic() + 2.0
+            while time.monotonic() < until:
+                began = time.perf_counter()
+                await neighbour.send("hello")
+                await neighbour.recv()
+                waits.append(time.perf_counter() - began)
+                with suppress(TimeoutError):
+                    answered += len(await asyncio.wait_for(reader.read(2**20), 0.01)) // 3
+            writer.transport.abort()
+            return answered, waits
+
+    answered, waits = asyncio.run(scenario())
+    assert 2000 < answered < 20_000
+    assert sorted(waits)[len(waits) // 2] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "code"),
+    [
+        ((b"AAAAAAAAAAAAAAAAAAAAAA==", b"short"), 400, "malformed_request"),
+        ((b"Sec-WebSocket-Key", b"Key"), 400, "malformed_request"),
+        ((b"Version: 13", b"Version: 7"), 400, "malformed_request"),
+        ((b"Upgrade: websocket", b"Upgrade: websocket\r\nUpgrade: websocket"), 400, "malformed_request"),
+        ((b"GET", b"POST"), 405, "method_not_allowed"),
+        ((b"Host: localhost", b"Host: localhost\r\nCookie: " + b"a" * 10_000), 431, "headers_too_large"),
+        ((b"/length", b"/len\xc3\xa4nge"), 400, "malformed_request"),
+        ((b"Host: localhost\r\n", b""), 400, "malformed_request"),
+    ],
+)
+def test_a_failed_handshake_gets_an_error_of_our_shape(changed: tuple[bytes, bytes], status: int, code: str) -> None:
+    async def scenario() -> None:
+        async with Port().open() as port:
+            head, _, body = (await exchange(port, HANDSHAKE.replace(*changed))).partition(b"\r\n\r\n")
+        assert (int(head.split()[1]), json.loads(body)["error"]["code"]) == (status, code)
 
     asyncio.run(scenario())

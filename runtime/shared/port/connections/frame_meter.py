@@ -1,0 +1,47 @@
+"""The number of WebSocket frames that carry next to nothing, for one connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from runtime.errors import TooManyFrames
+
+MAX_TINY_FRAMES = 200
+_TINY_FRAMES_PER_S = 20.0
+_TINY_BYTES = 16
+_FREE_FRAGMENTS = 2  # Some clients send an empty first or last fragment with every message.
+
+
+class FrameMeter:
+    """Token bucket. Pings, pongs and tiny fragments each cost a token; whole messages cost none.
+
+    Raises:
+        TooManyFrames: `count_control` and `count_fragment`, if no token is left.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._tokens = float(MAX_TINY_FRAMES)
+        self._filled_at = clock()
+        self._free_fragments = _FREE_FRAGMENTS
+
+    def begin_message(self) -> None:
+        """The first fragment of a message was received."""
+        self._free_fragments = _FREE_FRAGMENTS
+
+    def count_fragment(self, size: int) -> None:
+        """Count a later fragment of this many bytes."""
+        if size >= _TINY_BYTES:
+            return
+        if self._free_fragments:
+            self._free_fragments -= 1
+        else:
+            self.count_control()
+
+    def count_control(self) -> None:
+        """Count a ping or a pong."""
+        now = self._clock()
+        self._tokens = min(MAX_TINY_FRAMES, self._tokens + _TINY_FRAMES_PER_S * (now - self._filled_at)) - 1
+        self._filled_at = now
+        if self._tokens < 0:
+            raise TooManyFrames(limit=MAX_TINY_FRAMES)

@@ -1,0 +1,54 @@
+"""What one client may send to a port, by real sockets: endless heads, tiny frames, a flood of messages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from tests.support.bare_port import exchange
+from tests.support.runtime_server import RunningServer
+from tests.support.speech_client import spoken
+from tests.wire.test_peers import HANDSHAKE
+from tests.wire.test_raw_websocket import CONTINUATION, PING, TEXT, frame
+
+VOICE = {"task_type": "custom_voice", "seed": 11, "max_frames": 3}
+SOCKETS = ["/v1/audio/speech/stream", "/tts/websocket", "/v1/text-to-speech/eric/stream-input"]
+GET = b"GET /ready HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "code"),
+    [
+        (GET + b"a: b\r\n" * 10_000, 431, "headers_too_large"),
+        (b"GET /ready HTTP/1.1\r\n\r\n", 400, "malformed_request"),
+        (b"OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 400, "malformed_request"),
+        (HANDSHAKE.replace(b"Version: 13", b"Version: 7"), 400, "malformed_request"),
+    ],
+)
+def test_what_is_no_request_is_refused(either: RunningServer, sent: bytes, status: int, code: str) -> None:
+    head, _, body = asyncio.run(exchange(either.port, sent)).partition(b"\r\n\r\n")
+    assert (int(head.split()[1]), json.loads(body)["error"]["code"]) == (status, code)
+
+
+@pytest.mark.parametrize("path", SOCKETS)
+@pytest.mark.parametrize("tiny", [frame(PING), frame(CONTINUATION, fin=False)], ids=["pings", "continuations"])
+def test_a_flood_of_tiny_frames_is_closed(either: RunningServer, path: str, tiny: bytes) -> None:
+    handshake = HANDSHAKE.replace(b"/v1/audio/speech/stream", path.encode())
+    flood = frame(TEXT, b"{", fin=False) + tiny * 50_000
+    received = asyncio.run(exchange(either.port, handshake, None, flood))
+    code, reason = int.from_bytes(received[-17:-15], "big"), received[-15:].decode()
+    assert (code, reason) == (1008, "too_many_frames")
+
+
+def test_a_neighbour_is_heard_while_a_client_sends_a_flood_of_messages(either: RunningServer) -> None:
+    async def scenario() -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", either.port)
+        writer.write(HANDSHAKE)
+        writer.write(frame(TEXT, b'{"type":"ping","t":1}') * 50_000)
+        for _ in range(3):
+            assert (await spoken(either.socket, "Hello.", **VOICE)).end["type"] == "audio.done"
+        writer.transport.abort()
+
+    asyncio.run(scenario())
