@@ -10,6 +10,7 @@ import { toInt16, wavBlob } from './wav.js';
 const LARGEST = 100 * 2 ** 20; // bytes that a page decodes
 const LONGEST_S = 600;
 const SHORTEST_S = 0.1; // between the handles
+const MIN_MIX = 0.1; // energy of the average compared with that of independent channels
 const SEAM = Math.round(SAMPLE_RATE * 0.008); // samples in which one side of a cut goes over into the other
 
 /** @typedef {import('./clone/listening.js').Stretch} Stretch seconds of the whole */
@@ -177,13 +178,25 @@ async function decodedBuffer(file) {
   }
 }
 
-/** @param {AudioBuffer} buffer @returns {Float32Array} */
-function mixed(buffer) {
-  if (buffer.numberOfChannels === 1) return buffer.getChannelData(0);
+/**
+ * Average the channels. If they cancel each other out, as those of phase-inverted stereo do, return the loudest one
+ * (`Downmix` in runtime/shared/audio.py has the same rule).
+ *
+ * @param {Pick<AudioBuffer, 'numberOfChannels'|'length'|'getChannelData'>} buffer @returns {Float32Array}
+ */
+export function mixed(buffer) {
+  const channels = Array.from({ length: buffer.numberOfChannels }, (_, channel) => buffer.getChannelData(channel));
+  if (channels.length === 1) return channels[0];
   const mono = new Float32Array(buffer.length);
-  for (let channel = 0; channel < buffer.numberOfChannels; channel++) {
-    const samples = buffer.getChannelData(channel);
-    for (let i = 0; i < mono.length; i++) mono[i] += samples[i] / buffer.numberOfChannels;
-  }
-  return mono;
+  for (const samples of channels) for (let i = 0; i < mono.length; i++) mono[i] += samples[i] / channels.length;
+  const energies = channels.map(energy);
+  const expected = energies.reduce((sum, one) => sum + one, 0) / channels.length ** 2;
+  return energy(mono) < MIN_MIX * expected ? channels[energies.indexOf(Math.max(...energies))] : mono;
+}
+
+/** @param {Float32Array} samples */
+function energy(samples) {
+  let sum = 0;
+  for (const sample of samples) sum += sample * sample;
+  return sum;
 }

@@ -1,13 +1,10 @@
-"""Reads sound files into plain samples and resamples them, by libsndfile (soundfile) and soxr.
-
-Nothing is decoded before the header has been read and accepted, and no more than the limit is ever
-decoded: 10 MB of FLAC can hold 25 GB of silence.
-"""
+"""Decoded audio: limits of what is taken, the mix to one channel, and resampling by soxr."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
 import numpy as np
@@ -17,17 +14,13 @@ from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
 
-# libsndfile knows some 25 containers; each one less is attack surface less.
-FORMATS = frozenset({"WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3", "AIFF"})
-SUBTYPES = frozenset(
-    {"PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW"}
-    | {"VORBIS", "OPUS", "MPEG_LAYER_III"}
-)
-TAKEN = "WAV, FLAC, OGG, MP3, M4A or AIFF"  # of all readers: this one's, wav_reader's and mp4_reader's
+TAKEN = "WAV, FLAC, OGG, MP3, M4A, AIFF or WebM"  # Named in sentences; every format that FFmpeg decodes is taken.
 NO_SOUND = f"it is not a sound file that can be read; send {TAKEN}"
 FORMAT_NOT_TAKEN = f"its format is not taken; send {TAKEN}"
 MIN_RATE, MAX_RATE = 8_000, 192_000  # Hz
 MAX_CHANNELS = 8
+PADDING_S = 0.1  # Lossy codecs add silence at both ends, and resampling may add a sample.
+MIN_MIX = 0.1  # Energy of the mix compared with that of independent channels; below it they cancel each other out.
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +38,62 @@ class Sound:
         return len(self.samples) / self.rate
 
 
-def read_sound(file: BinaryIO | int, *, limit_s: float) -> Sound:
-    """Decode a sound file of at most ``limit_s`` seconds and mix it down to one channel.
+@dataclass(slots=True)
+class Downmix:
+    """Average of all channels, or one channel alone, collected block by block.
 
-    Mono input is returned exactly as libsndfile reads it into float32.
-
-    Raises:
-        BadReferenceAudio: it is no sound file, or one of a format, rate or channel count that is not taken.
-        ReferenceTooLong: the header says so, or the samples do.
+    Blocks keep memory low: eight channels are never in memory at full length.
     """
-    try:
-        with soundfile.SoundFile(file, closefd=False) as sound:
-            _check_header(sound)
-            if sound.frames > limit_s * sound.samplerate:
-                raise ReferenceTooLong(seconds=sound.frames / sound.samplerate, limit=limit_s)
-            samples, rate = _read_mono(sound, limit_s), sound.samplerate
-    except soundfile.LibsndfileError:
-        # From None: libsndfile's text may quote the file's name or the client's bytes.
-        raise BadReferenceAudio(why=NO_SOUND) from None
-    if len(samples) > limit_s * rate:
-        raise ReferenceTooLong(seconds=len(samples) / rate, limit=limit_s)
-    return Sound(samples, rate)
+
+    channel: int | None = None
+    count: int = 0  # samples so far
+    _blocks: list[NDArray[np.float32]] = field(default_factory=list)
+    _energies: NDArray[np.float64] = field(default_factory=lambda: np.zeros(MAX_CHANNELS))
+    _mixed: float = 0.0  # energy of the average
+    _expected: float = 0.0  # energy that the average of independent channels has
+
+    def add(self, block: NDArray[np.float32]) -> None:
+        """Take the next samples. Shapes: block [N, channels]."""
+        channels = block.shape[1]
+        if channels == 1:
+            mono = block[:, 0]
+        elif self.channel is not None:
+            mono = block[:, min(self.channel, channels - 1)]
+        else:
+            mono = block.mean(axis=1, dtype=np.float32)
+            with np.errstate(over="ignore", invalid="ignore"):  # floats that are not finite are refused later
+                energies = np.einsum("ij,ij->j", block, block, dtype=np.float64)
+                self._energies[:channels] += energies
+                self._expected += float(energies.sum()) / channels**2
+                self._mixed += float(np.dot(mono, mono))
+        self._blocks.append(mono)
+        self.count += len(mono)
+
+    @property
+    def samples(self) -> NDArray[np.float32]:
+        """Shapes: [N]."""
+        return np.concatenate(self._blocks) if self._blocks else np.zeros(0, np.float32)
+
+    @property
+    def loudest_if_cancelled(self) -> int | None:
+        """The loudest channel if the channels cancel each other out, as those of phase-inverted stereo do."""
+        is_cancelled = self._mixed < MIN_MIX * self._expected
+        return int(self._energies.argmax()) if is_cancelled else None
+
+
+def mixed_down(read: Callable[[Downmix], int]) -> Sound:
+    """Mix a file down to one channel.
+
+    Args:
+        read: adds all samples of the file and returns their rate. It is called again if the channels cancel each
+            other out.
+    """
+    mix = Downmix()
+    rate = read(mix)
+    if (channel := mix.loudest_if_cancelled) is not None:
+        mix = Downmix(channel)
+        rate = read(mix)
+    return Sound(mix.samples, rate)
 
 
 def read_pcm(file: BinaryIO | str) -> bytes:
@@ -94,6 +122,19 @@ def check_shape(rate: int, channels: int) -> None:
         raise BadReferenceAudio(why=f"it has {channels} channels; at most {MAX_CHANNELS} are taken")
 
 
+def check_length(count: int, rate: int, limit_s: float, *, header_s: float = 0.0) -> None:
+    """Refuse more than ``limit_s`` seconds and the padding of codecs.
+
+    Args:
+        header_s: length according to the header, for the sentence alone.
+
+    Raises:
+        ReferenceTooLong: there are more samples.
+    """
+    if count > (limit_s + PADDING_S) * rate:
+        raise ReferenceTooLong(seconds=max(count / rate, header_s), limit=limit_s)
+
+
 def resample(sound: Sound, rate: int) -> Sound:
     """Return the sound at another rate, or the very same object where the rate is right already.
 
@@ -106,22 +147,3 @@ def resample(sound: Sound, rate: int) -> Sound:
     length = math.ceil(len(sound.samples) * (rate / sound.rate))
     missing = max(0, length - len(samples))
     return Sound(np.pad(samples[:length], (0, missing)).astype(np.float32, copy=False), rate)
-
-
-def _check_header(sound: soundfile.SoundFile) -> None:
-    if sound.format not in FORMATS or sound.subtype not in SUBTYPES:
-        raise BadReferenceAudio(why=FORMAT_NOT_TAKEN)
-    check_shape(sound.samplerate, sound.channels)
-
-
-def _read_mono(sound: soundfile.SoundFile, limit_s: float) -> NDArray[np.float32]:
-    """Read second by second, so that eight channels never lie in memory at full length."""
-    second, left = sound.samplerate, int(limit_s * sound.samplerate) + 1
-    parts: list[NDArray[np.float32]] = []
-    while left > 0:
-        block = sound.read(min(second, left), dtype="float32", always_2d=True)
-        if not len(block):
-            break
-        parts.append(block[:, 0] if sound.channels == 1 else block.mean(axis=1, dtype=np.float32))
-        left -= len(block)
-    return np.concatenate(parts) if parts else np.zeros(0, np.float32)

@@ -1,4 +1,4 @@
-"""Decodes sound files of any source into samples: plain WAV here, all else in a short-lived process of its own."""
+"""Decoder of untrusted audio files: plain WAV in this process, every other format in a short-lived one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
 from runtime.shared.audio import Sound
-from runtime.shared.decode_child import ANSWER_BYTES
+from runtime.shared.decode_child import ANSWER_BYTES, CPU_S
 from runtime.shared.wav_reader import is_plain_wav, read_wav
 
 WALL_S = 30.0  # for the child, its start included, where several others want the same core
@@ -30,6 +30,11 @@ ENVIRONMENT = {
     **{name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ},
     "OPENBLAS_NUM_THREADS": "1",  # a thread for each core would not fit in its memory
 }
+
+TOO_SLOW = f"it takes longer than {CPU_S} s to decode; send a shorter recording, or WAV"
+CRASHED = "the decoder crashed on it; send it as WAV"
+
+KILLED = -9  # Return code of a process that has used up its processor time, or is killed as late.
 
 _turn = threading.BoundedSemaphore(AT_A_TIME)
 
@@ -66,16 +71,18 @@ def _decode_apart(data: bytes, limit_s: float, command: tuple[str, ...], wall_s:
         giving.start()
         try:
             answer = _taken(child.stdout)
+            if len(answer) <= ANSWER_BYTES:
+                child.wait()
         finally:
             ended.set()
-            child.kill()  # it has ended, or has said more than it can have to say
+            child.kill()  # It has ended, or has sent more than an answer can have.
             giving.join()
             alarm.join()
-    return _understood(answer)
+    return _understood(answer, if_none=TOO_SLOW if child.returncode == KILLED else CRASHED)
 
 
 def _kill_late(kill: Callable[[], None], wall_s: float, ended: threading.Event) -> None:
-    """Time is counted in looks: while the whole machine stands still, the child is not late."""
+    """Kill the child after ``wall_s``, counted in looks: if the whole machine stalls, the child is not late."""
     for _ in range(ceil(wall_s / LOOK_S)):
         if ended.wait(LOOK_S):
             return
@@ -99,7 +106,7 @@ def _taken(stdout: IO[bytes]) -> bytes:
     return bytes(answer)
 
 
-def _understood(answer: bytes) -> Sound:
+def _understood(answer: bytes, if_none: str) -> Sound:
     head, _, samples = answer.partition(b"\n")
     try:
         said = json.loads(head)
@@ -108,5 +115,5 @@ def _understood(answer: bytes) -> Sound:
         kind = ReferenceTooLong if said["code"] == ReferenceTooLong.code else BadReferenceAudio
         refusal = kind(**said["facts"])
     except (ValueError, TypeError, KeyError):
-        raise BadReferenceAudio(why="it could not be decoded within the limits of memory and time") from None
+        raise BadReferenceAudio(why=if_none) from None
     raise refusal

@@ -42,7 +42,7 @@ def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
         raise BadReferenceAudio(why="its samples lie far outside -1 to 1")
     if float(np.ptp(sound.samples)) < 2 * SILENCE:
         raise BadReferenceAudio(why="it holds one constant value and no sound")
-    return resample(sound, SAMPLE_RATE).samples
+    return resample(sound, SAMPLE_RATE).samples[: int(limits.max_reference_s * SAMPLE_RATE)]
 
 
 def load_reference(path: Path, limits: Limits) -> NDArray[np.float32]:

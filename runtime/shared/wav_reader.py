@@ -1,6 +1,6 @@
-"""Reads WAV of plain samples in this process: PCM of 8 to 32 bits and IEEE floats, and nothing else.
+"""Reader for WAV of plain samples: PCM of 8 to 32 bits and IEEE floats.
 
-libsndfile's WAV reader knows a dozen codecs more, and has had faults in them (CVE-2026-37555).
+It runs in this process, because the decoder's process takes longer to start than a request to its first audio.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.errors import BadReferenceAudio, ReferenceTooLong
-from runtime.shared.audio import FORMAT_NOT_TAKEN, Sound, check_shape
+from runtime.errors import BadReferenceAudio
+from runtime.shared.audio import FORMAT_NOT_TAKEN, Downmix, Sound, check_length, check_shape, mixed_down
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # of a subformat that is a plain format number
@@ -36,11 +37,11 @@ class WavLayout:
 
 
 def is_plain_wav(data: bytes) -> bool:
-    """Whether `read_wav` is the reader for this file; it may still refuse it."""
+    """True if `read_wav` is the reader for this file; it may still refuse it."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         return False
     found = _format_chunk(data)
-    return found is None or _tag(found) in (PCM, FLOAT)
+    return found is None or len(found) < 16 or _is_plain(_tag(found), int.from_bytes(found[14:16], "little"))
 
 
 def read_wav(data: bytes, *, limit_s: float) -> Sound:
@@ -58,7 +59,9 @@ def read_wav(data: bytes, *, limit_s: float) -> Sound:
             if layout is None:
                 break
             end = len(data) if size in TO_THE_END else min(start + size, len(data))
-            return Sound(_samples(data, start, end, layout, limit_s), layout.rate)
+            count = (end - start) // layout.frame_bytes
+            check_length(count, layout.rate, limit_s)
+            return mixed_down(partial(_read, memoryview(data)[start:], count, layout))
     raise BadReferenceAudio(why="its WAV header is damaged")
 
 
@@ -86,13 +89,17 @@ def _tag(chunk: bytes) -> int | None:
     return tag
 
 
+def _is_plain(tag: int | None, bits: int) -> bool:
+    return (tag == PCM and bits in (8, 16, 24, 32)) or (tag == FLOAT and bits in (32, 64))
+
+
 def _layout(chunk: bytes) -> WavLayout:
     if len(chunk) < 16:
         raise BadReferenceAudio(why="its WAV header is damaged")
     _, channels, rate, _, align, bits = struct.unpack_from("<HHIIHH", chunk)
     tag = _tag(chunk)
     layout = WavLayout(tag == FLOAT, bits, channels, rate)
-    if tag not in (PCM, FLOAT) or bits not in ((32, 64) if layout.is_float else (8, 16, 24, 32)):
+    if not _is_plain(tag, bits):
         raise BadReferenceAudio(why=FORMAT_NOT_TAKEN)
     check_shape(rate, channels)
     if align != layout.frame_bytes:
@@ -100,18 +107,13 @@ def _layout(chunk: bytes) -> WavLayout:
     return layout
 
 
-def _samples(data: bytes, start: int, end: int, layout: WavLayout, limit_s: float) -> NDArray[np.float32]:
-    """Shapes: [N]. Converted second by second, so that eight channels never lie in memory as floats."""
-    count = (end - start) // layout.frame_bytes
-    if count > limit_s * layout.rate:
-        raise ReferenceTooLong(seconds=count / layout.rate, limit=limit_s)
-    mono = np.empty(count, np.float32)
+def _read(data: memoryview, count: int, layout: WavLayout, mix: Downmix) -> int:
+    """Convert ``count`` samples a second at a time."""
     for first in range(0, count, layout.rate):
         frames = min(layout.rate, count - first)
-        raw = memoryview(data)[start + first * layout.frame_bytes :][: frames * layout.frame_bytes]
-        block = _floats(raw, layout).reshape(frames, layout.channels)
-        mono[first : first + frames] = block[:, 0] if layout.channels == 1 else block.mean(axis=1, dtype=np.float32)
-    return mono
+        raw = data[first * layout.frame_bytes :][: frames * layout.frame_bytes]
+        mix.add(_floats(raw, layout).reshape(frames, layout.channels))
+    return layout.rate
 
 
 def _floats(raw: memoryview, layout: WavLayout) -> NDArray[np.float32]:

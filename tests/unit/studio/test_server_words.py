@@ -20,6 +20,8 @@ from runtime.request import (
     STRANGE_SCRIPT,
 )
 from runtime.shared.audio import FORMAT_NOT_TAKEN, NO_SOUND, TAKEN
+from runtime.shared.decode_child import TOO_LARGE
+from runtime.shared.decoding import CRASHED, TOO_SLOW
 from studio.words import languages, words
 from tests.support.errors import BY_CODE
 
@@ -83,14 +85,15 @@ def test_every_reason_that_people_can_meet_has_words() -> None:
 
 def test_what_is_said_of_a_file_that_cannot_be_read_is_the_servers_own_sentence_in_every_language() -> None:
     assert {NO_SOUND, FORMAT_NOT_TAKEN} <= SHAPES
-    kinds = re.findall(r"[A-Z0-9]+", TAKEN)
+    assert {re.sub(r"\d+", "{}", said, count=1) for said in (TOO_SLOW, TOO_LARGE, CRASHED)} <= SHAPES
+    kinds = re.findall(r"\b(?!or\b)\w+", TAKEN)
     for language in languages():
         own = words(language)
         sentences = ["phrase.ref.no_sound", "phrase.ref.format", "error.invalid_ref_audio.plain"]
         for sentence in (own[f"server.{key}"] for key in sentences):
             assert [kind for kind in kinds if kind in sentence] == kinds
         offered = re.findall(r"[A-Z0-9]{3,}", own["clone.upload_hint"].upper().partition("OGG")[0] + "OGG")
-        assert set(offered) <= set(kinds)
+        assert set(offered) <= {kind.upper() for kind in kinds}
 
 
 def test_the_words_for_faults_of_a_field_are_known_to_the_page() -> None:

@@ -1,0 +1,94 @@
+"""Reader for every audio file that FFmpeg (PyAV) decodes, whatever its container and codec.
+
+`decode_child` alone uses it: demuxers and decoders of formats that anybody may send need a process of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import BinaryIO
+
+import av
+from av.codec.codec import UnknownCodecError
+from av.container import InputContainer
+
+from runtime.errors import BadReferenceAudio
+from runtime.shared.audio import FORMAT_NOT_TAKEN, NO_SOUND, Downmix, Sound, check_length, check_shape, mixed_down
+
+
+def read_any(file: BinaryIO, *, limit_s: float) -> Sound:
+    """Decode the main audio stream of a file of at most ``limit_s`` seconds and mix it down to one channel.
+
+    Damaged packets are left out, and a file that is cut off ends where its data ends, as in the ``ffmpeg`` program.
+    A stream that changes its sample rate keeps the first one.
+
+    Raises:
+        BadReferenceAudio: it has no audio that FFmpeg decodes, or a rate or channel count that is not taken.
+        ReferenceTooLong: it holds more samples; what its header says does not count.
+    """
+    try:
+        return mixed_down(partial(_read, file, limit_s))
+    except (av.FFmpegError, ValueError):
+        raise BadReferenceAudio(why=NO_SOUND) from None  # FFmpeg's text may quote the client's bytes
+
+
+def _read(file: BinaryIO, limit_s: float, mix: Downmix) -> int:
+    file.seek(0)
+    with av.open(file, "r", options=OPTIONS, metadata_errors="replace") as container:
+        stream = container.streams.best("audio")
+        if stream is None:
+            raise BadReferenceAudio(why=NO_SOUND)
+        if not stream.codec_context:
+            raise BadReferenceAudio(why=FORMAT_NOT_TAKEN)
+        stream.codec_context.thread_count = 1
+        _replace_custom_layout(stream.codec_context)
+        rate, last = 0, None
+        for frame in _frames(container, stream):
+            # The header may not know the rate and the channels: that of HE-AAC says half the rate.
+            check_shape(frame.sample_rate, frame.layout.nb_channels)
+            rate = rate or frame.sample_rate
+            if last != (last := (frame.format.name, frame.layout.name, frame.sample_rate)):
+                to_floats = av.AudioResampler(format="flt", rate=rate)
+            for piece in to_floats.resample(frame):
+                mix.add(piece.to_ndarray().reshape(-1, piece.layout.nb_channels))
+            check_length(mix.count, rate, limit_s, header_s=(container.duration or 0) / av.time_base)
+    if not mix.count:
+        raise BadReferenceAudio(why=NO_SOUND)
+    return rate
+
+
+def _frames(container: InputContainer, stream: av.AudioStream) -> Iterator[av.AudioFrame]:
+    packets = container.demux(stream)
+    while True:
+        try:
+            packet = next(packets, None)
+            if packet is None:
+                return
+            yield from packet.decode()
+        except (av.InvalidDataError, av.ArgumentError):
+            continue
+
+
+def _replace_custom_layout(context: av.AudioCodecContext) -> None:
+    """Give the decoder the usual layout of as many channels, if the header lists them one by one.
+
+    Each AudioLayout of PyAV 18 frees such a list, which the decoder and its frames still have, and the process dies.
+    Here it is freed once and never read again. The order of channels does not change their average.
+    """
+    layout = context.layout
+    channels = layout.nb_channels
+    if layout.name.startswith(f"{channels} channels ("):
+        check_shape(context.sample_rate, channels)
+        context.layout = f"{channels}c"
+
+
+def _is_audio(name: str) -> bool:
+    try:
+        return av.Codec(name, "r").type == "audio"
+    except UnknownCodecError:  # it only encodes
+        return False
+
+
+# Playlists (HLS, DASH, concat) name other files and addresses: none of them is opened. No video is decoded.
+OPTIONS = {"protocol_whitelist": "none", "codec_whitelist": ",".join(filter(_is_audio, av.codecs_available))}
