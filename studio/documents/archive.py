@@ -1,9 +1,10 @@
-"""Opens the ZIP archive that a document is, and reads of it no more than the limits allow."""
+"""ZIP archive of a document, read within the limits."""
 
 from __future__ import annotations
 
 import io
 import posixpath
+import unicodedata
 import zipfile
 import zlib
 from urllib.parse import unquote
@@ -13,24 +14,25 @@ from lxml import etree
 from studio.documents.values import (
     DAMAGED,
     LOCKED,
-    MOST_FILES,
-    MOST_MARKUP,
-    MOST_UNPACKED,
+    MAX_FILES,
+    MAX_MARKUP_BYTES,
+    MAX_TOTAL_MARKUP_BYTES,
+    MAX_UNPACKED_BYTES,
     NO_DOCUMENT,
     OLD_OR_LOCKED,
     TOO_LARGE,
     UnreadableError,
 )
 
-COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # what Word wrote before 2007, and still does around what is locked
-_PASSWORD = 0x1  # of an entry's flags
+COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # File format of .doc and of encrypted DOCX files.
+_ENCRYPTED_FLAG = 0x1
 
 
 class Archive:
-    """The entries of a document.
+    """Entries of a document.
 
     Raises (every method):
-        UnreadableError: it is damaged, locked or larger than may be.
+        UnreadableError: the document is damaged, locked or exceeds a limit.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -41,33 +43,53 @@ class Archive:
         except (zipfile.BadZipFile, ValueError, NotImplementedError):
             raise UnreadableError(DAMAGED if data.startswith(b"PK") else NO_DOCUMENT) from None
         entries = self._zip.infolist()
-        # An entry gives no more bytes than the directory says, so what it says of all of them is a limit.
-        if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > MOST_UNPACKED:
+        # zipfile reads at most the size that the directory gives, so the sum of these sizes is a limit.
+        if len(entries) > MAX_FILES or sum(entry.file_size for entry in entries) > MAX_UNPACKED_BYTES:
             raise UnreadableError(TOO_LARGE)
-        if any(entry.flag_bits & _PASSWORD for entry in entries):
+        if any(entry.flag_bits & _ENCRYPTED_FLAG for entry in entries):
             raise UnreadableError(LOCKED)
-        self.names = {entry.filename for entry in entries}
+        self._names = {_folded(entry.filename): entry.filename for entry in reversed(entries)}
+        self._names |= {entry.filename: entry.filename for entry in entries}
+        self._markup_bytes = 0
+
+    def find(self, name: str) -> str | None:
+        """Return the entry of this name; case, Unicode form and kind of slash may differ, as in a file system."""
+        return self._names.get(name) or self._names.get(_folded(name))
 
     def read(self, name: str) -> bytes:
-        """One entry that holds markup."""
+        """Return one entry that has markup."""
+        entry = self.find(name)
+        if entry is None:
+            raise UnreadableError(DAMAGED)
         try:
-            if self._zip.getinfo(name).file_size > MOST_MARKUP:
+            size = self._zip.getinfo(entry).file_size
+            self._markup_bytes += size
+            if size > MAX_MARKUP_BYTES or self._markup_bytes > MAX_TOTAL_MARKUP_BYTES:
                 raise UnreadableError(TOO_LARGE)
-            return self._zip.read(name)
-        # ValueError: its directory says that it begins before the file does.
+            return self._zip.read(entry)
+        # ValueError: the directory gives an offset before the start of the file.
         except (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
             raise UnreadableError(DAMAGED) from None
 
-    def xml(self, name: str) -> etree._Element:
-        """One entry as XML; no entity is replaced and nothing is fetched."""
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=True)
-        root = etree.fromstring(self.read(name), parser)
+    def xml(self, name: str, *, recover: bool = False) -> etree._Element:
+        """Return one entry as XML; entities are not replaced and nothing is fetched."""
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=recover)
+        try:
+            root = etree.fromstring(self.read(name), parser)
+        except etree.XMLSyntaxError:
+            raise UnreadableError(DAMAGED) from None
         if root is None:
             raise UnreadableError(DAMAGED)
         return root
 
 
 def beside(name: str, reference: str) -> tuple[str, str]:
-    """The entry that a reference out of another one means, and the place in it."""
-    path, _, place = unquote(reference).partition("#")
-    return (posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) if path else name), place
+    """Resolve a reference found in an entry to the name of an entry and a place in it."""
+    path, _, place = reference.partition("#")
+    path = unquote(path)
+    joined = path[1:] if path.startswith("/") else posixpath.join(posixpath.dirname(name), path)
+    return (posixpath.normpath(joined) if path else name), unquote(place)
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name.replace("\\", "/").removeprefix("./")).casefold()

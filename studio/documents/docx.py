@@ -1,68 +1,315 @@
-"""Reads DOCX by python-docx: paragraphs and tables in their order, a chapter for each heading of the first level."""
+"""DOCX reader: a walk over WordprocessingML that returns the final text of a document in order.
+
+The walk enters every element unless the schema says that it has no final text, so a container that is not named here
+loses nothing. Tracked insertions are part of the text, deletions are not. Word's own numbers of lists and headings are
+part of the text too. Footnotes and endnotes become a chapter of their own.
+"""
 
 from __future__ import annotations
 
-import io
-import zlib
-from collections.abc import Iterator
-from zipfile import BadZipFile
+import posixpath
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
-import docx
-from docx.document import Document as Opened
-from docx.opc.exceptions import OpcError
-from docx.table import Table
-from docx.text.paragraph import Paragraph
 from lxml import etree
 
-from studio.documents.archive import Archive
-from studio.documents.values import DAMAGED, Chapter, Document, UnreadableError, spaced
+from studio.documents.archive import Archive, beside
+from studio.documents.docx_numbering import Numbering
+from studio.documents.docx_styles import Styles, attribute, child, has, heading_level, is_on, tag_of, value
+from studio.documents.values import LINE_BREAK, Chapter, Document, notes_of, paragraphs_of, row_text, spaced
 
-CONTENT = "[Content_Types].xml"
-
-# What python-docx, and zipfile below it, make of a file that is torn or crafted.
-_TORN = (
-    *(OpcError, BadZipFile, zlib.error, etree.XMLSyntaxError),
-    *(KeyError, ValueError, AttributeError, NotImplementedError, EOFError, OSError),
+# Elements that have no final text: instructions of fields, and what is left out and counted.
+_SKIPPED = frozenset(
+    {"w:instrText", "w:delText", "w:delInstrText", "w:fldData", "w:sdtPr", "w:rubyPr", "w:pPr", "w:rPr", "m:ctrlPr"}
 )
+_COUNTED = {"w:rt": "readings", "w:altChunk": "embedded", "w:subDoc": "embedded", "w:commentReference": "comments"}
+_TEXTS = {"w:tab": " ", "w:ptab": " ", "w:noBreakHyphen": "-", "w:br": LINE_BREAK, "w:cr": LINE_BREAK, "m:den": "/"}
+# Adobe's Symbol font from U+0020 on. Word refers to it for Greek letters.
+_SYMBOL = " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼"
+_FONT_CHARS = 0xF000  # Private characters of fonts that are pictures.
+_TEXT_BOX = "w:txbxContent"
 
 
-def read_docx(data: bytes, archive: Archive) -> Document:
-    """``archive`` is the same file, which has been found to be within the limits.
+@dataclass(slots=True)
+class _Block:
+    """A paragraph or a row of a table. ``level`` is the outline level of a heading."""
+
+    text: str
+    level: int | None = None
+    is_title: bool = False
+
+
+@dataclass(slots=True)
+class _Open:
+    """The paragraph that is being read."""
+
+    is_hidden: bool = False
+    pieces: list[str] = field(default_factory=list)
+    after: list[_Block] = field(default_factory=list)
+    marks: set[str] = field(default_factory=set)
+
+
+def main_document(archive: Archive) -> tuple[str, etree._Element] | None:
+    """Return the name and the root of the main part; None if the archive is not a DOCX.
 
     Raises:
-        UnreadableError: it is damaged, or larger than may be.
+        UnreadableError: it is damaged.
     """
-    for name in archive.names:
-        if name.endswith((".xml", ".rels")):
-            archive.read(name)  # judges its size
-    try:
-        opened = docx.Document(io.BytesIO(data))
-        chapters = [Chapter("")]
-        title = spaced(opened.core_properties.title or "")
-        for style, text in _paragraphs(opened):
-            if style == "Title" and not title:
-                title = text
-            if style == "Heading 1":
-                chapters.append(Chapter(text))
-            chapters[-1].paragraphs.append(text)
-    except _TORN:
-        raise UnreadableError(DAMAGED) from None
-    return Document(title, chapters)
+    name = _related(archive, "").get("officeDocument", ["word/document.xml"])[0]
+    if archive.find(name) is None:
+        return None
+    root = archive.xml(name)
+    return (name, root) if tag_of(root) == "w:document" else None
 
 
-def _paragraphs(opened: Opened) -> Iterator[tuple[str, str]]:
-    """Style and text of what has text, cells of tables row by row."""
-    for block in opened.iter_inner_content():
-        for style, text in _table(block) if isinstance(block, Table) else [_paragraph(block)]:
-            if text:
-                yield style, text
+def read_docx(archive: Archive, name: str, root: etree._Element) -> Document:
+    """Read a document by its main part.
+
+    Raises:
+        UnreadableError: it is damaged, or larger than the limits.
+    """
+    parts = _related(archive, name)
+
+    def part(kind: str) -> etree._Element | None:
+        return archive.xml(parts[kind][0]) if kind in parts else None
+
+    left_out: Counter[str] = Counter()
+    styles = Styles(part("styles"))
+    body = _Story(styles, Numbering(part("numbering"), styles), left_out)
+    blocks = body.read(root)
+    notes = list(_notes(body, {kind: part(f"{kind}s") for kind in ("footnote", "endnote")}))
+    for header in parts.get("header", []) + parts.get("footer", []):
+        left_out["headers"] += any(text.strip() for text in archive.xml(header).itertext())
+    title = _core_title(archive) or next((block.text for block in blocks if block.is_title), "")
+    return Document(title, [*_chapters(blocks), Chapter("", notes, is_notes=True)], notes_of(left_out))
 
 
-def _paragraph(paragraph: Paragraph) -> tuple[str, str]:
-    style = paragraph.style
-    return (style.name or "" if style is not None else ""), spaced(paragraph.text)
+def _related(archive: Archive, name: str) -> dict[str, list[str]]:
+    """Return the parts that a part refers to by the kind of the relationship; those of the package for no name."""
+    relations = f"{posixpath.dirname(name)}/_rels/{posixpath.basename(name)}.rels".removeprefix("/")
+    found: dict[str, list[str]] = {}
+    if archive.find(relations) is not None:
+        for relation in archive.xml(relations):
+            target, _ = beside(name, relation.get("Target") or "")
+            if relation.get("TargetMode") != "External" and archive.find(target) is not None:
+                found.setdefault((relation.get("Type") or "").rpartition("/")[2], []).append(target)
+    return found
 
 
-def _table(table: Table) -> Iterator[tuple[str, str]]:
-    for row in table.rows:
-        yield "", ", ".join(dict.fromkeys(text for cell in row.cells if (text := spaced(cell.text))))
+def _core_title(archive: Archive) -> str:
+    for name in _related(archive, "").get("core-properties", []):
+        for element in archive.xml(name).iter("{http://purl.org/dc/elements/1.1/}title"):
+            return spaced(element.text or "")
+    return ""
+
+
+def _chapters(blocks: list[_Block]) -> list[Chapter]:
+    """Cut at the headings of the first level that has several, and at all above it."""
+    levels = Counter(block.level for block in blocks if block.level is not None)
+    deepest = min((level for level, count in levels.items() if count > 1), default=min(levels, default=-1))
+    chapters = [Chapter("")]
+    for block in blocks:
+        if block.level is not None and block.level <= deepest:
+            chapters.append(Chapter(block.text))
+        chapters[-1].paragraphs.append(block.text)
+    return chapters
+
+
+def _notes(body: _Story, parts: dict[str, etree._Element | None]) -> Iterator[str]:
+    """Yield the paragraphs of all notes in the order of their marks, each note with its number."""
+    by_id = {
+        (kind, attribute(note, "id")): note
+        for kind, root in parts.items()
+        for note in (root if root is not None else [])
+        if tag_of(note) == f"w:{kind}"
+    }
+    counts: Counter[str] = Counter()
+    for kind, note_id in body.marks:
+        counts[kind] += 1
+        if (note := by_id.get((kind, note_id))) is not None:
+            for index, block in enumerate(body.read(note)):
+                yield block.text if index else f"{counts[kind]}. {block.text}"
+
+
+class _Story:
+    """Reader of one flow of text: the body with its tables and text boxes, or a note.
+
+    Attributes:
+        marks: kind and id of each note that the text refers to.
+    """
+
+    def __init__(self, styles: Styles, numbering: Numbering, left_out: Counter[str]) -> None:
+        self.marks: list[tuple[str, str]] = []
+        self._styles = styles
+        self._numbering = numbering
+        self._left_out = left_out
+        self._blocks: list[_Block] = []
+        self._cells: list[list[_Block]] = []
+        self._open = _Open()
+        self._carried = ""  # Text of a paragraph whose mark is deleted: it continues in the next one.
+        self._fields: list[bool] = []  # For each open field, True once its result begins.
+        self._handlers: dict[str, Callable[[etree._Element], None]] = {
+            "w:p": self._paragraph,
+            "w:r": self._run,
+            "w:t": self._text,
+            "m:t": self._text,
+            "w:sym": self._symbol,
+            "w:fldChar": self._field,
+            "w:del": self._deleted,
+            "w:moveFrom": lambda _: None,  # Its text is in a w:moveTo.
+            "w:tr": self._row,
+            "w:tc": self._cell,
+            "mc:AlternateContent": self._alternate,
+            _TEXT_BOX: self._text_box,
+            "m:sup": self._superscript,
+            "w:footnoteReference": self._note_mark,
+            "w:endnoteReference": self._note_mark,
+            **dict.fromkeys(("w:drawing", "w:pict", "w:object"), self._drawing),
+        }
+
+    def read(self, element: etree._Element) -> list[_Block]:
+        """Return the blocks in an element."""
+        blocks, self._blocks = self._blocks, []
+        carried, self._carried = self._carried, ""
+        outer, self._open = self._open, _Open()
+        self._walk(element)
+        # What is left is a formula outside a paragraph, or a last paragraph whose mark is deleted.
+        self._finish(self._carried + "".join(self._open.pieces), "", None, is_title=False)
+        found, self._blocks, self._carried, self._open = self._blocks, blocks, carried, outer
+        return found
+
+    def _walk(self, element: etree._Element) -> None:
+        for one in element:
+            name = tag_of(one)
+            if name in _COUNTED:
+                self._left_out[_COUNTED[name]] += 1
+            elif name and name not in _SKIPPED:
+                if name in _TEXTS:
+                    self._add(_TEXTS[name])
+                self._handlers.get(name, self._walk)(one)
+
+    def _add(self, text: str) -> None:
+        # The result of a field inside another field's instruction is not shown.
+        if all(self._fields[:-1]):
+            self._open.pieces.append(text)
+
+    def _paragraph(self, element: etree._Element) -> None:
+        properties = child(element, "w:pPr")
+        style_id = value(properties, "w:pStyle")
+        style = self._styles.of(style_id)
+        outer, self._open = self._open, _Open(style.is_hidden)
+        self._walk(element)
+        read, self._open = self._open, outer
+        self._left_out.update(read.marks)
+        text = self._carried + "".join(read.pieces)
+        is_drop_cap = attribute(child(properties, "w:framePr"), "dropCap") not in {"", "none"}
+        mark = child(properties, "w:rPr")
+        if is_drop_cap:
+            self._carried = text
+        elif any(child(mark, name) is not None for name in ("w:del", "w:moveFrom")):
+            self._carried = f"{text} "
+        elif style.is_contents:
+            self._carried = ""
+            self._left_out["contents"] += bool(spaced(text))
+        else:
+            self._carried = ""
+            label = self._numbering.label(properties, style_id)
+            self._finish(text, label, heading_level(properties, style), style.is_title)
+        self._blocks += read.after
+
+    def _finish(self, text: str, label: str, level: int | None, is_title: bool) -> None:
+        for part in paragraphs_of(text):
+            self._blocks.append(_Block(f"{label} {part}" if label else part, level, is_title))
+            label = ""
+
+    def _run(self, element: etree._Element) -> None:
+        properties = child(element, "w:rPr")
+        hidden = is_on(child(properties, "w:vanish"))
+        if hidden is None and (style := value(properties, "w:rStyle")):
+            hidden = self._styles.of(style).is_hidden or None
+        if not (self._open.is_hidden if hidden is None else hidden):
+            self._walk(element)
+        elif any(one.text for one in element if tag_of(one) == "w:t"):
+            self._open.marks.add("hidden")
+
+    def _text(self, element: etree._Element) -> None:
+        self._add(element.text or "")
+
+    def _symbol(self, element: etree._Element) -> None:
+        code = int(attribute(element, "char") or "0", 16) & ~_FONT_CHARS
+        at = code - ord(_SYMBOL[0])
+        if attribute(element, "font") == "Symbol" and 0 <= at < len(_SYMBOL):
+            self._add(_SYMBOL[at])
+        else:
+            self._left_out["symbols"] += 1
+
+    def _field(self, element: etree._Element) -> None:
+        kind = attribute(element, "fldCharType")
+        if kind == "begin":
+            self._fields.append(False)
+        elif self._fields and kind == "separate":
+            self._fields[-1] = True
+        elif self._fields and kind == "end":
+            self._fields.pop()
+
+    def _deleted(self, element: etree._Element) -> None:
+        if has(element, "w:delText"):
+            self._open.marks.add("deleted")
+
+    def _note_mark(self, element: etree._Element) -> None:
+        self.marks.append((tag_of(element)[2:].removesuffix("Reference"), attribute(element, "id")))
+        self._left_out["note_marks"] += 1
+
+    def _superscript(self, element: etree._Element) -> None:
+        if any(one.text for one in element.iter()):
+            self._add("^")
+            self._walk(element)
+
+    def _alternate(self, element: etree._Element) -> None:
+        """Read one alternative only: the first that has text, as the others say the same."""
+        alternatives = [one for one in element if tag_of(one)]
+        with_text = [one for one in alternatives if has(one, "w:t", "m:t")]
+        for one in (with_text or alternatives)[:1]:
+            self._walk(one)
+
+    def _drawing(self, element: etree._Element) -> None:
+        if has(element, _TEXT_BOX):
+            self._walk(element)
+        else:
+            self._left_out["pictures"] += 1
+
+    def _text_box(self, element: etree._Element) -> None:
+        """Read a box in its place; one that floats does not interrupt the sentence at its anchor."""
+        box = self.read(element)
+        if any(tag_of(one) == "wp:anchor" or _floats(one) for one in element.iterancestors()):
+            self._open.after += box
+            return
+        before, self._open.pieces = "".join(self._open.pieces), []
+        self._finish(self._carried + before, "", None, is_title=False)
+        self._carried = ""
+        self._blocks += box
+
+    def _row(self, element: etree._Element) -> None:
+        properties = child(element, "w:trPr")
+        if child(properties, "w:del") is not None:
+            self._left_out["deleted"] += 1
+            return
+        cells, self._cells = self._cells, []
+        self._walk(element)
+        read, self._cells = self._cells, cells
+        if all(len(cell) <= 1 for cell in read) and sum(map(len, read)) > 1:
+            self._blocks.append(_Block(row_text([block.text for cell in read for block in cell])))
+        else:  # A table for the layout: its cells hold paragraphs.
+            self._blocks += [block for cell in read for block in cell]
+
+    def _cell(self, element: etree._Element) -> None:
+        properties = child(element, "w:tcPr")
+        merged = (child(properties, "w:vMerge"), child(properties, "w:hMerge"))
+        is_shown = all(one is None or attribute(one) == "restart" for one in merged)
+        if is_shown and child(properties, "w:cellDel") is None:
+            self._cells.append(self.read(element))
+
+
+def _floats(element: etree._Element) -> bool:
+    return tag_of(element).startswith("v:") and "absolute" in (element.get("style") or "")

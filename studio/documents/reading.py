@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from studio.documents.archive import COMPOUND, Archive
-from studio.documents.docx import CONTENT, read_docx
+from studio.documents.docx import main_document, read_docx
 from studio.documents.epub import CONTAINER, read_epub
 from studio.documents.text import read_text
 from studio.documents.values import NO_DOCUMENT, Document, UnreadableError, settled
@@ -26,8 +26,8 @@ def read(data: bytes, **options: Any) -> Document:
     if not data.startswith(OF_ARCHIVES):
         return read_text(data, **options)
     archive = Archive(data)
-    if CONTAINER in archive.names:
+    if archive.find(CONTAINER) is not None:
         return settled(read_epub(archive))
-    if CONTENT in archive.names and "word/document.xml" in archive.names:
-        return settled(read_docx(data, archive))
+    if (main := main_document(archive)) is not None:
+        return settled(read_docx(archive, *main))
     raise UnreadableError(NO_DOCUMENT)

@@ -1,16 +1,20 @@
-"""Defines what is read of a document, and the limits within which it is read."""
+"""Result of reading a document, its limits, and the reasons for refusing one."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-MOST_FILES = 5000  # in one document
-MOST_UNPACKED = 256 * 2**20  # bytes of all of them
-MOST_MARKUP = 16 * 2**20  # bytes of one that is read
-MOST_TEXT = 8 * 2**20  # characters of a document: War and Peace has three millions
+MAX_FILES = 5000
+MAX_UNPACKED_BYTES = 256 * 2**20
+MAX_MARKUP_BYTES = 16 * 2**20  # Limit of one entry that is parsed.
+MAX_TOTAL_MARKUP_BYTES = 64 * 2**20
+MAX_TEXT_CHARS = 8 * 2**20  # "War and Peace" has three million.
+MAX_TITLE_CHARS = 200
 
-# Why a document cannot be read, as the error says it.
+# Reasons as the error says them.
 NO_DOCUMENT = "it is neither text nor subtitles, EPUB or DOCX"
 OTHER_ENCODING = "it is no text in that character encoding; choose another one"
 SUBTITLE_TIMES = "its times are written as they are not read here; convert it to SRT or WebVTT"
@@ -27,6 +31,32 @@ REASONS = (
     *(EMPTY, NO_TEXT, TOO_LONG),
 )
 
+# Content of EPUB and DOCX that is left out, by the code of its note. The page has words for each code.
+LEFT_OUT = {
+    "pictures": "Pictures, charts and media were left out",
+    "note_marks": "Marks of footnotes and endnotes were left out of the text",
+    "printed_numbers": "Numbers of printed pages and lines were left out",
+    "hidden": "Hidden passages were left out",
+    "deleted": "Passages that are deleted in tracked changes were left out",
+    "comments": "Comments were left out",
+    "contents": "Tables of contents were left out, by entry or as a whole",
+    "headers": "Page headers and footers were left out",
+    "readings": "Readings above characters were left out",
+    "symbols": "Symbols of picture fonts were left out",
+    "embedded": "Embedded documents were left out",
+    "asides": "Pages outside the reading order were left out",
+    "repeated_pages": "Pages that the book repeats are read once",
+    "missing_pages": "Pages that are named in the book are missing in the file",
+    "entities": "Characters that are defined in the file itself were left out",
+    "damaged": "Damaged characters in the file",
+}
+
+LINE_BREAK = "\v"  # Stands for a line break inside a text; XML does not allow the character itself.
+_BREAKS = re.compile(rf"{LINE_BREAK}\s*{LINE_BREAK}")
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
+_UNDECODED = "\ufffd"
+_END_MARKS = tuple(".,:;!?…。，、：；！？")
+
 
 class UnreadableError(Exception):
     """One of the reasons above."""
@@ -34,10 +64,14 @@ class UnreadableError(Exception):
 
 @dataclass(slots=True)
 class Chapter:
-    """Paragraphs in a row; the first may be the heading. ``title`` is empty where nothing names it."""
+    """Consecutive paragraphs. The first may be the heading.
+
+    ``title`` is empty if nothing names the chapter. The chapter with ``is_notes`` has all footnotes and endnotes.
+    """
 
     title: str
     paragraphs: list[str] = field(default_factory=list)
+    is_notes: bool = False
 
 
 @dataclass(slots=True)
@@ -52,27 +86,47 @@ class Note:
 
 @dataclass(slots=True)
 class Document:
-    """``title`` is empty where the document does not say it."""
+    """Text of a file. ``title`` is empty if the file has none."""
 
     title: str
     chapters: list[Chapter]
     notes: list[Note] = field(default_factory=list)
 
 
+def notes_of(left_out: Counter[str]) -> list[Note]:
+    """Return a note for each code of `LEFT_OUT` that was counted."""
+    return [
+        Note(code, left_out[code], f"{text}: {left_out[code]}.") for code, text in LEFT_OUT.items() if left_out[code]
+    ]
+
+
 def settled(document: Document) -> Document:
-    """The document without what is empty.
+    """Return the document without empty chapters.
 
     Raises:
         UnreadableError: nothing is left, or it is too much.
     """
-    chapters = [chapter for chapter in document.chapters if chapter.paragraphs]
+    chapters = [replace(one, title=one.title[:MAX_TITLE_CHARS]) for one in document.chapters if one.paragraphs]
     if not chapters:
         raise UnreadableError(NO_TEXT)
-    if sum(len(text) for chapter in chapters for text in chapter.paragraphs) > MOST_TEXT:
+    texts = [text for chapter in chapters for text in chapter.paragraphs]
+    if sum(map(len, texts)) > MAX_TEXT_CHARS:
         raise UnreadableError(TOO_LARGE)
-    return replace(document, chapters=chapters)
+    damaged = notes_of(Counter(damaged=sum(text.count(_UNDECODED) for text in texts)))
+    return Document(document.title[:MAX_TITLE_CHARS], chapters, [*document.notes, *damaged])
 
 
 def spaced(text: str) -> str:
-    """A text of a document with one space between words, and without soft hyphens."""
-    return re.sub(r"\s+", " ", text.replace("\u00ad", "")).strip()
+    """Return a text with one space between words and without soft hyphens and characters of no width."""
+    return re.sub(r"\s+", " ", _INVISIBLE.sub("", text)).strip()
+
+
+def paragraphs_of(text: str) -> Iterator[str]:
+    """Yield the parts of a text between two or more line breaks, without empty ones."""
+    yield from filter(None, map(spaced, _BREAKS.split(text)))
+
+
+def row_text(cells: list[str]) -> str:
+    """Return the cells of a table's row as one line, with a comma after each cell that has no mark at its end."""
+    *first, last = [cell for cell in cells if cell] or [""]
+    return " ".join([*(cell if cell.endswith(_END_MARKS) else f"{cell}," for cell in first), last])

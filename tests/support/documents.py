@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from typing import Any
-
-import docx
+from xml.sax.saxutils import escape
 
 CONTAINER = (
     '<?xml version="1.0"?><container xmlns="urn:oasis:names:tc:opendocument:xmlns:container" version="1.0"><rootfiles>'
@@ -60,17 +58,79 @@ def epub(**changed: str | bytes) -> bytes:
     return archive(BOOK | {names.get(name, f"META-INF/{name}.xml"): content for name, content in changed.items()})
 
 
+W = (
+    'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
+    'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math" '
+    'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
+    'xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing" '
+    'xmlns:wps="http://schemas.microsoft.com/office/word/2010/wordprocessingShape" '
+    'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
+    'xmlns:pic="http://schemas.openxmlformats.org/drawingml/2006/picture" xmlns:v="urn:schemas-microsoft-com:vml"'
+)
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+STYLES = (
+    '<w:style w:type="paragraph" w:default="1" w:styleId="Normal"><w:name w:val="Normal"/></w:style>'
+    '<w:style w:type="paragraph" w:styleId="Title"><w:name w:val="Title"/></w:style>'
+    '<w:style w:type="paragraph" w:styleId="Heading1"><w:name w:val="heading 1"/></w:style>'
+    '<w:style w:type="paragraph" w:styleId="Heading2"><w:name w:val="heading 2"/></w:style>'
+    '<w:style w:type="paragraph" w:styleId="TOC1"><w:name w:val="toc 1"/></w:style>'
+    '<w:style w:type="character" w:styleId="Secret"><w:name w:val="Secret"/><w:rPr><w:vanish/></w:rPr></w:style>'
+)
+
+
+def run(text: str, properties: str = "") -> str:
+    return f'<w:r><w:rPr>{properties}</w:rPr><w:t xml:space="preserve">{escape(text)}</w:t></w:r>'
+
+
+def paragraph(*content: str, style: str = "", properties: str = "") -> str:
+    """A paragraph of runs; what does not begin with a tag is text."""
+    named = f'<w:pStyle w:val="{style}"/>' if style else ""
+    runs = "".join(one if one.startswith("<") else run(one) for one in content)
+    return f"<w:p><w:pPr>{named}{properties}</w:pPr>{runs}</w:p>"
+
+
+def word_table(*rows: list[str]) -> str:
+    """A table of cells that hold paragraphs."""
+    cells = ["".join(f"<w:tc><w:tcPr/>{cell}</w:tc>" for cell in row) for row in rows]
+    grid = "<w:gridCol w:w='1000'/>" * max(map(len, rows))
+    return f"<w:tbl><w:tblPr/><w:tblGrid>{grid}</w:tblGrid>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
+
+
+def word(body: str, *, main: str = "word/document.xml", title: str = "", **parts: str) -> bytes:
+    """A DOCX by the content of its body, and of its parts by the kind of their relationship."""
+    folder, _, name = main.rpartition("/")
+    parts = {"styles": STYLES} | parts
+    roots = {"numbering": "numbering", "footnotes": "footnotes", "endnotes": "endnotes", "header": "hdr"}
+    kinds = "application/vnd.openxmlformats-officedocument.wordprocessingml"
+    overrides = {main: "document.main"} | {f"{folder}/{kind}.xml": kind for kind in parts}
+    files: dict[str, str | bytes] = {
+        "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        '<Default Extension="xml" ContentType="application/xml"/>'
+        + "".join(f'<Override PartName="/{at}" ContentType="{kinds}.{of}+xml"/>' for at, of in overrides.items())
+        + "</Types>",
+        "_rels/.rels": _relations({"officeDocument": main, "metadata/core-properties": "docProps/core.xml"}),
+        "docProps/core.xml": '<cp:coreProperties xmlns:cp="http://schemas.openxmlformats.org/package/2006/metadata/'
+        f'core-properties" xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{title}</dc:title></cp:coreProperties>',
+        main: f"<w:document {W}><w:body>{body}<w:sectPr/></w:body></w:document>",
+        f"{folder}/_rels/{name}.rels": _relations({kind: f"{kind}.xml" for kind in parts}),
+    }
+    for kind, content in parts.items():
+        root = roots.get(kind, kind)
+        files[f"{folder}/{kind}.xml"] = f"<w:{root} {W}>{content}</w:{root}>"
+    return archive(files)
+
+
+def _relations(targets: dict[str, str]) -> str:
+    each = "".join(
+        f'<Relationship Id="rId{n}" Type="{RELATIONS}/{kind}" Target="{target}"/>'
+        for n, (kind, target) in enumerate(targets.items())
+    )
+    return f'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{each}</Relationships>'
+
+
 def letter(*paragraphs: tuple[str, str], title: str = "", table: list[list[str]] | None = None) -> bytes:
     """A DOCX of paragraphs with their styles, and a table behind them."""
-    opened: Any = docx.Document()
-    opened.core_properties.title = title
-    for style, text in paragraphs:
-        opened.add_paragraph(text, style=style)
-    if table:
-        made = opened.add_table(rows=0, cols=len(table[0]))
-        for row in table:
-            for cell, text in zip(made.add_row().cells, row, strict=True):
-                cell.text = text
-    file = io.BytesIO()
-    opened.save(file)
-    return file.getvalue()
+    rows = [[paragraph(cell) for cell in row] for row in table or []]
+    body = "".join(paragraph(text, style=style.replace(" ", "")) for style, text in paragraphs)
+    return word(body + (word_table(*rows) if rows else ""), title=title)

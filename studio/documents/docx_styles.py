@@ -1,0 +1,155 @@
+"""Names of WordprocessingML, and the styles of a DOCX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from lxml import etree
+
+_OFFICE = "http://schemas.openxmlformats.org/"
+_STRICT = "http://purl.oclc.org/ooxml/"
+_W = f"{{{_OFFICE}wordprocessingml/2006/main}}"
+_W_STRICT = f"{{{_STRICT}wordprocessingml/main}}"
+# Prefixes of namespaces, transitional and strict.
+_PREFIXES = {
+    _W[1:-1]: "w",
+    _W_STRICT[1:-1]: "w",
+    f"{_OFFICE}officeDocument/2006/math": "m",
+    f"{_STRICT}officeDocument/math": "m",
+    f"{_OFFICE}drawingml/2006/wordprocessingDrawing": "wp",
+    f"{_STRICT}drawingml/wordprocessingDrawing": "wp",
+    f"{_OFFICE}markup-compatibility/2006": "mc",
+    "urn:schemas-microsoft-com:vml": "v",
+}
+_HEADING = re.compile(r"heading ?([1-9])", re.IGNORECASE)
+_CONTENTS = re.compile(r"toc ?[1-9]|toc ?heading|index ?[1-9]|table of (figures|authorities)", re.IGNORECASE)
+_BODY_LEVEL = 9  # The outline level of text that is no heading.
+
+
+@lru_cache(maxsize=4096)
+def _short(tag: str) -> str:
+    namespace, _, name = tag[1:].rpartition("}")
+    return f"{_PREFIXES.get(namespace, '')}:{name}"
+
+
+def tag_of(element: etree._Element) -> str:
+    """Return an element's name with the usual prefix of its namespace; comments and entities have none."""
+    return _short(element.tag) if isinstance(element.tag, str) else ""
+
+
+def has(element: etree._Element, *names: str) -> bool:
+    """Return True if an element of one of these names is in this element."""
+    tags = [f"{{{uri}}}{local}" for name in names for uri, local in _written(name)]
+    return next(element.iter(*tags), None) is not None
+
+
+def _written(name: str) -> Iterator[tuple[str, str]]:
+    prefix, _, local = name.partition(":")
+    return ((uri, local) for uri, short in _PREFIXES.items() if short == prefix)
+
+
+def child(element: etree._Element | None, *path: str) -> etree._Element | None:
+    """Return the first element at a path of names."""
+    for name in path:
+        if element is None:
+            return None
+        element = next((one for one in element if tag_of(one) == name), None)
+    return element
+
+
+def attribute(element: etree._Element | None, name: str = "val") -> str:
+    """Return a WordprocessingML attribute, or an empty text."""
+    if element is None:
+        return ""
+    return element.get(_W + name) or element.get(_W_STRICT + name) or ""
+
+
+def value(element: etree._Element | None, *path: str) -> str:
+    """Return ``w:val`` of the element at a path."""
+    return attribute(child(element, *path))
+
+
+def number(text: str) -> int | None:
+    """Return a small whole number; None if the text is not one."""
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text, re.ASCII) else None
+
+
+def is_on(element: etree._Element | None) -> bool | None:
+    """Return the state of a toggle such as ``w:vanish``; None if it is not given."""
+    return None if element is None else attribute(element) not in {"0", "false", "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What a chain of styles says. ``level`` is None for text that is no heading; lists are ids and levels."""
+
+    level: int | None = None
+    is_title: bool = False
+    is_contents: bool = False
+    is_hidden: bool = False
+    list_id: str = ""
+    list_level: int | None = None
+
+
+class Styles:
+    """Styles of a document by id."""
+
+    def __init__(self, root: etree._Element | None) -> None:
+        found = [element for element in root if tag_of(element) == "w:style"] if root is not None else []
+        self._elements = {attribute(element, "styleId"): element for element in found}
+        self._default = next(
+            (
+                attribute(element, "styleId")
+                for element in found
+                if attribute(element, "type") == "paragraph" and attribute(element, "default") in {"1", "true", "on"}
+            ),
+            "",
+        )
+        self._known: dict[str, Style] = {}
+
+    def of(self, style_id: str) -> Style:
+        """Return a style with what it inherits; a paragraph without a style has the default one."""
+        style_id = style_id or self._default
+        if style_id not in self._known:
+            self._known[style_id] = self._resolve(style_id)
+        return self._known[style_id]
+
+    def _chain(self, style_id: str) -> Iterator[tuple[str, etree._Element | None]]:
+        seen: set[str] = set()
+        while style_id and style_id not in seen:
+            seen.add(style_id)
+            element = self._elements.get(style_id)
+            # Documents without styles still name the built-in ones by their ids.
+            yield value(element, "w:name") or style_id, element
+            style_id = value(element, "w:basedOn")
+
+    def _resolve(self, style_id: str) -> Style:
+        chain = list(self._chain(style_id))
+        names = [name for name, _ in chain]
+        hidden = (is_on(child(element, "w:rPr", "w:vanish")) for _, element in chain)
+        lists = [child(element, "w:pPr", "w:numPr") for _, element in chain]
+        return Style(
+            level=next((level for level in map(_level, chain) if level is not None), None),
+            is_title=any(name.casefold() == "title" for name in names),
+            is_contents=any(_CONTENTS.fullmatch(name) for name in names),
+            is_hidden=next((state for state in hidden if state is not None), False),
+            list_id=next((found for one in lists if (found := value(one, "w:numId"))), ""),
+            list_level=next((level for one in lists if (level := number(value(one, "w:ilvl"))) is not None), None),
+        )
+
+
+def _level(style: tuple[str, etree._Element | None]) -> int | None:
+    name, element = style
+    outline = number(value(element, "w:pPr", "w:outlineLvl"))
+    heading = _HEADING.fullmatch(name)
+    return outline if outline is not None else int(heading[1]) - 1 if heading else None
+
+
+def heading_level(properties: etree._Element | None, style: Style) -> int | None:
+    """Return the outline level of a paragraph from 0, or None if it is no heading."""
+    outline = number(value(properties, "w:outlineLvl"))
+    level = style.level if outline is None else outline
+    return None if level is None or level >= _BODY_LEVEL else level

@@ -1,0 +1,336 @@
+"""Reader of one XHTML document of a book: its paragraphs as they are read aloud."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from html.entities import html5
+
+from lxml import etree, html
+
+from studio.documents.charset import decode
+from studio.documents.docx_numbering import in_numerals
+from studio.documents.values import LINE_BREAK, Chapter, UnreadableError, paragraphs_of, row_text
+
+_EPUB_TYPE = ("{http://www.idpf.org/2007/ops}type", "epub:type")  # As XML and as HTML.
+_HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6", "hd", "doctitle"}
+_BLOCKS = _HEADINGS | {
+    *("address", "article", "aside", "blockquote", "body", "button", "caption", "center", "dd", "details", "dialog"),
+    *(
+        "dir",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "header",
+        "hgroup",
+        "hr",
+        "legend",
+    ),
+    *("li", "list", "main", "menu", "ol", "optgroup", "option", "p", "pre", "search", "section", "select", "summary"),
+    *("table", "tbody", "td", "text", "textarea", "tfoot", "th", "thead", "tr", "ul"),
+    *("level", "level1", "level2", "level3", "level4", "level5", "level6", "line", "linegroup"),  # DTBook
+}
+_CELLS = {"td", "th"}
+_UNSAID = {
+    "annotation",
+    "annotation-xml",
+    "defs",
+    "desc",
+    "head",
+    "metadata",
+    "rp",
+    "script",
+    "style",
+    "template",
+    "title",
+}
+_PICTURES = {"audio", "canvas", "embed", "iframe", "img", "image", "video"}
+_READINGS = {"rt", "rtc"}
+
+NAV_KINDS = {"landmarks", "page-list", "loi", "lot", "loa", "lov", "doc-pagelist"}
+_PAGE = {"pagebreak", "doc-pagebreak"}
+_PAGE_CLASSES = {"pagenum", "pageno", "pagenumber", "page-number", "page_number"}
+_PAGE_CLASSES |= {"lnum", "linenum", "linenumber", "line-number"}
+_MAX_PAGE_CHARS = 40
+_NOTE = {"footnote", "footnotes", "endnote", "endnotes", "rearnote", "rearnotes"}
+_NOTE |= {f"doc-{kind}" for kind in _NOTE}
+_MARK = {"noteref", "doc-noteref"}
+_MARK_CLASSES = {"noteref", "footnoteref", "footnote-ref", "fnref", "fnanchor", "endnote-ref"}
+_BACK = {"backlink", "doc-backlink", "footnote-back", "footnote-backref"}
+_MARK_TEXT = re.compile(r"([0-9]{1,4}|[ivxlc]{1,6}|[a-z])|[*†‡§¶#∗⁎※]{1,4}", re.IGNORECASE)
+_BRACKETED = re.compile(r"[\[(\u3014\uff3b](.*)[\])\u3015\uff3d]")
+_BACK_TEXT = re.compile(r"[↩↵↑⏎^⤴]\ufe0e?")
+_NO_WORDS = re.compile(r"[\\{}$^_]|not available")  # An alternative text of a formula that nobody can read aloud.
+_DROP_CAP = re.compile(r"drop[-_]?cap|\bdrop\b|\binitial\b|lettrine", re.IGNORECASE)
+_MAX_DROP_CAP_CHARS = 2
+_NOT_SHOWN = re.compile(r"(^|[;\s])(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+_UNNUMBERED = re.compile(r"list-style(-type)?\s*:[^;]*none", re.IGNORECASE)
+_OWN_NUMBER = re.compile(r"[(\[]?(\d+|[a-zA-Z]|[ivxlc]+)[.)\]、]")
+_LIST_KINDS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
+
+_NAMED = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
+_OF_XML = {"amp", "lt", "gt", "quot", "apos"}
+_DECLARED = re.compile(
+    rb"<\?xml[^>]{1,99}encoding=[\"']([\w.:-]+)|<meta[^>]{1,199}charset=[\"']?([\w.:-]+)", re.IGNORECASE
+)
+_HEAD_BYTES = 1024
+_SELF_CLOSED = re.compile(r"<([A-Za-z][\w:-]*)([^<>]*)/>")
+_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"}
+
+
+def body_of(markup: bytes) -> etree._Element:
+    """Parse a document and return its body. What is not well-formed is read as HTML."""
+    text = _decoded(markup)
+    try:
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, encoding="utf-8")
+        root = etree.fromstring(_NAMED.sub(_numbered, text).encode(), parser)
+    except etree.XMLSyntaxError:
+        text = _SELF_CLOSED.sub(_opened, text)
+        parser = html.HTMLParser(no_network=True, encoding="utf-8", huge_tree=True)
+        try:
+            root = html.document_fromstring(text.encode(), parser=parser)
+        except (etree.ParserError, ValueError):  # It is empty.
+            return etree.Element("body")
+    return next(root.iter("{*}body"), root)
+
+
+def _decoded(markup: bytes) -> str:
+    for mark, name in (
+        (codecs.BOM_UTF8, "utf-8-sig"),
+        (codecs.BOM_UTF16_LE, "utf-16"),
+        (codecs.BOM_UTF16_BE, "utf-16"),
+    ):
+        if markup.startswith(mark):
+            return markup.decode(name, "replace")
+    for start, name in ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be")):
+        if markup.startswith(start):
+            return markup.decode(name, "replace")
+    declared = _DECLARED.search(markup[:_HEAD_BYTES])
+    names = [(declared[1] or declared[2]).decode("ascii")] if declared else []
+    for name in ("utf-8", *names):
+        with suppress(ValueError, LookupError):
+            return markup.decode(name)
+    with suppress(UnreadableError):
+        return decode(markup).text
+    return markup.decode("utf-8", "replace")
+
+
+def _numbered(entity: re.Match[str]) -> str:
+    """Replace HTML's name of a character with its number: XML knows five names."""
+    known = html5.get(f"{entity[1]};")
+    if known is None or entity[1] in _OF_XML:
+        return entity[0]
+    return "".join(f"&#{ord(character)};" for character in known)
+
+
+def _opened(element: re.Match[str]) -> str:
+    """Close an empty element by a tag of its own: HTML knows no other way."""
+    name, rest = element[1], element[2]
+    return element[0] if name.lower() in _VOID else f"<{name}{rest}></{name}>"
+
+
+def kinds_of(element: etree._Element) -> set[str]:
+    """Return the values of ``epub:type`` and ``role``."""
+    return set(" ".join(element.get(key) or "" for key in (*_EPUB_TYPE, "role")).lower().split())
+
+
+def _name_of(element: etree._Element) -> str:
+    return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
+
+
+def _text_of(element: etree._Element) -> str:
+    return "".join(element.itertext(with_tail=False)).strip()
+
+
+@dataclass(slots=True)
+class _Item:
+    """A paragraph, or the place of a chapter in the contents."""
+
+    text: str
+    is_heading: bool = False
+    is_place: bool = False
+
+
+@dataclass(slots=True)
+class _Frame:
+    """Where the items of an element go that has its own: a note, a row or a cell of a table."""
+
+    element: etree._Element
+    items: list[_Item] = field(default_factory=list)
+    cells: list[list[_Item]] = field(default_factory=list)
+
+
+class XhtmlReader:
+    """Reader of one document.
+
+    Args:
+        titles: by id of the element where a chapter begins; "" is the beginning of the document.
+        left_out: counts what is not in the text.
+        notes: receives the paragraphs of footnotes and endnotes.
+    """
+
+    def __init__(self, titles: dict[str, str], left_out: Counter[str], notes: list[str]) -> None:
+        self._titles = titles
+        self._left_out = left_out
+        self._notes = notes
+        self._pieces: list[str] = []
+        self._label = ""
+        self._is_heading = False
+        self._is_joining = False  # After a drop cap the next block continues the same word.
+        self._numbers: dict[etree._Element, int] = {}
+
+    def read(self, body: etree._Element) -> tuple[list[Chapter], bool]:
+        """Return the chapters, and True if there is more than headings."""
+        self._frames = [_Frame(body)]
+        walk = etree.iterwalk(body, events=("start", "end", "comment", "pi"))
+        for event, element in walk:
+            if event == "start":
+                if self._skips(element):
+                    walk.skip_subtree()
+                else:
+                    self._enter(element)
+            else:
+                if event == "end":
+                    self._leave(element)
+                if element is not body:
+                    self._pieces.append(element.tail or "")
+        self._end_block()
+        items = self._frames[0].items
+        return self._chapters(items), any(not item.is_place and not item.is_heading for item in items)
+
+    def _chapters(self, items: list[_Item]) -> list[Chapter]:
+        places = {item.text for item in items if item.is_place}
+        # A reference to a place that does not exist means the document.
+        lost = [title for place, title in self._titles.items() if place not in places]
+        chapters = [Chapter(self._titles.get("") or next(iter(lost), ""))]
+        for item in items:
+            chapter = chapters[-1]
+            if item.is_place:
+                if chapter.paragraphs:
+                    chapters.append(chapter := Chapter(""))
+                chapter.title = self._titles[item.text]
+            else:
+                if item.is_heading and not chapter.title and not chapter.paragraphs:
+                    chapter.title = item.text
+                chapter.paragraphs.append(item.text)
+        return chapters
+
+    def _skips(self, element: etree._Element) -> bool:
+        """Return True if an element is left out, and count it."""
+        name = _name_of(element)
+        if not name:  # An entity that is not replaced.
+            self._left_out["entities"] += 1
+            return True
+        if name in _UNSAID or (name == "case" and not isinstance(element, html.HtmlElement)):
+            return True
+        kind = self._kind_left_out(element, name)
+        if kind:
+            self._left_out[kind] += 1
+        elif name == "math" and (said := element.get("alttext")) and not _NO_WORDS.search(said):
+            self._pieces.append(f" {said} ")
+        else:
+            return bool(kinds_of(element) & _BACK) or (name == "a" and bool(_BACK_TEXT.fullmatch(_text_of(element))))
+        return True
+
+    def _kind_left_out(self, element: etree._Element, name: str) -> str:
+        if name in _PICTURES or (name == "svg" and next(element.iter("{*}text"), None) is None):
+            return "pictures"
+        if name in _READINGS:
+            return "readings"
+        if name == "nav":
+            return "contents"
+        kinds, classes = kinds_of(element), set((element.get("class") or "").lower().split())
+        is_page = kinds & _PAGE or classes & _PAGE_CLASSES or name == "pagenum"
+        if is_page and 0 < len(_text_of(element)) <= _MAX_PAGE_CHARS:
+            return "printed_numbers"
+        if name == "noteref" or kinds & _MARK or classes & _MARK_CLASSES or (name == "a" and self._is_mark(element)):
+            return "note_marks"
+        style = element.get("style") or ""
+        is_hidden = element.get("hidden") is not None or element.get("aria-hidden") == "true"
+        return "hidden" if (is_hidden or _NOT_SHOWN.search(style)) and _text_of(element) else ""
+
+    def _is_mark(self, link: etree._Element) -> bool:
+        """Return True if a link looks like the mark of a note: after a word, raised, in brackets or a symbol."""
+        if "#" not in (link.get("href") or "") or not any(piece.strip() for piece in reversed(self._pieces)):
+            return False
+        text, before = _text_of(link), next(piece for piece in reversed(self._pieces) if piece)
+        bracketed = _BRACKETED.fullmatch(text)
+        mark = _MARK_TEXT.fullmatch(bracketed[1] if bracketed else text)
+        parent = link.getparent()
+        is_raised = (parent is not None and _name_of(parent) == "sup") or any(True for _ in link.iter("{*}sup"))
+        return mark is not None and bool(bracketed or is_raised or not mark[1] or not before[-1].isspace())
+
+    def _enter(self, element: etree._Element) -> None:
+        name = _name_of(element)
+        place = element.get("id") or element.get("name") or ""
+        if place and place in self._titles:
+            self._end_block()
+            self._frames[-1].items.append(_Item(place, is_place=True))
+        if name in _BLOCKS:
+            if not self._is_joining:
+                self._end_block()
+            self._is_heading = name in _HEADINGS
+            self._is_joining = False
+            is_note = kinds_of(element) & _NOTE or set((element.get("class") or "").lower().split()) & _NOTE
+            if is_note or name == "tr" or name in _CELLS:
+                self._frames.append(_Frame(element))
+            if name == "li":
+                self._label = self._list_label(element)
+        self._pieces.append(LINE_BREAK if name == "br" else element.text or "")
+
+    def _leave(self, element: etree._Element) -> None:
+        if _name_of(element) not in _BLOCKS:
+            return
+        has_drop_cap = _DROP_CAP.search(element.get("class") or "") is not None
+        if has_drop_cap and len("".join(self._pieces).strip()) <= _MAX_DROP_CAP_CHARS:
+            self._is_joining = True
+            return
+        self._end_block()
+        self._is_heading = False
+        if len(self._frames) > 1 and self._frames[-1].element is element:
+            self._close(self._frames.pop())
+
+    def _close(self, frame: _Frame) -> None:
+        name, outer = _name_of(frame.element), self._frames[-1]
+        if name in _CELLS and _name_of(outer.element) == "tr":
+            outer.cells.append(frame.items)
+        elif name == "tr":
+            cells = [*frame.cells, frame.items]
+            items = [item for cell in cells for item in cell]
+            if all(len(cell) <= 1 for cell in cells) and not any(item.is_place for item in items) and len(items) > 1:
+                items = [_Item(row_text([item.text for item in items]))]
+            outer.items += items  # The cells of a table for the layout hold paragraphs.
+        elif name in _CELLS:
+            outer.items += frame.items
+        else:
+            self._notes += [item.text for item in frame.items if not item.is_place]
+
+    def _end_block(self) -> None:
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        for part in paragraphs_of(text):
+            label = "" if _OWN_NUMBER.match(part) else self._label
+            self._frames[-1].items.append(_Item(f"{label} {part}" if label else part, self._is_heading))
+            self._label = ""
+
+    def _list_label(self, item: etree._Element) -> str:
+        parent = item.getparent()
+        if parent is None or _name_of(parent) != "ol" or _UNNUMBERED.search(parent.get("style") or ""):
+            return ""
+        step = -1 if parent.get("reversed") is not None else 1
+        first = sum(1 for _ in parent.iterchildren("{*}li")) if step < 0 and parent not in self._numbers else 1
+        count = self._numbers.get(parent, _whole(parent.get("start"), first) - step) + step
+        count = self._numbers[parent] = _whole(item.get("value"), count)
+        return f"{in_numerals(count, _LIST_KINDS.get(parent.get('type') or '', 'decimal'))}."
+
+
+def _whole(text: str | None, default: int) -> int:
+    return int(text) if text and re.fullmatch(r"-?[0-9]{1,6}", text, re.ASCII) else default
