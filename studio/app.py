@@ -135,7 +135,7 @@ def build(
     app.router.routes += [
         *voice_routes(relay, voice_bin),
         *transcribe_routes(desk, told.limits),
-        *document_routes(),
+        *document_routes(lambda connection: allowed(connection).account),
         *docs_routes(),
     ]
     # Where the page's modules find it: at the path that it has beside them on disk.

@@ -1,7 +1,8 @@
-"""Reads one document in a process of its own, which is limited and then gone.
+"""Process that reads one document within limits and ends.
 
 stdin: the file. First argument: the options of `read_text` as JSON. stdout: one JSON object with ``title``,
-``chapters`` and ``notes``, or with ``why`` it cannot be read.
+``chapters`` and ``notes``. If the file cannot be read, the exit status is `UNREADABLE_STATUS`, and stdout has the
+reason.
 """
 
 from __future__ import annotations
@@ -9,29 +10,30 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from typing import Any
 
 from runtime.shared.confinement import confine
 
-MEMORY_BYTES = 2**30  # of address space
+MEMORY_BYTES = 2**30
 CPU_S = 20
+UNREADABLE_STATUS = 3
 
 
-def main() -> None:
-    """Read stdin and write the answer."""
+def main() -> int:
+    """Read stdin, write the result and return the exit status."""
     confine(MEMORY_BYTES, CPU_S)
-    from studio.documents.reading import read  # after the limits: they hold for the libraries' own start too
+    from studio.documents.reading import read  # After the limits, which hold for the libraries' own start too.
     from studio.documents.values import TOO_LONG, UnreadableError
 
-    answer: dict[str, Any]
+    status = 0
     try:
-        answer = asdict(read(sys.stdin.buffer.read(), **json.loads(sys.argv[1])))
+        output = json.dumps(asdict(read(sys.stdin.buffer.read(), **json.loads(sys.argv[1]))), ensure_ascii=False)
     except UnreadableError as error:
-        answer = {"why": str(error)}
+        status, output = UNREADABLE_STATUS, str(error)
     except (MemoryError, RecursionError):
-        answer = {"why": TOO_LONG}
-    sys.stdout.write(json.dumps(answer))
+        status, output = UNREADABLE_STATUS, TOO_LONG
+    sys.stdout.buffer.write(output.encode("utf-8", "replace"))
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Takes documents in and has each read by a child process; the event loop waits for it and never works for it."""
+"""Service that reads documents, each in a child process; clients take turns."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from studio.documents.child import UNREADABLE_STATUS
+from studio.documents.turns import Turns
 from studio.documents.values import REASONS, TOO_LONG
 from studio.errors import DocumentUnreadable
 
-WALL_S = 30.0  # for the child, its start included, on a busy machine
-AT_A_TIME = 2  # children; each may take its whole memory limit
+WALL_S = 30.0  # Time limit of a child, its start included, on a busy machine.
+MAX_CHILDREN = 2  # Each may take its whole memory limit.
+MAX_WAITING = 14  # With the two that are read, the bodies of 16 documents may be in memory.
+MAX_PER_CLIENT = 4
+RETRY_AFTER_S = 5.0
+PIECE_BYTES = 2**16
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "studio.documents.child")
 ROOT = Path(__file__).resolve().parents[2]  # where the child finds this package
@@ -26,38 +33,58 @@ class Documents:
 
     def __init__(self, wall_s: float = WALL_S) -> None:
         self._wall_s = wall_s
-        self._turn = asyncio.Semaphore(AT_A_TIME)
+        self._turns = Turns(
+            slots=MAX_CHILDREN, waiting=MAX_WAITING, per_client=MAX_PER_CLIENT, retry_after_s=RETRY_AFTER_S
+        )
 
-    async def read(self, data: bytes, **options: Any) -> dict[str, Any]:
-        """Return title, chapters and notes of a file; of a text its encoding, of subtitles their times as well.
+    async def read(
+        self, receive: Callable[[], Awaitable[list[bytes]]], client: str = "", **options: Any
+    ) -> list[bytes]:
+        """Read an EPUB, a DOCX, subtitles or a text.
 
         Args:
-            data: an EPUB, a DOCX, subtitles or a text.
+            receive: returns the file in pieces. It is called once there is a place in the queue.
+            client: who sends it, for the order of the queue.
             options: of `read_text`.
+
+        Returns:
+            The pieces of a JSON object: title, chapters and notes; of a text its encoding, of subtitles their times as
+            well. It may have tens of megabytes, so the event loop neither joins nor parses it.
 
         Raises:
             DocumentUnreadable: for one of the reasons in values.py.
+            RateLimited, Overloaded: too many documents wait.
         """
-        async with self._turn:
-            said = await self._read(data, json.dumps(options))
-        try:
-            answer = json.loads(said)
-        except ValueError:  # killed, or out of memory
-            answer = {"why": TOO_LONG}
-        if (why := answer.get("why")) is not None:
-            raise DocumentUnreadable(why=why if why in REASONS else TOO_LONG)
-        return dict(answer)
+        async with self._turns.place(client):
+            pieces = await receive()
+            async with self._turns.slot(client):
+                status, output = await self._run_child(pieces, json.dumps(options))
+        if status == 0:
+            return output
+        why = b"".join(output).decode() if status == UNREADABLE_STATUS else ""
+        raise DocumentUnreadable(why=why if why in REASONS else TOO_LONG)
 
-    async def _read(self, data: bytes, options: str) -> bytes:
+    async def _run_child(self, pieces: list[bytes], options: str) -> tuple[int, list[bytes]]:
+        """Return the exit status and the output of a child that is given a file; -1 if it takes too long."""
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         child = await asyncio.create_subprocess_exec(
             *COMMAND, options, cwd=ROOT, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=null
         )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        output: list[bytes] = []
         try:
             async with asyncio.timeout(self._wall_s):
-                return (await child.communicate(data))[0]
+                with suppress(ConnectionError):
+                    for piece in pieces:
+                        child.stdin.write(piece)
+                        await child.stdin.drain()
+                    child.stdin.close()
+                while piece := await child.stdout.read(PIECE_BYTES):
+                    output.append(piece)
+                return await child.wait(), output
         except TimeoutError:
-            return b""
+            return -1, []
         finally:
             with suppress(ProcessLookupError):
                 child.kill()

@@ -100,7 +100,16 @@ async def body_of(request: Request, most: int = BODY_BYTES) -> bytes:
     Raises:
         MessageTooLarge, SessionIdle: it is too large, or stopped coming.
     """
-    return b"".join([piece async for piece in _bounded(request, most)])
+    return b"".join(await pieces_of(request, most))
+
+
+async def pieces_of(request: Request, most: int) -> list[bytes]:
+    """Return a body in pieces, for what is too large to be joined on the event loop.
+
+    Raises:
+        MessageTooLarge, SessionIdle: as `body_of`.
+    """
+    return [piece async for piece in _bounded(request, most)]
 
 
 async def form_of(request: Request, largest: dict[str, int]) -> dict[str, str | bytes]:

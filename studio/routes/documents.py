@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import Response
+from collections.abc import AsyncIterator, Callable
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from studio.documents.desk import Documents
-from studio.routes.answers import answering, body_of, is_yes, said
+from studio.routes.answers import PRIVATE, answering, is_yes, pieces_of
 
-MOST_BYTES = 32 * 2**20  # of one document
+MAX_BYTES = 32 * 2**20
 
 
-def document_routes() -> list[Route]:
-    """The route."""
+def document_routes(client_of: Callable[[HTTPConnection], str] = lambda _: "") -> list[Route]:
+    """Return the route. ``client_of`` names the client of a request, for the order of the queue."""
     documents = Documents()
 
     async def read(request: Request) -> Response:
@@ -23,6 +25,19 @@ def document_routes() -> list[Route]:
             "keep_sounds": is_yes(request, "sounds"),
             "as_is": is_yes(request, "as_is"),
         }
-        return said(await documents.read(await body_of(request, MOST_BYTES), **options))
+
+        async def receive() -> list[bytes]:
+            return await pieces_of(request, MAX_BYTES)
+
+        return _json(await documents.read(receive, client_of(request), **options))
 
     return [Route("/studio/documents", answering(read), methods=["POST"])]
+
+
+def _json(pieces: list[bytes]) -> Response:
+    async def stream() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+
+    headers = {**PRIVATE, "cache-control": "no-store", "content-length": str(sum(map(len, pieces)))}
+    return StreamingResponse(stream(), media_type="application/json", headers=headers)

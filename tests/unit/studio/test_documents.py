@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
 import httpx
 import pytest
 
+from runtime.errors import Overloaded, RateLimited
 from studio.documents import values
 from studio.documents.desk import Documents
 from studio.documents.reading import read
+from studio.documents.turns import Turns
 from studio.errors import DocumentUnreadable
-from studio.routes.documents import MOST_BYTES, document_routes
-from tests.support.documents import BOOK, OPF, archive, epub, letter
+from studio.routes.documents import MAX_BYTES, document_routes
+from studio.words import languages, words
+from tests.support.documents import BOOK, OPF, archive, epub, letter, word
 from tests.unit.studio.serving import served
 from tests.unit.studio.test_server_words import SHAPES
 
@@ -101,6 +104,8 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
         values.NO_TEXT,
     ),
     "no package": (lambda: archive({PACKAGE: "<container/>"}), values.DAMAGED),
+    "a letter that is nested without end": (lambda: word("<w:sdt>" * 5000), values.DAMAGED),
+    "a workbook": (lambda: archive({"word/document.xml": "<workbook/>"}), values.NO_DOCUMENT),
     "a letter without its parts": (
         lambda: archive({"[Content_Types].xml": "<Types/>", "word/document.xml": "x"}),
         values.DAMAGED,
@@ -132,7 +137,7 @@ def test_a_document_is_read_over_http_by_a_process_of_its_own() -> None:
             subtitles = await client.post(url, params={"encoding": "cp437", "sounds": "1"}, content=SUBTITLES)
             assert [subtitles.json()[key] for key in ("encoding", "cues")] == ["cp437", [CUE]]
             assert subtitles.json()["chapters"][0]["paragraphs"] == ["é"]
-            large = await client.post(url, content=bytes(MOST_BYTES + 1))
+            large = await client.post(url, content=bytes(MAX_BYTES + 1))
             return (await client.post(url, content=epub())).json(), refused, large.status_code
 
     read_, refused, large = asyncio.run(run())
@@ -146,7 +151,100 @@ def test_a_reader_that_takes_too_long_is_ended() -> None:
     async def run() -> float:
         begun = time.monotonic()
         with pytest.raises(DocumentUnreadable, match="within the limits"):
-            await Documents(wall_s=0.01).read(epub())
+            await Documents(wall_s=0.01).read(sends(epub()))
         return time.monotonic() - begun
 
     assert asyncio.run(run()) < 60
+
+
+def sends(data: bytes) -> Callable[[], Awaitable[list[bytes]]]:
+    async def receive() -> list[bytes]:
+        return [data]
+
+    return receive
+
+
+def test_a_page_that_the_spine_repeats_is_read_once() -> None:
+    spine = '<itemref idref="one"/>' * 5000
+    document = read(epub(book=OPF.replace('<itemref idref="one"/>', spine)))
+    assert [chapter.title for chapter in document.chapters] == ["First", "", "Last"]
+    assert {note.code: note.count for note in document.notes}["repeated_pages"] == 4999
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_all_markup_of_a_book_together_has_a_limit(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr("studio.documents.archive.MAX_TOTAL_MARKUP_BYTES", 40_000)
+    pages = {f"OPS/{n}.xhtml": f"<html><body><p>{'word ' * 2000}</p></body></html>" for n in range(count)}
+    items = "".join(f'<item id="i{n}" href="{n}.xhtml" media-type="application/xhtml+xml"/>' for n in range(count))
+    spine = "".join(f'<itemref idref="i{n}"/>' for n in range(count))
+    opf = f"<package><manifest>{items}</manifest><spine>{spine}</spine></package>"
+    data = archive({**BOOK, **pages, "OPS/book.opf": opf})
+    if count == 3:
+        assert len(chapters(data)) == 3
+    else:
+        with pytest.raises(values.UnreadableError, match=values.TOO_LARGE):
+            read(data)
+
+
+def test_every_note_has_words_on_the_page() -> None:
+    for language in languages():
+        own = words(language)
+        assert {code for code in values.LEFT_OUT if "{n}" not in own.get(f"importing.note.{code}", "")} == set()
+
+
+def test_clients_take_turns_however_much_one_of_them_has_waiting() -> None:
+    async def run() -> list[str]:
+        turns, served_, busy = Turns(slots=1, waiting=9, per_client=5, retry_after_s=1), [], asyncio.Event()
+
+        async def work(client: str) -> None:
+            async with turns.place(client), turns.slot(client):
+                served_.append(client)
+                await busy.wait()
+
+        tasks = [asyncio.create_task(work(client)) for client in ("a", "a", "a", "b", "c", "b")]
+        await asyncio.sleep(0)
+        tasks[2].cancel()
+        await asyncio.sleep(0)
+        busy.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.timeout(1), turns.place("d"), turns.slot("d"):
+            return served_
+
+    assert asyncio.run(run()) == ["a", "a", "b", "c", "b"]
+
+
+def test_who_has_too_many_documents_waiting_is_refused_and_so_is_everybody_once_all_places_are_taken() -> None:
+    async def run() -> None:
+        turns = Turns(slots=1, waiting=2, per_client=2, retry_after_s=5)
+        async with turns.place("a"), turns.place("a"):
+            with pytest.raises(RateLimited):
+                await turns.place("a").__aenter__()
+            async with turns.place("b"):
+                with pytest.raises(Overloaded) as refused:
+                    await turns.place("c").__aenter__()
+                assert refused.value.facts["retry_after_s"] == 5
+        async with turns.place("c"):
+            pass
+
+    asyncio.run(run())
+
+
+def test_the_queue_of_documents_is_that_of_the_clients_that_send_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("studio.documents.desk.MAX_PER_CLIENT", 1)
+
+    async def run() -> tuple[list[int], list[str]]:
+        routes = document_routes(lambda connection: connection.headers.get("x-client", ""))
+        async with served(routes) as host, httpx.AsyncClient(trust_env=False, timeout=60) as client:
+            senders = ("a", "a", "b")
+            answers = await asyncio.gather(
+                *(
+                    client.post(f"http://{host}/studio/documents", content=epub(), headers={"x-client": one})
+                    for one in senders
+                )
+            )
+            return [one.status_code for one in answers], [one.headers.get("retry-after", "") for one in answers]
+
+    statuses, waits = asyncio.run(run())
+    assert sorted(statuses[:2]) == [200, 429]
+    assert statuses[2] == 200
+    assert waits[statuses.index(429)] == "5"
