@@ -24,7 +24,7 @@ export class ChapterSheet {
     /** @type {(chosen: Chapter[]|null) => void} */
     this.answer = () => {};
     need(page, '#vw-chapters-close').onclick = () => this.dialog.close();
-    this.all.onchange = () => this.pick(this.all.checked);
+    this.all.onchange = () => this.pick(() => this.all.checked);
     this.list.onchange = () => this.paint();
     this.go.onclick = () => {
       this.answer(this.chosen);
@@ -33,22 +33,28 @@ export class ChapterSheet {
     this.dialog.onclose = () => this.answer(null);
   }
 
-  /** Ask which chapters. @param {string} title @param {Chapter[]} chapters @returns {Promise<Chapter[]|null>} null: none of them */
+  /**
+   * Ask which chapters. Footnotes and endnotes are a chapter that is not chosen at first.
+   *
+   * @param {string} title @param {Chapter[]} chapters @returns {Promise<Chapter[]|null>} null: none of them
+   */
   choose(title, chapters) {
     this.chapters = chapters;
     this.title.textContent = title;
     this.list.replaceChildren(...chapters.map((chapter, index) => this.row(chapter, index)));
-    this.pick(linesOf(chapters) <= MOST_LINES);
+    const fits = linesOf(chapters.filter((chapter) => !chapter.is_notes)) <= MOST_LINES;
+    this.pick((chapter) => fits && !chapter.is_notes);
     this.dialog.showModal();
     return new Promise((resolve) => (this.answer = resolve));
   }
 
   /** @param {Chapter} chapter @param {number} index */
-  row({ title, paragraphs }, index) {
+  row({ title, paragraphs, is_notes: isNotes }, index) {
     const row = document.createElement('li');
     const label = Object.assign(document.createElement('label'), { className: 'vw-check' });
     const box = Object.assign(document.createElement('input'), { type: 'checkbox', name: String(index) });
-    const name = Object.assign(document.createElement('span'), { textContent: title || beginning(paragraphs[0]), dir: 'auto' });
+    const named = isNotes ? this.studio.t('importing.notes') : title || beginning(paragraphs[0]);
+    const name = Object.assign(document.createElement('span'), { textContent: named, dir: 'auto' });
     const time = document.createElement('small');
     time.textContent = this.studio.facts.time(secondsOf(paragraphs));
     label.append(box, name, time);
@@ -56,9 +62,9 @@ export class ChapterSheet {
     return row;
   }
 
-  /** All of them, or none. @param {boolean} on */
-  pick(on) {
-    for (const box of this.boxes) box.checked = on;
+  /** Tick chapters. @param {(chapter: Chapter) => boolean} isWanted */
+  pick(isWanted) {
+    this.boxes.forEach((box, index) => (box.checked = isWanted(this.chapters[index])));
     this.paint();
   }
 

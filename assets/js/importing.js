@@ -8,7 +8,7 @@ import { GAP_S } from './script/document.js';
 import { cuesToLines } from './script/subtitles.js';
 
 /**
- * @typedef {{title: string, paragraphs: string[]}} Chapter
+ * @typedef {{title: string, paragraphs: string[], is_notes: boolean}} Chapter
  * @typedef {{title: string, chapters: Chapter[], notes: import('./import_sheet.js').Note[], encodings?: string[],
  *   cues?: import('./script/subtitles.js').Cue[]}} Found  as POST studio/documents gives it
  * @typedef {{title: string, text: string, lines?: import('./script/reading.js').ReadLine[], isDocument?: boolean}} Imported
