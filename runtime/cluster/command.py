@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from runtime.cluster.local_ray import ENVIRONMENT, logs_folder, start_ray, stop_ray
 from runtime.errors import InvalidSetting
 from runtime.server.wyoming.announcement import check_announced
 from runtime.settings import Settings
@@ -46,14 +47,13 @@ def cluster(
     """
     if address is not None:  # a cluster on this machine has made a token in its user's folder; others say otherwise
         os.environ.setdefault("RAY_AUTH_MODE", "token")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray's workers give way to all else of the machine (nice 15), and with them would HAProxy and the runtimes.
-    os.environ.setdefault("RAY_worker_niceness", "0")
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     try:
         import ray
         from ray import serve
     except ImportError:
-        why = "install the extra cluster: pip install 'voicewright[cluster]'"
+        why = "install the extra cluster, in a checkout: pip install ./clients/python '.[cluster]'"
         raise InvalidSetting(name="ray", value="not installed", why=why) from None
     from runtime.cluster.app import build, folder_of, placed
     from runtime.cluster.arguments import Arguments, Pool, check_accelerators
@@ -78,13 +78,8 @@ def cluster(
         environment=replace(settings, models=default.models).as_env(),
         generation=int(time.time()) if restart else 0,
     )
-    ray.init(
-        address=address or "local",
-        namespace=NAME,
-        include_dashboard=False if address is None else None,
-        logging_level=logging.WARNING,
-        log_to_driver=False,
-    )
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    start_ray(address, NAME)
     counted = ray.cluster_resources()
     arguments = placed(arguments, counted)
     try:
@@ -94,13 +89,13 @@ def cluster(
             ray.shutdown()
             raise
         log.warning("%s Replicas wait until Ray counts more.", missing)  # other machines may join it
-    serve.start(proxy_location="Disabled", logging_config={"enable_access_log": False})
+    serve.start(proxy_location="Disabled", logging_config={"enable_access_log": False, "log_level": "WARNING"})
     if address is not None:
         _deploy(build(arguments))
         return 0
-    ended = threading.Event()
+    ended, hurry = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda *_: (hurry if ended.is_set() else ended).set())
     try:
         _deploy(build(arguments))
         url = _url(settings)
@@ -110,8 +105,7 @@ def cluster(
             print(f"Voicewright cluster ready at {url} (Ray at {where})", flush=True)
         ended.wait()
     finally:
-        serve.shutdown()
-        ray.shutdown()
+        stop_ray(settings.server.drain_s, hurry)
         end_left(Path(folder_of(settings)))
     return 0
 
@@ -169,5 +163,5 @@ def _wait_until_ready(url: str, ended: threading.Event) -> None:
                 pass
             ended.wait(_LOOK_S)
     if not ended.is_set():
-        why = f"no replica takes requests after {_READY_S:g} s; Ray's logs say more (/tmp/ray/session_latest/logs)"
+        why = f"no replica takes requests after {_READY_S:g} s; Ray's logs say more ({logs_folder()})"
         raise InvalidSetting(name="cluster", value="not ready", why=why)

@@ -1,0 +1,114 @@
+"""Ray's own processes on this machine: start them without what we do not use, and end them quietly."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from types import FrameType
+
+from runtime.errors import InvalidSetting
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 2  # A loaded machine may take longer than the 30 s that Ray gives its own processes.
+START_TIMEOUT_S = 120
+STOP_MARGIN_S = 4.0  # Beyond the drain, for replicas to end.
+
+# Must be set before Ray is imported.
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # Ray's default of 15 would hold for HAProxy and the runtimes too.
+    "RAY_enable_metrics_collection": "0",  # The figures are ours (runtime/cluster/figures.py).
+    "RAY_prestart_worker_first_driver": "0",  # Idle workers that start while Ray's own processes do.
+}
+
+
+def logs_folder() -> Path:
+    """Return the folder of Ray's logs."""
+    return Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "session_latest" / "logs"
+
+
+def start_ray(address: str | None, namespace: str) -> None:
+    """Start Ray here, at most twice, or join the one at ``address``.
+
+    Raises:
+        InvalidSetting: It did not start; the sentence names the folder of its logs.
+    """
+    import ray
+
+    error: Exception | None = None
+    for _ in range(ATTEMPTS if address is None else 1):
+        try:
+            with _time_limit(START_TIMEOUT_S):
+                ray.init(
+                    address=address or "local",
+                    namespace=namespace,
+                    include_dashboard=False if address is None else None,
+                    logging_level=logging.ERROR,
+                    log_to_driver=False,
+                )
+            return
+        except Exception as failure:
+            error = failure
+            log.info("Ray did not start", exc_info=True)
+            ray.shutdown()
+            _kill_children()
+    reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+    why = f"Ray did not start ({reason}); its logs are in {logs_folder()}"
+    raise InvalidSetting(name="cluster", value="not started", why=why) from None
+
+
+def stop_ray(drain_s: float, hurry: threading.Event) -> None:
+    """End Serve and then Ray, after at most the drain and a margin, or at once if ``hurry`` is set.
+
+    Ray's lines about its own end are dropped.
+    """
+    import ray
+    from ray import serve
+
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        ended = threading.Event()
+
+        def shut_down() -> None:
+            with suppress(Exception):  # Serve's controller may be gone first.
+                serve.shutdown()
+            ended.set()
+
+        threading.Thread(target=shut_down, name="serve-shutdown", daemon=True).start()
+        for _ in range(int((drain_s + STOP_MARGIN_S) * 10)):
+            if hurry.is_set() or ended.wait(0.1):
+                break
+        ray.shutdown()
+
+
+@contextmanager
+def _time_limit(seconds: int) -> Iterator[None]:
+    """Raise TimeoutError in the main thread after the time; other threads have no limit."""
+
+    def expire(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"no answer within {seconds} s")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _kill_children() -> None:
+    """Kill what a failed start left running, which would slow the next one. This process has no other children."""
+    with suppress(OSError):
+        for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)

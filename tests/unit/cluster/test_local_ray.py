@@ -1,0 +1,114 @@
+"""A start of Ray that fails is tried once more and then one sentence; its end is quiet and has a limit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime.cluster import local_ray
+from runtime.cluster.local_ray import logs_folder, start_ray, stop_ray
+from runtime.errors import InvalidSetting
+
+TIMED_OUT = "The current node timed out during startup.\nThis could happen because some of the raylet failed."
+
+
+class Ray(SimpleNamespace):
+    """Stands for the module: each start does what the next of ``starts`` does."""
+
+    def __init__(self, *starts: Any) -> None:
+        super().__init__(starts=list(starts), given=[], shutdowns=0, serve=SimpleNamespace(shutdown=lambda: None))
+
+    def init(self, **given: Any) -> None:
+        self.given.append(given)
+        self.starts.pop(0)()
+
+    def shutdown(self) -> None:
+        self.shutdowns += 1
+        print("(raylet) Task ServeController.graceful_shutdown failed.", file=sys.stderr)
+
+
+def install(monkeypatch: pytest.MonkeyPatch, ray: Ray) -> Ray:
+    monkeypatch.setitem(sys.modules, "ray", ray)  # type: ignore[arg-type]
+    return ray
+
+
+def fail() -> None:
+    raise RuntimeError(TIMED_OUT)
+
+
+def test_a_start_that_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = install(monkeypatch, Ray(fail, lambda: None))
+    start_ray(None, "voicewright")
+    assert len(ray.given) == 2
+    assert ray.shutdowns == 1
+    assert ray.given[1]["include_dashboard"] is False
+
+
+def test_a_start_that_fails_twice_is_one_sentence_with_the_place_of_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", "/var/ray-files")
+    install(monkeypatch, Ray(fail, fail))
+    with pytest.raises(InvalidSetting) as refused:
+        start_ray(None, "voicewright")
+    assert str(refused.value).count("\n") == 0
+    assert "The current node timed out during startup" in str(refused.value)
+    assert str(logs_folder()) == "/var/ray-files/ray/session_latest/logs"
+    assert str(logs_folder()) in str(refused.value)
+
+
+def test_a_start_that_hangs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_ray, "START_TIMEOUT_S", 1)
+    ray = install(monkeypatch, Ray(lambda: time.sleep(60), lambda: None))
+    began = time.monotonic()
+    start_ray(None, "voicewright")
+    assert len(ray.given) == 2
+    assert time.monotonic() - began < 30
+
+
+def test_what_a_failed_start_leaves_running_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in a process of its own, whose children are Ray's alone."""
+    program = """
+import subprocess, sys, types
+from runtime.cluster.local_ray import start_ray
+left = []
+def init(**given):
+    if not left:
+        left.append(subprocess.Popen(["sleep", "60"]))
+        raise RuntimeError("no")
+sys.modules["ray"] = types.SimpleNamespace(init=init, shutdown=lambda: None)
+start_ray(None, "voicewright")
+print(left[0].wait(timeout=20))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)
+    assert ended.stdout == "-9\n"
+
+
+def test_a_running_ray_is_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = install(monkeypatch, Ray(fail))
+    with pytest.raises(InvalidSetting):
+        start_ray("192.0.2.1:6379", "voicewright")
+    assert len(ray.given) == 1
+
+
+@pytest.mark.parametrize(("drain_s", "is_hurried"), [(0.0, False), (600.0, True)])
+def test_the_end_is_quiet_and_waits_for_the_drain_at_most(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], drain_s: float, is_hurried: bool
+) -> None:
+    monkeypatch.setattr(local_ray, "STOP_MARGIN_S", 0.3)
+    ray = install(monkeypatch, Ray())
+    forever, hurry = threading.Event(), threading.Event()
+    ray.serve.shutdown = forever.wait
+    if is_hurried:
+        hurry.set()
+    began = time.monotonic()
+    stop_ray(drain_s, hurry)
+    forever.set()
+    assert time.monotonic() - began < 20
+    assert ray.shutdowns == 1
+    assert capfd.readouterr().err == ""
