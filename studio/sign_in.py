@@ -36,7 +36,7 @@ class SignIn:
         try:
             from authlib.integrations.starlette_client import OAuth
         except ImportError:
-            why = "signing in needs more libraries: pip install 'voicewright[oauth]'"
+            why = "signing in needs more libraries: pip install ./clients/python '.[oauth]'"
             raise InvalidSetting(name="OPENID_PROVIDER_URL", value="set", why=why) from None
         for name in NEEDED:
             if not env.get(name):

@@ -210,6 +210,6 @@ def _library() -> Any:
     try:
         import torch_npu
     except (ImportError, OSError, RuntimeError) as error:
-        why = f"torch_npu cannot be imported ({error}); install voicewright[npu] and CANN, then source its set_env.sh"
+        why = f"torch_npu cannot be imported ({error}); install the extra npu and CANN, then source its set_env.sh"
         raise DeviceUnavailable(device="npu", why=why) from error
     return torch_npu

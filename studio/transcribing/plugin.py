@@ -15,7 +15,7 @@ from studio.extras import is_installed
 RATE = 16_000  # Hz, what every recogniser hears
 BUILT_IN = "faster-whisper"
 HOW = (
-    "Install the extra of that name (pip install 'voicewright[asr]', in a checkout .venv/bin/pip install -e '.[asr]'), "
+    "Install the extra of that name (in the checkout: .venv/bin/pip install -e clients/python -e '.[asr]'), "
     "or name a recogniser in VOICEWRIGHT_TRANSCRIBER."
 )
 

@@ -311,7 +311,7 @@ def test_where_no_recogniser_is_installed_the_host_reads_once_how_to_get_one_and
     if how:
         expect(hint.locator("p")).to_be_hidden()
         hint.locator("summary").click()
-        expect(hint.locator("p")).to_contain_text("voicewright[asr]")
+        expect(hint.locator("p")).to_contain_text(".[asr]")
 
 
 def scene() -> FilePayload:

@@ -116,6 +116,17 @@ def test_the_clients_wheel_holds_the_client_and_its_types(tmp_path: Path) -> Non
     assert sorted(needed) == ["httpx", "websockets"]
 
 
+def test_nothing_tells_a_user_to_install_a_name_that_we_do_not_own_on_a_package_index() -> None:
+    """Whoever registered it there would be installed."""
+    told = re.compile(r"pip install [^\n`)]*(?<![./\w])['\"]?voicewright(-client)?\b(?![./])")
+    named = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    kinds = (".md", ".py", ".json", ".html", ".yaml", "file")
+    texts = [name for name in named.split("\0") if name.endswith(kinds) and not name.startswith("tests/")]
+    assert [name for name in texts if told.search((ROOT / name).read_text("utf-8"))] == []
+    assert told.search("pip install 'voicewright[cluster]'")
+    assert told.search("pip install -U voicewright-client")
+
+
 def test_the_image_is_given_what_the_wheel_needs() -> None:
     ignored = (ROOT / ".dockerignore").read_text().split()
     kept = {

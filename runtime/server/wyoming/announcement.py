@@ -24,7 +24,7 @@ def check_announced() -> None:
     try:
         import zeroconf  # noqa: F401
     except ImportError:
-        why = "it needs the extra zeroconf: pip install 'voicewright[zeroconf]'"
+        why = "it needs the extra zeroconf: pip install ./clients/python '.[zeroconf]'"
         raise InvalidSetting(name=SETTING, value="yes", why=why) from None
 
 

@@ -94,7 +94,7 @@ def test_where_nothing_is_installed_one_sentence_says_how_to_get_it(monkeypatch:
     assert Desk(SPHINX, Limits()).feature() == {"available": True, "how": ""}
     status, name, sentence = code(heard)
     assert (status, name) == (501, "transcriber_missing")
-    assert "pip install 'voicewright[asr]'" in str(feature["how"])
+    assert "pip install -e clients/python -e '.[asr]'" in str(feature["how"])
     assert "pip" not in sentence, "visitors install nothing"
     assert code(asked(Choice.of(""), b"")[0])[:2] == (501, "transcriber_missing")
 
