@@ -25,9 +25,13 @@ RUN /venv/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-di
 
 FROM venv AS packages-cpu
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends g++ \
+    && rm -rf /var/lib/apt/lists/*
 RUN /venv/bin/pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" -r requirements.lock
 COPY --from=wheel /wheel /wheel
-RUN /venv/bin/pip install --no-cache-dir --no-deps /wheel/*.whl
+RUN /venv/bin/pip install --no-cache-dir --no-deps /wheel/*.whl && /venv/bin/python -m runtime.device.native
 
 # Triton loads its kernels by one small C module. It is compiled here, without a card, so that no compiler ships.
 FROM venv AS packages-cuda

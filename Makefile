@@ -121,8 +121,9 @@ clean:
 $(VENV)/bin/python:
 	$(CHOSEN) -m venv $(VENV)
 
-$(VENV)/.ready: requirements.lock pyproject.toml clients/python/pyproject.toml | $(VENV)/bin/python
+$(VENV)/.ready: requirements.lock pyproject.toml clients/python/pyproject.toml runtime/device/native/products.cpp | $(VENV)/bin/python
 	@$(BIN)/python tools/install.py "$(TORCH)" "$(TORCH_INDEX)"
+	@$(BIN)/python -m runtime.device.native
 	@touch $@
 
 # A build of torch for cards has brought the Triton that it goes with.

@@ -172,9 +172,7 @@ class Unauthorized(BadRequest):
 class OriginRefused(BadRequest):
     code = "origin_refused"
     http_status = 403
-    sentence = (
-        "Pages of this origin may not use the server; its operator can add it to VOICEWRIGHT_ORIGINS of the runtime."
-    )
+    sentence = "Pages of this origin may not use the server; its operator can allow it."
 
 
 class HostRefused(BadRequest):

@@ -251,10 +251,7 @@ class ServerSettings:
     )
     ticket_s: float = knob(60.0, "VOICEWRIGHT_TICKET_S", "seconds in which a browser may use its ticket", low=1)
     origins: str = knob(
-        "",
-        "VOICEWRIGHT_ORIGINS",
-        "origins, with commas between, whose pages may use the API besides our own: SCHEME://HOST of any scheme, "
-        "https://*.NAME, null, or * for all",
+        "", "VOICEWRIGHT_ORIGINS", "origins, with commas between, whose pages may use the API besides our own"
     )
     hosts: str = knob(
         "",

@@ -23,6 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from runtime.device import native
+
 GROUP = 32  # weights of a row that share a step and a middle, in four bits
 THREE = 3  # rows that fbgemm's float16 kernels add alike in any number of: of one or two they add otherwise
 TRIED = range(1, 61)  # rows that must have the bits that they have among more of them
@@ -104,7 +106,9 @@ def rounded(weight: Tensor, kind: Quantization) -> Rounded:
 
 
 def product_of(weights: Rounded) -> Product:
-    """The product with rounded weights, by the kernel that their device has for their shape."""
+    """Return the product with rounded weights, by the kernel that their device has for their shape."""
+    if weights.values.is_cpu and native.is_loaded():
+        return NativeInt4(weights) if isinstance(weights, Int4) else NativeInt8(weights)
     if isinstance(weights, Int4):
         return WeightOnlyInt4(weights)
     if not weights.values.is_cpu:
@@ -187,6 +191,32 @@ class WeightOnlyFloat16:
         padded = F.pad(rows.float(), (0, 0, 0, -count % THREE))
         made: Tensor = torch.ops.quantized.linear_dynamic_fp16(padded, self.packed)
         return made[:count].to(rows.dtype)
+
+
+class NativeInt8:
+    """Rows and weights of eight bits with exact sums, by our own kernels; bitwise equal on every processor."""
+
+    def __init__(self, rounded: Int8) -> None:
+        self.tiles, self.steps = native.int8_tiles(rounded.values, rounded.steps)
+        self.outputs = len(rounded.steps)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        product = torch.ops.voicewright.int8_product
+        made: Tensor = product(rows.float().contiguous(), self.tiles, self.steps, self.outputs)
+        return made.to(rows.dtype)
+
+
+class NativeInt4:
+    """The same with weights of four bits."""
+
+    def __init__(self, rounded: Int4) -> None:
+        self.blocks = native.int4_blocks(rounded.values, rounded.steps, rounded.middles)
+        self.outputs = len(rounded.steps)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        product = torch.ops.voicewright.int4_product
+        made: Tensor = product(rows.float().contiguous(), self.blocks, self.outputs)
+        return made.to(rows.dtype)
 
 
 class RoundedRowsInt8:

@@ -27,6 +27,8 @@ from runtime.device.quantized import (
     PIECE,
     SMALLEST,
     THREE,
+    NativeInt4,
+    NativeInt8,
     RoundedRowsInt8,
     WeightOnlyFloat16,
     WeightOnlyInt4,
@@ -42,6 +44,33 @@ log = logging.getLogger(__name__)
 ScriptedStep = Callable[[Tensor, list[Tensor], list[Tensor], list[int], list[int], Tensor, Tensor], Tensor]
 
 _SCRIPTING = threading.Lock()
+
+
+class NativeRows8(nn.Module):
+    """`NativeInt8`, one for each index. Shapes: rows [M, K]; result [M, N], float32."""
+
+    def __init__(self, products: Sequence[NativeInt8]) -> None:
+        super().__init__()
+        self.tiles = [product.tiles for product in products]
+        self.steps = [product.steps for product in products]
+        self.outputs = [product.outputs for product in products]
+
+    def forward(self, rows: Tensor, index: int) -> Tensor:
+        return torch.ops.voicewright.int8_product(
+            rows.contiguous(), self.tiles[index], self.steps[index], self.outputs[index]
+        )
+
+
+class NativeRows4(nn.Module):
+    """`NativeInt4`, one for each index. Shapes: as above."""
+
+    def __init__(self, products: Sequence[NativeInt4]) -> None:
+        super().__init__()
+        self.blocks = [product.blocks for product in products]
+        self.outputs = [product.outputs for product in products]
+
+    def forward(self, rows: Tensor, index: int) -> Tensor:
+        return torch.ops.voicewright.int4_product(rows.contiguous(), self.blocks[index], self.outputs[index])
 
 
 class RoundedRows(nn.Module):
@@ -127,6 +156,8 @@ class PackedRows(nn.Module):
 
 
 _KINDS: dict[type, Callable[[Any], nn.Module]] = {
+    NativeInt8: NativeRows8,
+    NativeInt4: NativeRows4,
     RoundedRowsInt8: RoundedRows,
     WeightOnlyFloat16: Float16Weights,
     WeightOnlyInt8: Int8Weights,

@@ -115,7 +115,12 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "joserfc": ("studio/sign_in.py",),
     "mcp": ("studio/actions/mcp_tools.py",),
     "subprocess": (
-        *("runtime/shared/decoding.py", "runtime/cluster/haproxy.py", "runtime/cluster/replica.py"),
+        *(
+            "runtime/device/native/__main__.py",
+            "runtime/shared/decoding.py",
+            "runtime/cluster/haproxy.py",
+            "runtime/cluster/replica.py",
+        ),
         *("runtime/server/engine_process/client.py", "studio/"),
     ),
     "ray": ("runtime/cluster/",),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from runtime.device import native
 from runtime.device import quantized as subject
 from runtime.device.quantized import (
     FULL,
@@ -174,6 +175,7 @@ def test_four_bits_are_for_the_shapes_that_have_a_kernel() -> None:
 
 @pytest.mark.parametrize("rounds", [pytest.param(True, marks=ROUNDS_ROWS), False])
 def test_a_matrix_of_any_shape_has_a_product_on_any_processor(monkeypatch: pytest.MonkeyPatch, rounds: bool) -> None:
+    monkeypatch.setattr(native, "is_loaded", lambda: False)
     monkeypatch.setattr(subject, "rounds_rows", lambda: rounds)
     kinds = {shape: type(quantized(numbers(*shape), Quantization.INT8)) for shape in ((N, K), (N, 64))}
     assert set(kinds.values()) == {RoundedRowsInt8 if rounds else WeightOnlyInt8}

@@ -1,0 +1,68 @@
+"""Products with weights of eight and four bits in C++, built once by this machine's compiler.
+
+`python -m runtime.device.native` builds the library next to this file; `make run` does so after an installation. If it
+is missing, torch's own kernels serve (`runtime.device.quantized`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from functools import cache
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+SOURCE = Path(__file__).with_name("products.cpp")
+TILE = 16  # Outputs that a kernel computes together; `TILE` of products.cpp.
+QUAD = 4  # Adjacent values of K in one 32-bit word; `QUAD` of products.cpp.
+GROUP = 32  # Weights that share a step and a middle in four bits; rows are padded to it.
+
+
+def library_path() -> Path:
+    """Return where the library of this source, torch and processor kind is."""
+    key = hashlib.sha256(SOURCE.read_bytes() + torch.__version__.encode() + platform.machine().encode()).hexdigest()
+    return SOURCE.parent / "build" / f"products-{key[:16]}.so"
+
+
+@cache
+def is_loaded() -> bool:
+    """Load the library if it was built, and return True if its operators can be used."""
+    if not (path := library_path()).exists():
+        return False
+    try:
+        torch.ops.load_library(path)  # type: ignore[no-untyped-call]
+    except OSError:
+        return False
+    return True
+
+
+def int8_tiles(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+    """Arrange a matrix of eight bits for `int8_product`.
+
+    Shapes: values [N, K] int8; steps [N] float32; result [tiles, K' / 4, 16, 4] uint8, weights plus 128, and
+    [tiles * 16] float32, where K' is K padded to whole groups.
+    """
+    N, K = values.shape
+    padded = F.pad(values, (0, -K % GROUP, 0, -N % TILE)) ^ -128  # Adds 128 in two's complement.
+    tiles = padded.view(torch.uint8).view(-1, TILE, padded.shape[1] // QUAD, QUAD).permute(0, 2, 1, 3)
+    return tiles.contiguous(), F.pad(steps, (0, -N % TILE))
+
+
+def int4_blocks(values: Tensor, steps: Tensor, middles: Tensor) -> Tensor:
+    """Arrange a matrix of four bits for `int4_product`.
+
+    Shapes: values [N, K] from 0 to 15, where 32 divides K; steps, middles [N, K / 32] bfloat16; result
+    [tiles, K / 32, 320] uint8: values, steps and middles of a group of 16 outputs.
+    """
+    more = (0, 0, 0, -len(values) % TILE)
+    groups = values.shape[1] // GROUP
+    parts = F.pad(values, more).to(torch.uint8).view(-1, TILE, groups, 2, GROUP // 2 // QUAD, QUAD)
+    both = (parts[:, :, :, 0] | (parts[:, :, :, 1] << 4)).permute(0, 2, 3, 1, 4).flatten(2)
+
+    def of_tiles(numbers: Tensor) -> Tensor:
+        return F.pad(numbers, more).view(-1, TILE, groups).transpose(1, 2).contiguous().view(torch.uint8)
+
+    return torch.cat((both, of_tiles(steps), of_tiles(middles)), dim=-1)

@@ -1,0 +1,430 @@
+// Products of rows with weights of eight and four bits on a CPU, as operators of torch.
+//
+// Each row is rounded to int8 by its largest number. Sums within a group are exact integers, and float32 additions have
+// one order, so that a row has the same bits in every batch, with every number of threads and on every instruction set.
+// The readable twin is reference.py. Build without fused multiply-add (-ffp-contract=off).
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define AVX2 __attribute__((target("avx2")))
+#define VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
+#define ROUNDING __attribute__((target_clones("default", "avx2")))
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#define DOTPROD __attribute__((target("+dotprod")))
+#if defined(__linux__)
+#include <sys/auxv.h>
+#endif
+#endif
+#ifndef ROUNDING
+#define ROUNDING
+#endif
+
+namespace {
+
+using torch::stable::Tensor;
+
+constexpr int TILE = 16;                       // Outputs of one tile.
+constexpr int QUAD = 4;                        // Adjacent values of K of one output, in one 32-bit word.
+constexpr int GROUP = 32;                      // Weights of an output that share a step and a middle (four bits).
+constexpr int MAX_ROWS = 8;                    // Rows that share one pass over a tile.
+constexpr int64_t MIN_WEIGHTS_OF_A_TASK = 1 << 18;
+constexpr float MIN_LARGEST = 1e-30f;          // A row of zeros divides by this.
+constexpr float LEVELS = 127.0f;
+
+// One group of a tile in four bits. Byte [b][output][i] holds k = 4b + i (low half) and k = 16 + 4b + i (high half).
+struct Int4Block {
+  uint8_t values[GROUP / 2 * TILE];
+  uint16_t steps[TILE];    // bfloat16
+  uint16_t middles[TILE];  // bfloat16, the weight of value 8
+};
+static_assert(sizeof(Int4Block) == 320);
+
+// Matrix in eight bits: values[tile][k / 4][output][4] are weights plus 128.
+struct Int8Tile {
+  const uint8_t* values;
+  const float* steps;
+};
+
+struct Rows {
+  int64_t count, width, groups;
+  std::vector<int8_t> values;       // [count, width]
+  std::vector<int32_t> group_sums;  // [count, groups]
+  std::vector<int32_t> sums;        // [count]
+  std::vector<float> steps;         // [count]
+};
+
+inline int32_t word(const int8_t* x) {
+  int32_t bits;
+  std::memcpy(&bits, x, 4);
+  return bits;
+}
+
+inline float from_bfloat16(uint16_t bits) {
+  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, 4);
+  return value;
+}
+
+ROUNDING void round_row(const float* x, int64_t count, int8_t* values, float* step) {
+  float largest = MIN_LARGEST;
+  for (int64_t k = 0; k < count; ++k) largest = std::max(largest, std::fabs(x[k]));
+  const float scale = LEVELS / largest;
+  for (int64_t k = 0; k < count; ++k) values[k] = static_cast<int8_t>(static_cast<int32_t>(__builtin_rintf(x[k] * scale)));
+  *step = largest / LEVELS;
+}
+
+ROUNDING void sum_groups(const int8_t* values, int64_t groups, int32_t* sums) {
+  for (int64_t group = 0; group < groups; ++group) {
+    int32_t sum = 0;
+    for (int k = 0; k < GROUP; ++k) sum += values[group * GROUP + k];
+    sums[group] = sum;
+  }
+}
+
+Rows round_rows(const float* x, int64_t count, int64_t K) {
+  Rows rows;
+  rows.count = count;
+  rows.groups = (K + GROUP - 1) / GROUP;
+  rows.width = rows.groups * GROUP;
+  rows.values.resize(count * rows.width);
+  rows.group_sums.resize(count * rows.groups);
+  rows.sums.resize(count);
+  rows.steps.resize(count);
+  for (int64_t row = 0; row < count; ++row) {
+    round_row(x + row * K, K, &rows.values[row * rows.width], &rows.steps[row]);
+    sum_groups(&rows.values[row * rows.width], rows.groups, &rows.group_sums[row * rows.groups]);
+    for (int64_t group = 0; group < rows.groups; ++group) rows.sums[row] += rows.group_sums[row * rows.groups + group];
+  }
+  return rows;
+}
+
+// Each kernel multiplies R rows, from `row` on, with one tile. out: [R, TILE].
+
+template <int R>
+void int4_portable(const Int4Block* blocks, const Rows& rows, int64_t row, float* out) {
+  float total[R][TILE] = {};
+  for (int64_t group = 0; group < rows.groups; ++group) {
+    const Int4Block& block = blocks[group];
+    for (int r = 0; r < R; ++r) {
+      const int8_t* x = &rows.values[(row + r) * rows.width + group * GROUP];
+      const int32_t sum = rows.group_sums[(row + r) * rows.groups + group];
+      for (int n = 0; n < TILE; ++n) {
+        int32_t dot = -8 * sum;
+        for (int k = 0; k < GROUP / 2; ++k) {
+          const uint8_t both = block.values[(k / QUAD * TILE + n) * QUAD + k % QUAD];
+          dot += (both & 15) * x[k] + (both >> 4) * x[GROUP / 2 + k];
+        }
+        total[r][n] += static_cast<float>(dot) * from_bfloat16(block.steps[n]);
+        total[r][n] += static_cast<float>(sum) * from_bfloat16(block.middles[n]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r)
+    for (int n = 0; n < TILE; ++n) out[r * TILE + n] = total[r][n] * rows.steps[row + r];
+}
+
+template <int R>
+void int8_portable(const Int8Tile& tile, const Rows& rows, int64_t row, float* out) {
+  for (int r = 0; r < R; ++r)
+    for (int n = 0; n < TILE; ++n) {
+      int32_t dot = -128 * rows.sums[row + r];
+      for (int64_t k = 0; k < rows.width; ++k)
+        dot += tile.values[(k / QUAD * TILE + n) * QUAD + k % QUAD] * rows.values[(row + r) * rows.width + k];
+      out[r * TILE + n] = static_cast<float>(dot) * tile.steps[n] * rows.steps[row + r];
+    }
+}
+
+#if defined(__x86_64__)
+
+AVX2 inline __m256 eight_from_bfloat16(const uint16_t* bits) {
+  const __m128i narrow = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bits));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(narrow), 16));
+}
+
+// Eight outputs at a time: registers hold sums of four rows. Sums of sixteen bits hold eight pairs of 15 * 127.
+template <int R>
+AVX2 void int4_avx2_half(const Int4Block* blocks, const Rows& rows, int64_t row, int half, float* out) {
+  const __m256i nibble = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+  __m256 total[R];
+  for (int r = 0; r < R; ++r) total[r] = _mm256_setzero_ps();
+  for (int64_t group = 0; group < rows.groups; ++group) {
+    const Int4Block& block = blocks[group];
+    __m256i dot[R];
+    for (int r = 0; r < R; ++r) dot[r] = _mm256_setzero_si256();
+    for (int b = 0; b < 4; ++b) {
+      const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block.values + b * 64 + half * 32));
+      const __m256i low = _mm256_and_si256(both, nibble), high = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
+      for (int r = 0; r < R; ++r) {
+        const int8_t* x = &rows.values[(row + r) * rows.width + group * GROUP + QUAD * b];
+        dot[r] = _mm256_add_epi16(dot[r], _mm256_maddubs_epi16(low, _mm256_set1_epi32(word(x))));
+        dot[r] = _mm256_add_epi16(dot[r], _mm256_maddubs_epi16(high, _mm256_set1_epi32(word(x + GROUP / 2))));
+      }
+    }
+    const __m256 steps = eight_from_bfloat16(block.steps + half * 8);
+    const __m256 middles = eight_from_bfloat16(block.middles + half * 8);
+    for (int r = 0; r < R; ++r) {
+      const int32_t sum = rows.group_sums[(row + r) * rows.groups + group];
+      const __m256i whole = _mm256_sub_epi32(_mm256_madd_epi16(dot[r], ones), _mm256_set1_epi32(8 * sum));
+      total[r] = _mm256_add_ps(total[r], _mm256_mul_ps(_mm256_cvtepi32_ps(whole), steps));
+      total[r] = _mm256_add_ps(total[r], _mm256_mul_ps(_mm256_set1_ps(static_cast<float>(sum)), middles));
+    }
+  }
+  for (int r = 0; r < R; ++r)
+    _mm256_storeu_ps(out + r * TILE + half * 8, _mm256_mul_ps(total[r], _mm256_set1_ps(rows.steps[row + r])));
+}
+
+template <int R>
+AVX2 void int4_avx2(const Int4Block* blocks, const Rows& rows, int64_t row, float* out) {
+  if constexpr (R > 4) {
+    int4_avx2<4>(blocks, rows, row, out);
+    int4_avx2<R - 4>(blocks, rows, row + 4, out + 4 * TILE);
+  } else {
+    for (int half = 0; half < 2; ++half) int4_avx2_half<R>(blocks, rows, row, half, out);
+  }
+}
+
+VNNI inline __m512 sixteen_from_bfloat16(const uint16_t* bits) {
+  const __m256i narrow = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bits));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
+}
+
+template <int R>
+VNNI void int4_vnni(const Int4Block* blocks, const Rows& rows, int64_t row, float* out) {
+  const __m512i nibble = _mm512_set1_epi8(15);
+  __m512 total[R];
+  for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_ps();
+  for (int64_t group = 0; group < rows.groups; ++group) {
+    const Int4Block& block = blocks[group];
+    __m512i dot[R];
+    for (int r = 0; r < R; ++r) dot[r] = _mm512_set1_epi32(-8 * rows.group_sums[(row + r) * rows.groups + group]);
+    for (int b = 0; b < 4; ++b) {
+      const __m512i both = _mm512_loadu_si512(block.values + b * 64);
+      const __m512i low = _mm512_and_si512(both, nibble), high = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
+      for (int r = 0; r < R; ++r) {
+        const int8_t* x = &rows.values[(row + r) * rows.width + group * GROUP + QUAD * b];
+        dot[r] = _mm512_dpbusd_epi32(dot[r], low, _mm512_set1_epi32(word(x)));
+        dot[r] = _mm512_dpbusd_epi32(dot[r], high, _mm512_set1_epi32(word(x + GROUP / 2)));
+      }
+    }
+    const __m512 steps = sixteen_from_bfloat16(block.steps), middles = sixteen_from_bfloat16(block.middles);
+    for (int r = 0; r < R; ++r) {
+      const float sum = static_cast<float>(rows.group_sums[(row + r) * rows.groups + group]);
+      total[r] = _mm512_add_ps(total[r], _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r]), steps));
+      total[r] = _mm512_add_ps(total[r], _mm512_mul_ps(_mm512_set1_ps(sum), middles));
+    }
+  }
+  for (int r = 0; r < R; ++r)
+    _mm512_storeu_ps(out + r * TILE, _mm512_mul_ps(total[r], _mm512_set1_ps(rows.steps[row + r])));
+}
+
+// Products of sizes and signed rows: a pair of 127 * 127 fits into sixteen bits, where 255 * 127 would not.
+template <int R>
+AVX2 void int8_avx2(const Int8Tile& tile, const Rows& rows, int64_t row, float* out) {
+  if constexpr (R > 4) {
+    int8_avx2<4>(tile, rows, row, out);
+    int8_avx2<R - 4>(tile, rows, row + 4, out + 4 * TILE);
+  } else {
+    const __m256i ones = _mm256_set1_epi16(1), away = _mm256_set1_epi8(static_cast<char>(128));
+    __m256i total[R][2];
+    for (int r = 0; r < R; ++r) total[r][0] = total[r][1] = _mm256_setzero_si256();
+    const uint8_t* values = tile.values;
+    for (int64_t k = 0; k < rows.width; k += QUAD, values += TILE * QUAD)
+      for (int half = 0; half < 2; ++half) {
+        const __m256i stored = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + half * 32));
+        const __m256i weight = _mm256_xor_si256(stored, away), size = _mm256_abs_epi8(weight);
+        for (int r = 0; r < R; ++r) {
+          const __m256i x = _mm256_set1_epi32(word(&rows.values[(row + r) * rows.width + k]));
+          const __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(x, weight));
+          total[r][half] = _mm256_add_epi32(total[r][half], _mm256_madd_epi16(pairs, ones));
+        }
+      }
+    for (int r = 0; r < R; ++r)
+      for (int half = 0; half < 2; ++half) {
+        const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(total[r][half]), _mm256_loadu_ps(tile.steps + half * 8));
+        _mm256_storeu_ps(out + r * TILE + half * 8, _mm256_mul_ps(scaled, _mm256_set1_ps(rows.steps[row + r])));
+      }
+  }
+}
+
+template <int R>
+VNNI void int8_vnni(const Int8Tile& tile, const Rows& rows, int64_t row, float* out) {
+  __m512i total[R];
+  for (int r = 0; r < R; ++r) total[r] = _mm512_set1_epi32(-128 * rows.sums[row + r]);
+  const uint8_t* values = tile.values;
+  for (int64_t k = 0; k < rows.width; k += QUAD, values += TILE * QUAD) {
+    const __m512i weight = _mm512_loadu_si512(values);
+    for (int r = 0; r < R; ++r)
+      total[r] = _mm512_dpbusd_epi32(total[r], weight, _mm512_set1_epi32(word(&rows.values[(row + r) * rows.width + k])));
+  }
+  for (int r = 0; r < R; ++r) {
+    const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(total[r]), _mm512_loadu_ps(tile.steps));
+    _mm512_storeu_ps(out + r * TILE, _mm512_mul_ps(scaled, _mm512_set1_ps(rows.steps[row + r])));
+  }
+}
+
+#elif defined(__aarch64__)
+
+DOTPROD inline int8x16_t four_times(const int8_t* x) { return vreinterpretq_s8_s32(vdupq_n_s32(word(x))); }
+
+template <int R>
+DOTPROD void int4_neon(const Int4Block* blocks, const Rows& rows, int64_t row, float* out) {
+  for (int r = 0; r < R; ++r) {
+    float32x4_t total[4] = {};
+    for (int64_t group = 0; group < rows.groups; ++group) {
+      const Int4Block& block = blocks[group];
+      const int8_t* x = &rows.values[(row + r) * rows.width + group * GROUP];
+      const int32_t sum = rows.group_sums[(row + r) * rows.groups + group];
+      for (int q = 0; q < 4; ++q) {
+        int32x4_t dot = vdupq_n_s32(-8 * sum);
+        for (int b = 0; b < 4; ++b) {
+          const uint8x16_t both = vld1q_u8(block.values + b * 64 + 16 * q);
+          dot = vdotq_s32(dot, vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15))), four_times(x + QUAD * b));
+          dot = vdotq_s32(dot, vreinterpretq_s8_u8(vshrq_n_u8(both, 4)), four_times(x + GROUP / 2 + QUAD * b));
+        }
+        const float32x4_t steps = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(block.steps + 4 * q), 16));
+        const float32x4_t middles = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(block.middles + 4 * q), 16));
+        total[q] = vaddq_f32(total[q], vmulq_f32(vcvtq_f32_s32(dot), steps));
+        total[q] = vaddq_f32(total[q], vmulq_n_f32(middles, static_cast<float>(sum)));
+      }
+    }
+    for (int q = 0; q < 4; ++q) vst1q_f32(out + r * TILE + 4 * q, vmulq_n_f32(total[q], rows.steps[row + r]));
+  }
+}
+
+template <int R>
+DOTPROD void int8_neon(const Int8Tile& tile, const Rows& rows, int64_t row, float* out) {
+  int32x4_t total[R][4] = {};
+  const uint8_t* values = tile.values;
+  for (int64_t k = 0; k < rows.width; k += QUAD, values += TILE * QUAD)
+    for (int q = 0; q < 4; ++q) {
+      const int8x16_t weight = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(values + 16 * q), vdupq_n_u8(128)));
+      for (int r = 0; r < R; ++r)
+        total[r][q] = vdotq_s32(total[r][q], weight, four_times(&rows.values[(row + r) * rows.width + k]));
+    }
+  for (int r = 0; r < R; ++r)
+    for (int q = 0; q < 4; ++q) {
+      const float32x4_t scaled = vmulq_f32(vcvtq_f32_s32(total[r][q]), vld1q_f32(tile.steps + 4 * q));
+      vst1q_f32(out + r * TILE + 4 * q, vmulq_n_f32(scaled, rows.steps[row + r]));
+    }
+}
+
+#endif
+
+enum Level : int64_t { PORTABLE = 0, VECTORS = 1, WIDE_VECTORS = 2 };
+
+int64_t best_level() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+    return WIDE_VECTORS;
+  return __builtin_cpu_supports("avx2") ? VECTORS : PORTABLE;
+#elif defined(__aarch64__) && defined(__linux__)
+  return getauxval(AT_HWCAP) & (1 << 20) ? VECTORS : PORTABLE;  // HWCAP_ASIMDDP
+#elif defined(__aarch64__) && defined(__APPLE__)
+  return VECTORS;
+#else
+  return PORTABLE;
+#endif
+}
+
+int64_t level = best_level();
+
+template <int R>
+void multiply(const Int4Block* tile, const Rows& rows, int64_t row, float* out) {
+#if defined(__x86_64__)
+  if (level == WIDE_VECTORS) return int4_vnni<R>(tile, rows, row, out);
+  if (level == VECTORS) return int4_avx2<R>(tile, rows, row, out);
+#elif defined(__aarch64__)
+  if (level == VECTORS) return int4_neon<R>(tile, rows, row, out);
+#endif
+  int4_portable<R>(tile, rows, row, out);
+}
+
+template <int R>
+void multiply(const Int8Tile& tile, const Rows& rows, int64_t row, float* out) {
+#if defined(__x86_64__)
+  if (level == WIDE_VECTORS) return int8_vnni<R>(tile, rows, row, out);
+  if (level == VECTORS) return int8_avx2<R>(tile, rows, row, out);
+#elif defined(__aarch64__)
+  if (level == VECTORS) return int8_neon<R>(tile, rows, row, out);
+#endif
+  int8_portable<R>(tile, rows, row, out);
+}
+
+template <int R, typename Tile>
+void multiply_rows(int64_t count, const Tile& tile, const Rows& rows, int64_t row, float* out) {
+  if constexpr (R > 1)
+    if (count < R) return multiply_rows<R - 1>(count, tile, rows, row, out);
+  multiply<R>(tile, rows, row, out);
+}
+
+template <typename TileAt>
+Tensor product(const Tensor& x, int64_t N, TileAt tile_at) {
+  const int64_t M = x.size(0), K = x.size(1), tiles = (N + TILE - 1) / TILE;
+  Tensor result = torch::stable::new_empty(x, {M, N});
+  const Rows rows = round_rows(static_cast<const float*>(x.data_ptr()), M, K);
+  float* out = static_cast<float*>(result.data_ptr());
+  const int64_t grain = std::max<int64_t>(1, MIN_WEIGHTS_OF_A_TASK / (rows.width * TILE));
+  torch::stable::parallel_for(0, tiles, grain, [&](int64_t begin, int64_t end) {
+    float made[MAX_ROWS * TILE];
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t outputs = std::min<int64_t>(TILE, N - t * TILE);
+      const auto tile = tile_at(t, rows);
+      for (int64_t row = 0; row < M; row += MAX_ROWS) {
+        const int64_t count = std::min<int64_t>(MAX_ROWS, M - row);
+        multiply_rows<MAX_ROWS>(count, tile, rows, row, made);
+        for (int64_t r = 0; r < count; ++r)
+          std::memcpy(out + (row + r) * N + t * TILE, made + r * TILE, outputs * sizeof(float));
+      }
+    }
+  });
+  return result;
+}
+
+Tensor int4_product(Tensor x, Tensor blocks, int64_t N) {
+  const auto* first = static_cast<const Int4Block*>(blocks.data_ptr());
+  return product(x, N, [=](int64_t t, const Rows& rows) { return first + t * rows.groups; });
+}
+
+Tensor int8_product(Tensor x, Tensor values, Tensor steps, int64_t N) {
+  const auto* first = static_cast<const uint8_t*>(values.data_ptr());
+  const auto* step = static_cast<const float*>(steps.data_ptr());
+  return product(x, N, [=](int64_t t, const Rows& rows) {
+    return Int8Tile{first + t * TILE * rows.width, step + t * TILE};
+  });
+}
+
+// Use at most this instruction set, the best one for a negative number. Returns the one in use.
+int64_t use_level(int64_t wanted) {
+  level = wanted < 0 ? best_level() : std::min(wanted, best_level());
+  return level;
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY(voicewright, library) {
+  library.def("int4_product(Tensor x, Tensor blocks, int N) -> Tensor");
+  library.def("int8_product(Tensor x, Tensor values, Tensor steps, int N) -> Tensor");
+  library.def("use_level(int wanted) -> int");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(voicewright, CPU, library) {
+  library.impl("int4_product", TORCH_BOX(&int4_product));
+  library.impl("int8_product", TORCH_BOX(&int8_product));
+}
+
+STABLE_TORCH_LIBRARY_IMPL(voicewright, CompositeExplicitAutograd, library) {
+  library.impl("use_level", TORCH_BOX(&use_level));
+}

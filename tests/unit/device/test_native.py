@@ -1,0 +1,117 @@
+"""The C++ products equal their readable twin bit for bit, on every instruction set, alone and in a batch."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from runtime.device import native
+from runtime.device.native import __main__ as build
+from runtime.device.native import reference
+from runtime.device.quantized import GROUP, Int4, Int8, NativeInt4, NativeInt8, WeightOnlyInt4, product_of
+from tests.support.examples import examples
+
+BUILT = pytest.mark.skipif(not native.is_loaded(), reason="no C++ compiler built the kernels")
+LEVELS = range(torch.ops.voicewright.use_level(-1) + 1 if native.is_loaded() else 0)
+
+
+@pytest.fixture(params=LEVELS, ids=lambda level: f"level {level}")
+def level(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Each instruction set that this processor has, from portable code on."""
+    torch.ops.voicewright.use_level(request.param)
+    yield request.param
+    torch.ops.voicewright.use_level(-1)
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def expected_int8(x: Tensor, rounded: Int8) -> Tensor:
+    values = rounded.values.numpy().astype(np.int64)
+    return torch.from_numpy(reference.int8_product(x.numpy(), values, rounded.steps.numpy()))
+
+
+def expected_int4(x: Tensor, rounded: Int4) -> Tensor:
+    values, steps, middles = (part.float().numpy() for part in (rounded.values, rounded.steps, rounded.middles))
+    return torch.from_numpy(reference.int4_product(x.numpy(), values.astype(np.int64), steps, middles))
+
+
+@BUILT
+@settings(max_examples=examples(40), deadline=None)
+@given(M=st.integers(1, 19), N=st.integers(1, 70), K=st.integers(1, 200), seed=st.integers(0, 2**30))
+def test_any_shape_in_eight_bits_equals_the_twin(M: int, N: int, K: int, seed: int) -> None:
+    x, rounded = numbers(M, K, seed=seed), Int8.of(numbers(N, K, seed=seed + 1))
+    expected = expected_int8(x, rounded)
+    for level in LEVELS:
+        torch.ops.voicewright.use_level(level)
+        assert torch.equal(NativeInt8(rounded)(x), expected), level
+
+
+@BUILT
+@settings(max_examples=examples(40), deadline=None)
+@given(M=st.integers(1, 19), N=st.integers(1, 70), groups=st.integers(1, 6), seed=st.integers(0, 2**30))
+def test_any_shape_in_four_bits_equals_the_twin(M: int, N: int, groups: int, seed: int) -> None:
+    x, rounded = numbers(M, GROUP * groups, seed=seed), Int4.of(numbers(N, GROUP * groups, seed=seed + 1))
+    expected = expected_int4(x, rounded)
+    for level in LEVELS:
+        torch.ops.voicewright.use_level(level)
+        assert torch.equal(NativeInt4(rounded)(x), expected), level
+
+
+@BUILT
+@pytest.mark.parametrize("extreme", [0.0, 1e-38, 1e30])
+def test_the_largest_values_of_eight_bits_do_not_overflow(level: int, extreme: float) -> None:
+    """Weights and rows of -127 and 127 alone: the largest sums of sixteen bits on AVX2."""
+    signs = torch.where(numbers(40, 96) > 0, 1.0, -1.0)
+    x = torch.cat((signs[:3], signs[:1] * extreme))
+    eight = Int8.of(signs)
+    assert torch.equal(NativeInt8(eight)(x), expected_int8(x, eight))
+    four = Int4.of(signs)
+    assert torch.equal(NativeInt4(four)(x), expected_int4(x, four))
+
+
+@BUILT
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_row_has_the_same_bits_alone_and_in_a_batch(level: int, threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        weight, rows = numbers(1040, 1056), numbers(21, 1056, seed=2)
+        for product in (NativeInt8(Int8.of(weight)), NativeInt4(Int4.of(weight))):
+            whole = product(rows)
+            assert all(torch.equal(product(rows[row : row + 1]), whole[row : row + 1]) for row in range(len(rows)))
+            assert torch.equal(product(rows[3:14]), whole[3:14])
+    finally:
+        torch.set_num_threads(before)
+
+
+@BUILT
+def test_rows_of_other_dtypes_and_strides_are_taken() -> None:
+    product, rows = NativeInt4(Int4.of(numbers(32, 64))), numbers(64, 5, seed=3).t()
+    assert torch.equal(product(rows), product(rows.contiguous()))
+    assert product(rows.bfloat16()).dtype is torch.bfloat16
+
+
+def test_torch_serves_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "is_loaded", lambda: False)
+    assert isinstance(product_of(Int4.of(numbers(32, 64))), WeightOnlyInt4)
+
+
+def test_a_build_without_a_compiler_and_with_a_broken_one_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(build, "library_path", lambda: tmp_path / "build" / "products.so")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert "No C++ compiler was found" in build.build()
+    monkeypatch.setattr(shutil, "which", lambda name: "/bin/false" if name == "c++" else None)
+    assert "could not build" in build.build()
+    assert not any((tmp_path / "build").iterdir())
