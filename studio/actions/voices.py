@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Any, TypedDict
 from urllib.parse import quote
 
+from runtime.shared.base64_text import decode_base64
 from studio.actions.asking import ActionRefused, Asking
 
 
@@ -41,14 +40,14 @@ async def clone(
 
     Args:
         name: a name for the voice.
-        recording: the file in base64: wav, mp3, flac or ogg, 3 to 30 seconds of one speaker.
+        recording: the file in base64: WAV, MP3, M4A, FLAC, Ogg, WebM or other audio; 3 to 30 seconds of one speaker.
         consent: who agreed, and when; kept with the voice.
         transcript: the exact words of the recording; without them the clone is coarser.
         language: what is spoken in it, or auto.
     """
     try:
-        data = base64.b64decode(recording.rpartition(",")[2], validate=True)
-    except binascii.Error:
+        data = decode_base64(recording)
+    except ValueError:
         raise ActionRefused("recording must be a file in base64.", "invalid_config", "recording") from None
     form = {"name": name, "consent": consent, "ref_text": transcript, "language": language}
     fields = {field: value for field, value in form.items() if value}

@@ -1,0 +1,23 @@
+"""Decoder of base64 as clients write it: MIME's line breaks, the URL-safe alphabet, with or without padding."""
+
+from __future__ import annotations
+
+import base64
+import re
+from urllib.parse import unquote
+
+DATA_URL = re.compile(r"data:[^,]{0,128};base64,", re.IGNORECASE)
+TO_STANDARD = str.maketrans("-_", "+/")
+
+
+def decode_base64(text: str) -> bytes:
+    """Decode base64, bare or in a ``data:`` URL.
+
+    Raises:
+        ValueError: the text has other characters, or a length that no encoder writes.
+    """
+    head = DATA_URL.match(text)
+    if head is not None:
+        text = unquote(text[head.end() :])
+    digits = "".join(text.split()).translate(TO_STANDARD).rstrip("=")
+    return base64.b64decode(digits + "=" * (-len(digits) % 4), validate=True)
