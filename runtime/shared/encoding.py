@@ -26,6 +26,7 @@ from runtime.request import SAMPLE_RATE
 COMMENT = "AI-generated speech"  # written where the container has tags
 SPEEDS = (0.25, 4.0)
 TAGS_IN_WAV = {"title": "INAM", "comment": "ICMT", "software": "ISFT", "date": "ICRD"}  # RIFF knows no others
+DATA_CHUNK = 36  # Offset of the data chunk in the 44-byte header.
 UNKNOWN_SIZE = 0xFFFFFFFF  # of a WAV that is still being made
 
 _BYTES_PER_SAMPLE = 2
@@ -98,9 +99,11 @@ class Encoder:
         whole: bool = False,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """``tags`` stand in the file's metadata, beside the comment that the speech was made.
+        """Start a stream.
 
-        WAV takes title, comment, software and date, and the others as one line with the comment.
+        Args:
+            tags: metadata of the file, next to the comment that the speech was made. WAV takes title, comment,
+                software and date, and the others as one line with the comment; without tags it has no metadata.
         """
         form = FORMATS[response_format]
         if bit_rate is not None:
@@ -108,11 +111,11 @@ class Encoder:
         self.media_type = form.media_type
         self._reshaper = None if (rate, speed) == (SAMPLE_RATE, 1.0) else _Reshaper(rate, speed)
         self._writer: _Coded | _Wav | _Plain
-        tags = {"comment": COMMENT, **(tags or {})}
+        commented = {"comment": COMMENT, **(tags or {})}
         if form.codec is not None:
-            self._writer = _Coded(form, form.codec, rate, whole, tags)
+            self._writer = _Coded(form, form.codec, rate, whole, commented)
         elif response_format == "wav":
-            self._writer = _Wav(rate, whole, tags)
+            self._writer = _Wav(rate, whole, commented if tags else {})
         else:
             self._writer = _Plain()
 
@@ -142,7 +145,10 @@ class _Plain:
 
 
 class _Wav:
-    """RIFF with the 44-byte header that simple clients expect; tags go behind the samples."""
+    """RIFF with the 44-byte header that simple clients expect; tags that are given are before the samples.
+
+    Nothing is after the samples: such clients play everything behind the header.
+    """
 
     def __init__(self, rate: int, whole: bool, tags: Mapping[str, str]) -> None:
         self._rate = rate
@@ -161,9 +167,12 @@ class _Wav:
     def finish(self) -> bytes:
         if self._held is None:
             return b"" if self._begun else wav_header(self._rate)
-        tags = _riff("LIST", b"INFO" + b"".join(_riff(*tag) for tag in _wav_tags(self._tags)))
+        tags = b""
+        if self._tags:
+            tags = _riff("LIST", b"INFO" + b"".join(_riff(*tag) for tag in _wav_tags(self._tags)))
         sizes = (36 + len(self._held) + len(tags), len(self._held))
-        return wav_header(self._rate, sizes=sizes) + self._held + tags
+        head = wav_header(self._rate, sizes=sizes)
+        return head[:DATA_CHUNK] + tags + head[DATA_CHUNK:] + self._held
 
 
 class _Coded:

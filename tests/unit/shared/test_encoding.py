@@ -129,11 +129,19 @@ def test_a_streamed_wav_has_the_plain_header_and_no_length() -> None:
 def test_a_whole_wav_is_exact_to_the_byte() -> None:
     data = encoded("wav", whole=True)
     assert struct.unpack_from("<I", data, 4) == (len(data) - 8,)
+    assert data[44:] == PCM
     with wave.open(io.BytesIO(data)) as file:
         assert (file.getnchannels(), file.getsampwidth(), file.getframerate()) == (1, 2, 24_000)
         assert file.readframes(10**9) == PCM
+
+
+def test_tags_of_a_whole_wav_are_before_the_samples() -> None:
+    data = encoded("wav", whole=True, tags=TAGS)
+    assert data.endswith(PCM)
+    assert struct.unpack_from("<I", data, 4) == (len(data) - 8,)
     with soundfile.SoundFile(io.BytesIO(data)) as sound:
-        assert sound.comment == COMMENT
+        assert sound.comment.startswith(COMMENT)
+        assert sound.read(dtype="int16").astype("<i2").tobytes() == PCM
 
 
 @pytest.mark.parametrize("response_format", ["mp3", "opus", "flac"])

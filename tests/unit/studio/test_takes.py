@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from runtime.shared.encoding import COMMENT, read_tags
 from studio.store.outline import outline
 from tests.support.examples import examples
-from tests.support.keeping import a_take, keep, kept, pcm_of, post, samples, visitor
+from tests.support.keeping import a_take, keep, kept, pcm_of, post, visitor
 
 SOUND = pcm_of(2.0)
 
@@ -293,5 +293,5 @@ def test_any_sound_and_any_words_come_back(client: httpx.Client, pcm: bytes, tex
     path = f"/studio/takes/{record['id']}"
     assert client.get(path).json() == record
     assert client.get(f"{path}/audio", params={"format": "pcm"}).content == pcm
-    assert (samples(client.get(f"{path}/audio").content[44 : 44 + len(pcm)]) == samples(pcm)).all()
+    assert client.get(f"{path}/audio").content.endswith(b"data" + len(pcm).to_bytes(4, "little") + pcm)
     assert client.get(f"{path}/audio", params={"format": "mp3"}).status_code == 200
