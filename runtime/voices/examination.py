@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.errors import TranscriptMismatch
+from runtime.errors import BadReferenceAudio, TranscriptMismatch
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
 from runtime.voices.activity import Activity, by_loudness
@@ -69,15 +69,28 @@ def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination
     )
 
 
+def require_speech(found: Examination, limits: Limits) -> None:
+    """Refuse a recording of which trimming leaves less than a request may use.
+
+    Raises:
+        BadReferenceAudio: too little is left.
+    """
+    left, least = found.end_s - found.start_s, limits.min_reference_s - PAUSE_S
+    if left < least:
+        raise BadReferenceAudio(why=f"{left:.2f} s of it is left after trimming; at least {least:g} s is needed")
+
+
 def take_in(samples: NDArray[np.float32], transcript: str | None, limits: Limits) -> Intake:
     """Prepare a recording that `read_reference` accepted, and judge it.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     Raises:
+        BadReferenceAudio: trimming leaves too little.
         TranscriptMismatch: the transcript cannot be that of the recording.
     Thread: a worker; a minute of sound takes 0.6 s.
     """
     found = examine(samples, transcript)
+    require_speech(found, limits)
     if found.mismatch is not None:
         raise found.mismatch
     longest = int(limits.max_reference_s * SAMPLE_RATE)  # of what a request may use, the pause included

@@ -15,6 +15,7 @@ from runtime.errors import (
     ConsentRequired,
     InvalidConfig,
     ReferenceTooLong,
+    ReferenceTooShort,
     SpeechError,
 )
 from runtime.request import SAMPLE_RATE
@@ -23,7 +24,7 @@ from runtime.settings import Limits
 from runtime.shared.names import checked_name, checked_tags, new_id
 from runtime.shared.reference import read_reference
 from runtime.shared.strict_json import parse_object
-from runtime.voices.examination import Examination, examine, take_in
+from runtime.voices.examination import Examination, examine, require_speech, take_in
 from runtime.voices.voice import Consent, Edit, Voice, to_pcm
 from runtime.voices.voice_file import (
     LANGUAGE,
@@ -89,7 +90,9 @@ def examined(form: VoiceForm, limits: Limits) -> Examination:
         _refuse("audio_sample", "send the recording that is to be checked")
     transcript = _text(form, "ref_text", MAX_TRANSCRIPT)
     with _about("audio_sample"):
-        return examine(read_reference(form.recording, limits), transcript)
+        found = examine(read_reference(form.recording, limits), transcript)
+        require_speech(found, limits)
+    return found
 
 
 def _imported(file: bytes, form: VoiceForm, consent: Consent | None, limits: Limits) -> Voice:
@@ -98,6 +101,8 @@ def _imported(file: bytes, form: VoiceForm, consent: Consent | None, limits: Lim
     seconds = len(voice.reference) / SAMPLE_RATE
     if seconds > limits.max_reference_s:
         raise ReferenceTooLong(seconds=seconds, limit=limits.max_reference_s, param="file")
+    if seconds < limits.min_reference_s:
+        raise ReferenceTooShort(seconds=seconds, limit=limits.min_reference_s, param="file")
     if voice.consent is None and consent is None:
         raise ConsentRequired(param="consent")
     name = form.fields.get("name")

@@ -12,7 +12,7 @@ import soxr
 import torch
 from numpy.typing import NDArray
 
-from runtime.errors import TranscriptMismatch
+from runtime.errors import BadReferenceAudio, TranscriptMismatch
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
 from runtime.shared.decoding import ROOT
@@ -110,6 +110,18 @@ def test_where_nobody_speaks_loudness_decides() -> None:
     assert len(clean_reference(silence(0.004))) == round(0.504 * SAMPLE_RATE)
     assert by_loudness(tone).seconds == pytest.approx(2.0)
     assert "no_speech" in codes(tone)
+
+
+@pytest.mark.parametrize(("seconds", "is_enough"), [(0.1, False), (0.25, False), (0.35, True)])
+def test_a_recording_of_which_trimming_leaves_too_little_for_a_request_is_refused(
+    seconds: float, is_enough: bool
+) -> None:
+    click = np.concatenate([silence(1), noise(round(seconds * SAMPLE_RATE), 0.3), silence(1)])
+    if is_enough:
+        assert len(take_in(click, None, LIMITS).samples) >= LIMITS.min_reference_s * SAMPLE_RATE
+        return
+    with pytest.raises(BadReferenceAudio, match="left after trimming"):
+        take_in(click, None, LIMITS)
 
 
 def test_the_pause_does_not_make_a_reference_too_long_to_be_used() -> None:
