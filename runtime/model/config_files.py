@@ -74,7 +74,7 @@ def read_model_config(folder: Path) -> ModelConfig:
     _refuse_quantised(top, path)
     notes.unknown_in(top, TOP, "")
 
-    talker_json = section_of(top, "talker_config", path, notes)
+    talker_json = _with_plain_speakers(section_of(top, "talker_config", path, notes))
     predictor_json = section_of(talker_json, "code_predictor_config", path, notes)
     talker = _decoder(TalkerConfig, talker_json, path, "talker_config", notes)
     predictor = _decoder(DecoderConfig, predictor_json, path, "talker_config.code_predictor_config", notes)
@@ -218,6 +218,20 @@ def _check_ids(talker: TalkerConfig, path: Path) -> None:
     del special["codec_language_id"]
     for name, index in {**special, **talker.codec_language_id, **talker.spk_id}.items():
         require(0 <= index < talker.vocab_size, path, f"{name} is {index}, which codec_embedding does not have")
+
+
+def _with_plain_speakers(talker: dict[str, Any]) -> dict[str, Any]:
+    """Take speakers' ids out of lists of one, which the official package makes a tensor of as well."""
+    speakers = talker.get("spk_id")
+    if not isinstance(speakers, dict):
+        return talker
+    return {**talker, "spk_id": {name: _only(given) for name, given in speakers.items()}}
+
+
+def _only(given: Any) -> Any:
+    while isinstance(given, list) and len(given) == 1:
+        (given,) = given
+    return given
 
 
 def _with_known_dialects(talker: TalkerConfig, notes: Notes) -> TalkerConfig:

@@ -74,7 +74,7 @@ def read_json(path: Path) -> dict[str, Any]:
         CheckpointInvalid: not a JSON object.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise CheckpointMissing(
             path=path.parent, what=path.name, hint="A checkpoint folder holds it in the published layout."
@@ -196,6 +196,8 @@ def typed(value: Any, hint: Any, path: Path, where: str) -> Any:
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if hint is int and isinstance(value, float) and value.is_integer():  # JSON has one kind of number
+        return int(value)
     require(type(value) is hint, path, f"{where} is not a {hint.__name__}")
     return value
 

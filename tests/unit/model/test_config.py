@@ -77,6 +77,44 @@ def test_a_missing_field_without_default_is_named(
         read(folder, file)
 
 
+@pytest.mark.parametrize("given", [7, 7.0, [7], [7.0], [[7]]], ids=str)
+def test_a_speaker_s_id_may_be_written_as_the_official_package_takes_it(
+    folder_of: FolderOf, tmp_path: Path, given: object
+) -> None:
+    folder = changed(
+        folder_of("tiny", "custom_voice"), tmp_path, MODEL, put({"anna": given}, "talker_config", "spk_id")
+    )
+    assert read_model_config(folder).talker.spk_id == {"anna": 7}
+
+
+@pytest.mark.parametrize("given", [[7, 8], [], 7.5, "7"], ids=str)
+def test_a_speaker_s_id_that_is_none_is_refused(folder_of: FolderOf, tmp_path: Path, given: object) -> None:
+    folder = changed(
+        folder_of("tiny", "custom_voice"), tmp_path, MODEL, put({"anna": given}, "talker_config", "spk_id")
+    )
+    with pytest.raises(CheckpointInvalid, match=r"spk_id\.anna is not a int"):
+        read_model_config(folder)
+
+
+@pytest.mark.parametrize("path", [("tts_pad_token_id",), ("talker_config", "codec_bos_id")], ids=".".join)
+def test_an_id_may_be_a_whole_float(folder_of: FolderOf, tmp_path: Path, path: tuple[str, ...]) -> None:
+    source = folder_of("tiny", "base")
+    value = json.loads((source / MODEL).read_text())
+    for name in path:
+        value = value[name]
+    folder = changed(source, tmp_path, MODEL, put(float(value), *path))
+    assert read_model_config(folder) == read_model_config(source)
+
+
+def test_a_file_with_a_byte_order_mark_is_read(folder_of: FolderOf, tmp_path: Path) -> None:
+    source = folder_of("tiny", "base")
+    folder = changed(source, tmp_path, MODEL, lambda _: None)
+    for path in folder.rglob("*.json"):
+        path.write_text(path.read_text("utf-8"), "utf-8-sig")
+    assert read_model_config(folder) == read_model_config(source)
+    read_speech_tokenizer_config(folder / "speech_tokenizer")
+
+
 @pytest.mark.parametrize(
     ("file", "value", "path", "words"),
     [
