@@ -50,7 +50,9 @@ def decode(text: str) -> dict[str, Any]:
         InvalidMessage: not JSON, not an object, a key twice, a number that is not finite, nested too deep.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite)
+        value = json.loads(
+            text.removeprefix("\ufeff"), object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite
+        )
     except json.JSONDecodeError as error:
         raise InvalidMessage(why=f"the syntax breaks at character {error.pos}") from None
     except RecursionError:

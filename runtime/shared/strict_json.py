@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any, NoReturn
 
+BYTE_ORDER_MARK = "\ufeff"
 MOST_DEPTH = 32  # lists and objects in one another; what the page keeps has 6
 MOST_DIGITS = 100  # of a whole number: more than any seed or count, and still a float
 
@@ -17,6 +18,8 @@ def parse(text: str | bytes, most_depth: int = MOST_DEPTH) -> Any:
         ValueError: it is none, or holds a key twice, a number that is not finite or too long, half a character, or
             too many levels. The text of the error says which.
     """
+    if isinstance(text, str):
+        text = text.removeprefix(BYTE_ORDER_MARK)  # json.loads itself skips that of bytes
     try:
         value = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite, parse_int=_whole

@@ -20,6 +20,11 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.parametrize("text", ['\ufeff{"a": 1}', '\ufeff{"a": 1}'.encode()], ids=["text", "bytes"])
+def test_a_byte_order_mark_is_passed_over(text: str | bytes) -> None:
+    assert parse_object(text) == {"a": 1}
+
+
 @given(VALUES)
 def test_what_can_be_kept_passes_as_it_is(value: object) -> None:
     assert parse(json.dumps(value)) == value
