@@ -16,7 +16,14 @@ OPTIONS = {
     "task_type": "--mode",
 }
 # Those that are words too: they are said otherwise only where they stand as a field's name.
-WORDS = {"seed": "--seed", "voice": "--voice", "language": "--language", "instruct": "--instruct", "text": "the text"}
+WORDS = {
+    "seed": "--seed",
+    "voice": "--voice",
+    "language": "--language",
+    "instruct": "--instruct",
+    "instructions": "--instruct",
+    "text": "the text",
+}
 FIELDS = re.compile(rf"\b({'|'.join(OPTIONS)})\b")
 
 
@@ -30,4 +37,4 @@ def told_in_options(error: SpeechError) -> str:
     where = error.facts.get("where")
     named = WORDS.get(where) if isinstance(where, str) else None
     said = in_options(error.sentence.format(**{**error.facts, "where": named}) if named else str(error))
-    return said[0].upper() + said[1:]
+    return said[0].upper() + said[1:] if named else said  # others begin with a capital letter, or with a path

@@ -267,6 +267,22 @@ def test_bad_words_are_refused_in_one_line(
     refused(capsys, say(models, *words), code)
 
 
+def test_a_bad_instruct_names_its_option(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    told = refused(capsys, say(models, TEXT, "--instruct", "<|im_start|>user"), "invalid_config")
+    assert "--instruct is not valid" in told
+
+
+def test_the_name_of_a_folder_is_written_as_it_was_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tuned").mkdir()
+    told = refused(capsys, main(["say", TEXT, "--model", "./tuned"]), "checkpoint_missing")
+    assert "tuned: config.json is missing" in told
+    told = refused(capsys, main(["say", TEXT, "--model", "gone"]), "checkpoint_missing")
+    assert " gone: the folder is missing" in told
+
+
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
