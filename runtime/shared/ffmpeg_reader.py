@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import av
+import numpy as np
 from av.codec.codec import UnknownCodecError
 from av.container import InputContainer
+from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio
 from runtime.shared.audio import FORMAT_NOT_TAKEN, NO_SOUND, Downmix, Sound, check_length, check_shape, mixed_down
@@ -36,7 +38,7 @@ def read_any(file: BinaryIO, *, limit_s: float) -> Sound:
 def _read(file: BinaryIO, limit_s: float, mix: Downmix) -> int:
     file.seek(0)
     with av.open(file, "r", options=OPTIONS, metadata_errors="replace") as container:
-        stream = container.streams.best("audio")
+        stream = cast("av.AudioStream | None", container.streams.best("audio"))
         if stream is None:
             raise BadReferenceAudio(why=NO_SOUND)
         if not stream.codec_context:
@@ -51,7 +53,8 @@ def _read(file: BinaryIO, limit_s: float, mix: Downmix) -> int:
             if last != (last := (frame.format.name, frame.layout.name, frame.sample_rate)):
                 to_floats = av.AudioResampler(format="flt", rate=rate)
             for piece in to_floats.resample(frame):
-                mix.add(piece.to_ndarray().reshape(-1, piece.layout.nb_channels))
+                samples = cast("NDArray[np.float32]", piece.to_ndarray())
+                mix.add(samples.reshape(-1, piece.layout.nb_channels))
             check_length(mix.count, rate, limit_s, header_s=(container.duration or 0) / av.time_base)
     if not mix.count:
         raise BadReferenceAudio(why=NO_SOUND)
