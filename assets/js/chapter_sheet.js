@@ -1,11 +1,11 @@
 /** The sheet in which a document's chapters are chosen. */
 
 import { need } from './elements.js';
+import { MAX_LINES } from './script/document.js';
 import { expectedSeconds } from './speech_rate.js';
 
 /** @typedef {import('./importing.js').Chapter} Chapter */
 
-const MOST_LINES = 1000; // of a script, as the studio keeps them
 const LONGEST_LINE = 600; // characters; a longer paragraph becomes several (script/reading.js)
 const LONGEST_BEGINNING = 60; // characters of a chapter without a title
 
@@ -42,7 +42,7 @@ export class ChapterSheet {
     this.chapters = chapters;
     this.title.textContent = title;
     this.list.replaceChildren(...chapters.map((chapter, index) => this.row(chapter, index)));
-    const fits = linesOf(chapters.filter((chapter) => !chapter.is_notes)) <= MOST_LINES;
+    const fits = linesOf(chapters.filter((chapter) => !chapter.is_notes)) <= MAX_LINES;
     this.pick((chapter) => fits && !chapter.is_notes);
     this.dialog.showModal();
     return new Promise((resolve) => (this.answer = resolve));
@@ -81,11 +81,11 @@ export class ChapterSheet {
     const { chosen } = this;
     const { t, facts } = this.studio;
     const lines = linesOf(chosen);
-    const isTooMuch = lines > MOST_LINES;
+    const isTooMuch = lines > MAX_LINES;
     const time = facts.time(secondsOf(chosen.flatMap(({ paragraphs }) => paragraphs)));
     this.all.checked = chosen.length === this.chapters.length;
     this.all.indeterminate = chosen.length > 0 && !this.all.checked;
-    this.sum.textContent = t(isTooMuch ? 'importing.too_much' : 'importing.sum', { n: chosen.length, of: this.chapters.length, lines, most: MOST_LINES, time });
+    this.sum.textContent = t(isTooMuch ? 'importing.too_much' : 'importing.sum', { n: chosen.length, of: this.chapters.length, lines, most: MAX_LINES, time });
     if (chosen.length === 0) this.sum.textContent = t('importing.choose');
     this.go.disabled = chosen.length === 0 || isTooMuch;
   }

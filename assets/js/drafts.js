@@ -8,6 +8,7 @@
 
 const PREFIX = 'voicewright.draft.';
 const REST_MS = 400; // between something written and its being kept
+const REST_SHARE = 20; // A long draft is kept for at most a twentieth of the time.
 
 /** @typedef {Object<string, unknown>} Draft @typedef {{id: string, draft?(): Draft|null, recall?(draft: Draft): void, reopen?(draft: Draft): void}} Source */
 
@@ -19,6 +20,8 @@ export class Drafts {
     this.known = new Map();
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
+    /** How long keeping took the last time, in milliseconds. */
+    this.tookMs = 0;
     for (const event of ['input', 'change', 'click']) document.addEventListener(event, () => this.touch());
     document.addEventListener('visibilitychange', () => document.hidden && this.keep());
     addEventListener('pagehide', () => this.keep());
@@ -47,12 +50,13 @@ export class Drafts {
 
   /** Something may be different: keep it soon. */
   touch() {
-    this.timer ??= setTimeout(() => this.keep(), REST_MS);
+    this.timer ??= setTimeout(() => this.keep(), Math.max(REST_MS, REST_SHARE * this.tookMs));
   }
 
   keep() {
     clearTimeout(this.timer);
     this.timer = undefined;
+    const begun = performance.now();
     for (const source of this.sources) {
       const text = JSON.stringify(source.draft?.());
       if (text === this.known.get(source.id)) continue;
@@ -63,5 +67,6 @@ export class Drafts {
         // A browser that gives the page no place: what is written lasts as long as the page.
       }
     }
+    this.tookMs = performance.now() - begun;
   }
 }

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from runtime.errors import InvalidConfig
 from studio.routes.answers import Aside, answering, body_of, said
 from studio.store.records import ScriptFields, decode, is_script_id, read
+from studio.store.scripts import MAX_BYTES
 from studio.store.store import Store
 from studio.visitors import Visitors
 
@@ -52,7 +53,7 @@ class ScriptRoutes:
         owner, script_id = self._named(request)
         if not is_script_id(script_id):
             raise InvalidConfig(where="id", why="it must have 1 to 64 letters, digits, - or _", param="id")
-        body = await body_of(request)
+        body = await body_of(request, 2 * MAX_BYTES)  # escaped characters are longer
         return said(await self._aside(self._put, owner, script_id, body))
 
     def _put(self, owner: str, script_id: str, body: bytes) -> dict[str, Any]:

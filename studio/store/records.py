@@ -18,7 +18,7 @@ from runtime.shared.names import UNSEEN
 from runtime.shared.strict_json import parse_object
 from runtime.shared.validation import first_fault
 
-MOST_LINES = 1000  # of a script
+MAX_SCRIPT_LINES = 10_000  # A novel has 6,000 paragraphs.
 MOST_WORDS = 500  # of a pronunciation dictionary
 MOST_SAID = 200  # that a request brings
 
@@ -157,7 +157,7 @@ class ScriptFields(BaseModel):
 
     name: Annotated[Line, Field(max_length=120)] = ""
     updated_at: float | None = None
-    lines: Annotated[list[ScriptLine], Field(max_length=MOST_LINES)] = []
+    lines: Annotated[list[ScriptLine], Field(max_length=MAX_SCRIPT_LINES)] = []
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -16,7 +16,7 @@ from studio.store.owned_rows import OwnedRows, next_version
 from studio.store.owners import VISITOR
 from studio.store.records import ScriptFields
 
-MAX_BYTES = 2**20  # of one script as JSON
+MAX_BYTES = 8 * 2**20  # of one script as JSON
 BEGINNING = 120  # characters of a script's first words in the list
 _OF_THE_STORE = {"id", "updated_at"}
 
@@ -64,7 +64,7 @@ class Scripts:
         with self._database.writing("The script") as connection:
             updated_at = self._next_version(owner, script_id, fields.updated_at)
             script = {"id": script_id, "updated_at": updated_at, **kept}
-            text = json.dumps(script, ensure_ascii=False)
+            text = _as_json(script)
             if (size := len(text.encode())) > MAX_BYTES:
                 why = f"it has {size} bytes; the limit is {MAX_BYTES}"
                 raise InvalidConfig(where="The script", why=why, param="lines")
@@ -110,6 +110,13 @@ class Scripts:
         query = "SELECT updated_at FROM scripts WHERE owner = ? AND id = ? AND deleted_at IS NULL"
         versions = [version for (version,) in self._database.rows(query, (owner, script_id))]
         return next_version(versions[0] if versions else None, known, what="script")
+
+
+def _as_json(script: dict[str, Any]) -> str:
+    """Write a script line by line: one call for a long script would hold all other threads for its whole time."""
+    rest = json.dumps({name: value for name, value in script.items() if name != "lines"}, ensure_ascii=False)
+    lines = ", ".join(json.dumps(line, ensure_ascii=False) for line in script["lines"])
+    return f'{rest[:-1]}, "lines": [{lines}]}}'
 
 
 def _begins(lines: list[Any]) -> str:

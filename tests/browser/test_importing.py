@@ -122,3 +122,36 @@ def test_a_file_that_is_dropped_is_read_and_one_that_cannot_be_says_why(studio: 
         expect(toast).to_contain_text(words)
         expect(toast).to_contain_text(name)
     expect(studio.locator("#vw-text")).to_have_value("A note.")
+
+
+def test_a_novel_is_one_script_whose_lines_have_their_fields_where_they_are_seen(studio: Page) -> None:
+    enter_script(studio)
+    novel = "\n\n".join(f"Paragraph {number} is short." for number in range(6000)).encode()
+    studio.set_input_files("#vw-script-file", {"name": "novel.txt", "mimeType": "text/plain", "buffer": novel})
+    lines = studio.locator("#vw-script-lines > li")
+    expect(lines.last.locator(".vw-line-text")).to_have_value("Paragraph 5999 is short.")
+    assert studio.locator(".vw-line-text").count() < 200
+    assert lines.count() >= 6000
+    studio.evaluate("document.querySelector('#vw-script-lines').children[3000].scrollIntoView()")
+    middle = lines.nth(3000).locator(".vw-line-text")
+    before = middle.input_value()
+    middle.fill(f"{before} Indeed.")
+    middle.press("End")
+    middle.press("Enter")
+    studio.keyboard.type("A new line.")
+    assert lines.count() >= 6001
+    with studio.expect_response(lambda answer: answer.request.method == "PUT") as put:
+        pass
+    kept = put.value.request.post_data_json
+    assert put.value.ok
+    assert [line["text"] for line in kept["lines"]][3000:3002] == [f"{before} Indeed.", "A new line."]
+    assert studio.locator(".vw-line-text").count() < 200
+
+
+def test_more_lines_than_a_script_may_have_are_refused_before_anything_is_added(studio: Page) -> None:
+    enter_script(studio)
+    before = texts(studio)
+    rows = "\n".join(["A row."] * 10_001).encode()
+    studio.set_input_files("#vw-script-file", {"name": "rows.txt", "mimeType": "text/plain", "buffer": rows})
+    expect(studio.locator(".vw-toast").last).to_contain_text("A script has at most 10000 lines")
+    assert texts(studio) == before

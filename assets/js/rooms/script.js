@@ -8,7 +8,7 @@
 
 import { addressedScript, nameScript } from '../script/address.js';
 import { Casting } from '../script/casting.js';
-import { newLine, Script } from '../script/document.js';
+import { MAX_LINES, newLine, Script } from '../script/document.js';
 import { ExportForm } from '../script/export_form.js';
 import { LinesView } from '../script/lines_view.js';
 import { Maker } from '../script/making.js';
@@ -30,6 +30,9 @@ import { FieldError } from './fields.js';
 /**
  * @typedef {import('../studio.js').SpokenBy} SpokenBy
  */
+
+const LONG_LINES = 500; // of a script that is laid out again only when the hands rest
+const REST_MS = 400;
 
 export class ScriptRoom {
   static id = 'script';
@@ -55,6 +58,8 @@ export class ScriptRoom {
     this.leaveScript = null;
     /** @type {number|undefined} */
     this.frame = undefined;
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.later = undefined;
     /** Stored voices that were there when they were listed last: ids. @type {Set<string>} */
     this.present = new Set();
     this.casting = new Casting(studio);
@@ -239,6 +244,13 @@ export class ScriptRoom {
     }
   }
 
+  /** Whether a script may have so many lines; if not, say it. @param {number} lines */
+  hasRoom(lines) {
+    if (lines <= MAX_LINES) return true;
+    this.studio.toast(this.studio.t('script.too_long', { n: lines, most: MAX_LINES }));
+    return false;
+  }
+
   /** A text as lines. @param {string} text */
   read(text) {
     return readText(text, (word) => this.casting.named(word) !== null);
@@ -252,6 +264,7 @@ export class ScriptRoom {
    * @param {string} title
    */
   async write(read, spokenBy, title) {
+    if (!this.hasRoom(read.length)) return;
     const lines = read.map((line) => newLine(line));
     const nameless = lines.filter(({ name }) => !name);
     this.casting.assign(lines, []);
@@ -383,15 +396,22 @@ export class ScriptRoom {
 
   arrange() {
     this.lines.arrange();
-    this.show();
+    this.showWhole();
   }
 
   showSoon() {
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;
       this.lines.show();
-      this.show();
+      this.showWhole();
     });
+  }
+
+  /** Show the whole: at once, or when the hands rest, where it is long. */
+  showWhole() {
+    clearTimeout(this.later);
+    if (this.script.lines.length <= LONG_LINES) this.show();
+    else this.later = setTimeout(() => this.show(), REST_MS);
   }
 
   show() {

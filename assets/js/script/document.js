@@ -30,6 +30,7 @@
 
 import { Emitter } from '../emitter.js';
 
+export const MAX_LINES = 10_000; // of a script, as the studio keeps them
 export const GAP_S = 0.4; // between lines, unless a script says otherwise
 
 /** A short name that is not there yet. */

@@ -8,6 +8,9 @@ import { all } from '../elements.js';
 import { newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
 
+const LAZY_FROM = 200; // lines; of a longer script only those near the window have their fields
+const NEAR_PX = 1000;
+
 export class LinesView {
   /**
    * @param {HTMLElement} list an <ol>
@@ -21,8 +24,13 @@ export class LinesView {
     this.studio = room.studio;
     this.casting = room.casting;
     this.maker = room.maker;
-    /** @type {Map<string, LineView>} */
+    /** The lines that have their fields. @type {Map<string, LineView>} */
     this.views = new Map();
+    /** What stands for each line in the list: its view's element, or an empty one of its height. @type {Map<string, HTMLElement>} */
+    this.elements = new Map();
+    const margin = `${NEAR_PX}px 0px`; // The lines scroll inside the page: a browser without scrollMargin builds them when they are in sight.
+    const options = /** @type {IntersectionObserverInit} */ ({ rootMargin: margin, scrollMargin: margin });
+    this.near = new IntersectionObserver((entries) => this.onNear(entries), options);
     /** Nothing stands there before a script is opened. */
     this.script = new Script();
     /** The line that sounds: its id. @type {string|null} */
@@ -43,7 +51,9 @@ export class LinesView {
   /** @param {import('./document.js').Script} script */
   open(script) {
     this.script = script;
+    this.near.disconnect();
     this.views.clear();
+    this.elements.clear();
     this.arrange();
   }
 
@@ -58,17 +68,68 @@ export class LinesView {
     const { activeElement } = document;
     const focused = activeElement instanceof HTMLElement && this.list.contains(activeElement) ? activeElement : null;
     const { lines } = this.script;
-    const before = this.views;
-    this.views = new Map(lines.map((line) => [line.id, before.get(line.id) ?? this.build(line)]));
-    this.list.replaceChildren(...[...this.views.values()].map(({ element }) => element));
+    const before = this.elements;
+    this.elements = new Map(lines.map((line) => [line.id, before.get(line.id) ?? this.begin(line)]));
+    for (const [id, element] of before) {
+      if (this.elements.has(id)) continue;
+      this.views.delete(id);
+      this.near.unobserve(element);
+      element.remove();
+    }
+    const wanted = [...this.elements.values()];
+    wanted.forEach((element, at) => {
+      if (this.list.children[at] !== element) this.list.insertBefore(element, this.list.children[at] ?? null);
+    });
+    while (this.list.children.length > wanted.length) this.list.lastElementChild?.remove();
     this.show();
     if (focused?.isConnected) focused.focus();
+  }
+
+  /** A line's element in the list, empty where the script is long. @param {Line} line */
+  begin(line) {
+    const element = this.script.lines.length > LAZY_FROM ? emptyLine(line.id) : this.build(line).element;
+    this.near.observe(element);
+    return element;
+  }
+
+  /** Lines come near the window, or leave it. @param {IntersectionObserverEntry[]} entries */
+  onNear(entries) {
+    if (this.script.lines.length <= LAZY_FROM) return;
+    for (const { target, isIntersecting, boundingClientRect } of entries) {
+      const id = lineAt(target)?.dataset.line ?? '';
+      if (this.elements.get(id) !== target) continue;
+      if (isIntersecting) this.reach(id);
+      else if (this.views.has(id) && boundingClientRect.height > 0 && !target.contains(document.activeElement)) {
+        this.views.delete(id);
+        this.put(id, emptyLine(id, boundingClientRect.height));
+      }
+    }
+    this.showSoon();
+  }
+
+  /** A line's view, with its fields. @param {string} id @returns {LineView|undefined} none: there is no such line */
+  reach(id) {
+    const line = this.views.has(id) ? undefined : this.script.line(id);
+    if (line) this.put(id, this.build(line).element);
+    return this.views.get(id);
+  }
+
+  /** Have another element stand for a line. @param {string} id @param {HTMLElement} element */
+  put(id, element) {
+    const before = this.elements.get(id);
+    if (before) this.near.unobserve(before);
+    before?.replaceWith(element);
+    this.elements.set(id, element);
+    this.near.observe(element);
   }
 
   /** @param {Line} line */
   build(line) {
     const view = new LineView(line, this, this.template);
+    this.views.set(line.id, view);
     view.offer();
+    const place = { index: this.script.at(line.id), count: this.script.lines.length, sounding: line.id === this.sounding };
+    if (place.count > LAZY_FROM) view.show(place); // so that it has its height at once
     return view;
   }
 
@@ -93,12 +154,12 @@ export class LinesView {
     this.sounding = id;
     this.show();
     const typing = this.list.contains(document.activeElement);
-    if (id && !typing) this.views.get(id)?.element.scrollIntoView({ block: 'nearest' });
+    if (id && !typing) this.reach(id)?.element.scrollIntoView({ block: 'nearest' });
   }
 
   /** Have the focus at a line, where the keys move it; a field would have a phone unfold its keyboard. @param {string} id */
   choose(id) {
-    const view = this.views.get(id);
+    const view = this.reach(id);
     view?.parts.grip.focus({ preventScroll: true });
     view?.element.scrollIntoView({ block: 'nearest' });
   }
@@ -116,7 +177,7 @@ export class LinesView {
 
   /** @param {string} id @param {number} [caret] in the text */
   focus(id, caret = 0) {
-    const field = this.views.get(id)?.parts.text;
+    const field = this.reach(id)?.parts.text;
     field?.focus();
     field?.setSelectionRange(caret, caret);
   }
@@ -214,6 +275,7 @@ export class LinesView {
    */
   take(read, after = this.script.lines.at(-1)?.id) {
     const { script } = this;
+    if (!this.room.hasRoom(script.lines.length + read.length)) return;
     const before = script.lines.slice();
     const lines = read.map((values) => newLine(values));
     this.casting.assign(lines, before);
@@ -274,6 +336,14 @@ export class LinesView {
   clearDrop() {
     for (const element of all(this.list, '[data-drop]')) delete element.dataset.drop;
   }
+}
+
+/** An element that stands for a line without its fields. @param {string} id @param {number} [height] pixels */
+function emptyLine(id, height) {
+  const element = Object.assign(document.createElement('li'), { className: 'vw-line-empty' });
+  element.dataset.line = id;
+  if (height) element.style.minHeight = `${height}px`;
+  return element;
 }
 
 /** The line's element that something stands in. @param {EventTarget|null} target */

@@ -8,6 +8,7 @@ import { errorOf } from '../errors.js';
 import { Script } from './document.js';
 
 const REST_MS = 700; // of the hands, before what they wrote is saved
+const REST_SHARE = 5; // A long script is saved for at most a sixth of the time.
 
 export class Shelf extends EventTarget {
   /** @param {typeof import('../api.js').api} api */
@@ -23,6 +24,8 @@ export class Shelf extends EventTarget {
     /** Resolves when nothing is under way to the studio. */
     this.saving = Promise.resolve();
     this.puts = 0;
+    /** How long the last saving took, in milliseconds. */
+    this.tookMs = 0;
     /** Why it could not be saved. @type {import('../errors.js').Thrown|null} */
     this.error = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
@@ -71,7 +74,7 @@ export class Shelf extends EventTarget {
     if (this.state === 'conflict') return;
     this.enter('unsaved');
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.save(), REST_MS);
+    this.timer = setTimeout(() => this.save(), Math.max(REST_MS, REST_SHARE * this.tookMs));
   }
 
   /** Save now what waits to be saved. */
@@ -92,6 +95,7 @@ export class Shelf extends EventTarget {
   async put(script) {
     if (script === this.script) this.enter('saving');
     this.puts += 1;
+    const begun = performance.now();
     try {
       const { updated_at } = await this.api.put(`studio/scripts/${script.id}`, script);
       script.updatedAt = updated_at;
@@ -105,6 +109,7 @@ export class Shelf extends EventTarget {
       this.enter(error.status === 409 ? 'conflict' : 'unkept');
     } finally {
       this.puts -= 1;
+      this.tookMs = performance.now() - begun;
     }
   }
 

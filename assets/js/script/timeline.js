@@ -16,6 +16,7 @@ const LEAST = 14; // pixels a second: less could not be pointed at
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // seconds between two marks
 const APART = 64; // pixels, at least
 const MARK = 36; // pixels that the time at a mark takes
+const MAX_DRAWN = 500; // clips; of more only those in sight are drawn
 const QUIET = 0.3; // of the clip's height: what is quieter than that altogether is drawn small
 
 /**
@@ -46,6 +47,13 @@ export class Timeline {
     this.loudest = 1;
     /** Samples a pixel, while a hand holds it. @type {number|null} */
     this.held = null;
+    /** The lines that are chosen and that sound: ids. @type {string|null} */
+    this.chosen = null;
+    /** @type {string|null} */
+    this.sounding = null;
+    /** @type {number|undefined} */
+    this.frame = undefined;
+    root.addEventListener('scroll', () => this.onScroll(), { passive: true });
     root.onkeydown = (event) => this.acts.onKey(event);
     this.inner.onpointermove = (event) => this.onHover(event);
     this.inner.onpointerleave = () => (this.hover.hidden = true);
@@ -58,16 +66,44 @@ export class Timeline {
     this.clips = clips;
     this.loudest = Math.max(QUIET, ...clips.flatMap(({ parts }) => parts.map((one) => heightOf(highest(acts.levels(one))))));
     this.samples = clips.at(-1)?.end ?? 0;
+    if (this.held) this.inner.style.width = `${this.samples / this.held}px`;
+    this.inner.style.minWidth = this.held ? '' : `${Math.ceil((this.samples / SAMPLE_RATE) * LEAST)}px`;
+    this.drawClips();
+    this.measure();
+  }
+
+  /** Draw the clips in sight, or all of them where they are few. */
+  drawClips() {
+    const { clips } = this;
+    const [from, to] = this.sight();
+    const first = clips.length > MAX_DRAWN ? Math.max(0, clips.findIndex(({ end }) => end >= from)) : 0;
+    const last = clips.length > MAX_DRAWN ? clips.findLastIndex(({ start }) => start <= to) : clips.length - 1;
+    const seen = clips.slice(first, last + 1);
     const before = this.elements;
-    this.elements = new Map(clips.map((clip) => [clip.line.id, this.draw(clip, before.get(clip.line.id) ?? build(clip.line.id))]));
+    this.elements = new Map(seen.map((clip) => [clip.line.id, this.draw(clip, before.get(clip.line.id) ?? build(clip.line.id))]));
     const wanted = [...this.elements.values()];
     if (wanted.length !== this.track.children.length || wanted.some((element, at) => element !== this.track.children[at])) {
       this.track.replaceChildren(...wanted);
     }
-    this.showGaps();
-    if (this.held) this.inner.style.width = `${this.samples / this.held}px`;
-    this.inner.style.minWidth = this.held ? '' : `${Math.ceil((this.samples / SAMPLE_RATE) * LEAST)}px`;
-    this.measure();
+    this.showGaps(clips.slice(first, last + 2));
+    this.choose(this.chosen);
+    this.mark(this.sounding);
+  }
+
+  /** What is in sight, and a window's width on each side of it: from and to, in samples. */
+  sight() {
+    const { root, inner, samples } = this;
+    const scale = samples / Math.max(1, inner.clientWidth);
+    return [(root.scrollLeft - root.clientWidth) * scale, (root.scrollLeft + 2 * root.clientWidth) * scale];
+  }
+
+  /** Another part of a long script comes into sight. */
+  onScroll() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      if (this.clips.length > MAX_DRAWN) this.drawClips();
+      this.measure();
+    });
   }
 
   /** @param {Clip} clip @param {HTMLElement} element */
@@ -84,9 +120,9 @@ export class Timeline {
     return element;
   }
 
-  /** A handle between each two clips. */
-  showGaps() {
-    const { clips, gaps } = this;
+  /** A handle between each two clips. @param {Clip[]} clips */
+  showGaps(clips) {
+    const { gaps } = this;
     while (gaps.children.length > Math.max(0, clips.length - 1)) gaps.lastElementChild?.remove();
     while (gaps.children.length < clips.length - 1) gaps.append(document.createElement('i'));
     const handles = /** @type {HTMLElement[]} */ ([...gaps.children]);
@@ -147,6 +183,7 @@ export class Timeline {
 
   /** Show which line is chosen. @param {string|null} id */
   choose(id) {
+    this.chosen = id;
     for (const [line, element] of this.elements) element.toggleAttribute('data-chosen', line === id);
   }
 
@@ -157,6 +194,7 @@ export class Timeline {
 
   /** Which line sounds. @param {string|null} id */
   mark(id) {
+    this.sounding = id;
     for (const [line, element] of this.elements) element.toggleAttribute('data-sounding', line === id);
   }
 
@@ -185,11 +223,14 @@ export class Timeline {
     const seconds = this.samples / SAMPLE_RATE;
     const scale = this.inner.clientWidth / Math.max(seconds, 0.001);
     const step = STEPS.find((one) => one * scale >= APART) ?? STEPS[STEPS.length - 1];
-    const count = seconds > 0 ? 1 + Math.floor(Math.max(0, this.inner.clientWidth - MARK) / (step * scale)) : 0; // none is cut off at the end
+    const last = Math.floor(Math.max(0, this.inner.clientWidth - MARK) / (step * scale)); // none is cut off at the end
+    const [from, to] = this.sight().map((at) => Math.floor(at / SAMPLE_RATE / step));
+    const first = Math.max(0, Math.min(from, last));
+    const count = seconds > 0 ? 1 + Math.min(last, to) - first : 0;
     while (this.marks.children.length > count) this.marks.lastElementChild?.remove();
     while (this.marks.children.length < count) this.marks.append(document.createElement('span'));
     [...this.marks.children].forEach((mark, at) => {
-      const time = at * step;
+      const time = (first + at) * step;
       write(mark, `${Math.floor(time / 60)}:${String(time % 60).padStart(2, '0')}`);
       /** @type {HTMLElement} */ (mark).style.setProperty('--start', this.share(time * SAMPLE_RATE));
     });

@@ -98,8 +98,8 @@ def test_what_cannot_be_kept_is_refused(client: httpx.Client) -> None:
     refused(client.put("/studio/scripts/s", json={"lines": "x"}), 400, "invalid_config", "lines")
     refused(client.put("/studio/scripts/s", json={"lines": [{"text": "x"}]}), 400, "invalid_config", "lines.0.id")
     refused(client.put("/studio/scripts/s", content=b"{"), 400, "invalid_json")
-    refused(client.put("/studio/scripts/s", content=b" " * (2**21 + 1)), 413, "message_too_large")
-    long = [{"id": f"l{number}", "text": "x" * 90_000} for number in range(12)]
+    refused(client.put("/studio/scripts/s", content=b" " * (2**24 + 1)), 413, "message_too_large")
+    long = [{"id": f"l{number}", "text": "x" * 90_000} for number in range(95)]
     refused(client.put("/studio/scripts/s", json={"lines": long}), 400, "invalid_config", "lines")
     for name in ("one", "two"):
         client.put(f"/studio/scripts/{name}", json={}).raise_for_status()
