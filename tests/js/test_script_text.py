@@ -135,3 +135,46 @@ def test_a_sentence_without_an_end_is_cut_at_clauses_and_words(node: Node) -> No
     assert all(text.endswith(("then,", "word", "and")) for _, text in read)
     assert " ".join(text for _, text in read).split() == (clauses * 8).split()
     assert [len(text) for _, text in lines(node, "字" * 1500)] == [600, 600, 300]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (
+            "The inven-\ntion of the tele-\n  phone.\n\nEnd.",
+            [(None, "The invention of the telephone."), (None, "End.")],
+        ),
+        ("A well-\nknown well-known man.\n\nNo -\nyes.", [(None, "A well-known well-known man."), (None, "No - yes.")]),
+        ("Das Wort Donau-\nDampfer.\n\nEnde.", [(None, "Das Wort Donau- Dampfer."), (None, "Ende.")]),
+        ("One.\u2028Two.\rThree.\x85Four.", [(None, "One."), (None, "Two."), (None, "Three."), (None, "Four.")]),
+        ("One.\fTwo.\u2029Three.", [(None, "One."), (None, "Two."), (None, "Three.")]),
+        ("\ufeffANNA: Hi.", [("ANNA", "Hi.")]),
+        ("Q: What?\nA: That.", [("Q", "What?"), ("A", "That.")]),
+        ("NOTE: buy milk.\n\nWARNING: no.", [(None, "NOTE: buy milk."), (None, "WARNING: no.")]),
+        ("10:30 Mary: Hello\n10:31 John: Hi\nand bye", [("Mary", "Hello"), ("John", "Hi"), ("John", "and bye")]),
+        ("[12/31/25, 10:30:15 PM] Mary: Hi\n[12/31/25, 10:31:02 PM] Tom S.: Yo", [("Mary", "Hi"), ("Tom S.", "Yo")]),
+        ("2025-12-31 22:30 <mary> Hi\n2025-12-31 22:31 <tom> Yo", [("mary", "Hi"), ("tom", "Yo")]),
+        (
+            "10:30 The train leaves.\n11:00 It arrives.",
+            [(None, "10:30 The train leaves."), (None, "11:00 It arrives.")],
+        ),
+        ("MARY\nHello there.\n\nJOHN\nHi.", [("MARY", "Hello there."), ("JOHN", "Hi.")]),
+        ("MARY (V.O.)\nHello,\nyou.\n\nShe goes.", [("MARY", "Hello, you."), (None, "She goes.")]),
+        (
+            "INT. HOUSE - DAY\n\n@McAvoy\nHello.\n\nHe sits.",
+            [(None, "INT. HOUSE - DAY"), ("McAvoy", "Hello."), (None, "He sits.")],
+        ),
+        (
+            "CHAPTER ONE\nIt was dark.\n\nCHAPTER TWO\nIt was light.",
+            [(None, "CHAPTER ONE It was dark."), (None, "CHAPTER TWO It was light.")],
+        ),
+        ("BBC\nsays so.\n\nEnd.", [(None, "BBC says so."), (None, "End.")]),
+    ],
+)
+def test_chats_screenplays_and_broken_words_are_read(node: Node, text: str, read: list[tuple[str | None, str]]) -> None:
+    assert lines(node, text) == read
+
+
+def test_a_parenthetical_below_a_name_says_how_it_is_said(node: Node) -> None:
+    (line, _) = node.call("script/reading", "readText", "MARY\n(softly)\nHello.\n\nTOM (O.S.)\nHi.")
+    assert line == {"name": "MARY", "instruct": "softly", "text": "Hello."}

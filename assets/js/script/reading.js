@@ -15,6 +15,15 @@ const MANNER = /^[(（]([^)）]{1,200})[)）]\s*/u;
 
 // ANNA: …, Anna (softly): …, **Anna:** …, 安娜：…
 const PREFIX = /^[*_]{0,3}(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?:[(（]([^)）]{1,200})[)）])?[*_]{0,3}\s*(?::[*_]{0,3}(?=\s|$)|：)\s*/u;
+// A word broken at the end of a row.
+const BROKEN = /(?<!\p{L})(\p{L}+)-\n[ \t]*(\p{Ll}+)/gu;
+// 10:30 Mary: …, [12/31/25, 10:30:15 PM] Mary: …, 10:30 <Mary> …
+const STAMP = /^\[?(?:\d{1,4}[./-]\d{1,2}[./-]\d{1,4},?\s+)?\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]m)?\]?\s*(?:[-–]\s+)?(?=\S)/iu;
+const CHAT_NAME = /^<([^<>]{1,32})>\s*/u;
+// A screenplay's name in a row of its own, above what is said: MARY, MARY (V.O.), @McAVOY.
+const CUE = /^(?:(?=\p{Lu})(?!(?:INT|EXT|CHAPTER|PART|ACT|SCENE|BOOK)\b)([\p{Lu}\p{N}][\p{Lu}\p{N} .'’#-]{0,30}[\p{Lu}\p{N}])|@([^()]{1,32}?))\s*(\([^()]{1,20}\))?\s*\^?$/u;
+// In capitals before a colon, but nobody.
+const NOBODY = new Set(['note', 'warning', 'caution', 'important', 'attention', 'tip', 'hint', 'todo', 'update', 'summary', 'ps', 'p.s.', 'nb', 're', 'fyi', 'faq', 'cut to']);
 const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
 
 /**
@@ -26,8 +35,8 @@ const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
  * @returns {ReadLine[]}
  */
 export function readText(text, known = () => false) {
-  const paragraphs = toParagraphs(text.replace(/\r\n?/g, '\n'));
-  const isName = nameRule(paragraphs, known);
+  const { paragraphs, names } = toParagraphs(joinBroken(text.replace(/^\uFEFF/, '').replace(/\r\n?|[\u0085\u2028]/g, '\n').replace(/[\f\u2029]/g, '\n\n')));
+  const isName = nameRule(paragraphs, (name) => known(name) || names.has(name));
   /** @type {ReadLine[]} */
   const lines = [];
   let speaker = null;
@@ -35,6 +44,7 @@ export function readText(text, known = () => false) {
     const prefix = PREFIX.exec(paragraph);
     const named = prefix && isName(prefix[1]);
     if (named) speaker = prefix[1];
+    else if (names.isScreenplay) speaker = null; // what stands between is told, not said
     const said = (named ? paragraph.slice(prefix[0].length) : paragraph).trim();
     const manner = named && !prefix[2] ? MANNER.exec(said) : null;
     const rest = manner ? said.slice(manner[0].length) : said;
@@ -45,11 +55,49 @@ export function readText(text, known = () => false) {
   return lines;
 }
 
-/** @param {string} text with \n only */
+/** Join words that are broken at the end of a row; a hyphen stays that the word has elsewhere too. @param {string} text */
+function joinBroken(text) {
+  const hyphened = new Set(text.toLowerCase().match(/(?<!\p{L})\p{L}+-\p{L}+/gu));
+  return text.replace(BROKEN, (_, head, tail) => (hyphened.has(`${head}-${tail}`.toLowerCase()) ? `${head}-${tail}` : head + tail));
+}
+
+/**
+ * @param {string} text with \n only
+ * @returns {{paragraphs: string[], names: Set<string> & {isScreenplay?: boolean}}}  names: who speaks for certain
+ */
 function toParagraphs(text) {
   const blank = /\n[ \t\u3000]*\n/;
-  const blocks = blank.test(text.trim()) ? text.split(/\n(?:[ \t\u3000]*\n)+/) : text.split('\n');
-  return blocks.flatMap(unwrap).filter(Boolean);
+  /** @type {Set<string> & {isScreenplay?: boolean}} */
+  const names = new Set();
+  const rows = unstamped(text.split('\n'), names).join('\n');
+  const blocks = blank.test(rows.trim()) ? rows.split(/\n(?:[ \t\u3000]*\n)+/) : rows.split('\n');
+  return { paragraphs: toldByCues(blocks, names).flatMap(unwrap).filter(Boolean), names };
+}
+
+/** The rows of a chat without the times before the names. @param {string[]} rows @param {Set<string>} names takes who speaks */
+function unstamped(rows, names) {
+  const chat = rows.map((row) => {
+    const said = row.replace(STAMP, '').replace(CHAT_NAME, '$1: ');
+    const name = STAMP.test(row) ? PREFIX.exec(said)?.[1] : undefined;
+    return { row, said, name };
+  });
+  if (chat.filter(({ name }) => name).length < 2) return rows;
+  for (const { name } of chat) if (name) names.add(name);
+  return chat.map(({ row, said, name }) => (name ? said : row));
+}
+
+/** The blocks of a screenplay with each name before a colon. @param {string[]} blocks @param {Set<string> & {isScreenplay?: boolean}} names */
+function toldByCues(blocks, names) {
+  const cues = blocks.map((block) => (/\S.*\n/.test(block) ? CUE.exec(block.trim().split('\n', 1)[0].trim()) : null));
+  const found = cues.filter((cue) => cue !== null);
+  if (found.length < 2 && !found.some((cue) => cue[2] || cue[3])) return blocks;
+  names.isScreenplay = true;
+  return blocks.map((block, at) => {
+    const name = cues[at]?.[1] ?? cues[at]?.[2];
+    if (!name) return block;
+    names.add(name);
+    return `${name}: ${block.trim().split('\n').slice(1).join('\n')}`;
+  });
 }
 
 /** Join the wrapped rows of a paragraph; a row that begins with a name is a paragraph of its own. @param {string} block */
@@ -78,7 +126,13 @@ function nameRule(paragraphs, known) {
   }
   /** @param {string} name */
   const capitals = (name) => name.length > 1 && name === name.toUpperCase() && name !== name.toLowerCase();
-  return (name) => known(name) || capitals(name) || counts.get(name.toLowerCase()) > 1;
+  const isInterview = counts.has('q') && counts.has('a');
+  return (name) => {
+    const plain = name.toLowerCase();
+    if (known(name)) return true;
+    if (NOBODY.has(plain)) return false;
+    return capitals(name) || counts.get(plain) > 1 || (isInterview && (plain === 'q' || plain === 'a'));
+  };
 }
 
 /** Cut a text between sentences into pieces of at most LONGEST_LINE characters; a longer sentence at clauses, then words. @param {string} text */
