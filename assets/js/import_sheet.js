@@ -88,14 +88,14 @@ export class ImportSheet {
     const paragraphs = found.chapters.flatMap((chapter) => chapter.paragraphs);
     const first = paragraphs.slice(0, MAX_PREVIEW_LINES).map((text, at) => [cues[at]?.name, text].filter(Boolean).join(': '));
     this.preview.replaceChildren(...first.map((text) => row(text.length > MAX_PREVIEW_CHARS ? `${text.slice(0, MAX_PREVIEW_CHARS)} …` : text)));
-    this.notes.replaceChildren(...sentencesOf(found.notes, t).map(row));
+    this.notes.replaceChildren(...noteSentences(found.notes, t).map(row));
     this.told.textContent = t('importing.paragraphs', { n: paragraphs.length });
     this.go.disabled = paragraphs.length === 0;
   }
 }
 
 /** Notes in the page's language; one that it does not know as the studio said it. @param {Note[]} notes @param {(key: string, values?: Object<string, any>) => string} t */
-export function sentencesOf(notes, t) {
+export function noteSentences(notes, t) {
   return notes.map(({ code, count, message, examples = [] }) => {
     const key = `importing.note.${code}`;
     const sentence = t(key, { n: count, examples: examples.join(' · ') });

@@ -3,7 +3,7 @@
 import { api } from './api.js';
 import { takeDrops } from './drops.js';
 import { errorOf } from './errors.js';
-import { sentencesOf } from './import_sheet.js';
+import { noteSentences } from './import_sheet.js';
 import { GAP_S } from './script/document.js';
 import { cuesToLines } from './script/subtitles.js';
 
@@ -89,7 +89,7 @@ export class Importing {
       const found = await this.ask(file, query);
       const hasChoice = (found.encodings ?? []).length > 1 || found.notes.some(({ code }) => code === 'sounds');
       if (hasChoice) return await this.sheet.choose(file.name, found, (choice) => this.ask(file, { ...query, ...choice }));
-      const said = sentencesOf(found.notes, studio.t).join(' ');
+      const said = noteSentences(found.notes, studio.t).join(' ');
       if (said) studio.toast(said, { isOfPage: true, stayMs: NOTES_MS });
       return found;
     } catch (error) {

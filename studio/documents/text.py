@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from studio.documents.charset import decode
 from studio.documents.dialogue import dialogue_of, joined
 from studio.documents.subtitles import read_cues
-from studio.documents.values import EMPTY, Chapter, Document, Note, UnreadableError
+from studio.documents.values import EMPTY, MAX_TEXT_CHARS, TOO_LARGE, Chapter, Document, Note, UnreadableError
 
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARS = 60
@@ -57,6 +57,8 @@ def read_text(
         UnreadableError: it is no text, or subtitles that cannot be read.
     """
     decoded = decode(data, encoding)
+    if len(decoded.text) > MAX_TEXT_CHARS:
+        raise UnreadableError(TOO_LARGE)
     text = _PARAGRAPH_END.sub("\n\n", _LINE_END.sub("\n", decoded.text))
     notes = []
     if decoded.damaged:

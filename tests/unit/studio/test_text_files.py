@@ -110,6 +110,11 @@ def test_what_is_no_text_is_refused(data: bytes) -> None:
         read(data)
 
 
+def test_a_text_that_is_too_long_is_refused() -> None:
+    with pytest.raises(values.UnreadableError, match="more than is read"):
+        read(b"x" * (values.MAX_TEXT_CHARS + 1))
+
+
 def test_broken_bytes_in_utf8_are_counted_and_the_rest_is_read() -> None:
     data = "Grüße an alle.\n".encode() * 3 + b"Gr\xfc\xdfe.\n" + "Schöne Größe.\n".encode() * 20
     (note,) = read_text(data).notes
