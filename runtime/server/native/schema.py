@@ -52,7 +52,15 @@ def _pcm(word: str) -> str:
 
 ContextId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,64}$")]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
-Temperature = Annotated[float, Field(gt=0, le=5)]
+
+
+def _not_zero(value: Any) -> Any:
+    if value == 0:
+        raise ValueError("it must be more than 0; for the most probable code at each step send do_sample: false")
+    return value
+
+
+Temperature = Annotated[float, BeforeValidator(_not_zero), Field(gt=0, le=5)]
 TopK = Annotated[int, Field(ge=0, le=100_000)]
 TopP = Annotated[float, Field(gt=0, le=1)]
 
