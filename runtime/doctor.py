@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from runtime.engine.doctor import Diagnosis, MemoryRow, diagnose
+from runtime.engine.doctor import Diagnosis, MemoryRow, Problem, diagnose
+from runtime.errors import SetUpError
 from runtime.settings import EngineSettings
 
 GB = 10**9
@@ -21,7 +22,12 @@ def doctor(reference: str, settings: EngineSettings, *, as_json: bool) -> bool:
     Raises:
         SetUpError: there is no such checkpoint, or no such device.
     """
-    told = diagnose(reference, settings)
+    try:
+        told = diagnose(reference, settings)
+    except SetUpError as error:
+        if as_json:
+            print(json.dumps({"name": reference, "servable": False, "problems": [asdict(Problem.of(error))]}))
+        raise
     if as_json:
         print(json.dumps(asdict(told)))
     else:

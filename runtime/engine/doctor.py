@@ -17,6 +17,7 @@ from runtime.errors import SetUpError
 from runtime.model.checkpoint import DECODER, TALKER, public_name
 from runtime.model.config import ModelConfig
 from runtime.model.inspection import Download, WeightsSeen, inspect
+from runtime.model.weights import require_finite
 from runtime.published import FRAME_S
 from runtime.settings import EngineSettings
 
@@ -127,6 +128,11 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
     with found.noting():
         if found.config is not None:
             chosen = bits.of(found.config, name, found.types.values())
+    for seen in (found.weights, found.speech_weights):
+        paths = [found.folder / name for name in seen.files] if seen else []
+        if paths and all(path.is_file() for path in paths):
+            with found.noting():
+                require_finite(paths)
     rows: tuple[MemoryRow, ...] = ()
     if {TALKER, DECODER} <= found.networks.keys():
         kinds: list[Weights] = [] if stored else [(other, None) for other in DTYPES]

@@ -18,7 +18,7 @@ from runtime.errors import CheckpointInvalid, CheckpointUnsupported, no_folder
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
-from runtime.model.files import SPEECH_TOKENIZER, weight_files
+from runtime.model.files import SPEECH_TOKENIZER, adapters_in, weight_files
 from runtime.model.headers import list_some
 from runtime.model.products import layer_out, pack
 from runtime.model.speaker_encoder import SpeakerEncoder
@@ -106,6 +106,8 @@ def load_checkpoint(
     said = (config.notes.describe(), speech_config.notes.describe(), list_some("tensors that nothing reads:", unread))
     if notes := "; ".join(filter(None, said)):
         log.info("configuration of %s: %s", folder.name, notes)
+    if adapters := adapters_in(folder):
+        log.warning("%s is not applied to %s; merge it into the weights", ", ".join(adapters), folder.name)
     kind = quantization or dtype
     log.info("loaded %s: modes %s, %s on %s", folder.name, ", ".join(config.modes), kind, device)
     talker, speaker_encoder = networks[TALKER], networks.get(SPEAKER_ENCODER)

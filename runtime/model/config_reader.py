@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import types
+from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field, fields
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -12,6 +14,7 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing
 
 Section = TypeVar("Section")
 
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 NAMED_AT_MOST = 8  # fields of a kind in the log line
 
 
@@ -76,16 +79,35 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise CheckpointMissing(
-            path=path.parent, what=path.name, hint="A checkpoint folder holds it in the published layout."
-        ) from None
+        inside = (f"{child.name}/" for child in path.parent.glob("checkpoint*/"))
+        raise CheckpointMissing(path=path.parent, what=path.name, hint=layout_hint(inside)) from None
     except OSError as error:
         raise CheckpointInvalid(path=path, why=f"it cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
+        refuse_lfs_pointer(path)
         raise CheckpointInvalid(path=path, why=f"it is not JSON ({error})") from None
     if not isinstance(value, dict):
         raise CheckpointInvalid(path=path, why="it is not a JSON object")
     return value
+
+
+def layout_hint(names: Iterable[str]) -> str:
+    """Return what to do about a missing file, by the names in the folder; those of folders end with a slash."""
+    checkpoints = sorted({name.partition("/")[0] for name in names if fnmatch(name, "checkpoint*/*")})
+    if checkpoints:
+        return f"Give one of the checkpoints in it, such as {checkpoints[-1]}."
+    return "A checkpoint holds it in the published layout."
+
+
+def refuse_lfs_pointer(path: Path) -> None:
+    """Refuse what ``git clone`` without Git LFS leaves instead of a large file.
+
+    Raises:
+        CheckpointInvalid: it is such a pointer.
+    """
+    with path.open("rb") as file:
+        is_pointer = file.read(len(LFS_POINTER)) == LFS_POINTER
+    require(not is_pointer, path, "it is a pointer of Git LFS, not the file; run `git lfs pull`, or give the Hub id")
 
 
 def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Section:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported, SetUpError
-from runtime.model.config_reader import read_json
+from runtime.model.config_reader import layout_hint, read_json
 
 CONFIG, GENERATION, PREPROCESSOR = "config.json", "generation_config.json", "preprocessor_config.json"
 VOCABULARY, MERGES, TOKENIZER = "vocab.json", "merges.txt", "tokenizer.json"
@@ -17,15 +17,15 @@ TOKENIZER_CONFIG, ADDED = "tokenizer_config.json", "added_tokens.json"
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 SPEECH_TOKENIZER = "speech_tokenizer"
 
+ADAPTER = "adapter_*.safetensors"
+
 # What others keep weights in, by pattern, and what is to be done about it.
 OTHERS = {
     "*.bin *.bin.index.json *.pt *.pth *.ckpt": "a pickle, which could run code and is never opened",
-    "adapter_*.safetensors": "an adapter, which means nothing alone; merge it into its checkpoint",
+    ADAPTER: "an adapter, which means nothing alone; merge it into its checkpoint",
     "*.gguf": "a file of llama.cpp's, which is not read; take what it was made from",
     "*.onnx": "a file of ONNX, which is not read; take what it was made from",
 }
-
-LAYOUT_HINT = "A checkpoint holds it in the published layout."
 
 IndexOf = Callable[[str], dict[str, Any]]  # the content of an index, by its name
 
@@ -56,7 +56,7 @@ def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> Fi
         taken = [name for name in (*needed, *optional) if name in own]
         for gone in (name for name in needed if name not in own):
             missing.append(prefix + gone)
-            problems.append(CheckpointMissing(path=path, what=gone, hint=LAYOUT_HINT))
+            problems.append(CheckpointMissing(path=path, what=gone, hint=layout_hint(own)))
         try:
             weights = weight_names(path, own, lambda name: index_of(prefix + name))
             taken += weights if WHOLE in own else [INDEX, *weights]
@@ -94,7 +94,7 @@ def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> li
             if other := min((name for name in names if _matches(name, patterns)), default=None):
                 why = f"weights are read from safetensors files only, and {other} is {kind}"
                 raise CheckpointUnsupported(path=where, why=why)
-        raise CheckpointMissing(path=where, what=WHOLE, hint="Weights files are read in one format only (safetensors).")
+        raise CheckpointMissing(path=where, what=WHOLE, hint=_weights_hint(names))
     path, shards = f"{where}/{INDEX}", index_of(INDEX).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise CheckpointInvalid(path=path, why="weight_map is not an object that names files")
@@ -105,6 +105,20 @@ def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> li
         if name not in names:
             raise CheckpointMissing(path=where, what=name, hint=f"{INDEX} names it.")
     return named
+
+
+def _weights_hint(names: Collection[str]) -> str:
+    others = sorted(name for name in names if name.endswith(".safetensors") and "/" not in name)
+    if not others:
+        return "Weights files are read in one format only (safetensors)."
+    if len(others) == 1:
+        return f"Rename {others[0]} to it if that has the weights."
+    return f"The {len(others)} safetensors files there are read if {INDEX} names them; fetch it too."
+
+
+def adapters_in(folder: Path) -> list[str]:
+    """The names of adapters (LoRA) next to a checkpoint's weights; they are not applied."""
+    return sorted(path.name for path in folder.glob(ADAPTER))
 
 
 def weight_files(folder: Path) -> list[Path]:

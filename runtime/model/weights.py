@@ -19,7 +19,8 @@ from torch.overrides import TorchFunctionMode
 from runtime.device.cpu import CORES
 from runtime.device.quantized import Quantization, product_of, quantized
 from runtime.errors import CheckpointInvalid, CheckpointMissing
-from runtime.model.headers import Headers, TensorHeader, check_headers
+from runtime.model.config_reader import refuse_lfs_pointer
+from runtime.model.headers import Headers, TensorHeader, check_headers, list_some
 from runtime.model.layers import FusedLinear
 from runtime.model.products import Linear, Table
 from runtime.model.rounded_files import MIDDLES, linears, rounded_headers, weights_from
@@ -219,6 +220,18 @@ def read_headers(paths: Sequence[Path]) -> Headers:
         return _headers(files)
 
 
+def require_finite(paths: Sequence[Path]) -> None:
+    """Read every weight of some files; a gigabyte takes about a second.
+
+    Raises:
+        CheckpointInvalid: some are NaN or infinite.
+    """
+    with _opened(paths) as files:
+        broken = sorted(key for key, file in files.items() if not torch.isfinite(file.get_tensor(key)).all())
+    if broken:
+        raise CheckpointInvalid(path=_place_of(paths), why=list_some("numbers that are not finite are in", broken))
+
+
 @contextmanager
 def _opened(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
     """The file of each key."""
@@ -266,6 +279,7 @@ def open_weights(path: Path) -> safe_open:
     try:
         return safe_open(str(path), framework="pt")
     except (SafetensorError, OSError) as error:
+        refuse_lfs_pointer(path)
         raise CheckpointInvalid(path=path, why=f"it is not a readable safetensors file ({error})") from None
 
 

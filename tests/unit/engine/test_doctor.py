@@ -22,7 +22,7 @@ from runtime.engine.doctor import Diagnosis, diagnose
 from runtime.engine.frame_shape import FrameShape, Weights
 from runtime.engine.probe import Probe
 from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
-from runtime.model.checkpoint import DECODER, TALKER
+from runtime.model.checkpoint import DECODER, TALKER, load_checkpoint
 from runtime.model.inspection import inspect_folder
 from runtime.model.products import Table, narrowed_names
 from runtime.published import SOUND_NARROWED, SPEECH_TOKENIZER, TEXT_TABLE
@@ -131,6 +131,12 @@ def without_a_weight(tensors: Tensors) -> None:
     tensors["talker.other"] = tensors.pop("talker.codec_head.weight")
 
 
+def with_nan(tensors: Tensors) -> None:
+    tensors["talker.codec_head.weight"][3, 1] = torch.nan
+
+
+LFS_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 1829345112\n"
+
 SPOILERS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "all at once": (
         lambda folder: (
@@ -149,6 +155,7 @@ SPOILERS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
         ["checkpoint_unsupported"],
     ),
     "no configuration": (lambda folder: (folder / "config.json").unlink(), ["checkpoint_missing"]),
+    "a pointer of Git LFS": (lambda folder: (folder / WEIGHTS).write_text(LFS_POINTER), ["checkpoint_invalid"]),
     "cut short": (
         lambda folder: (folder / SOUND).write_bytes((folder / SOUND).read_bytes()[:-9]),
         ["checkpoint_invalid"],
@@ -218,6 +225,39 @@ def test_the_command_says_it_and_ends_by_it(
         assert "cannot be served" in said.splitlines()[0]
         assert "merges.txt is missing" in said.splitlines()[1]
         assert "[checkpoint_missing]" in said.splitlines()[1]
+
+
+def test_the_sentences_of_broken_weights_say_what_they_are(folder: Path) -> None:
+    rewrite(folder / WEIGHTS, with_nan)
+    (folder / SOUND).write_text(LFS_POINTER)
+    pointer, nan = (problem.message for problem in diagnosed(folder).problems)
+    assert "numbers that are not finite are in talker.codec_head.weight" in nan
+    assert "git lfs pull" in pointer
+
+
+def test_a_folder_of_checkpoints_is_told_before_anything_is_loaded(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.rename(folder.parent / "checkpoint-epoch-3")
+    assert main(["say", "Hello.", "--model", str(folder.parent)]) == 2
+    assert "such as checkpoint-epoch-3." in capsys.readouterr().err
+
+
+def test_an_adapter_beside_the_weights_is_said_not_to_be_applied(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "adapter_model.safetensors").write_bytes(b"")
+    load_checkpoint(str(folder), torch.device("cpu"), torch.float32)
+    assert "adapter_model.safetensors is not applied to tuned" in caplog.text
+
+
+def test_a_file_is_refused_in_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "qwen3-tts-Q4_K.gguf"
+    file.write_bytes(b"GGUF")
+    assert main(["doctor", str(file), "--device", "cpu", "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["servable"] is False
+    assert [problem["code"] for problem in told["problems"]] == ["checkpoint_missing"]
 
 
 def test_what_is_not_there_at_all_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

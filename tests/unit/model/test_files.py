@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runtime.errors import CheckpointMissing, CheckpointUnsupported
-from runtime.model.files import FileChoice, choose_files
+from runtime.model.files import FileChoice, adapters_in, choose_files
 
 ROOT = ("config.json", "generation_config.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 SPEECH = ("speech_tokenizer/config.json", "speech_tokenizer/model.safetensors")
@@ -60,6 +61,39 @@ def test_a_tokenizer_in_one_file_is_read_where_its_words_are_nowhere_else(gone: 
     choice = chosen(*(set(ROOT) - set(gone)), "tokenizer.json", WHOLE, *SPEECH)
     assert "tokenizer.json" in choice.read
     assert choice.missing == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "hint"),
+    [
+        (("diffusion_model.safetensors",), "Rename diffusion_model.safetensors to it"),
+        (("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"), f"if {INDEX} names them"),
+        ((), "in one format only"),
+    ],
+    ids=["renamed", "shards without an index", "no weights"],
+)
+def test_weights_under_other_names_are_named(names: tuple[str, ...], hint: str) -> None:
+    (problem,) = chosen(*ROOT, *names, *SPEECH).problems
+    assert isinstance(problem, CheckpointMissing)
+    assert "model.safetensors is missing" in str(problem)
+    assert hint in str(problem)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("checkpoint-epoch-0/", "checkpoint-epoch-1/", "README.md"),  # a folder
+        ("checkpoint-epoch-0/config.json", "checkpoint-epoch-1/config.json"),  # a repository of the Hub
+    ],
+)
+def test_the_folder_around_checkpoints_names_one_of_them(names: tuple[str, ...]) -> None:
+    assert "Give one of the checkpoints in it, such as checkpoint-epoch-1." in str(chosen(*names).problems[0])
+
+
+def test_adapters_beside_weights_are_found(tmp_path: Path) -> None:
+    for name in (WHOLE, "adapter_model.safetensors", "adapter_config.json"):
+        (tmp_path / name).touch()
+    assert adapters_in(tmp_path) == ["adapter_model.safetensors"]
 
 
 @pytest.mark.parametrize(
