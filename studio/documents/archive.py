@@ -16,6 +16,7 @@ from studio.documents.values import (
     LOCKED,
     MAX_FILES,
     MAX_MARKUP_BYTES,
+    MAX_TAGS,
     MAX_TOTAL_MARKUP_BYTES,
     MAX_UNPACKED_BYTES,
     NO_DOCUMENT,
@@ -51,6 +52,7 @@ class Archive:
         self._names = {_folded(entry.filename): entry.filename for entry in reversed(entries)}
         self._names |= {entry.filename: entry.filename for entry in entries}
         self._markup_bytes = 0
+        self._tags = 0
 
     def find(self, name: str) -> str | None:
         """Return the entry of this name; case, Unicode form and kind of slash may differ, as in a file system."""
@@ -66,10 +68,14 @@ class Archive:
             self._markup_bytes += size
             if size > MAX_MARKUP_BYTES or self._markup_bytes > MAX_TOTAL_MARKUP_BYTES:
                 raise UnreadableError(TOO_LARGE)
-            return self._zip.read(entry)
+            markup = self._zip.read(entry)
         # ValueError: the directory gives an offset before the start of the file.
         except (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
             raise UnreadableError(DAMAGED) from None
+        self._tags += markup.count(b"<")
+        if self._tags > MAX_TAGS:
+            raise UnreadableError(TOO_LARGE)
+        return markup
 
     def xml(self, name: str, *, recover: bool = False) -> etree._Element:
         """Return one entry as XML; entities are not replaced and nothing is fetched."""

@@ -8,6 +8,7 @@ part of the text too. Footnotes and endnotes become a chapter of their own.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,7 +28,6 @@ _COUNTED = {"w:rt": "readings", "w:altChunk": "embedded", "w:subDoc": "embedded"
 _TEXTS = {"w:tab": " ", "w:ptab": " ", "w:noBreakHyphen": "-", "w:br": LINE_BREAK, "w:cr": LINE_BREAK, "m:den": "/"}
 # Adobe's Symbol font from U+0020 on. Word refers to it for Greek letters.
 _SYMBOL = " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼"
-_FONT_CHARS = 0xF000  # Private characters of fonts that are pictures.
 _TEXT_BOX = "w:txbxContent"
 
 
@@ -237,8 +237,8 @@ class _Story:
         self._add(element.text or "")
 
     def _symbol(self, element: etree._Element) -> None:
-        code = int(attribute(element, "char") or "0", 16) & ~_FONT_CHARS
-        at = code - ord(_SYMBOL[0])
+        code = re.fullmatch("(?:[Ff]0|00)?([0-9A-Fa-f]{2})", attribute(element, "char"))
+        at = int(code[1], 16) - ord(_SYMBOL[0]) if code else -1
         if attribute(element, "font") == "Symbol" and 0 <= at < len(_SYMBOL):
             self._add(_SYMBOL[at])
         else:

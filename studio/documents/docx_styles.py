@@ -26,6 +26,7 @@ _PREFIXES = {
 }
 _HEADING = re.compile(r"heading ?([1-9])", re.IGNORECASE)
 _CONTENTS = re.compile(r"toc ?[1-9]|toc ?heading|index ?[1-9]|table of (figures|authorities)", re.IGNORECASE)
+_MAX_CHAIN = 50  # Styles from one that is used to the one that it is based on in the end.
 _BODY_LEVEL = 9  # The outline level of text that is no heading.
 
 
@@ -119,7 +120,7 @@ class Styles:
 
     def _chain(self, style_id: str) -> Iterator[tuple[str, etree._Element | None]]:
         seen: set[str] = set()
-        while style_id and style_id not in seen:
+        while style_id and style_id not in seen and len(seen) < _MAX_CHAIN:
             seen.add(style_id)
             element = self._elements.get(style_id)
             # Documents without styles still name the built-in ones by their ids.

@@ -11,6 +11,7 @@ MAX_FILES = 5000
 MAX_UNPACKED_BYTES = 256 * 2**20
 MAX_MARKUP_BYTES = 16 * 2**20  # Limit of one entry that is parsed.
 MAX_TOTAL_MARKUP_BYTES = 64 * 2**20
+MAX_TAGS = 2_000_000  # Of all that is parsed: time and memory depend on the number of elements, not on their size.
 MAX_TEXT_CHARS = 8 * 2**20  # "War and Peace" has three million.
 MAX_TITLE_CHARS = 200
 

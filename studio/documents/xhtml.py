@@ -60,6 +60,7 @@ _PAGE = {"pagebreak", "doc-pagebreak"}
 _PAGE_CLASSES = {"pagenum", "pageno", "pagenumber", "page-number", "page_number"}
 _PAGE_CLASSES |= {"lnum", "linenum", "linenumber", "line-number"}
 _MAX_PAGE_CHARS = 40
+_MAX_COMPARED_CHARS = 200
 _NOTE = {"footnote", "footnotes", "endnote", "endnotes", "rearnote", "rearnotes"}
 _NOTE |= {f"doc-{kind}" for kind in _NOTE}
 _MARK = {"noteref", "doc-noteref"}
@@ -147,7 +148,13 @@ def _name_of(element: etree._Element) -> str:
 
 
 def _text_of(element: etree._Element) -> str:
-    return "".join(element.itertext(with_tail=False)).strip()
+    """Return the text in an element. A long text is cut off: only short ones are compared with anything."""
+    text = ""
+    for piece in element.itertext(with_tail=False):
+        text += piece[:_MAX_COMPARED_CHARS]
+        if len(text) > _MAX_COMPARED_CHARS and text.strip():
+            break
+    return text.strip()
 
 
 @dataclass(slots=True)
@@ -182,6 +189,8 @@ class XhtmlReader:
         self._left_out = left_out
         self._notes = notes
         self._pieces: list[str] = []
+        self._last = ""  # The last piece that is not empty.
+        self._has_words = False
         self._label = ""
         self._is_heading = False
         self._is_joining = False  # After a drop cap the next block continues the same word.
@@ -201,7 +210,7 @@ class XhtmlReader:
                 if event == "end":
                     self._leave(element)
                 if element is not body:
-                    self._pieces.append(element.tail or "")
+                    self._append(element.tail or "")
         self._end_block()
         items = self._frames[0].items
         return self._chapters(items), any(not item.is_place and not item.is_heading for item in items)
@@ -235,7 +244,7 @@ class XhtmlReader:
         if kind:
             self._left_out[kind] += 1
         elif name == "math" and (said := element.get("alttext")) and not _NO_WORDS.search(said):
-            self._pieces.append(f" {said} ")
+            self._append(f" {said} ")
         else:
             return bool(kinds_of(element) & _BACK) or (name == "a" and bool(_BACK_TEXT.fullmatch(_text_of(element))))
         return True
@@ -259,14 +268,14 @@ class XhtmlReader:
 
     def _is_mark(self, link: etree._Element) -> bool:
         """Return True if a link looks like the mark of a note: after a word, raised, in brackets or a symbol."""
-        if "#" not in (link.get("href") or "") or not any(piece.strip() for piece in reversed(self._pieces)):
+        if "#" not in (link.get("href") or "") or not self._has_words:
             return False
-        text, before = _text_of(link), next(piece for piece in reversed(self._pieces) if piece)
+        text = _text_of(link)
         bracketed = _BRACKETED.fullmatch(text)
         mark = _MARK_TEXT.fullmatch(bracketed[1] if bracketed else text)
         parent = link.getparent()
         is_raised = (parent is not None and _name_of(parent) == "sup") or any(True for _ in link.iter("{*}sup"))
-        return mark is not None and bool(bracketed or is_raised or not mark[1] or not before[-1].isspace())
+        return mark is not None and bool(bracketed or is_raised or not mark[1] or not self._last[-1:].isspace())
 
     def _enter(self, element: etree._Element) -> None:
         name = _name_of(element)
@@ -284,7 +293,7 @@ class XhtmlReader:
                 self._frames.append(_Frame(element))
             if name == "li":
                 self._label = self._list_label(element)
-        self._pieces.append(LINE_BREAK if name == "br" else element.text or "")
+        self._append(LINE_BREAK if name == "br" else element.text or "")
 
     def _leave(self, element: etree._Element) -> None:
         if _name_of(element) not in _BLOCKS:
@@ -313,9 +322,16 @@ class XhtmlReader:
         else:
             self._notes += [item.text for item in frame.items if not item.is_place]
 
+    def _append(self, text: str) -> None:
+        if text:
+            self._pieces.append(text)
+            self._last = text
+            self._has_words = self._has_words or not text.isspace()
+
     def _end_block(self) -> None:
         text = "".join(self._pieces)
         self._pieces.clear()
+        self._has_words = False
         for part in paragraphs_of(text):
             label = "" if _OWN_NUMBER.match(part) else self._label
             self._frames[-1].items.append(_Item(f"{label} {part}" if label else part, self._is_heading))

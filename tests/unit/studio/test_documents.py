@@ -98,6 +98,7 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a bomb of a few kilobytes": (bomb, values.TOO_LARGE),
     "one endless file": (lambda: epub(one=b"<p>" + b" " * (17 * 2**20)), values.TOO_LARGE),
+    "millions of empty elements": (lambda: epub(one="<p>" + "<b/>" * 2_000_001 + "</p>"), values.TOO_LARGE),
     "too many files": (lambda: archive({**BOOK, **{f"f{number}": "" for number in range(5001)}}), values.TOO_LARGE),
     "pictures only": (
         lambda: epub(one="<html><body><img/></body></html>", **{"two a": "<html/>"}),
