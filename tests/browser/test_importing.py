@@ -8,7 +8,7 @@ from playwright.sync_api import FilePayload, Page, expect
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import enter_script, texts
 from tests.browser.steps import enter
-from tests.support.documents import epub, letter
+from tests.support.documents import epub, letter, paragraph, word
 
 pytestmark = pytest.mark.browser
 
@@ -34,6 +34,19 @@ def test_chapters_of_a_book_become_a_script_of_its_title(studio: Page) -> None:
     expect(sheet).to_be_hidden()
     expect(studio.locator("#vw-script-name")).to_have_value("A Book")
     assert texts(studio) == ["Chapter One", "It was a dark night.", "Wind & rain came. On.", 'The "end"', "重庆漢"]
+
+
+def test_notes_of_a_letter_are_a_chapter_that_is_chosen_only_if_wanted(studio: Page) -> None:
+    body = paragraph("It rains.", '<w:r><w:footnoteReference w:id="1"/></w:r>')
+    notes = f'<w:footnote w:id="1">{paragraph("Not often.")}</w:footnote>'
+    enter_script(studio)
+    studio.set_input_files("#vw-script-file", {**LETTER, "buffer": word(body, footnotes=notes)})
+    sheet = studio.locator("#vw-chapters")
+    expect(sheet.locator("li")).to_have_text(["It rains.1 s", "Footnotes and endnotes1 s"])
+    expect(sheet.locator("#vw-chapters-sum")).to_contain_text("1 of 2 chapters")
+    expect(studio.locator(".vw-toast").last).to_contain_text("marks of footnotes and endnotes: 1")
+    sheet.locator("#vw-chapters-go").click()
+    assert texts(studio) == ["It rains."]
 
 
 @pytest.mark.parametrize("room", ["speakers", "clone"])
