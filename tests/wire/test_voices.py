@@ -117,6 +117,23 @@ def test_a_voice_is_renamed_fetched_and_deleted(client: httpx.Client) -> None:
     assert client.get(VOICES).json()["data"] == []
 
 
+@pytest.mark.parametrize(("name", "written"), [("a/b", "a%2Fb"), ("a/b/c", "a/b/c"), ("...", "..."), ("?", "%3F")])
+def test_a_voice_is_changed_and_deleted_by_any_name(client: httpx.Client, name: str, written: str) -> None:
+    made = upload(client, name=name).json()
+    place = f"{VOICES}/{written}"
+    assert client.get(place).json()["id"] == made["id"]
+    assert client.get(f"{place}/audio").status_code == 200
+    assert client.patch(place, json={"description": "Calm."}).json()["id"] == made["id"]
+    assert client.delete(place).json()["id"] == made["id"]
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_name_that_no_address_can_hold_is_refused(client: httpx.Client, name: str) -> None:
+    refused(upload(client, name=name), 400, "invalid_config", "name")
+    place = f"{VOICES}/{upload(client).json()['id']}"
+    refused(client.patch(place, json={"name": name}), 400, "invalid_config", "name")
+
+
 def test_description_and_tags_are_changed_and_survive_an_export(client: httpx.Client) -> None:
     made = upload(client, tags="calm, Radio,,calm ", speaker_description="low").json()
     assert (made["tags"], made["yours"]) == (["calm", "Radio"], True)

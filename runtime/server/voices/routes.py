@@ -112,13 +112,8 @@ def voices_router(host: Host) -> APIRouter:
         form = await read_form(request, host.settings.limits)
         return checked(await aside(examined, form, host.settings.limits))
 
-    @router.api_route(VOICES + "/{name}", methods=GET)
-    @documented(answer=StoredVoice, refusals=KNOWN)
-    async def voice(request: Request, name: str) -> Reply:
-        """One of them, by its name or id."""
-        return entry(*known(request, name))
-
-    @router.api_route(VOICES + "/{name}/file", methods=GET)
+    # A name may hold a slash, which comes here decoded.
+    @router.api_route(VOICES + "/{name:path}/file", methods=GET)
     @documented(sound=("application/octet-stream",), refusals=KNOWN)
     async def voice_file(request: Request, name: str) -> Response:
         """The portable file."""
@@ -127,14 +122,20 @@ def voices_router(host: Host) -> APIRouter:
         headers = {"Content-Disposition": disposition(file_name(card.name, "voice", instead=card.id))}
         return Response(data, media_type="application/octet-stream", headers=headers)
 
-    @router.api_route(VOICES + "/{name}/audio", methods=GET)
+    @router.api_route(VOICES + "/{name:path}/audio", methods=GET)
     @documented(sound=("audio/wav",), refusals=KNOWN)
     async def voice_audio(request: Request, name: str) -> Response:
         """The reference as WAV."""
         library, card = known(request, name)
         return Response(await aside(wav_of, library, card.id), media_type="audio/wav")
 
-    @router.patch(VOICES + "/{name}")
+    @router.api_route(VOICES + "/{name:path}", methods=GET)
+    @documented(answer=StoredVoice, refusals=KNOWN)
+    async def voice(request: Request, name: str) -> Reply:
+        """One of them, by its name or id."""
+        return entry(*known(request, name))
+
+    @router.patch(VOICES + "/{name:path}")
     @documented(body=VoiceEdit, answer=StoredVoice, refusals=LIBRARY)
     async def change(request: Request, name: str) -> Reply:
         """Another name, description or tags."""
@@ -144,7 +145,7 @@ def voices_router(host: Host) -> APIRouter:
             check_free(edit.name, speakers())
         return entry(library, await aside(library.change, card.id, edit))
 
-    @router.delete(VOICES + "/{name}")
+    @router.delete(VOICES + "/{name:path}")
     @documented(answer=DeletedVoice, refusals=LIBRARY)
     async def delete(request: Request, name: str) -> JSONResponse:
         """Delete it for good."""
@@ -158,11 +159,13 @@ def voices_router(host: Host) -> APIRouter:
 
 
 def check_free(name: str, speakers: list[str]) -> None:
-    """Refuse a name that would mean a speaker.
+    """Refuse a name that would mean a speaker, or that clients take out of an address.
 
     Raises:
-        VoiceNameOfSpeaker: it would.
+        InvalidConfig, VoiceNameOfSpeaker: it would.
     """
+    if name in {".", ".."}:
+        raise InvalidConfig(where="name", why="an address cannot hold it", param="name")
     if is_speaker(name, speakers):
         raise VoiceNameOfSpeaker(param="name")
 
