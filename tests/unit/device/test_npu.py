@@ -48,7 +48,7 @@ def test_it_is_opened_by_its_name(ascend: StandIn) -> None:
 
 @pytest.mark.usefixtures("not_installed")
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DeviceUnavailable, match=r"install voicewright\[npu\] and CANN"):
+    with pytest.raises(DeviceUnavailable, match=r"install the extra npu and CANN"):
         open_device("npu")
 
 
