@@ -140,9 +140,10 @@ def _pool(
 
 
 def _stamped(deployment: Any, words: str) -> Any:
-    """A deployment whose replicas are replaced where the words differ from those before, and not where there are only
-    to be more or fewer of them. Serve has a version for that and no public way to name it; without one it would replace
-    every replica at every change.
+    """Return the deployment with a version made of ``words``: only a change of them replaces its replicas.
+
+    Serve refuses its public ``version`` arguments. Without a version it replaces every replica at every change, which
+    the scaling test of tests/wire/test_cluster.py would show.
     """
     deployment._version = hashlib.sha256(words.encode()).hexdigest()[:16]
     return deployment
