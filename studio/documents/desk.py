@@ -16,7 +16,7 @@ from studio.documents.turns import Turns
 from studio.documents.values import REASONS, TOO_LONG
 from studio.errors import DocumentUnreadable
 
-WALL_S = 30.0  # Time limit of a child, its start included, on a busy machine.
+WALL_S = 60.0  # Time limit of a child, its start included, on a busy machine.
 MAX_CHILDREN = 2  # Each may take its whole memory limit.
 MAX_WAITING = 14  # With the two that are read, the bodies of 16 documents may be in memory.
 MAX_PER_CLIENT = 4
