@@ -19,6 +19,8 @@ THOROUGH: dict[str, Row] = {
     "tests/browser": (),
     # Foreign clients, unchanged, each in a process that imports for seconds.
     "tests/clients": (),
+    # 300 files written and read by the ffmpeg program; tests/unit/shared/test_ffmpeg_reader.py has one of each kind.
+    "tests/corpus/test_audio.py": (),
     # Whole processes killed, again and again.
     "tests/chaos": (),
     "tests/proof": (),
