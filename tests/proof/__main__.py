@@ -19,6 +19,7 @@ from tests.proof.company import STREAMS as AT_ONCE
 from tests.proof.company import busy_loop, greedy, storm
 from tests.proof.crash import STREAMS, crash
 from tests.proof.crowd import crowd, overload, queue
+from tests.proof.floods import floods
 from tests.proof.idlers import SPARE, SPEAKERS, as_many_as_allowed, idlers
 from tests.proof.network import far_away
 from tests.proof.recovery import recovery
@@ -157,6 +158,7 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
         "Storm": partial(process_figure, model, 8, partial(storm, count=20 if short else 200)),
         "Greedy": partial(process_figure, model, 4, partial(greedy, running=64, seconds=5.0 if short else 60.0)),
         "Loop": partial(process_figure, model, AT_ONCE, partial(busy_loop, seconds=5.0 if short else 120.0), **kept),
+        "Floods": partial(process_figure, model, 4, partial(floods, heard=4 if short else 100)),
         "Drain": partial(process_figure, model, 20, partial(drain, streams=20), VOICEWRIGHT_DRAIN_S="240"),
     }
     rows = promises(PAGE.read_text(encoding="utf-8"))

