@@ -24,6 +24,7 @@ from runtime.settings import Limits
 Speaking = TypeVar("Speaking", bound=Utterance[Any])
 Config = TypeVar("Config", bound=SpeechConfig)
 
+_MAX_OTHER_VALUES = 4096  # In a message, in addition to its text's characters.
 _MAX_NAMES = 64  # of refused contexts, for which messages may still be on their way
 
 
@@ -103,7 +104,8 @@ class Dialect(ABC, Generic[Speaking]):
         self._is_new = False
         self._timers.stirred()
         try:
-            fields = decode(text)
+            # A text may be all commas. More values take longer to parse than the loop may be held.
+            fields = decode(text, self._limits.max_text_chars + _MAX_OTHER_VALUES)
         except InvalidMessage as error:
             self._refuse_no_json(text, error)
             return

@@ -43,12 +43,15 @@ class StrictFields(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
 
 
-def decode(text: str) -> dict[str, Any]:
-    """Read one text message as a JSON object, stricter than ``json.loads``.
+def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
+    """Read one text message as a JSON object, stricter than ``json.loads``. A byte order mark is passed over.
 
     Raises:
-        InvalidMessage: not JSON, not an object, a key twice, a number that is not finite, nested too deep.
+        InvalidMessage: not JSON, not an object, a key twice, a number that is not finite, nested too deep, or about
+            more than ``max_values`` values, counted before it is parsed.
     """
+    if max_values is not None and len(text) > max_values and sum(map(text.count, "{[,")) > max_values:
+        raise InvalidMessage(why=f"it holds more than {max_values} values")
     try:
         value = json.loads(
             text.removeprefix("\ufeff"), object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite

@@ -18,6 +18,7 @@ from starlette.websockets import WebSocketDisconnect
 from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge, MoreThan
 from runtime.server.wire import Reply, decode
 from runtime.server.wyoming.replies import SOUND
+from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, message_cost
 
 PROTOCOL = "1.10.2"  # version of the `wyoming` package whose events these are
 
@@ -36,6 +37,7 @@ class EventSocket:
         self._reader = reader
         self._writer = writer
         self._limit = limit
+        self._share = LoopShare(LoopShares(), asyncio.get_running_loop().time)
         self._is_lost = False  # where the next event begins is not known any more
         # What waits, waits in the send queue, where it can be taken back.
         writer.transport.set_write_buffer_limits(high=0)
@@ -53,6 +55,8 @@ class EventSocket:
             self._is_lost = True
             text = await self._event()
             self._is_lost = False
+            if rest_s := self._share.charge(message_cost(len(text))):
+                await asyncio.sleep(rest_s)
         except (OSError, asyncio.IncompleteReadError):
             return _GONE
         return {"type": "websocket.receive", "text": text}
