@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.fuzz.mutation import Mutation, mutator
 
 SLOWEST_S = 10  # of one input: more is a hang
-MOST_BYTES = 4096
+MOST_BYTES = 128 * 2**10  # As large as a message of a socket may be.
 FIGURE = "Fuzzing by coverage"
 SLOW = {"document": 0.02}  # targets that take longer, and what part of another's executions they get
 EXECUTED = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
