@@ -18,7 +18,7 @@ from websockets.server import ServerProtocol
 
 from runtime.errors import MalformedRequest, MethodNotAllowed, SpeechError, TooManyFrames
 from runtime.shared.port.connections.frame_meter import FrameMeter
-from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, message_cost
+from runtime.shared.port.connections.loop_share import MESSAGE_PAUSE_S, LoopShare, LoopShares, message_cost
 from runtime.shared.port.connections.request_meter import headers_too_large
 from runtime.shared.port.connections.small_reads import SmallReads
 from runtime.shared.port.error_shapes import shaped, told_on_socket
@@ -141,12 +141,20 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         super().handle_pong(event)
 
     async def receive(self) -> ASGIReceiveEvent:
+        if self._rest is not None and not self.queue.empty():
+            await asyncio.sleep(MESSAGE_PAUSE_S)
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             self.read_paused = False
             if self._rest is None and not self._has_flooded:
                 self.transport.resume_reading()
         return message
+
+    def handle_parser_exception(self) -> None:
+        if self.conn.close_sent is None:  # Frames that came before the handshake was answered, and are none.
+            self.transport.abort()
+        else:
+            super().handle_parser_exception()
 
     def _begin_rest(self, rest_s: float) -> None:
         if self._rest is None and not self.transport.is_closing():
