@@ -36,10 +36,11 @@ class Splitter:
 
     def add(self, text: str) -> list[str]:
         """More text; the parts that are complete now."""
-        if SPOKEN.search(text):
-            self._later = len(self._text)
-        self._text = self._text + text if self._text else text.lstrip()
+        before, self._text = len(self._text), self._text + text if self._text else text.lstrip()
         parts: list[str] = []
+        if not SPOKEN.search(text):  # No cut becomes certain.
+            return parts
+        self._later = before
         while end := self._certain_end():
             parts += self._take(end)
         return parts

@@ -7,6 +7,8 @@ import re
 from runtime.markdown.reading import may_precede_image, read_inline
 
 LONGEST_HELD = 600  # characters that wait for the end of a link or of emphasis; behind so many there is none
+MAX_HELD_BRACKETS = 8  # The parser looks for the end of each "[" anew, so that its time grows with their square.
+_LOOK_AGAIN_EARLY_CHARS = 48
 
 _MARKS = "\\`*_[]<&~!"
 _MARK = re.compile(r"[\\`*_\[<&~!]")
@@ -24,7 +26,7 @@ class GrowingInline:
         self._held = ""  # begins with a mark
         self._before = ""  # the character before it, or one that means the same to what follows
         self._has_news = False  # something has come that may decide what is held
-        self._look_at = 0  # characters of it, before which is not looked again: an eighth more than the last time
+        self._look_at = 0  # Length at which it is read again: an eighth, later a half more than the last time.
 
     def add(self, text: str) -> str:
         """Take more text and return what is certain of it."""
@@ -69,12 +71,14 @@ class GrowingInline:
         if character in _MARKS or character in _LAST:
             self._has_news = True
         if self._has_news and character not in _MARKS and len(self._held) >= self._look_at:
-            self._look_at = len(self._held) * 9 // 8
+            held = len(self._held)
+            self._look_at = held * 9 // 8 if held < _LOOK_AGAIN_EARLY_CHARS else held * 3 // 2
             found = read_inline(self._before + self._held)
             if found.is_decided:
                 return self._release(found.spoken)
             self._has_news = "&" in self._held[-34:]  # an entity ends with the first character that is not its own
-        return self.finish() if len(self._held) > LONGEST_HELD else ""
+        is_too_much = len(self._held) > LONGEST_HELD or (character == "[" and self._held.count("[") > MAX_HELD_BRACKETS)
+        return self.finish() if is_too_much else ""
 
     def _release(self, spoken: str) -> str:
         spoken = spoken[len(self._before) :]

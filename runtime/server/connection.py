@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -44,6 +46,7 @@ from runtime.shared.port.sending import within
 
 log = logging.getLogger(__name__)
 
+_MAX_INLINE_CHARS = 256  # A worker takes longer messages: to read and filter them may take tens of milliseconds.
 _MAX_READING = 4  # references of one client that are decoded or wait for it; their messages are large
 
 
@@ -103,6 +106,7 @@ class Connection:
         self._wake = asyncio.Event()  # there may be something to write
         self._eased = asyncio.Event()  # something was written, or a reference was read
         self._timer: asyncio.TimerHandle | None = None
+        self._waiting: deque[tuple[Callable[[], None], bool]] | None = None  # Events while a worker has the dialect.
         self._draining = False
         self._may_submit = True
 
@@ -145,19 +149,38 @@ class Connection:
             text = message.get("text")
             if text is None:
                 self._feed(self._dialect.receive_bytes)
-            else:
+            elif len(text) <= _MAX_INLINE_CHARS:
                 self._feed(partial(self._dialect.receive_text, text))
+            else:
+                await self._receive_long(text)
             while self._dialect.is_congested or len(self._reading) > _MAX_READING:
                 self._eased.clear()
                 await self._eased.wait()
             # Thousands of small messages may have been read at once; others' sound goes out between them.
             await asyncio.sleep(0)
 
+    async def _receive_long(self, text: str) -> None:
+        """Have a worker give the dialect a long message. Other events of this session wait until it is done."""
+        self._waiting = deque()
+        work = self._loop.run_in_executor(None, copy_context().run, self._dialect.receive_text, text)
+        try:
+            await asyncio.wait({work})
+        finally:
+            if not work.done():  # The client has left, and the dialect is not released before the worker is done.
+                await asyncio.wait({work})
+            waiting, self._waiting = self._waiting, None
+            self._feed(work.result)
+            for event, goes_on in waiting:
+                self._feed(event, goes_on=goes_on)
+
     def _feed(self, event: Callable[[], None], *, goes_on: bool = False) -> None:
         """Give the dialect an event, and do what it wants done about it.
 
         While draining, only what ``goes_on`` with a reply that runs may start something.
         """
+        if self._waiting is not None:
+            self._waiting.append((event, goes_on))
+            return
         self._may_submit = goes_on or not self._draining
         try:
             event()
@@ -281,6 +304,9 @@ class Connection:
 
     def _ring(self) -> None:
         self._timer = None
+        if self._waiting is not None:
+            self._feed(lambda: None)  # It sets the timer again.
+            return
         due = self._dialect.deadline
         if due is None or due > self._loop.time():
             self._set_timer()
@@ -292,7 +318,7 @@ class Connection:
     async def _write(self) -> None:
         """Return once the closing handshake is begun, or the client takes nothing any more."""
         while True:
-            item = self._dialect.take()
+            item = self._dialect.take() if self._waiting is None else None
             if item is None:
                 self._wake.clear()
                 await self._wake.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -17,6 +17,8 @@ from runtime.request import Reference, SpeechRequest
 from runtime.server.engine_host import Host
 from runtime.server.logs import RequestLog
 from runtime.server.speech_stream import SpeechStream, StreamingReply
+from runtime.server.text.filter import FilterName, filtered
+from runtime.server.text.pronunciations import Pronunciation, dictionary_for
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import decode
@@ -78,6 +80,14 @@ class HttpSpeech(ABC, Generic[Body]):
         on_end = partial(host.ended, request_log)
         self._speech = SpeechStream(host.engine, request, text_field=self.text_field, on_end=on_end)
         return self._speech
+
+    async def _filtered(self, name: FilterName, text: str, words: Iterable[Pronunciation], *, tags: bool) -> str:
+        """Return what is to be spoken of a text. A thread filters it, since that may take tens of milliseconds."""
+        entries = tuple(words)
+        if name == "none" and not entries:
+            return text
+        limits = self._host.settings.limits
+        return await asyncio.to_thread(lambda: filtered(name, text, dictionary_for(entries, limits, tags=tags)))
 
     def _resolver(self) -> VoiceResolver:
         return VoiceResolver(self._host.engine.cards, self._library)

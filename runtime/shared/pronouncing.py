@@ -20,6 +20,8 @@ Entry = tuple[str, str] | tuple[str, str, bool]
 _SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _IN_A_WORD = rf"(?![{_SPACELESS}])[\p{{L}}\p{{M}}\p{{N}}]"
 _WORD_LIKE = regex.compile(_IN_A_WORD)
+_MAX_GAP = 8  # White space between two words of an entry.
+_GAP = rf"\s{{1,{_MAX_GAP}}}"
 _FLAGS = regex.V0 | regex.IGNORECASE  # V0: one character folds to one, as in JavaScript
 _DEPTH = 8  # characters that words share a branch for
 _LOOKS_BACK = 2  # characters before a word that tell whether it stands whole
@@ -42,7 +44,7 @@ class Dictionary:
             for word, _, is_exact in listed
             for form in ("NFC", "NFD")
         }
-        self.longest = max((len(form) for form, _ in forms), default=0)
+        self.longest = max((len(form) + (_MAX_GAP - 1) * form.count(" ") for form, _ in forms), default=0)
         self.apart = regex.compile(apart, _FLAGS) if apart else None
         words = pattern_of(forms, _behind)
         self.finder = regex.compile(f"{apart}|({words})" if apart else f"({words})", _FLAGS)
@@ -79,16 +81,9 @@ class GrowingPronunciation:
 
     def _begun_word(self) -> int:
         """Where the first word begins that more text may make another; the end of the text where none does."""
-        start, room, was_space = len(self._text), self._dictionary.longest + 1, False
-        first = start
-        while start > self._given and room >= 0:
-            start -= 1
-            is_space = self._text[start].isspace()
-            room -= not (is_space and was_space)
-            was_space = is_space
-            if self._dictionary.begun.fullmatch(self._text, start, partial=True):
-                first = start
-        return first
+        end, begun = len(self._text), self._dictionary.begun
+        starts = range(max(self._given, end - self._dictionary.longest - 1), end)
+        return next((start for start in starts if begun.fullmatch(self._text, start, partial=True)), end)
 
     def _begun_apart(self) -> int:
         """The same of what stands apart, which begins with a bracket."""
@@ -178,7 +173,7 @@ def _by_first(words: Iterable[tuple[str, str]]) -> Iterable[list[tuple[str, str]
 def _letter(cases: set[str]) -> str:
     """What finds a character in the cases in which it was written."""
     if cases == {" "}:
-        return r"\s+"
+        return _GAP
     letters = [regex.escape(character) for character in sorted(cases)]
     return letters[0] if len(letters) == 1 else f"[{''.join(letters)}]"
 
@@ -190,7 +185,7 @@ def _key(character: str) -> str:
 
 
 def _middle(word: str) -> str:
-    return r"\s+".join(regex.escape(part) for part in word.split(" "))
+    return _GAP.join(regex.escape(part) for part in word.split(" "))
 
 
 def _before(first: str) -> str:

@@ -17,8 +17,7 @@ from runtime.server.engine_host import Host
 from runtime.server.http_speech import HttpSpeech, event, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
 from runtime.server.request_ids import id_of
-from runtime.server.text.filter import filtered
-from runtime.server.text.pronunciations import all_words, dictionary_for
+from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
 from runtime.shared.pcm_formats import PcmWriter
@@ -55,6 +54,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
     dialect = "cartesia"
     text_field = "transcript"
+    _text = ""  # As it is spoken, once there is a request.
 
     @property
     def sample_rate(self) -> int:
@@ -83,8 +83,6 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         clock = asyncio.get_running_loop().time
         told, said_at, begun = {"context_id": body.context_id}, clock(), False
         words = WordTimes() if body.add_timestamps else None
-        if words is not None:
-            words.add(self._spoken())
         heard = 0
         try:
             async with aclosing(self.pieces()) as pieces:
@@ -95,6 +93,8 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
                     yield _event(replies.sound(piece, (now - said_at) * 1000) | told)
                     said_at, begun = now, True
                     if words is not None:
+                        if not heard:
+                            words.add(self._text)
                         heard += len(piece)
                         samples = heard * SAMPLE_RATE // body.output_format.bytes_per_second
                         if (times := words.hear_until(samples)).words:
@@ -113,12 +113,9 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
     async def _request(self) -> SpeechRequest:
         body = self._body
         resolved = body.resolve_voice(self._resolver())
-        return body.request(self._spoken(), resolved, await self._stored(resolved))
-
-    def _spoken(self) -> str:
-        body = self._body
-        dictionary = dictionary_for(all_words(body, self._library), self._host.settings.limits, tags=False)
-        return filtered(body.filter_name, without_tags(body.transcript), dictionary)
+        words = all_words(body, self._library)
+        self._text = await self._filtered(body.filter_name, without_tags(body.transcript), words, tags=False)
+        return body.request(self._text, resolved, await self._stored(resolved))
 
 
 class _WavWriter:

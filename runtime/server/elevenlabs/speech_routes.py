@@ -25,8 +25,7 @@ from runtime.server.engine_host import Host
 from runtime.server.http_speech import HttpSpeech, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
 from runtime.server.request_ids import id_of
-from runtime.server.text.filter import filtered
-from runtime.server.text.pronunciations import all_words, dictionary_for
+from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply
 from runtime.shared.inline_tags import untagged
 from runtime.shared.speech_tags import without_tags
@@ -94,11 +93,7 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
         super().__init__(*shared)
         self._voice_id: str = voice_id
         self.format: OutputFormat = form
-        body = self._body
-        limits = self._host.settings.limits
-        dictionary = dictionary_for(all_words(body, self._library), limits, tags=body.tags)
-        self._text = filtered(body.text_filter or "none", without_tags(body.text), dictionary)
-        self._read = untagged(self._text, limits.max_instruct_chars) if body.tags else self._text
+        self._read = ""  # The text as people read it.
 
     @property
     def sample_rate(self) -> int:
@@ -162,4 +157,8 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
         body, cards = self._body, self._host.engine.cards
         resolved = resolve_voice(self._voice_id, body.model_id, body.instructions, self._resolver())
         config = manner(body, body.language_code, None, resolved, cards)
-        return config.request(self._text, resolved, await self._stored(resolved))
+        words = all_words(body, self._library)
+        text = await self._filtered(body.text_filter or "none", without_tags(body.text), words, tags=body.tags)
+        limit = self._host.settings.limits.max_instruct_chars
+        self._read = untagged(text, limit) if body.tags else text
+        return config.request(text, resolved, await self._stored(resolved))

@@ -12,7 +12,7 @@ import re
 
 from runtime.request import Split
 from runtime.settings import Limits
-from runtime.shared.speech_rate import is_speakable
+from runtime.shared.sentence_ends import SPOKEN
 
 _ENDS = {
     Split.SENTENCE: r"[.!?]\s+|[。！？…।॥؟]\s*",
@@ -30,8 +30,9 @@ class Sentences:
         ends = _ENDS.get(split)
         tag = rf"\[[^\[\]\n]{{0,{tags.max_instruct_chars}}}(?:\]|\Z)|" if tags else ""
         self._ends = re.compile(f"{tag}(?P<end>{ends})") if ends else None
-        self._tags = tags is not None
         self._rest = ""
+        self._next_look = 0  # More text may complete what begins here: a mark without its white space, or a tag.
+        self._is_speakable = False  # There is a letter or digit in the rest.
 
     @property
     def waiting_chars(self) -> int:
@@ -41,23 +42,31 @@ class Sentences:
     def add(self, text: str) -> list[str]:
         """Take more text and return the parts that are complete now."""
         before, self._rest = len(self._rest), self._rest + text
-        if self._ends is None:
-            return []
-        parts, start = [], 0
-        looked = 0 if self._tags else max(0, before - 1)  # a mark may have waited for its white space
-        for end in self._ends.finditer(self._rest, looked):
-            part = self._rest[start : end.end()]
-            if end["end"] and is_speakable(part):
-                parts.append(part.strip())
-                start = end.end()
+        word = 0 if self._is_speakable else self._next_word(before)
+        parts, start, next_look = [], 0, max(0, len(self._rest) - 1)
+        for found in self._ends.finditer(self._rest, self._next_look) if self._ends else ():
+            if found["end"] is None:
+                next_look = next_look if found[0].endswith("]") else found.start()
+            elif word < found.end():
+                parts.append(self._rest[start : found.end()].strip())
+                start = found.end()
+                word = self._next_word(start)
+        self._is_speakable = word < len(self._rest)
         self._rest = self._rest[start:]
+        self._next_look = max(0, next_look - start)
         return parts
+
+    def _next_word(self, start: int) -> int:
+        """Return where the next letter or digit is; the end of the text if there is none."""
+        found = SPOKEN.search(self._rest, start)
+        return found.start() if found else len(self._rest)
 
     def flush(self) -> list[str]:
         """Return the rest, if there is something to speak in it; the text goes on."""
-        return self.finish() if is_speakable(self._rest) else []
+        return self.finish() if self._is_speakable else []
 
     def finish(self) -> list[str]:
         """Return the rest, if there is any, and begin anew."""
-        rest, self._rest = self._rest.strip(), ""
+        rest, self._rest, self._is_speakable = self._rest.strip(), "", False
+        self._next_look = 0
         return [rest] if rest else []

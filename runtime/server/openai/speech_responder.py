@@ -12,8 +12,7 @@ from runtime.server.descriptions import metrics
 from runtime.server.http_speech import HttpSpeech, event
 from runtime.server.openai.schema import SpeechBody
 from runtime.server.speech_stream import SpeechStream
-from runtime.server.text.filter import filtered
-from runtime.server.text.pronunciations import all_words, dictionary_for
+from runtime.server.text.pronunciations import all_words
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import Reply
@@ -112,8 +111,8 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
     async def _request(self) -> SpeechRequest:
         body = self._body
         resolved = body.resolve_voice(self._resolver())
-        dictionary = dictionary_for(all_words(body, self._library), self._host.settings.limits, tags=body.tags)
-        text = filtered(body.text_filter, body.input, dictionary)
+        words = all_words(body, self._library)
+        text = await self._filtered(body.text_filter, body.input, words, tags=body.tags)
         return body.request(text, resolved, await self._reference(resolved))
 
     async def _reference(self, resolved: ResolvedVoice) -> Reference | None:

@@ -1,0 +1,71 @@
+"""The time of every text stage grows with the length of the text, whatever a client sends and in whatever pieces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from runtime.engine.splitting import Splitter
+from runtime.markdown.growing import GrowingMarkdown
+from runtime.model.english_reading import GrowingReading
+from runtime.request import Split
+from runtime.server.omni.sentences import Sentences
+from runtime.settings import Limits
+from runtime.shared.inline_tags import InlineTags
+from runtime.shared.pronouncing import GrowingPronunciation, dictionary_of
+from runtime.shared.scripts import strange_script
+from runtime.shared.sentence_ends import TAIL, may_end
+
+UNITS = (". ", "![", "[", "*a ", "`", "<", "&", "[a](", "- a\n", "> ", "|a|\n", " ", "a", "a b ", "[x", "1", "。", "\n")
+WORDS = tuple((" ".join("abcdefgh"[(seed + place) % 8] for place in range(40)), "x", True) for seed in range(8))
+Stage = Callable[[], Callable[[str], object]]
+# What more text is given to; `Utterance` and `TextStream` compose them.
+STAGES: dict[str, Stage] = {
+    "markdown": lambda: GrowingMarkdown().add,
+    "dictionary": lambda: GrowingPronunciation(dictionary_of(WORDS, "")).add,
+    "tags": lambda: InlineTags(Limits()).add,
+    "reading": lambda: GrowingReading().add,
+    "sentences": lambda: Sentences(Split.SENTENCE).add,
+    "clauses": lambda: Sentences(Split.CLAUSE, Limits()).add,
+    "splitter": lambda: Splitter(Split.CLAUSE, 400).add,
+    "script": lambda: lambda text: strange_script(text, ("english",)),
+    "end": lambda: lambda text: may_end(text[-2 * TAIL :]),
+}
+SHORT, LONG = 2048, 4096  # The largest text of one request.
+MAX_RATIO = 2.5
+MAX_S = 0.5  # A stage that is fast at any length is not compared: its time is noise.
+PIECE = 64
+
+
+def seconds(stage: Stage, text: str, piece: int) -> float:
+    """Return the processor time of a whole text in pieces, the least of three."""
+
+    def once() -> float:
+        add = stage()
+        begin = time.thread_time()
+        for start in range(0, len(text), piece):
+            add(text[start : start + piece])
+        return time.thread_time() - begin
+
+    return min(once() for _ in range(3))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("unit", UNITS)
+def test_twice_the_text_takes_twice_the_time(stage: str, unit: str) -> None:
+    short, long = ((unit * length)[:length] for length in (SHORT, LONG))
+    for piece in (PIECE, LONG):
+        before = seconds(STAGES[stage], short, piece)
+        after = seconds(STAGES[stage], long, piece)
+        assert after < MAX_RATIO * before + 0.002, f"{1000 * before:.1f} to {1000 * after:.1f} ms in pieces of {piece}"
+        assert after < MAX_S
+
+
+def test_many_ends_of_sentences_in_one_message_are_read_at_once() -> None:
+    """The largest message: without words, and with a word only at its end."""
+    for text in (". " * 60_000, ". " * 60_000 + "a. "):
+        begin = time.thread_time()
+        Sentences(Split.SENTENCE).add(text)
+        assert time.thread_time() - begin < MAX_S
