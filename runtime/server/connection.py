@@ -162,7 +162,7 @@ class Connection:
     async def _receive_long(self, text: str) -> None:
         """Have a worker give the dialect a long message. Other events of this session wait until it is done."""
         self._waiting = deque()
-        work = self._loop.run_in_executor(None, copy_context().run, self._dialect.receive_text, text)
+        work = self._loop.run_in_executor(self._host.texts, copy_context().run, self._dialect.receive_text, text)
         try:
             await asyncio.wait({work})
         finally:

@@ -65,6 +65,8 @@ class Host:
         self.ports: dict[str, str] = {}  # addresses that are open beside that of HTTP, by dialect
         self.replies: set[asyncio.Task[Any]] = set()  # that are being made over HTTP
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
+        # One thread, since it computes in Python and each more would make the event loop wait for the interpreter.
+        self.texts = ThreadPoolExecutor(1, thread_name_prefix="text")
         self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")
         self.fetcher = fetcher_for(settings.server.reference_addresses)
         self.metrics = ServerMetrics()
@@ -232,6 +234,7 @@ class Host:
             self._watchdog.close()
         self.decoders.shutdown(wait=False, cancel_futures=True)
         self.encoders.shutdown(wait=False, cancel_futures=True)
+        self.texts.shutdown(wait=False, cancel_futures=True)
         if self._engine is not None:
             self._engine.close(0 if self._hangs else _CLOSE_S)
         self.owner_libraries.close()

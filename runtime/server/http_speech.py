@@ -87,7 +87,9 @@ class HttpSpeech(ABC, Generic[Body]):
         if name == "none" and not entries:
             return text
         limits = self._host.settings.limits
-        return await asyncio.to_thread(lambda: filtered(name, text, dictionary_for(entries, limits, tags=tags)))
+        return await asyncio.get_running_loop().run_in_executor(
+            self._host.texts, lambda: filtered(name, text, dictionary_for(entries, limits, tags=tags))
+        )
 
     def _resolver(self) -> VoiceResolver:
         return VoiceResolver(self._host.engine.cards, self._library)
