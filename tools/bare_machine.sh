@@ -39,7 +39,7 @@ finish() {
         [ "$(readlink "$process/root")" != "$root" ] || kill "${process#/proc/}" 2>/dev/null || true
     done
     sleep 1
-    umount -l "$root/dev/shm" "$root/proc" "$root/dev" 2>/dev/null || true
+    umount -l "$root/sys" "$root/proc" "$root/dev" 2>/dev/null || true
 }
 
 [ -e "$root/bin/bash" ] || bootstrap >"$root.log" 2>&1 || { tail -n 20 "$root.log"; exit 1; }
@@ -52,6 +52,7 @@ cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 trap finish EXIT
 mount --rbind --make-rslave /dev "$root/dev"
 mount -t proc proc "$root/proc"
+mount -t sysfs -o ro sys "$root/sys"
 
 inside 'echo "== $(. /etc/os-release; echo "$PRETTY_NAME"), $(uname -m), $(python3 --version)"'
 start=$(date +%s)
