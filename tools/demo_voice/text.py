@@ -1,4 +1,4 @@
-"""Sentences to be spoken: WordNet's glosses and examples, word lists and templates."""
+"""Sentences to be spoken: everyday speech from templates, WordNet's examples and glosses, word lists."""
 
 from __future__ import annotations
 
@@ -33,6 +33,100 @@ TEMPLATES = (
 )  # fmt: skip
 
 
+EVERYDAY = (
+    "{Who} {did} {place} {when}.",
+    "{Who} {did} with {name} {when}.",
+    "Did {who} {do} {when}?",
+    "{name}, could you {do} before {when2}?",
+    "I {feel} that we {did} {when}.",
+    "I'm sorry, I can't {do} {when2}.",
+    "Let's {do} {when2}, shall we?",
+    "Why didn't you {do} {when}?",
+    "What time does the {venue} open {when2}?",
+    "How much is the {thing}?",
+    "Where did you put my {thing}?",
+    "I left my {thing} {place}.",
+    "The {thing} {place} is {quality}.",
+    "This {thing} is really {quality}, don't you think?",
+    "{Who} said the {thing} was {quality}, but it isn't.",
+    "Could I have the {food}, please?",
+    "We had {food} and {food} for dinner {when}.",
+    "Is there any {food} left in the kitchen?",
+    "I'd like the {food} with {food}, and a glass of water.",
+    "My {relative} loves {food}.",
+    "My {relative} {did} {place} when {who} called.",
+    '"No," said {name}.',
+    "Yes, I think so.",
+    "Not at all!",
+    "The weather will be {weather} {when2}.",
+    "It was {weather} all day, so {who} stayed at home.",
+    "Take the {vehicle} to the {venue} and get off at the {venue}.",
+    "The {vehicle} to {city} leaves in {n99} minutes.",
+    "Excuse me, is this the {vehicle} to {city}?",
+    "{Who} moved to {city} about {n12} years ago.",
+    "The news from {city} is {quality} this morning.",
+    "Police in {city} are looking for a missing {thing}.",
+    "The government announced a new plan for the {venue} {when}.",
+    "Prices rose by {n12} percent in {month}.",
+    "Once, {place}, there lived a {quality} {relative} with a {quality} {thing}.",
+    "{name} opened the door, looked around, and saw a {quality} {thing}.",
+    '"Come in," whispered the {relative}, "and close the door."',
+    "Nobody knew why {who} {did} {when}.",
+    "If {who} can {do}, then so can you.",
+    "When {who} {did}, the {thing} was still {quality}.",
+    "Please remember to {do} {when2}.",
+    "Don't forget your {thing}, {name}!",
+    "Thanks, {name}, that was {quality}.",
+    "Have you ever {done} {place}?",
+    "{Who} has never {done} before.",
+    "I have {done} {n12} times this week.",
+    "First {do}, then {do}, and finally {do}.",
+    "Which do you prefer, {food} or {food}?",
+    "Your {thing} will arrive on {day}, {month} {n31}.",
+    "Happy birthday, {name}! You are {n99} today.",
+    "Set a timer for {n99} minutes.",
+    "Remind me to {do} {when2}.",
+    "Good evening, and welcome to the {venue}.",
+    "You have {n12} new messages.",
+    "The doctor told {name} to {do} twice a day.",
+    "{Who} would rather {do} than {do}.",
+    "It takes about {n99} minutes to {do}.",
+    "The {quality} {thing} belongs to my {relative}.",
+    "There's a {quality} {venue} near the {venue}.",
+)
+SLOTS = {
+    "who": "I|you|we|they|she|he|the children|my neighbor|our teacher|the old man|the young woman|somebody|everyone|"
+           "the driver|the manager|two friends of mine",
+    "did": "went for a walk|read a book|fixed the car|called the office|played the piano|bought some bread|"
+           "found a key|watched the game|cooked dinner|waited for an hour|lost the ticket|painted the fence|"
+           "made a mistake|fell asleep|told a story|cleaned the house|wrote a letter|missed the train|saw a bird",
+    "do": "go for a walk|read the report|fix the window|call the bank|play the guitar|buy some milk|find the keys|"
+          "watch the news|cook dinner|wait outside|book a table|water the plants|send the email|take the dog out|"
+          "check the oven|write it down|turn off the lights|pay the bill|finish the homework|speak more slowly",
+    "done": "been fishing|seen the ocean|tried to cook|lost a suitcase|forgotten a birthday|ridden a horse|"
+            "played chess|worked at night|climbed a mountain|driven a truck|slept under the stars",
+    "place": "in the garden|at the station|on the kitchen table|behind the house|near the river|in the hotel|"
+             "under the bridge|at school|on the second floor|in the library|by the window|across the street|"
+             "in the middle of the forest|at the airport|in the back of the car",
+    "when": "yesterday|last night|this morning|on {day}|two weeks ago|after lunch|before sunrise|in the spring|"
+            "around noon|at midnight|a moment ago|during the storm|on the weekend",
+    "when2": "tomorrow|tonight|this afternoon|on {day}|next week|at {n12} o'clock|later|before dinner|in {month}|soon",
+    "feel": "think|believe|hope|doubt|heard|know|guess",
+    "venue": "museum|market|restaurant|hospital|theater|post office|bakery|swimming pool|university|town hall|"
+             "pharmacy|zoo|concert hall|police station|gym|church|harbor|cinema",
+    "thing": "umbrella|jacket|phone|bicycle|letter|camera|suitcase|picture|blanket|watch|laptop|mirror|ladder|"
+             "package|necklace|engine|notebook|lamp|guitar|wallet|chair|sweater|machine|clock|box|dog|cat|horse",
+    "quality": "beautiful|broken|expensive|strange|heavy|wonderful|very old|quite small|brand new|terrible|dirty|"
+               "bright yellow|dark green|cheap|quiet|dangerous|perfect|boring|enormous|warm|empty|famous",
+    "food": "cheese|fresh bread|tomato soup|rice|chocolate cake|fried fish|coffee|orange juice|apple pie|pasta|"
+            "salad|strawberries|mushrooms|pancakes|garlic|chicken|roasted vegetables|green tea|butter|honey",
+    "relative": "mother|father|sister|brother|grandmother|uncle|aunt|cousin|daughter|son|wife|husband|boss|friend",
+    "weather": "sunny|cold and windy|cloudy|rainy|warmer than usual|foggy|freezing|stormy|mild",
+    "vehicle": "train|bus|ferry|plane|taxi|tram|subway",
+    "city": "London|Chicago|Paris|Boston|Tokyo|Dublin|Sydney|Toronto|Berlin|Seattle|Cairo|Madrid|New York|Denver|Rome",
+}  # fmt: skip
+
+
 def wordnet(folder: Path) -> tuple[list[str], list[str]]:
     """Return (glosses, examples) of WordNet's data files."""
     glosses, examples = [], []
@@ -63,8 +157,15 @@ def fill(template: str, words: list[str], rng: random.Random) -> str:
         "month": lambda: rng.choice(MONTHS), "n12": lambda: str(rng.randint(1, 12)),
         "n31": lambda: str(rng.randint(1, 31)), "n99": lambda: str(rng.randint(2, 99)),
         "year": lambda: str(rng.randint(1850, 2040)), "word": lambda: rng.choice(words),
-    }  # fmt: skip
-    return re.sub(r"\{(\w+)\}", lambda m: values[m.group(1)](), template)
+    } | {k: lambda k=k: rng.choice(SLOTS[k].split("|")) for k in SLOTS}  # fmt: skip
+
+    def value(match: re.Match[str]) -> str:
+        text = values[match.group(1).lower()]()
+        return text[0].upper() + text[1:] if match.group(1)[0].isupper() else text
+
+    while re.search(r"\{\w+\}", template):
+        template = re.sub(r"\{(\w+)\}", value, template)
+    return template
 
 
 def corpus(debs: Path, seed: int, max_chars: int, held_out: int) -> tuple[list[str], list[str]]:
@@ -80,10 +181,13 @@ def corpus(debs: Path, seed: int, max_chars: int, held_out: int) -> tuple[list[s
     banned = {k.lower() for k in kept}
     fit = [e for e in fit if e.lower() not in banned]
     plain = [g for g in dict.fromkeys(glosses) if PLAIN.match(g) and 8 <= len(g) <= max_chars]
+    plain = rng.sample(plain, min(len(plain), 60000))
     out = [sentence(e, rng) for e in fit] + [sentence(g, rng) for g in plain]
-    out += [sentence(" ".join(rng.sample(words, rng.randint(2, 6))), rng) for _ in range(24000)]
+    out += [sentence(" ".join(rng.sample(words, rng.randint(2, 6))), rng) for _ in range(16000)]
     out += [fill(rng.choice(TEMPLATES), nouns, rng) for _ in range(16000)]
-    pool = fit + plain
+    everyday = [fill(rng.choice(EVERYDAY), nouns, rng).replace('"', "") for _ in range(60000)]
+    out += everyday
+    pool = fit + plain + everyday
     for _ in range(12000):  # fragments: a request may be a single word
         part = rng.choice(pool).split()
         start = rng.randrange(len(part))

@@ -1,0 +1,265 @@
+"""Batched PyTorch port of Kokoro-82M (Apache-2.0), read from its int8 ONNX export.
+
+The export stores one uint8 or int8 tensor, a scale and a zero point per weight. `read_weights` dequantises them under
+the names of the modules; `Kokoro` runs them in batches of utterances of different lengths, which the export cannot.
+Reference: the PyPI package `kokoro` 0.9.4 and Li et al., "StyleTTS 2" (2023).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+HOP = 600  # Samples per duration frame: 40 frames per second at 24 kHz.
+ALBERT = "bert.encoder.albert_layer_groups.0.albert_layers.0"
+LSTMS = ("text_encoder.lstm", "predictor.lstm", "shared",
+         *(f"predictor.text_encoder.lstms.{i}" for i in (0, 2, 4)))  # fmt: skip
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Return the dequantised float32 weights of the ONNX export by module name."""
+    import onnx
+    from onnx import numpy_helper
+
+    graph = onnx.load(str(path)).graph
+    raw = {i.name: torch.from_numpy(numpy_helper.to_array(i).copy()) for i in graph.initializer}
+
+    def clean(name: str) -> str:
+        return re.sub(r"^(decoder|encoder)\.", "", name).replace("predictor.F0", "F0").replace("predictor.N", "N")
+
+    def dequantised(name: str, zero: Tensor) -> Tensor:
+        return (raw[name].float() - zero.float()) * raw[name.replace("_quantized", "_scale")]
+
+    out = {clean(k): t for k, t in raw.items() if t.dtype == torch.float32 and not k.startswith(("/", "onnx"))}
+    for node in graph.node:
+        stored = [i for i in node.input if i in raw]
+        module = re.sub(r"/([^/]+)/\1(\.\d+)/", r"/\1\2/", node.name.rsplit("/", 1)[0] + "/").strip("/")
+        module = clean(module.replace("/", "."))
+        if node.op_type in ("ConvInteger", "MatMulInteger") and stored and stored[0].endswith("_quantized"):
+            weight = dequantised(stored[0], raw[stored[1]])
+            out.setdefault(f"{module}.weight", weight if weight.ndim == 3 else weight.T)
+        elif node.op_type in ("Conv", "ConvTranspose", "MatMul") and stored and raw[stored[0]].dtype == torch.float32:
+            weight = raw[stored[0]]
+            out[f"{module}.weight"] = weight.T if node.op_type == "MatMul" else weight
+        elif node.op_type == "DequantizeLinear" and len(stored) == 2:
+            name = stored[0].replace("_scale", "_quantized")
+            out[clean(stored[0].replace(".weight_scale", ".weight"))] = dequantised(name, raw[stored[1]])
+        elif node.op_type == "DynamicQuantizeLSTM":
+            ours = [i for i in stored if "ConstantOfShape" not in i]
+            for which, name in (("ih", ours[0]), ("hh", ours[1])):
+                zero, scale = raw["onnx::LSTM_6930_zero_point"], raw[name.replace("_quantized", "_scale")]
+                weight = (raw[name].float() - zero.float()[:, None, None]) * scale[:, None, None]
+                out[f"{module}.{which}"] = weight.transpose(1, 2)
+            out[f"{module}.bias"] = raw[ours[2]]
+    return out
+
+
+def lstm(weights: dict[str, Tensor], name: str) -> nn.LSTM:
+    """Return a bidirectional LSTM with ONNX's gates (input, output, forget, cell) in PyTorch's order."""
+    wide = weights[f"{name}.ih"].shape[2]
+    module = nn.LSTM(wide, 256, batch_first=True, bidirectional=True)
+
+    def ordered(gates: Tensor) -> Tensor:
+        i, o, f, c = gates.chunk(4)
+        return torch.cat((i, f, c, o))
+
+    for direction, suffix in enumerate(("", "_reverse")):
+        bias = weights[f"{name}.bias"][direction].chunk(2)
+        for which, tensor in (("weight_ih", weights[f"{name}.ih"][direction]),
+                              ("weight_hh", weights[f"{name}.hh"][direction]),
+                              ("bias_ih", bias[0]), ("bias_hh", bias[1])):  # fmt: skip
+            getattr(module, f"{which}_l0{suffix}").data.copy_(ordered(tensor))
+    return module
+
+
+def normalised(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor, count: Tensor) -> Tensor:
+    """Adaptive instance norm over the valid frames; the others become 0. Shapes: x [B, C, T], mask [B, 1, T]."""
+    mean = (x * mask).sum(-1, keepdim=True) / count
+    centred = (x - mean) * mask
+    variance = centred.square().sum(-1, keepdim=True) / count
+    return ((1 + gamma) * (centred * torch.rsqrt(variance + 1e-5)) + beta) * mask
+
+
+def normalised_snake(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor, count: Tensor, alpha: Tensor) -> Tensor:
+    x = normalised(x, gamma, beta, mask, count)
+    return x + torch.sin(alpha * x).square() / alpha
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A batch of utterances. Shapes: audio [B, 600 T], tokens' durations [B, N], F0 in Hz [B, 2 T], frames [B]."""
+
+    audio: Tensor
+    durations: Tensor
+    f0: Tensor
+    frames: Tensor
+
+
+class Kokoro(nn.Module):
+    """Text-to-speech from phoneme ids and a style vector."""
+
+    def __init__(self, weights: dict[str, Tensor], compiled: bool = False) -> None:
+        super().__init__()
+        self.w = nn.ParameterDict({k.replace(".", "/"): nn.Parameter(t, requires_grad=False)
+                                   for k, t in weights.items() if not k.endswith((".ih", ".hh"))})  # fmt: skip
+        self.lstms = nn.ModuleDict({n.replace(".", "/"): lstm(weights, n) for n in LSTMS})
+        self.norm = torch.compile(normalised, dynamic=True) if compiled else normalised
+        self.snake = torch.compile(normalised_snake, dynamic=True) if compiled else normalised_snake
+
+    def p(self, name: str) -> Tensor | None:
+        return self.w.get(name.replace(".", "/"))
+
+    def linear(self, x: Tensor, name: str) -> Tensor:
+        return F.linear(x, self.p(f"{name}.weight"), self.p(f"{name}.bias"))
+
+    def conv(self, x: Tensor, name: str, **kwargs: int) -> Tensor:
+        return F.conv1d(x, self.p(f"{name}.weight"), self.p(f"{name}.bias"), **kwargs)
+
+    def layer_norm(
+        self, x: Tensor, name: str, keys: tuple[str, str] = ("weight", "bias"), eps: float = 1e-12
+    ) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], self.p(f"{name}.{keys[0]}"), self.p(f"{name}.{keys[1]}"), eps)
+
+    def recur(self, x: Tensor, lengths: Tensor, name: str) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        y, _ = self.lstms[name.replace(".", "/")](packed)
+        return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])[0]
+
+    def albert(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return the phoneme-level language model's states [B, N, 768]."""
+        e = "bert.embeddings"
+        x = F.embedding(ids, self.p(f"{e}.word_embeddings.weight"))
+        x = (
+            x
+            + self.p(f"{e}.position_embeddings.weight")[: ids.shape[1]]
+            + self.p(f"{e}.token_type_embeddings.weight")[0]
+        )
+        x = self.linear(self.layer_norm(x, f"{e}.LayerNorm"), "bert.encoder.embedding_hidden_mapping_in")
+        for _ in range(12):
+            q, k, v = (self.linear(x, f"{ALBERT}.attention.{n}").unflatten(-1, (12, 64)).transpose(1, 2)
+                       for n in ("query", "key", "value"))  # fmt: skip
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None])
+            y = self.linear(y.transpose(1, 2).flatten(2), f"{ALBERT}.attention.dense")
+            x = self.layer_norm(x + y, f"{ALBERT}.attention.LayerNorm")
+            y = self.linear(F.gelu(self.linear(x, f"{ALBERT}.ffn"), approximate="tanh"), f"{ALBERT}.ffn_output")
+            x = self.layer_norm(x + y, f"{ALBERT}.full_layer_layer_norm")
+        return x
+
+    def style(self, s: Tensor, name: str) -> tuple[Tensor, Tensor]:
+        gamma, beta = self.linear(s, f"{name}.fc")[..., None].chunk(2, 1)
+        return gamma, beta
+
+    def block(self, x: Tensor, s: Tensor, name: str, mask: Tensor, up: bool = False) -> tuple[Tensor, Tensor]:
+        """Residual block with adaptive norms; returns (output, its mask)."""
+        y = F.leaky_relu(self.norm(x, *self.style(s, f"{name}.norm1"), mask, mask.sum(-1, keepdim=True)), 0.2)
+        if up:
+            pool = self.p(f"{name}.pool.weight"), self.p(f"{name}.pool.bias")
+            y = F.conv_transpose1d(y, *pool, stride=2, padding=1, output_padding=1, groups=x.shape[1])
+            x, mask = x.repeat_interleave(2, -1), mask.repeat_interleave(2, -1)
+            y = y * mask
+        y = self.conv(y, f"{name}.conv1", padding=1)
+        y = F.leaky_relu(self.norm(y, *self.style(s, f"{name}.norm2"), mask, mask.sum(-1, keepdim=True)), 0.2)
+        y = self.conv(y, f"{name}.conv2", padding=1)
+        shortcut = self.conv(x, f"{name}.conv1x1") if self.p(f"{name}.conv1x1.weight") is not None else x
+        return (y + shortcut) / math.sqrt(2), mask
+
+    def residual(self, x: Tensor, s: Tensor, name: str, mask: Tensor) -> Tensor:
+        """AdaIN residual block of the generator, three dilations."""
+        count = mask.sum(-1, keepdim=True)
+        kernel = self.p(f"{name}.convs1.0.weight").shape[-1]
+        for i, dilation in enumerate((1, 3, 5)):
+            y = self.snake(x, *self.style(s, f"{name}.adain1.{i}"), mask, count, self.p(f"{name}.alpha1.{i}"))
+            y = self.conv(y, f"{name}.convs1.{i}", padding=dilation * (kernel - 1) // 2, dilation=dilation)
+            y = self.snake(y, *self.style(s, f"{name}.adain2.{i}"), mask, count, self.p(f"{name}.alpha2.{i}"))
+            x = x + self.conv(y, f"{name}.convs2.{i}", padding=(kernel - 1) // 2)
+        return x
+
+    def source(self, f0: Tensor) -> Tensor:
+        """Return the harmonic source's magnitudes and phases [B, 22, 60 T] from F0 [B, 2 T]."""
+        rate = f0[:, :, None] * torch.arange(1, 10, device=f0.device) / 24000 % 1
+        start = torch.rand(len(f0), 9, device=f0.device)
+        start[:, 0] = 0
+        # The reference adds the start phase at the first sample and then averages two samples per 300.
+        phase = torch.cumsum(rate.double(), 1)
+        phase = F.interpolate((phase.transpose(1, 2) * 2 * math.pi * 300).float(), scale_factor=300, mode="linear")
+        sines = torch.sin(phase + start[..., None] * 2 * math.pi) * 0.1
+        voiced = (f0 > 10).float().repeat_interleave(300, 1)[:, None]
+        sines = sines * voiced + (voiced * 0.003 + (1 - voiced) * 0.1 / 3) * torch.randn_like(sines)
+        merged = torch.tanh(self.linear(sines.transpose(1, 2), "decoder.generator.m_source.l_linear"))[..., 0]
+        spectrum = torch.stft(merged, 20, 5, window=torch.hann_window(20, device=f0.device), return_complex=True)
+        return torch.cat((spectrum.abs(), spectrum.angle()), 1)
+
+    def generator(self, x: Tensor, s: Tensor, f0: Tensor, mask: Tensor) -> Tensor:
+        """Return audio [B, 600 T] from features [B, 512, 2 T]."""
+        g, har = "decoder.generator", self.source(f0)
+        for i, (rate, kernel) in enumerate(((10, 20), (6, 12))):
+            mask = mask.repeat_interleave(rate, -1)
+            conv = {"stride": 6, "padding": 3} if i == 0 else {}
+            if i == 1:
+                mask = F.pad(mask, (1, 0), value=1.0)
+            side = self.residual(self.conv(har, f"{g}.noise_convs.{i}", **conv), s, f"{g}.noise_res.{i}", mask)
+            x = F.conv_transpose1d(F.leaky_relu(x, 0.1), self.p(f"{g}.ups.{i}.weight"), self.p(f"{g}.ups.{i}.bias"),
+                                   stride=rate, padding=(kernel - rate) // 2)  # fmt: skip
+            x = (F.pad(x, (1, 0), mode="reflect") if i == 1 else x) + side
+            x = sum(self.residual(x, s, f"{g}.resblocks.{3 * i + j}", mask) for j in range(3)) / 3 * mask
+        x = self.conv(F.leaky_relu(x), f"{g}.conv_post", padding=3).float()
+        magnitude, phase = x.chunk(2, 1)
+        spectrum = torch.polar(magnitude.exp() * mask, phase.sin())
+        # The export does not divide by the windows' overlap, 1.5.
+        return 1.5 * torch.istft(spectrum, 20, 5, window=torch.hann_window(20, device=x.device))
+
+    @torch.no_grad()
+    def forward(self, ids: Tensor, lengths: Tensor, style: Tensor, speed: Tensor, pitch: Tensor) -> Spoken:
+        """Speak a batch.
+
+        Shapes: ids [B, N] (0 at both ends and as padding), lengths [B], style [B, 256], speed [B], pitch [B] (factor
+        on the predicted F0).
+        """
+        timbre, prosody = style.chunk(2, 1)
+        valid = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+        d = self.linear(self.albert(ids, valid), "bert_encoder")
+        side = prosody[:, None].expand(-1, ids.shape[1], -1)
+        d = torch.cat((d, side), -1) * valid[..., None]
+        for i in (0, 2, 4):
+            y = self.recur(d, lengths, f"predictor.text_encoder.lstms.{i}")
+            gamma, beta = self.linear(prosody, f"predictor.text_encoder.lstms.{i + 1}.fc")[:, None].chunk(2, -1)
+            y = (1 + gamma) * F.layer_norm(y, y.shape[-1:], eps=1e-5) + beta
+            d = torch.cat((y, side), -1) * valid[..., None]
+        x = self.recur(d, lengths, "predictor.lstm")
+        duration = self.linear(x, "predictor.duration_proj.linear_layer").sigmoid().sum(-1) / speed[:, None]
+        duration = duration.round().clamp(min=1).long() * valid
+        frames = duration.sum(1)
+        ends = duration.cumsum(1)
+        at = torch.arange(int(frames.max()), device=ids.device)
+        token = torch.searchsorted(ends, at.expand(len(ids), -1).contiguous(), right=True).clamp(max=ids.shape[1] - 1)
+        mask = (at < frames[:, None]).float()[:, None]
+
+        def stretched(y: Tensor) -> Tensor:  # [B, N, C] to [B, C, T]
+            return y.gather(1, token[..., None].expand(-1, -1, y.shape[-1])).transpose(1, 2) * mask
+
+        shared = self.recur(stretched(d).transpose(1, 2), frames, "shared").transpose(1, 2)
+        curves = []
+        for name in ("F0", "N"):
+            y, m = shared, mask
+            for i in range(3):
+                y, m = self.block(y, prosody, f"{name}.{i}", m, up=i == 1)
+            curves.append(self.conv(y, f"{name}_proj")[:, 0] * m[:, 0])
+        f0, energy = curves[0] * pitch[:, None], curves[1]
+        y = F.embedding(ids, self.p("text_encoder.embedding.weight")) * valid[..., None]
+        for i in range(3):
+            y = self.conv(y.transpose(1, 2), f"text_encoder.cnn.{i}.0", padding=2).transpose(1, 2)
+            y = self.layer_norm(y, f"text_encoder.cnn.{i}.1", ("gamma", "beta"), 1e-5)
+            y = F.leaky_relu(y, 0.2) * valid[..., None]
+        text = stretched(self.recur(y, lengths, "text_encoder.lstm"))
+        low = [self.conv(c[:, None], f"decoder.{n}_conv", stride=2, padding=1) for c, n in ((f0, "F0"), (energy, "N"))]
+        x, m = self.block(torch.cat((text, *low), 1), timbre, "decoder.encode", mask)
+        rest = torch.cat((self.conv(text, "decoder.asr_res.0"), *low), 1)
+        for i in range(4):
+            x, m = self.block(torch.cat((x, rest), 1), timbre, f"decoder.decode.{i}", m, up=i == 3)
+        return Spoken(self.generator(x * m, timbre, f0, m), duration, f0, frames)

