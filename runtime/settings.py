@@ -258,6 +258,14 @@ class ServerSettings:
         "VOICEWRIGHT_HOSTS",
         "names, with commas between, by which a port may be called besides its own; *.NAME: all that end so; *: any",
     )
+    trusted_proxies: int = knob(
+        0,
+        "VOICEWRIGHT_TRUSTED_PROXIES",
+        "proxies in front of the port, each of which adds an address to X-Forwarded-For; 0: the header is ignored, but "
+        "on a Hugging Face Space, which has one",
+        low=0,
+        high=16,
+    )
     max_connections: int = knob(
         256, "VOICEWRIGHT_MAX_CONNECTIONS", "requests and sockets of one port at the same time", low=1
     )
@@ -309,6 +317,11 @@ class ServerSettings:
     def keys(self) -> tuple[str, ...]:
         """The API keys, one by one."""
         return tuple(key.strip() for key in self.api_keys.split(",") if key.strip())
+
+    def proxies(self, env: Mapping[str, str] | None = None) -> int:
+        """Return the number of proxies whose entries in forwarding headers are believed."""
+        env = os.environ if env is None else env
+        return self.trusted_proxies or int(bool(env.get("SPACE_ID")))
 
     @property
     def needs_key(self) -> bool:

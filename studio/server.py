@@ -142,13 +142,7 @@ async def _tell_of_wait(drain: Drain, drain_s: float) -> None:
 
 def config(app: FastAPI, told: Settings) -> uvicorn.Config:
     """How the studio's port is served: as the runtime's."""
-    return serving.config(
-        app,
-        told,
-        linger_s=GRACE_S,
-        # A Space is reached through its proxy only, which tells by what name and from where.
-        forwarded_allow_ips="*" if os.environ.get("SPACE_ID") else None,
-    )
+    return serving.config(app, told, linger_s=GRACE_S)
 
 
 async def _announce(opening: Opening, listener: socket.socket) -> None:

@@ -142,7 +142,6 @@ def _config(settings: Settings, host: Host) -> uvicorn.Config:
         create_app(host),
         settings,
         linger_s=_LINGER_S,
-        proxy_headers=False,  # any client can write them; caps and rates go by the address that is connected
         lifespan="off",
         log_config=None,
     )

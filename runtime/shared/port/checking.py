@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.errors import SpeechError
 from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.proxies import network_of
 
 OPEN = frozenset({"/health", "/ready"})  # these answer every client
 
@@ -24,7 +25,7 @@ class Checking(ABC):
         if scope["type"] not in {"http", "websocket"} or scope["path"] in OPEN:
             await self._app(scope, receive, send)
             return
-        address = scope["client"][0] if scope.get("client") else ""
+        address = network_of(scope["client"][0] if scope.get("client") else "")
         try:
             self._check(scope, address)
         except SpeechError as error:

@@ -17,6 +17,7 @@ from runtime.shared.port.connections.loop_share import LoopShares
 from runtime.shared.port.connections.waiting import Waiting, most_open
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.listening import WAITING
+from runtime.shared.port.proxies import TrustedProxies
 
 _KEEP_ALIVE_S = 15  # for the next request on an HTTP connection
 # Connections that are accepted before those accepted before are looked at: asyncio takes as many at once as it is
@@ -42,7 +43,8 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> 
     server = settings.server
     waiting = Waiting(most_open(server.max_connections))
     return uvicorn.Config(
-        app,
+        TrustedProxies(app, server.proxies()),
+        proxy_headers=False,  # uvicorn believes every entry of a proxy's header, or an address's.
         http=cast(Any, partial(HttpConnection, header_s=server.header_s, waiting=waiting)),
         ws=cast(Any, partial(WebSocketConnection, shares=LoopShares())),
         # Twice the limit, so that a file that is a little too large is answered with a sentence and not cut off.

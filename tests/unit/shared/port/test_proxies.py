@@ -1,0 +1,80 @@
+"""Which address a client has behind proxies, whatever it writes into the headers itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from runtime.settings import ServerSettings
+from runtime.shared.port.proxies import TrustedProxies, network_of
+
+PROXY = "10.0.0.9"
+
+
+def seen(count: int, *headers: tuple[str, str], kind: str = "http") -> tuple[str, str]:
+    """The client's address and the scheme of a request that a proxy has passed on with these headers."""
+    scopes: list[Any] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scopes.append(scope)
+
+    raw = [(name.encode(), value.encode()) for name, value in headers]
+    scheme = "ws" if kind == "websocket" else "http"
+    scope = {"type": kind, "headers": raw, "client": (PROXY, 4711), "scheme": scheme}
+    asyncio.run(TrustedProxies(app, count)(scope, None, None))  # type: ignore[arg-type]
+    return scopes[0]["client"][0], scopes[0]["scheme"]
+
+
+@pytest.mark.parametrize(
+    ("count", "written", "address"),
+    [
+        (0, ["192.0.2.1"], PROXY),
+        (1, ["192.0.2.1"], "192.0.2.1"),
+        (1, ["1.1.1.1, 2.2.2.2, 192.0.2.1"], "192.0.2.1"),
+        (1, ["1.1.1.1", "192.0.2.1"], "192.0.2.1"),
+        (2, ["1.1.1.1, 192.0.2.1, 10.0.0.8"], "192.0.2.1"),
+        (2, ["192.0.2.1"], PROXY),
+        (1, ["1.1.1.1, 192.0.2.1:5123"], "192.0.2.1"),
+        (1, ["[2001:db8::7]:443"], "2001:db8::7"),
+        (1, ["1.1.1.1, unknown"], PROXY),
+        (1, [""], PROXY),
+        (1, [], PROXY),
+    ],
+)
+def test_the_address_is_what_the_outermost_trusted_proxy_has_seen(count: int, written: list[str], address: str) -> None:
+    assert seen(count, *(("x-forwarded-for", line) for line in written))[0] == address
+
+
+def test_the_scheme_is_the_trusted_proxys_and_a_sockets_is_its_twin() -> None:
+    forwarded = ("x-forwarded-proto", "https")
+    assert seen(1, forwarded)[1] == "https"
+    assert seen(2, forwarded)[1] == "https"  # The inner proxy has passed it on.
+    assert seen(1, forwarded, kind="websocket")[1] == "wss"
+    assert seen(0, forwarded)[1] == "http"
+    assert seen(1, ("x-forwarded-proto", "gopher"))[1] == "http"
+
+
+def test_a_space_has_one_proxy_unless_the_operator_says_more() -> None:
+    space = {"SPACE_ID": "owner/name"}
+    assert (ServerSettings().proxies({}), ServerSettings().proxies(space)) == (0, 1)
+    assert ServerSettings(trusted_proxies=2).proxies(space) == 2
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2a00:1450:4001:81b::200e", "2a00:1450:4001:81b::/64"),
+        ("2a00:1450:4001:81b:ffff::1", "2a00:1450:4001:81b::/64"),
+        ("::1", "::1"),
+        ("fd00::17", "fd00::17"),
+        ("", ""),
+        ("testclient", "testclient"),
+    ],
+)
+def test_limits_count_a_public_ipv6_client_by_its_network(address: str, network: str) -> None:
+    assert network_of(address) == network
