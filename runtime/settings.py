@@ -275,8 +275,14 @@ class ServerSettings:
     requests_per_minute: int = knob(
         0,
         "VOICEWRIGHT_REQUESTS_PER_MINUTE",
-        "requests and utterances of one key or address a minute; 0: any number",
+        "requests and utterances of one key, address or account of the studio's a minute; 0: any number",
         low=0,
+    )
+    account_key: str = knob(
+        "",
+        "VOICEWRIGHT_ACCOUNT_KEY",
+        "secret of studio and runtime, by which requests a minute are counted for each account that the studio names; "
+        "empty: the studio makes one for the runtime that it starts",
     )
     reference_addresses: bool = knob(
         False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "open https addresses in ref_audio, public ones only"

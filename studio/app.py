@@ -25,7 +25,7 @@ from runtime.shipped import shipped
 from studio.downloads import Downloads
 from studio.fetching import Plan
 from studio.keeping import Keeping
-from studio.limits import VisitLimits, allowances
+from studio.limits import Accounts, VisitLimits, allowances
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
 from studio.routes.docs import docs_routes
@@ -72,7 +72,8 @@ def build(
     """
     told = told or Settings.from_env()
     key = told.server.keys[0] if told.server.keys else ""
-    allowed = allowances(keeping.visitors, settings.visits)
+    accounts = Accounts(keeping.visitors, settings.visits.visitors_per_address)
+    allowed = allowances(accounts, settings.visits)
     relay = Relay(runtime, key, whose_voices(keeping.visitors), allowed, told)
     voice_bin = VoiceBin(settings.store.folder / "deleted-voices", settings.store.bin_s)
     downloads, plan = None, Plan()
@@ -112,7 +113,7 @@ def build(
     app.state.drain = relay.drain
     app.add_middleware(VisitorCookies, visitors=keeping.visitors)
     must = settings.visits.sign_in == "required"
-    app.add_middleware(VisitLimits, visitors=keeping.visitors, settings=settings.visits, must_sign_in=must)
+    app.add_middleware(VisitLimits, accounts=accounts, settings=settings.visits, must_sign_in=must)
     if sign_in is not None:
         sign_in.add_to(app)  # its session has to surround whatever asks for the visitor
     app.add_middleware(Door, settings=told.server, hosts=Hosts(told.server.hosts, settings.host))

@@ -23,6 +23,7 @@ from studio.routes.take_voice import take_voice_routes
 from studio.routes.takes import TakeRoutes
 from studio.routes.word_times import WordTimeRoutes
 from studio.settings import StoreSettings
+from studio.store.cookie_key import cookie_key
 from studio.store.store import Store
 from studio.store.wall_clock import WallClock
 from studio.visitors import MemberOf, Visitors
@@ -45,7 +46,8 @@ class Keeping:
     ) -> None:
         self.store = Store(settings)
         self.store.open()
-        self.visitors = Visitors(each=settings.each(), member_of=member_of)
+        key = cookie_key(self.store.folder) if settings.each() else b""
+        self.visitors = Visitors(each=settings.each(), key=key, member_of=member_of)
         self._aside = Aside()
         self._slowly = Aside(EXPORTS)
         self._aligning = Aligning()

@@ -1,6 +1,7 @@
 """Limits what one visitor may ask for at once and in a day; a middleware around every route.
 
-A visitor is told by the cookie or the account; who has neither, by the address. The seconds of a day are counted by the
+A visitor is told by the cookie or the account; who has neither, by the address. A new cookie costs nothing, so an
+address may be a few visitors a day and all others from there count as one. The seconds of a day are counted by the
 runtime, which is told with each request whose it is and what is allowed: it knows what it made, in whatever dialect.
 Thread: the event loop.
 """
@@ -8,8 +9,9 @@ Thread: the event loop.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from starlette.requests import HTTPConnection
@@ -22,7 +24,7 @@ from runtime.shared.port.error_shapes import told_on_socket
 from studio.errors import SignInNeeded
 from studio.relay import Allowed
 from studio.settings import VisitSettings
-from studio.visitors import Visitors
+from studio.visitors import Visitors, address_of
 
 RETRY_S = 2.0
 API = ("/v1/", "/tts/")
@@ -38,27 +40,64 @@ OPEN = (
     "/studio/fonts/",
     "/studio/sign",
 )
+_MAX_ADDRESSES = 65_536
 CLOSED = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/studio/", "/gradio_api/", "/mcp")
+
+
+class Accounts:
+    """Names the account that a request counts for."""
+
+    def __init__(
+        self, visitors: Visitors, max_visitors_per_address: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.visitors = visitors
+        self._max_visitors = max_visitors_per_address
+        self._clock = clock
+        self._day = 0
+        self._known: OrderedDict[str, set[str]] = OrderedDict()  # The visitors of one day by address.
+
+    def of(self, connection: HTTPConnection) -> tuple[str, str]:
+        """Return the kind of the visitor and the name of the account."""
+        visitor = self.visitors.of(connection)
+        address = address_of(connection)
+        if visitor.owner is None or (visitor.kind == "visitor" and not self._has_room(address, visitor.owner)):
+            return visitor.kind, f"address:{address}"
+        return visitor.kind, visitor.owner
+
+    def _has_room(self, address: str, owner: str) -> bool:
+        """True if the visitor is one of the first of this day from this address."""
+        if not self._max_visitors:
+            return True
+        if (day := int(self._clock() // 86_400)) != self._day:
+            self._day = day
+            self._known.clear()
+        known = self._known.setdefault(address, set())
+        self._known.move_to_end(address)
+        if len(self._known) > _MAX_ADDRESSES:
+            self._known.popitem(last=False)
+        if len(known) < self._max_visitors:
+            known.add(owner)
+        return owner in known
 
 
 class VisitLimits:
     """ASGI middleware. Programs count as the page does, since they come through the same routes."""
 
-    def __init__(self, app: ASGIApp, visitors: Visitors, settings: VisitSettings, *, must_sign_in: bool) -> None:
+    def __init__(self, app: ASGIApp, accounts: Accounts, settings: VisitSettings, *, must_sign_in: bool) -> None:
         self.app = app
-        self.visitors = visitors
+        self.accounts = accounts
         self.settings = settings
         self.must_sign_in = must_sign_in
         self._sockets: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self.visitors.each or scope["type"] not in {"http", "websocket"}:
+        if not self.accounts.visitors.each or scope["type"] not in {"http", "websocket"}:
             await self.app(scope, receive, send)
             return
         path = str(scope["path"])
         try:
-            kind, who = _who(self.visitors, HTTPConnection(scope))
+            kind, who = self.accounts.of(HTTPConnection(scope))
             if self.must_sign_in and kind != "member" and path.startswith(CLOSED) and not path.startswith(OPEN):
                 raise SignInNeeded
             if not path.startswith(API):
@@ -87,29 +126,20 @@ class VisitLimits:
                 del counter[who]
 
 
-def allowances(visitors: Visitors, settings: VisitSettings) -> Allowed:
+def allowances(accounts: Accounts, settings: VisitSettings) -> Allowed:
     """For whom a request is, and how many seconds of speech a day that may have made.
 
     Where the page has one owner, whoever comes from another address is somebody else when slots are given out.
     """
 
     def allowed(connection: HTTPConnection) -> Allowance:
-        if not visitors.each:
-            return Allowance(_address(connection))
-        kind, who = _who(visitors, connection)
+        if not accounts.visitors.each:
+            return Allowance(f"address:{address_of(connection)}")
+        kind, who = accounts.of(connection)
         seconds = settings.member_speech_s if kind == "member" else settings.visitor_speech_s
         return Allowance(who, seconds or None)
 
     return allowed
-
-
-def _who(visitors: Visitors, connection: HTTPConnection) -> tuple[str, str]:
-    visitor = visitors.of(connection)
-    return visitor.kind, visitor.owner or _address(connection)
-
-
-def _address(connection: HTTPConnection) -> str:
-    return f"address:{connection.client.host if connection.client else ''}"
 
 
 async def _say_no(scope: Scope, receive: Receive, send: Send, error: SpeechError) -> None:

@@ -47,6 +47,7 @@ PASSED_ON = ("authorization", "x-api-key", "xi-api-key", "cartesia-version", "us
 OWNER = "x-voice-owner"  # by whom a request is, for the runtime (docs/api.md)
 ONE_HOP = {
     "connection",
+    "forwarded",
     "host",
     "keep-alive",
     "origin",
@@ -56,6 +57,9 @@ ONE_HOP = {
     "trailer",
     "transfer-encoding",
     "upgrade",
+    "x-forwarded-for",  # The runtime is told the account, and believes an address from trusted proxies only.
+    "x-forwarded-host",
+    "x-forwarded-proto",
 }
 # What waits here is sound that a cancel cannot take back, and that the runtime believes to be heard.
 MAX_WAITING_FRAMES = 1
@@ -91,7 +95,8 @@ class Relay:
         self.whose = whose
         self.allowed = allowed
         self.settings = settings or Settings.from_env()
-        self.key = {"x-api-key": api_key} if api_key else {}
+        secret = self.settings.server.account_key
+        self.key = ({"x-api-key": api_key} if api_key else {}) | ({allowance.KEY: secret} if secret else {})
         self.drain = Drain()
         # No read timeout: a stream may be silent for as long as a sentence waits for its slot. No limit and no pool:
         # whom there is no room for is the runtime's to say, and a kept connection may just be being closed there.

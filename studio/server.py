@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import socket
 from functools import partial
@@ -48,9 +49,11 @@ async def serve(settings: StudioSettings) -> int:
         PortInUse: another process has the port.
         InvalidSetting: the studio's data was written by a newer one.
     """
-    told = Settings.from_env()
     if settings.runtime_url:
         warn_of_unknown(os.environ)  # a runtime of our own does
+    else:
+        os.environ.setdefault("VOICEWRIGHT_ACCOUNT_KEY", secrets.token_urlsafe(32))  # The runtime inherits it.
+    told = Settings.from_env()
     listener = listen(told.server, settings.host, settings.port, option="--port or PORT")
     runtime: Runtime = (
         GivenRuntime(settings.runtime_url)

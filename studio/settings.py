@@ -81,6 +81,13 @@ class VisitSettings:
     visitor_requests: int = knob(
         4, "VOICEWRIGHT_VISITOR_REQUESTS", "requests for speech that one visitor may have in flight over HTTP", low=1
     )
+    visitors_per_address: int = knob(
+        8,
+        "VOICEWRIGHT_VISITORS_PER_ADDRESS",
+        "visitors a day from one address who have limits of their own; all others from there share those of one; "
+        "0: any number",
+        low=0,
+    )
     visitor_speech_s: float = knob(
         0.0, "VOICEWRIGHT_VISITOR_SPEECH_S", "seconds of speech that one visitor may have made a day; 0: any", low=0
     )

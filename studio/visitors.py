@@ -1,13 +1,15 @@
 """Identifies callers: all as one, each visitor by an opaque cookie, or a member who has signed in.
 
-The cookie holds a random number and nothing else. It works inside another site's frame, as on a Hugging Face Space,
-where it is kept apart for each site that frames us. What is kept names a hash of it, so that nobody who reads the
-store can pass for a visitor.
+The cookie holds a random number and the studio's signature of it, so that nobody can invent visitors. It works inside
+another site's frame, as on a Hugging Face Space, where it is kept apart for each site that frames us. What is kept
+names a hash of the number, so that nobody who reads the store can pass for a visitor.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 import re
 import secrets
 from collections.abc import Callable, MutableMapping
@@ -19,6 +21,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from runtime.shared.port.proxies import network_of
 from studio.errors import VisitorUnknown
 from studio.store.owners import HOST, MEMBER, VISITOR
 
@@ -27,7 +30,7 @@ COOKIE_S = 365 * 86400
 # Where a visitor who has no cookie gets one: the page, before it asks for anything, and a program's first question.
 GIVEN_AT = frozenset({"/", "/studio/me"})
 
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
+_COOKIE = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})")  # A random number and its signature, 256 bits each.
 
 # Id and name of who has signed in, by the connection's session; None: nobody.
 MemberOf = Callable[[HTTPConnection], tuple[str, str] | None]
@@ -54,11 +57,15 @@ class Visitor:
 
 
 class Visitors:
-    """Tells visitors apart, or not. Thread: the event loop."""
+    """Tells visitors apart, or not. ``key`` signs their cookies; without one they are good for this process.
 
-    def __init__(self, *, each: bool, member_of: MemberOf | None = None) -> None:
+    Thread: the event loop.
+    """
+
+    def __init__(self, *, each: bool, key: bytes = b"", member_of: MemberOf | None = None) -> None:
         self.each = each
         self.member_of = member_of
+        self._key = key or secrets.token_bytes(32)
 
     def of(self, request: HTTPConnection) -> Visitor:
         """The visitor that sent a request."""
@@ -67,8 +74,33 @@ class Visitors:
         member = self.member_of(request) if self.member_of is not None else None
         if member is not None:
             return Visitor("member", MEMBER + member[0], member[1])
-        token = token_of(request.headers) or request.scope.get("state", {}).get(COOKIE)
+        token = self.token_of(request.headers) or request.scope.get("state", {}).get(COOKIE)
         return Visitor("visitor", None if token is None else VISITOR + _hashed(token))
+
+    def token_of(self, headers: Headers) -> str | None:
+        """Return the visitor's number, or None if there is no cookie of ours."""
+        try:
+            held = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            return None
+        found = _COOKIE.fullmatch(held.value) if held is not None else None
+        if found is None or not hmac.compare_digest(found[2], self._signature(found[1])):
+            return None
+        return found[1]
+
+    def signed(self, token: str) -> str:
+        """Return the value of the cookie that names this visitor."""
+        return f"{token}.{self._signature(token)}"
+
+    def source_of(self, request: HTTPConnection) -> str:
+        """Return what the store may know of a visitor's address: its keyed hash. A member has none."""
+        if self.of(request).kind != "visitor":
+            return ""
+        return hmac.new(self._key, f"address {address_of(request)}".encode(), hashlib.sha256).hexdigest()[:32]
+
+    def _signature(self, token: str) -> str:
+        signature = hmac.new(self._key, f"visitor {token}".encode(), hashlib.sha256).digest()
+        return base64.urlsafe_b64encode(signature).decode().rstrip("=")
 
 
 class VisitorCookies:
@@ -84,31 +116,28 @@ class VisitorCookies:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        known = token_of(headers)
+        known = self.visitors.token_of(headers)
         token = known or secrets.token_urlsafe(32)
         scope.setdefault("state", {})[COOKIE] = token  # so that the first answer speaks of the same visitor
 
         async def with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start" and (known is None or scope["path"] == "/"):
-                MutableHeaders(scope=message).append("set-cookie", cookie(token, secure=is_https(scope, headers)))
+                value = cookie(self.visitors.signed(token), secure=is_https(scope, headers))
+                MutableHeaders(scope=message).append("set-cookie", value)
             await send(message)
 
         await self.app(scope, receive, with_cookie)
 
 
-def token_of(headers: Headers) -> str | None:
-    """The visitor's number; None: no cookie, or not one of ours."""
-    try:
-        held = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return None
-    return held.value if held is not None and _TOKEN.fullmatch(held.value) else None
+def address_of(connection: HTTPConnection) -> str:
+    """Return the address by which limits count a client, or its network."""
+    return network_of(connection.client.host if connection.client else "")
 
 
-def cookie(token: str, *, secure: bool) -> str:
+def cookie(value: str, *, secure: bool) -> str:
     """The header's value. In a frame of another site a browser takes it over https only, apart for each such site."""
     place = "SameSite=None; Secure; Partitioned" if secure else "SameSite=Lax"
-    return f"{COOKIE}={token}; Path=/; Max-Age={COOKIE_S}; HttpOnly; {place}"
+    return f"{COOKIE}={value}; Path=/; Max-Age={COOKIE_S}; HttpOnly; {place}"
 
 
 def is_https(scope: MutableMapping[str, Any], headers: Headers) -> bool:

@@ -4,8 +4,8 @@ It stands behind the checks that both of our ports make (`shared/port/door.py`) 
 caller learns no more than it may:
 
 1. /health and /ready are open to every client.
-2. Requests a minute, of one key, or of one address where no good key came: 429. Each further utterance of a request or
-   a socket counts as one more.
+2. Requests a minute, of one key, or of one address where no good key came, and of one account where the studio names
+   it: 429. Each further utterance of a request or a socket counts as one more.
 3. The key, where the server has any: 401. A WebSocket may bring a ticket instead.
 4. The body's size, as it comes: 413.
 
@@ -28,7 +28,7 @@ from runtime.errors import MessageTooLarge, MoreThan, RateLimited, SpeechError, 
 from runtime.server.caller import CALLER, Caller
 from runtime.server.engine_host import Host
 from runtime.server.keys import Clock, KeyRing, Tickets, digest
-from runtime.shared.port.allowance import allowance_of
+from runtime.shared.port.allowance import KEY, Allowance, allowance_of
 from runtime.shared.port.checking import Checking
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.error_shapes import CARTESIA
@@ -102,16 +102,25 @@ class AccessControl(Checking):
         """
         headers = Headers(scope=scope)
         key = self._good_key(scope, headers)
-        count = partial(self._rate.wait_s, key or address.encode())
+        allowance = allowance_of(headers)
+        count = partial(self._rate.wait_s, self._counted_as(headers, key or address.encode(), allowance))
         if wait_s := count():
             raise RateLimited(retry_after_s=round(wait_s, 3))
         if self._keys.is_needed and key is None:
             raise Unauthorized
-        CALLER.set(Caller(key.hex() if key else address, allowance_of(headers), count))
+        CALLER.set(Caller(key.hex() if key else address, allowance, count))
         if scope["type"] == "websocket":
             scope["subprotocols"] = [word for word in scope["subprotocols"] if not word.startswith(TOKEN)]
         elif (length := headers.get("content-length", "")).isdecimal() and int(length) > self._max_body_bytes:
             raise self._too_large(int(length))
+
+    def _counted_as(self, headers: Headers, door: bytes, allowance: Allowance | None) -> bytes:
+        """The bucket of a request. Only who has the secret names an account: others would invent one each time."""
+        secret = self._settings.account_key.encode()
+        offered = headers.get(KEY, "").encode()
+        if allowance is None or not secret or not hmac.compare_digest(offered, secret):
+            return door
+        return door + b"/" + allowance.account.encode()
 
     def _good_key(self, scope: Scope, headers: Headers) -> bytes | None:
         """The digest of the key or ticket that lets the request in, or None."""

@@ -56,7 +56,7 @@ def replace_file(folder: Path, name: str, data: bytes) -> None:
     """
     temporary = folder / f".{name}.{uuid.uuid4().hex[:8]}{TEMPORARY}"
     try:
-        with temporary.open("xb") as file:
+        with open(temporary, "xb", opener=_private) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -65,6 +65,11 @@ def replace_file(folder: Path, name: str, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     system.sync_folder(folder)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that nobody but its user may read; the folder may be one that others see."""
+    return os.open(path, flags, 0o600)
 
 
 def remove_file(folder: Path, name: str) -> None:

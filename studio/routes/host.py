@@ -26,7 +26,7 @@ from studio.store.records import decode
 from studio.supervisor import ChildRuntime, Runtime
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
-SECRET = frozenset({"VOICEWRIGHT_API_KEYS", "VOICEWRIGHT_HOST_KEY"})
+SECRET = frozenset({"VOICEWRIGHT_ACCOUNT_KEY", "VOICEWRIGHT_API_KEYS", "VOICEWRIGHT_HOST_KEY"})
 KEY_HEADER = "x-host-key"
 MAX_CHECKPOINTS = len(Mode)
 MAX_NAME_CHARS = 500

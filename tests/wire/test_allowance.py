@@ -14,10 +14,10 @@ from websockets.typing import Subprotocol
 
 from runtime.server.spending import Spending
 from studio.settings import VisitSettings
-from studio.visitors import COOKIE
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import PROTOCOL
 from tests.support.studio_port import studio_port
+from tests.support.visiting import new_visitor
 
 FIELDS = {"max_frames": 13, "seed": 5}  # a little over a second
 POSTED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -63,12 +63,9 @@ ENDS = ("audio.done", "session.done", "done", "error")
 @pytest.fixture(scope="module")
 def studio(server: RunningServer) -> Iterator[int]:
     """A studio whose visitors may hear one second a day."""
-    with studio_port(server.http, visits=VisitSettings(visitor_speech_s=1), visitors="each") as port:
+    visits = VisitSettings(visitor_speech_s=1, visitors_per_address=0)
+    with studio_port(server.http, visits=visits, visitors="each") as port:
         yield port
-
-
-def visitor(number: int) -> dict[str, str]:
-    return {"cookie": f"{COOKIE}={number:043d}"}
 
 
 def post(port: int, kind: str, headers: dict[str, str]) -> str:
@@ -105,16 +102,16 @@ def ask(port: int, kind: str, headers: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("kind", [*POSTED, *TALKED])
 def test_each_way_counts_and_each_way_ends_when_all_is_spent(studio: int, kind: str) -> None:
-    number = [*POSTED, *TALKED].index(kind)
-    first = ask(studio, kind, visitor(number))
+    visitor = new_visitor(studio)
+    first = ask(studio, kind, visitor)
     assert "speech_spent" not in first
     for other in ("stream", "native", kind):
-        assert "speech_spent" in ask(studio, other, visitor(number)), other
-    assert "speech_spent" not in ask(studio, "stream", visitor(100 + number))
+        assert "speech_spent" in ask(studio, other, visitor), other
+    assert "speech_spent" not in ask(studio, "stream", new_visitor(studio))
 
 
 def test_a_refusal_says_until_when(studio: int) -> None:
-    headers = visitor(50)
+    headers = new_visitor(studio)
     post(studio, "stream", headers)
     path, body = POSTED["stream"]
     answer = httpx.post(f"http://127.0.0.1:{studio}{path}", json=body, headers=headers)

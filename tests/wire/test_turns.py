@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
+import pytest
 
 from runtime.settings import EngineSettings, ServerSettings
-from studio.visitors import COOKIE
+from runtime.shared.port.allowance import ACCOUNT
 from tests.conftest import FolderOf
 from tests.support.patience import until
 from tests.support.runtime_server import running_server
 from tests.support.speech_client import Talk, talk
 from tests.support.studio_port import studio_port
+from tests.support.visiting import new_visitor
 from tests.wire.conftest import Serving
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
 PLACES = 3
+FORWARDED = "x-forwarded-for"
 ONE_SLOT = EngineSettings(threads=1, max_slots=1, max_waiting=PLACES)
 
 
@@ -94,5 +97,29 @@ def test_every_visitor_of_the_studio_is_somebody_else(folder_of: FolderOf) -> No
         running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT) as runtime,
         studio_port(runtime.http, visitors="each") as port,
     ):
-        one, other = (Somebody(headers={"cookie": f"{COOKIE}={number:043d}"}) for number in range(2))
-        run(port, one, other)
+        run(port, Somebody(headers=new_visitor(port)), Somebody(headers=new_visitor(port)))
+
+
+@pytest.mark.parametrize("visitors", ["one", "each"])
+def test_who_asks_too_often_keeps_nobody_else_out_of_the_studio(folder_of: FolderOf, visitors: str) -> None:
+    settings = ServerSettings(requests_per_minute=4, account_key="between us", api_keys="the studio's")
+    with (
+        running_server(folder_of("brief", "custom_voice"), server=settings) as runtime,
+        studio_port(runtime.http, settings, visitors=visitors) as port,
+    ):
+        greedy, polite = Somebody("127.0.0.2"), Somebody("127.0.0.3")
+        if visitors == "each":
+            greedy, polite = Somebody(headers=new_visitor(port)), Somebody(headers=new_visitor(port))
+        inventing = replace(greedy, headers=greedy.headers | {ACCOUNT: "another", FORWARDED: "192.0.2.1"})
+
+        async def scenario() -> None:
+            statuses = [(await inventing.post(port)).status_code for _ in range(6)]
+            assert statuses == [200] * 4 + [429] * 2
+            async with AsyncExitStack() as stack:
+                session = await polite.talk(stack, port, **VOICE)
+                for code in (None, None, None, None, "rate_limited"):
+                    await session.say("Once more.")
+                    assert (await session.take()).end.get("code") == code
+            assert (await polite.post(port)).json()["error"]["code"] == "rate_limited"
+
+        asyncio.run(asyncio.wait_for(scenario(), 60))

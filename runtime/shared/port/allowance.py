@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-ACCOUNT, SECONDS = HEADERS = ("x-speech-account", "x-speech-seconds")
+ACCOUNT, SECONDS, KEY = HEADERS = ("x-speech-account", "x-speech-seconds", "x-speech-account-key")
 _MAX_ACCOUNT_CHARS = 200
 
 

@@ -299,6 +299,22 @@ def test_requests_a_minute_are_counted_by_key_or_address() -> None:
     assert [ask(x_api_key=KEY) for _ in range(2)] == [200, 429]
 
 
+@pytest.mark.parametrize("keys", [{}, KEYS], ids=["open", "with keys"])
+def test_the_rate_is_of_an_account_where_the_studio_names_it_and_not_where_anybody_else_does(
+    keys: dict[str, str],
+) -> None:
+    door = Door(ServerSettings(**keys, requests_per_minute=2, account_key="between us"))
+
+    def ask(account: str, secret: str = "between us") -> int:
+        named = {"x_speech_account": account, "x_speech_account_key": secret}
+        return knock(door, "http", x_api_key=KEY, **named)[0]
+
+    assert [ask("visitor:anna") for _ in range(3)] == [200, 200, 429]
+    assert [ask("address:192.0.2.8") for _ in range(3)] == [200, 200, 429]
+    assert [ask(f"invented {number}", "a guess") for number in range(3)] == [200, 200, 429]
+    assert [ask(f"invented {number}", "") for number in range(3)] == [429, 429, 429]
+
+
 def test_callers_whose_rate_is_remembered_are_bounded() -> None:
     rate = Rate(1, lambda: 0.0)
     assert rate.wait_s(b"first") == 0
@@ -319,6 +335,13 @@ def test_a_body_over_the_limit_is_cut_off(told: bool) -> None:
     assert len(door.inside) == (0 if told else 1)
     assert knock(door, "http", method="POST", body=(b"x" * (limit - 1), b"x")) == (200, None)
     assert door.bodies[-1] == b"x" * limit
+
+
+def test_an_ipv6_client_has_one_rate_for_all_its_addresses() -> None:
+    door = Door(ServerSettings(requests_per_minute=2))
+    statuses = [knock(door, "http", address=f"2a00:1450:4001:81b::{number}")[0] for number in (1, 2, 3)]
+    assert statuses == [200, 200, 429]
+    assert knock(door, "http", address="2a00:1450:4001:81c::1")[0] == 200
 
 
 def test_the_order_is_connections_origin_rate_key_body() -> None:

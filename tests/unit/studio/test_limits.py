@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,18 @@ from runtime.shared.port.allowance import Allowance
 from studio.app import build
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
-from studio.limits import CLOSED, VisitLimits, allowances
+from studio.limits import CLOSED, Accounts, VisitLimits, allowances
 from studio.relay import Relay
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.startup_page import Opening
 from studio.transcribing.desk import Desk
 from studio.transcribing.plugin import Choice
 from studio.visitors import COOKIE, Visitors
+from tests.support.visiting import KEY, VISITORS, header_of
 from tests.unit.studio.serving import served
 
 PCM = 48_000  # bytes of a second
-ONE, OTHER = ({"cookie": f"{COOKIE}={letter * 43}"} for letter in "ab")
+ONE, OTHER = header_of("a"), header_of("b")
 TEXT = json.dumps({"type": "input.text", "text": "Hello."})
 
 
@@ -52,10 +53,9 @@ class Studio:
             Route("/v1/models", lambda _: JSONResponse({})),
             WebSocketRoute("/v1/audio/speech/stream", self.socket),
         ]
-        visitors = Visitors(each=each)
-        limits = Middleware(
-            VisitLimits, visitors=visitors, settings=VisitSettings(**settings), must_sign_in=must_sign_in
-        )
+        visits = VisitSettings(**settings)
+        accounts = Accounts(VISITORS if each else Visitors(each=False), visits.visitors_per_address)
+        limits = Middleware(VisitLimits, accounts=accounts, settings=visits, must_sign_in=must_sign_in)
         self.app = Starlette(routes=routes, middleware=[limits])
 
     async def speak(self, request: Request) -> Response:
@@ -121,6 +121,44 @@ def test_a_visitor_has_so_many_sockets_and_gets_a_place_back() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("held", ["{number:043d}", "{number:043d}.{number:043d}"], ids=["unsigned", "forged"])
+def test_invented_visitors_have_the_sockets_of_one(held: str) -> None:
+    async def run() -> None:
+        async with Studio(visitor_sockets=1).client() as (_, url), AsyncExitStack() as stack:
+            refused = 0
+            for number in range(6):
+                invented = {"cookie": f"{COOKIE}={held.format(number=number)}"}
+                socket = await stack.enter_async_context(connect(url, additional_headers=invented, proxy=None))
+                if number:
+                    assert await refusal(socket) == ("too_many_connections", 1013)
+                    refused += 1
+            assert refused == 5
+            async with connect(url, additional_headers=ONE, proxy=None) as known:
+                await known.send(TEXT)
+                assert len(await known.recv()) == PCM
+
+    asyncio.run(run())
+
+
+def test_an_address_is_a_few_visitors_a_day_and_all_others_from_there_are_one() -> None:
+    now = 0.0
+    accounts = Accounts(VISITORS, 2, lambda: now)
+
+    def who(letter: str, address: str = "192.0.2.7") -> str:
+        raw = [(name.encode(), value.encode()) for name, value in header_of(letter).items()]
+        return accounts.of(HTTPConnection({"type": "http", "headers": raw, "client": (address, 5)}))[1]
+
+    own = {who("a"), who("b")}
+    assert {account[:8] for account in own} == {"visitor:"}
+    assert (who("c"), who("d")) == ("address:192.0.2.7", "address:192.0.2.7")
+    assert {who("a"), who("b")} == own
+    assert who("c", "192.0.2.8").startswith("visitor:")
+    rotating = [who(letter, f"2a00:1450:4001:81b::{letter}") for letter in "abcdef"]
+    assert rotating[2:] == ["address:2a00:1450:4001:81b::/64"] * 4
+    now = 86_400.0
+    assert who("c").startswith("visitor:")
+
+
 def test_a_visitor_has_so_many_requests_in_flight() -> None:
     async def run() -> None:
         studio = Studio(visitor_requests=1)
@@ -140,13 +178,13 @@ def test_a_visitor_has_so_many_requests_in_flight() -> None:
 
 def test_the_runtime_is_told_whose_a_request_is_and_what_is_allowed() -> None:
     settings = VisitSettings(visitor_speech_s=60, member_speech_s=600)
-    members = {"b" * 43: ("17", "Ben")}
-    visitors = Visitors(each=True, member_of=lambda asks: members.get(asks.cookies.get(COOKIE, "")))
+    members = {VISITORS.signed("b" * 43): ("17", "Ben")}
+    visitors = Visitors(each=True, key=KEY, member_of=lambda asks: members.get(asks.cookies.get(COOKIE, "")))
 
     def told(each: Visitors, settings: VisitSettings = settings, **headers: str) -> Allowance:
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         scope = {"type": "http", "headers": raw, "client": ("192.0.2.7", 5), "method": "POST", "path": "/"}
-        return allowances(each, settings)(HTTPConnection(scope))
+        return allowances(Accounts(each, 8), settings)(HTTPConnection(scope))
 
     stranger, anna, ben = told(visitors), told(visitors, **ONE), told(visitors, **OTHER)
     assert stranger == Allowance("address:192.0.2.7", 60)

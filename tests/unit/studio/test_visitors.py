@@ -10,9 +10,12 @@ import httpx
 import pytest
 from starlette.datastructures import Headers
 
+from studio.store.cookie_key import FILE as FILE_OF_KEY
+from studio.store.cookie_key import cookie_key
 from studio.store.database import FILE
-from studio.visitors import COOKIE, token_of
+from studio.visitors import COOKIE, Visitors
 from tests.support.keeping import keep, kept, pcm_of, post, visitor
+from tests.support.visiting import VISITORS, header_of
 from tests.unit.studio.test_takes import refused
 
 SOUND = pcm_of(0.2)
@@ -64,7 +67,7 @@ def test_a_visitor_is_known_again_by_a_cookie_that_the_store_does_not_hold(addre
     with visitor(address) as anna:
         record = keep(anna, SOUND)
         token = anna.cookies[COOKIE]
-        assert len(token) == 43
+        assert len(token) == 87
         with httpx.Client(base_url=address, cookies={COOKIE: token}, trust_env=False) as again:
             assert again.get("/studio/takes").json()["takes"] == [record]
             assert token in again.get("/").headers["set-cookie"], "a visit renews it"
@@ -101,10 +104,31 @@ def test_a_browser_without_cookies_is_told_why_nothing_is_kept(address: str) -> 
         refused(client.patch("/studio/me", json={"theme": "dark"}), 401, "visitor_unknown")
 
 
-@pytest.mark.parametrize("held", ["", "x", "a" * 42, "a" * 44, "a" * 42 + "%", "../" + "a" * 40, '"'])
+@pytest.mark.parametrize("held", ["", "x", "a" * 43, "a" * 42 + "%", "../" + "a" * 40, '"', f"{'a' * 43}.{'a' * 43}"])
 def test_what_is_no_cookie_of_ours_is_none(held: str) -> None:
-    assert token_of(Headers({"cookie": f"{COOKIE}={held}"})) is None
-    assert token_of(Headers({"cookie": f"other=1; {COOKIE}={'a' * 43}"})) == "a" * 43
+    assert VISITORS.token_of(Headers({"cookie": f"{COOKIE}={held}"})) is None
+    ours = header_of("a")["cookie"]
+    assert VISITORS.token_of(Headers({"cookie": f"other=1; {ours}"})) == "a" * 43
+    assert VISITORS.token_of(Headers({"cookie": ours.replace("a", "b", 1)})) is None
+    assert Visitors(each=True, key=b"another studio's").token_of(Headers({"cookie": ours})) is None
+
+
+def test_an_invented_cookie_gets_a_new_visitor(address: str) -> None:
+    invented = {"cookie": f"{COOKIE}={'a' * 43}"}
+    with httpx.Client(base_url=address, trust_env=False) as client:
+        refused(client.put("/studio/scripts/s", json={}, headers=invented), 401, "visitor_unknown")
+        given = client.get("/", headers=invented).headers["set-cookie"]
+        assert invented["cookie"] not in given
+        assert keep(client, SOUND)["id"]
+
+
+def test_the_key_of_the_cookies_is_made_once_and_is_the_studios_alone(folder: Path) -> None:
+    folder.mkdir()
+    key = cookie_key(folder)
+    assert (cookie_key(folder), len(key)) == (key, 32)
+    assert (folder / FILE_OF_KEY).stat().st_mode & 0o077 == 0
+    (folder / FILE_OF_KEY).write_bytes(key[:16])  # Half of it is none.
+    assert len(cookie_key(folder)) == 32
 
 
 def test_where_all_share_there_is_no_cookie(tmp_path: Path) -> None:

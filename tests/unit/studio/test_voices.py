@@ -26,6 +26,7 @@ from studio.visitors import COOKIE, Visitors
 from studio.voice_owners import whose_voices
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
+from tests.support.visiting import VISITORS, header_of
 from tests.unit.studio.serving import served
 from tests.wire.test_voices import CONSENT, VOICES, recording
 
@@ -153,7 +154,7 @@ def test_visitors_neither_see_nor_change_nor_delete_each_others_voices(play: Cal
 
 def test_a_visitor_is_known_by_the_studios_cookie_and_keeps_nothing_without_it(play: Callable[..., None]) -> None:
     async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
-        anna, bert = ({"cookie": f"{COOKIE}={letter * 43}"} for letter in "ab")
+        anna, bert = header_of("a"), header_of("b")
         made = await kept(client, **anna)
         assert [voice["id"] for voice in (await client.get(VOICES, headers=anna)).json()["data"]] == [made["id"]]
         for headers in (bert, {}, {"cookie": f"{COOKIE}=forged"}):
@@ -172,7 +173,7 @@ def test_a_visitor_is_known_by_the_studios_cookie_and_keeps_nothing_without_it(p
         crafted = {"host": f"{client.base_url.netloc.decode()}/x"}  # before the path, in an address made of both
         assert code(await client.post("/v1/audio/pronunciations", headers=crafted)) == (401, "visitor_unknown")
 
-    play(scenario, whose_voices(Visitors(each=True)))
+    play(scenario, whose_voices(VISITORS))
     assert whose_voices(Visitors(each=False)) is None
 
 

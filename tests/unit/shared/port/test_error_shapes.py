@@ -26,7 +26,7 @@ from runtime.shared.port.error_shapes import shaped
 from runtime.shared.port.hosts import ANY, Hosts
 from runtime.shared.port.unrouted import unrouted
 from studio.given_runtime import GivenRuntime
-from studio.limits import VisitLimits
+from studio.limits import Accounts, VisitLimits
 from studio.relay import Relay
 from studio.settings import VisitSettings
 from studio.visitors import Visitors
@@ -101,7 +101,9 @@ def test_the_studio_s_limits_and_its_relay(path: str, code_of: CodeOf) -> None:
     assert "start" not in unavailable.text  # someone else started it, and has to do it again
     if path.startswith(("/v1/", "/tts/")):
         settings = VisitSettings(visitor_requests=0)
-        limits = Middleware(VisitLimits, visitors=Visitors(each=True), settings=settings, must_sign_in=False)
+        limits = Middleware(
+            VisitLimits, accounts=Accounts(Visitors(each=True), 8), settings=settings, must_sign_in=False
+        )
         assert code_of(asked(Starlette(middleware=[limits]), path, json={}).json()) == "rate_limited"
 
 
