@@ -35,6 +35,7 @@ from studio.routes.openapi import openapi_routes
 from studio.routes.real_voices import RealVoiceRoutes, cards_of
 from studio.routes.transcribe import transcribe_routes
 from studio.routes.voices import voice_routes
+from studio.security_headers import SecurityHeaders
 from studio.settings import StudioSettings
 from studio.sign_in import SignIn
 from studio.startup_page import Opening
@@ -116,6 +117,7 @@ def build(
     app.add_middleware(VisitLimits, accounts=accounts, settings=settings.visits, must_sign_in=must)
     if sign_in is not None:
         sign_in.add_to(app)  # its session has to surround whatever asks for the visitor
+    app.add_middleware(SecurityHeaders, ancestors=settings.visits.frame_ancestors)
     app.add_middleware(Door, settings=told.server, hosts=Hosts(told.server.hosts, settings.host))
     app.router.routes.extend([*keeping.routes(), *keeping.voice_routes(relay)])
     forget = downloads.forget if downloads else None

@@ -61,6 +61,12 @@ class StoreFull(BadRequest):
     sentence = "{what} cannot be kept: {why}."
 
 
+class StoreBusy(Busy):
+    code = "store_busy"
+    http_status = 503
+    sentence = "{what} cannot be kept or read now: another process uses the database; try again in {retry_after_s:g} s."
+
+
 class TakeDamaged(Failed):
     code = "take_damaged"
     retryable = False

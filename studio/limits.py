@@ -21,7 +21,7 @@ from runtime.errors import RateLimited, SpeechError, TooManyConnections
 from runtime.shared.port.allowance import Allowance
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.error_shapes import told_on_socket
-from studio.errors import SignInNeeded
+from studio.errors import SignInNeeded, StoreFull
 from studio.relay import Allowed
 from studio.settings import VisitSettings
 from studio.visitors import Visitors, address_of
@@ -40,6 +40,8 @@ OPEN = (
     "/studio/fonts/",
     "/studio/sign",
 )
+ADDRESS = "address:"
+KEEPING, KEPT = frozenset({"POST", "PUT"}), ("/studio/takes", "/studio/scripts")
 _MAX_ADDRESSES = 65_536
 CLOSED = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/studio/", "/gradio_api/", "/mcp")
 
@@ -61,7 +63,7 @@ class Accounts:
         visitor = self.visitors.of(connection)
         address = address_of(connection)
         if visitor.owner is None or (visitor.kind == "visitor" and not self._has_room(address, visitor.owner)):
-            return visitor.kind, f"address:{address}"
+            return visitor.kind, f"{ADDRESS}{address}"
         return visitor.kind, visitor.owner
 
     def _has_room(self, address: str, owner: str) -> bool:
@@ -100,6 +102,9 @@ class VisitLimits:
             kind, who = self.accounts.of(HTTPConnection(scope))
             if self.must_sign_in and kind != "member" and path.startswith(CLOSED) and not path.startswith(OPEN):
                 raise SignInNeeded
+            keeps = scope.get("method") in KEEPING and path.startswith(KEPT)
+            if keeps and who.startswith(ADDRESS) and self.accounts.visitors.of(HTTPConnection(scope)).owner:
+                raise StoreFull(what="The take", why="many visitors from your address have kept something today")
             if not path.startswith(API):
                 await self.app(scope, receive, send)
             elif scope["type"] == "websocket":
@@ -110,7 +115,7 @@ class VisitLimits:
                     await self.app(scope, receive, send)
             else:
                 await self.app(scope, receive, send)
-        except (SignInNeeded, TooManyConnections, RateLimited) as error:
+        except (SignInNeeded, StoreFull, TooManyConnections, RateLimited) as error:
             await _say_no(scope, receive, send, error)
 
     @contextmanager
@@ -134,7 +139,7 @@ def allowances(accounts: Accounts, settings: VisitSettings) -> Allowed:
 
     def allowed(connection: HTTPConnection) -> Allowance:
         if not accounts.visitors.each:
-            return Allowance(f"address:{address_of(connection)}")
+            return Allowance(f"{ADDRESS}{address_of(connection)}")
         kind, who = accounts.of(connection)
         seconds = settings.member_speech_s if kind == "member" else settings.visitor_speech_s
         return Allowance(who, seconds or None)

@@ -45,6 +45,12 @@ class StoreSettings:
     max_store_bytes: int = knob(
         10 * 2**30, "VOICEWRIGHT_MAX_STORE_BYTES", "bytes of all files of takes together", low=2**20
     )
+    visitor_store_bytes: int = knob(
+        256 * 2**20,
+        "VOICEWRIGHT_VISITOR_STORE_BYTES",
+        "bytes of all files of takes of one visitor, of those who each have their own",
+        low=2**20,
+    )
     share_links: str = knob(
         "off",
         "VOICEWRIGHT_SHARE_LINKS",
@@ -80,6 +86,11 @@ class VisitSettings:
     visitor_sockets: int = knob(3, "VOICEWRIGHT_VISITOR_SOCKETS", "sockets that one visitor may have open", low=1)
     visitor_requests: int = knob(
         4, "VOICEWRIGHT_VISITOR_REQUESTS", "requests for speech that one visitor may have in flight over HTTP", low=1
+    )
+    frame_ancestors: str = knob(
+        "",
+        "VOICEWRIGHT_FRAME_ANCESTORS",
+        "origins whose pages may show the studio in a frame, separated by spaces; a Space's own are allowed",
     )
     visitors_per_address: int = knob(
         8,

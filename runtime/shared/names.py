@@ -12,6 +12,7 @@ from runtime.errors import InvalidConfig
 LONGEST = 64  # characters
 LONGEST_TAG, MOST_TAGS = 32, 16
 JOINERS = frozenset("\u200c\u200d")  # Persian and emoji need them
+_ALPHABETS = frozenset({"Latin", "Cyrillic", "Greek", "Armenian", "Cherokee"})  # With letters of one look.
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # controls, bidi overrides, half characters, line ends
 
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -30,9 +31,13 @@ def checked_name(name: str) -> str:
     """The name as it is kept: composed (NFC), without white space around it.
 
     Raises:
-        InvalidConfig: it is empty or too long, holds what cannot be seen, or looks like an id.
+        InvalidConfig: it is empty or too long, holds what cannot be seen, mixes alphabets that look alike, or looks
+            like an id.
     """
     name = _seen(name, LONGEST, "name", "it")
+    if len(found := _ALPHABETS & {_script(letter) for letter in name}) > 1:
+        why = f"it mixes {' and '.join(sorted(found))} letters, which look alike; write it in one alphabet"
+        raise InvalidConfig(where="name", why=why, param="name")
     if is_id(name.lower()):
         raise InvalidConfig(where="name", why="it looks like the id of a voice", param="name")
     return name
@@ -61,6 +66,11 @@ def _seen(text: str, longest: int, where: str, what: str) -> str:
     if any(unicodedata.category(character) in UNSEEN and character not in JOINERS for character in text):
         raise InvalidConfig(where=where, why=f"{what} holds characters that cannot be seen", param=where)
     return text
+
+
+def _script(letter: str) -> str:
+    """Return the alphabet of a letter, as its Unicode name begins; empty for other characters."""
+    return unicodedata.name(letter, "").partition(" ")[0].capitalize() if letter.isalpha() else ""
 
 
 def name_key(name: str) -> str:

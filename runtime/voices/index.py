@@ -59,6 +59,8 @@ class Index:
         path = folder / FILE
         for attempt in range(2):
             try:
+                with contextlib.suppress(OSError):
+                    path.touch(mode=0o600)
                 connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = OFF")  # it can be made anew from the files

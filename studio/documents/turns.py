@@ -38,7 +38,7 @@ class Turns:
             Overloaded: all places are taken.
         """
         if self._held[client] >= self._per_client:
-            raise RateLimited(limit=self._per_client, retry_after_s=self._retry_after_s)
+            raise RateLimited(retry_after_s=self._retry_after_s)
         if self._held.total() >= self._slots + self._max_waiting:
             raise Overloaded(slots=self._slots, waiting=self._max_waiting, retry_after_s=self._retry_after_s)
         self._held[client] += 1

@@ -28,6 +28,7 @@ from studio.supervisor import ChildRuntime, Runtime
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 SECRET = frozenset({"VOICEWRIGHT_ACCOUNT_KEY", "VOICEWRIGHT_API_KEYS", "VOICEWRIGHT_HOST_KEY"})
 KEY_HEADER = "x-host-key"
+FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 MAX_CHECKPOINTS = len(Mode)
 MAX_NAME_CHARS = 500
 ASK_S = 5.0
@@ -36,14 +37,15 @@ ASK_S = 5.0
 def is_host(request: Request, settings: StudioSettings) -> bool:
     """Whether the host asks: by the key, or on the machine itself where nobody else can reach the studio.
 
-    The Host header must name this machine as well. A page of another site whose name leads here, and a proxy
-    that passes strangers on, bring another.
+    The Host header must name this machine as well, and no proxy may have passed the request on: nginx names this
+    machine in Host by default.
     """
     key = settings.visits.host_key
     if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
         return True
     alone = settings.host in LOOPBACK and not settings.store.each()
-    return alone and not key and request.url.hostname in LOOPBACK
+    is_passed_on = any(name in request.headers for name in FORWARDED)
+    return alone and not key and not is_passed_on and request.url.hostname in LOOPBACK
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import InvalidSetting, StorageFailed
+from studio.errors import StoreBusy
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ MIGRATIONS = (
     ) STRICT;
     """,
 )
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FULL, _CLOSED = {sqlite3.SQLITE_FULL}, {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 
 
@@ -123,6 +125,7 @@ class Database:
 
         Raises:
             StorageFailed: ``what`` could not be kept.
+            StoreBusy: another process had the database for too long.
         """
         with self._lock, _told(what):
             if self._connection.in_transaction:  # of the same thread, which has the lock
@@ -154,10 +157,14 @@ def _told(what: str) -> Iterator[None]:
             why = "the disk is full"
         elif code in _CLOSED:
             why = "the folder of the takes cannot be written"
+        elif code in _BUSY:
+            raise StoreBusy(what=what, retry_after_s=WAIT_S) from None
         raise StorageFailed(what=what, why=why) from None
 
 
 def _opened(path: Path) -> sqlite3.Connection:
+    path.touch(mode=0o600)  # SQLite's journals get the same mode.
+    path.chmod(0o600)
     connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
     connection.text_factory = lambda data: data.decode("utf-8", "replace")  # one damaged text stops no list
     try:
@@ -176,11 +183,25 @@ def _opened(path: Path) -> sqlite3.Connection:
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > len(MIGRATIONS):
-        why = f"{path} was written by a newer Voicewright; use that one, or another folder"
+        why = (
+            f"{path} was written by a newer Voicewright; use that one, another folder, or the copy "
+            f"{_copy_of(path, len(MIGRATIONS)).name} that the newer one made, if it is there"
+        )
         raise InvalidSetting(name="VOICEWRIGHT_DATA", value=repr(str(path.parent)), why=why)
+    if 0 < version < len(MIGRATIONS):
+        copy = _copy_of(path, version)
+        copy.unlink(missing_ok=True)
+        connection.execute("VACUUM INTO ?", (str(copy),))
+        copy.chmod(0o600)
+        log.info("%s is changed for this version; a copy of the old form is %s", path, copy.name)
     for number, migration in enumerate(MIGRATIONS[version:], version + 1):
         # One script, one transaction: a kill leaves the old form.
         connection.executescript(f"BEGIN IMMEDIATE; {migration} PRAGMA user_version = {number}; COMMIT;")
+
+
+def _copy_of(path: Path, version: int) -> Path:
+    """Return the name of the copy that an upgrade makes of a file in the form of this version."""
+    return path.with_name(f"{FILE}.form-{version}")
 
 
 def _move_aside(path: Path) -> Path:

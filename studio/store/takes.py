@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.errors import InvalidConfig, StorageFailed
+from runtime.errors import InvalidConfig, SpeechError
 from runtime.shared.names import name_key
 from studio.errors import NotKept, StoreFull
 from studio.settings import StoreSettings
@@ -78,13 +78,13 @@ class Takes:
                     self._files.write_reference(record["reference"], reference)
                 self._files.write(record["id"], data)
                 self._insert(owner, record)
-            except (OSError, StorageFailed):
-                with contextlib.suppress(OSError, StorageFailed):
+            except (OSError, SpeechError):
+                with contextlib.suppress(OSError, SpeechError):
                     self._files.remove([record["id"]])
                     self._remove_unused_references()
                 raise
             # Only now, so that nothing has gone in vain; what is left over goes with the next take.
-            with contextlib.suppress(OSError, StorageFailed):
+            with contextlib.suppress(OSError, SpeechError):
                 self._purge(going)
         return record
 
@@ -246,6 +246,11 @@ class Takes:
         settings = self._settings
         ((count,),) = self._database.rows("SELECT count(*) FROM takes WHERE owner = ? AND deleted_at IS NULL", (owner,))
         surplus, excess = count + 1 - settings.max_takes, self.bytes() + size - settings.max_store_bytes
+        max_bytes = settings.max_store_bytes
+        if owner.startswith(VISITOR):
+            max_bytes = min(max_bytes, settings.visitor_store_bytes)
+            ((own,),) = self._database.rows("SELECT coalesce(sum(bytes), 0) FROM takes WHERE owner = ?", (owner,))
+            excess = max(excess, own + size - max_bytes)
         if surplus <= 0 and excess <= 0:
             return []
         in_use = takes_in_scripts(self._database, owner)
@@ -264,7 +269,7 @@ class Takes:
             why = f"{settings.max_takes} takes are kept, all favourites or in scripts; delete some"
             raise StoreFull(what="The take", why=why)
         if excess > 0:
-            why = f"all takes together may have {settings.max_store_bytes // 2**20} MB; delete some"
+            why = f"all takes together may have {max_bytes // 2**20} MB; delete some"
             raise StoreFull(what="The take", why=why)
         return going
 

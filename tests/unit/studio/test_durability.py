@@ -7,6 +7,7 @@ import hashlib
 import os
 import random
 import sqlite3
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import InvalidSetting, StorageFailed
-from studio.errors import NotKept, StoreFull, TakeDamaged
+from studio.errors import NotKept, StoreBusy, StoreFull, TakeDamaged
 from studio.settings import StoreSettings
 from studio.store.database import FILE, MIGRATIONS
 from studio.store.places import is_lasting
@@ -172,6 +173,46 @@ def test_a_database_of_a_newer_studio_is_not_touched(folder: Path) -> None:
     assert (folder / FILE).read_bytes() == before
 
 
+def test_an_upgrade_keeps_a_copy_of_the_old_form(folder: Path) -> None:
+    with opened(folder) as store:
+        take = add(store)
+    with sqlite3.connect(folder / FILE) as connection:
+        connection.execute("DROP TABLE shares")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
+    connection.close()
+    with opened(folder) as store:
+        assert ids(store) == [take]
+    copy = folder / f"{FILE}.form-{len(MIGRATIONS) - 1}"
+    with sqlite3.connect(copy) as connection:
+        assert connection.execute("SELECT id FROM takes").fetchall() == [(take,)]
+    connection.close()
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
+def test_nobody_else_may_read_what_is_kept(folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        with opened(folder) as store:
+            add(store, reference=b"RIFF")
+            kept_files = [path for path in folder.rglob("*") if path.is_file()]
+            assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in kept_files} == {0}
+    finally:
+        os.umask(before)
+
+
+def test_a_database_that_another_process_uses_may_be_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("studio.store.database.WAIT_S", 0.01)
+    with opened(folder) as store:
+        other = sqlite3.connect(folder / FILE)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy) as refusal:
+            add(store)
+        assert (refusal.value.code, refusal.value.retryable) == ("store_busy", True)
+        other.close()
+        add(store)
+
+
 @pytest.mark.parametrize(
     ("number", "why"), [(errno.ENOSPC, "full"), (errno.EROFS, "cannot be written"), (errno.EIO, "an error")]
 )
@@ -213,7 +254,7 @@ def test_a_row_that_cannot_be_written_leaves_no_file(folder: Path, monkeypatch: 
         before = files(folder)
         other = sqlite3.connect(folder / FILE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")  # another process that does not let go
-        with pytest.raises(StorageFailed, match="The take could not be kept"):
+        with pytest.raises(StoreBusy):
             add(store)
         other.execute("ROLLBACK")
         other.close()
@@ -264,6 +305,16 @@ def test_all_takes_together_have_a_limit(folder: Path) -> None:
         with pytest.raises(NotKept):
             store.takes.restore(OWNER, third)
     assert first not in files(folder)
+
+
+def test_a_visitor_has_a_share_of_the_store(folder: Path) -> None:
+    noise = random.Random(1).randbytes(400_000)
+    with opened(folder, max_store_bytes=2**22, visitor_store_bytes=2**20) as store:
+        takes = [add(store, "visitor:one", pcm=noise) for _ in range(3)]
+        assert ids(store, "visitor:one") == [takes[2], takes[1]]
+        with pytest.raises(StoreFull, match="1 MB"):
+            add(store, "visitor:two", pcm=random.Random(2).randbytes(1_200_000))
+        add(store, "visitor:two", pcm=noise)
 
 
 def test_a_full_store_is_said_over_http(folder: Path) -> None:

@@ -86,8 +86,11 @@ def test_the_figures_of_the_runtime_are_there_for_the_host_behind_how_often_it_w
         ({"visits": KEYED}, {"x-host-key": "open barley"}),
         ({}, {"host": "studio.example"}),
         ({}, {"x-host-key": ""}),
+        ({"visits": VisitSettings()}, {"x-forwarded-for": "203.0.113.5"}),
+        ({"visits": VisitSettings()}, {"x-real-ip": "203.0.113.5"}),
+        ({"visits": VisitSettings()}, {"via": "1.1 proxy"}),
     ],
-    ids=["every address", "visitors apart", "no key", "wrong key", "another name", "empty key"],
+    ids=["every address", "visitors apart", "no key", "wrong key", "another name", "empty key", "nginx", "real", "via"],
 )
 def test_nobody_else_does(settings: dict[str, Any], headers: dict[str, str]) -> None:
     status, told = asked(headers=headers, **settings)

@@ -229,11 +229,31 @@ def test_a_name_is_kept_as_it_is_seen_or_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", " ", "\t", "a\nb", "a\x7fb", "\u202dx", "x\u2066", "\ud800", "x\u2028y", "\ue000", "F" * 32]
+    "name",
+    [
+        "",
+        " ",
+        "\t",
+        "a\nb",
+        "a\x7fb",
+        "\u202dx",
+        "x\u2066",
+        "\ud800",
+        "x\u2028y",
+        "\ue000",
+        "F" * 32,
+        "\u0410ngus",
+        "Cl\u03b1ra",
+    ],
 )
 def test_names_that_deceive_are_refused(name: str) -> None:
     with pytest.raises(InvalidConfig):
         checked_name(name)
+
+
+@pytest.mark.parametrize("name", ["Ангус", "Κλάρα", "Anna 安娜", "Zoë 2", "さくら A", "Ольга-2"])
+def test_names_in_one_alphabet_are_kept(name: str) -> None:
+    assert checked_name(name) == name
 
 
 def test_names_that_people_take_for_the_same_have_one_key() -> None:

@@ -1,0 +1,44 @@
+"""Headers that protect the page in browsers: who may frame it, and what it may load and run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SPACE_ANCESTORS = "https://huggingface.co https://*.huggingface.co https://*.hf.space"
+# Gradio's page has scripts and styles in its markup, and the worklets and recordings of ours are blobs.
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; "
+    "connect-src 'self' ws: wss: data: blob:; object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors"
+)
+
+
+class SecurityHeaders:
+    """ASGI middleware around every answer. A header that a route sets itself stays as it is.
+
+    Args:
+        ancestors: origins whose pages may frame the studio, separated by spaces.
+    """
+
+    def __init__(self, app: ASGIApp, ancestors: str, env: Mapping[str, str] = os.environ) -> None:
+        self.app = app
+        framed = " ".join(filter(None, ("'self'", ancestors, SPACE_ANCESTORS if env.get("SPACE_ID") else "")))
+        self._policy = f"{POLICY} {framed}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Add the headers to an HTTP answer."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("x-content-type-options", "nosniff")
+                headers.setdefault("referrer-policy", "same-origin")
+                if headers.get("content-type", "").startswith("text/html"):
+                    headers.setdefault("content-security-policy", self._policy)
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers if scope["type"] == "http" else send)
