@@ -9,9 +9,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SPACE_ANCESTORS = "https://huggingface.co https://*.huggingface.co https://*.hf.space"
-# Gradio's page has scripts and styles in its markup, and the worklets and recordings of ours are blobs.
+# Gradio evaluates the templates of its components and has scripts and styles in its markup; our recordings are blobs.
 POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; "
     "connect-src 'self' ws: wss: data: blob:; object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors"
 )
