@@ -17,6 +17,7 @@ from runtime.errors import (
     MessageTooLarge,
     MoreThan,
     StorageFailed,
+    UnknownRoute,
     VoiceFileInvalid,
     VoiceNameOfSpeaker,
     VoiceNotFound,
@@ -68,6 +69,8 @@ def voices_router(host: Host) -> APIRouter:
         return list(host.speakers())
 
     def known(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
+        if not name_or_id:
+            raise UnknownRoute
         library = host.owner_library(request.headers)
         card = library.find(name_or_id)
         if card is None:
