@@ -4,7 +4,7 @@
 #   docker build -t voicewright:cuda --build-arg VARIANT=cuda . && docker run --gpus all -p 7860:7860 voicewright:cuda
 #
 # VARIANT is cpu or cuda (`--target cpu` and `--target cuda` do the same). TORCH_INDEX overrides where torch's build
-# comes from; pytorch.org names the index of each CUDA version. docs/spaces.md tells what is inside and why.
+# comes from; pytorch.org names the index of each CUDA version. docs/deploy.md tells what is inside and why.
 ARG VARIANT=cpu
 
 FROM python:3.11-slim-bookworm AS base

@@ -102,7 +102,7 @@ class MemoryTooSmall(BadRequest):
 class TranscriberMissing(BadRequest):
     code = "transcriber_missing"
     http_status = 501
-    sentence = "Recordings are not written down here; the host can install a recogniser (docs/asr.md)."
+    sentence = "Recordings are not written down here; the host can install a recogniser (docs/guide.md)."
 
 
 class TranscriberBusy(Busy):

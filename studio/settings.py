@@ -21,7 +21,7 @@ TRANSCRIBER = "faster-whisper:small"  # used where it is installed; VOICEWRIGHT_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """What the studio keeps, for whom and how much of it (docs/store.md)."""
+    """What the studio keeps, for whom and how much of it (docs/guide.md)."""
 
     data: str = knob("", "VOICEWRIGHT_DATA", "folder of all that is kept; empty: the user's data folder")
     visitors: str = knob(
@@ -72,7 +72,7 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitSettings:
-    """What one visitor may do where each has an own history, and who the host is (docs/spaces.md)."""
+    """What one visitor may do where each has an own history, and who the host is (docs/deploy.md)."""
 
     host_key: str = knob(
         "", "VOICEWRIGHT_HOST_KEY", "opens the host's room from elsewhere; empty: only on the host's own machine"

@@ -26,7 +26,7 @@ log says so at the start, with the nearest one that there is. The studio starts 
 | `{MODEL}` | the embedded voice | the runtime's: checkpoints, `[MODE=]PATH_OR_ID`, with white space between them |
 | `HOST`, `PORT` | `{StudioSettings().host}`, `{StudioSettings().port}` | where the studio listens |
 | `VOICEWRIGHT_RUNTIME_URL` | none | the studio's: use the runtime at this URL, do not start one |
-| `VOICEWRIGHT_TRANSCRIBER` | `{TRANSCRIBER}` | the studio's: it writes recordings down ([asr](asr.md)); empty: none |
+| `VOICEWRIGHT_TRANSCRIBER` | `{TRANSCRIBER}` | the studio's: it writes recordings down ([asr](guide.md#speech-recognition)); empty: none |
 """
 
 _PARTS: tuple[tuple[str, str, type[Any]], ...] = (
@@ -45,8 +45,8 @@ _PARTS: tuple[tuple[str, str, type[Any]], ...] = (
         ServerSettings,
     ),
     ("A cluster", "Of `voicewright cluster` and of Ray's deployments ([scaling](scaling.md)).", ClusterSettings),
-    ("What the studio keeps", "The studio's ([store](store.md)).", StoreSettings),
-    ("Visitors", "The studio's, where each visitor has an own history ([spaces](spaces.md)).", VisitSettings),
+    ("What the studio keeps", "The studio's ([store](guide.md#library)).", StoreSettings),
+    ("Visitors", "The studio's, where each visitor has an own history ([spaces](deploy.md)).", VisitSettings),
 )
 
 

@@ -1,4 +1,4 @@
-/** The page's glue: rooms, socket, stage and store meet here and nowhere else. What a room gets: docs/studio.md. */
+/** The page's glue: rooms, socket, stage and store meet here and nowhere else. What a room gets: docs/guide.md. */
 
 import { Addresses } from './addresses.js';
 import { api, StudioError } from './api.js';
@@ -66,7 +66,7 @@ import { SpeechError, SpeechSocket } from '../../clients/js/voicewright.js';
  *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: Given): void, leave?(): void,
  *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, spokenBy?(): SpokenBy|null, takesTags?: boolean, followsTags?: boolean, stop?(): void,
  *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): Back|void} & import('./cut_off.js').Place & import('./drafts.js').Source} Room
- *   what the shell knows of a room; docs/studio.md says what each part is for
+ *   what the shell knows of a room; docs/guide.md says what each part is for
  */
 
 const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, HostRoom];

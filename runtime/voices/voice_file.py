@@ -1,6 +1,6 @@
 """Writes one voice as the bytes of one portable file, and reads it back strictly: safetensors from any source.
 
-docs/voices.md describes the format. No path, no torch and no pickle here.
+docs/guide.md describes the format. No path, no torch and no pickle here.
 """
 
 from __future__ import annotations

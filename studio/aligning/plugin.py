@@ -1,4 +1,4 @@
-"""Defines what an aligner is, and finds those that are installed (docs/word-times.md)."""
+"""Defines what an aligner is, and finds those that are installed (docs/guide.md)."""
 
 from __future__ import annotations
 

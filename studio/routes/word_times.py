@@ -1,4 +1,4 @@
-"""Serves `studio/takes/{id}/words`: when each word of a take is spoken, as JSON or as WebVTT (docs/word-times.md)."""
+"""Serves `studio/takes/{id}/words`: when each word of a take is spoken, as JSON or as WebVTT (docs/guide.md)."""
 
 from __future__ import annotations
 

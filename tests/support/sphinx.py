@@ -1,4 +1,4 @@
-"""A recogniser as a plug-in, as docs/asr.md describes one: pocketsphinx with the English model in its package."""
+"""A recogniser as a plug-in, as docs/guide.md describes one: pocketsphinx with the English model in its package."""
 
 from __future__ import annotations
 
