@@ -26,7 +26,7 @@ log says so at the start, with the nearest one that there is. The studio starts 
 | `{MODEL}` | the embedded voice | the runtime's: checkpoints, `[MODE=]PATH_OR_ID`, with white space between them |
 | `HOST`, `PORT` | `{StudioSettings().host}`, `{StudioSettings().port}` | where the studio listens |
 | `VOICEWRIGHT_RUNTIME_URL` | none | the studio's: use the runtime at this URL, do not start one |
-| `VOICEWRIGHT_TRANSCRIBER` | `{TRANSCRIBER}` | the studio's: it writes recordings down ([asr](guide.md#speech-recognition)); empty: none |
+| `VOICEWRIGHT_TRANSCRIBER` | `{TRANSCRIBER}` | the studio's [recogniser](guide.md#speech-recognition); empty: none |
 """
 
 _PARTS: tuple[tuple[str, str, type[Any]], ...] = (
