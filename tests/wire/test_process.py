@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -140,8 +141,10 @@ def test_a_name_that_leads_here_and_is_not_ours_is_refused(either: RunningServer
     assert httpx.get(f"{either.http}/health", headers={"host": "evil.example"}).status_code == 200
 
     async def knock() -> int:
+        address = urlsplit(either.socket)
+        evil = address._replace(netloc=f"evil.example:{address.port}").geturl()
         with pytest.raises(InvalidStatus) as refused:
-            await connect(either.socket, additional_headers={"Host": "evil.example"})
+            await connect(evil, host=address.hostname, port=address.port)
         return refused.value.response.status_code
 
     assert asyncio.run(knock()) == 403
