@@ -92,12 +92,6 @@ class Visitors:
         """Return the value of the cookie that names this visitor."""
         return f"{token}.{self._signature(token)}"
 
-    def source_of(self, request: HTTPConnection) -> str:
-        """Return what the store may know of a visitor's address: its keyed hash. A member has none."""
-        if self.of(request).kind != "visitor":
-            return ""
-        return hmac.new(self._key, f"address {address_of(request)}".encode(), hashlib.sha256).hexdigest()[:32]
-
     def _signature(self, token: str) -> str:
         signature = hmac.new(self._key, f"visitor {token}".encode(), hashlib.sha256).digest()
         return base64.urlsafe_b64encode(signature).decode().rstrip("=")
