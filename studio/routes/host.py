@@ -38,14 +38,21 @@ def is_host(request: Request, settings: StudioSettings) -> bool:
     """Whether the host asks: by the key, or on the machine itself where nobody else can reach the studio.
 
     The Host header must name this machine as well, and no proxy may have passed the request on: nginx names this
-    machine in Host by default.
+    machine in Host by default. A proxy that gives no sign of itself is not seen; the key is for those who have one.
     """
     key = settings.visits.host_key
     if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
         return True
     alone = settings.host in LOOPBACK and not settings.store.each()
-    is_passed_on = any(name in request.headers for name in FORWARDED)
-    return alone and not key and not is_passed_on and request.url.hostname in LOOPBACK
+    return alone and not key and not _is_passed_on(request) and request.url.hostname in LOOPBACK
+
+
+def _is_passed_on(request: Request) -> bool:
+    """True if a proxy has sent the request. Without any configuration nginx gives itself away by its connection alone:
+    it uses HTTP/1.0, or closes after each answer, which no browser does.
+    """
+    closes = request.headers.get("connection", "").lower() == "close"
+    return closes or request.scope["http_version"] == "1.0" or any(name in request.headers for name in FORWARDED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,10 +87,22 @@ def test_the_figures_of_the_runtime_are_there_for_the_host_behind_how_often_it_w
         ({}, {"host": "studio.example"}),
         ({}, {"x-host-key": ""}),
         ({"visits": VisitSettings()}, {"x-forwarded-for": "203.0.113.5"}),
+        ({"visits": VisitSettings()}, {"connection": "close"}),
         ({"visits": VisitSettings()}, {"x-real-ip": "203.0.113.5"}),
         ({"visits": VisitSettings()}, {"via": "1.1 proxy"}),
     ],
-    ids=["every address", "visitors apart", "no key", "wrong key", "another name", "empty key", "nginx", "real", "via"],
+    ids=[
+        "every address",
+        "visitors apart",
+        "no key",
+        "wrong key",
+        "another name",
+        "empty key",
+        "nginx",
+        "closes",
+        "real",
+        "via",
+    ],
 )
 def test_nobody_else_does(settings: dict[str, Any], headers: dict[str, str]) -> None:
     status, told = asked(headers=headers, **settings)
@@ -180,3 +192,16 @@ def test_figures_are_sums_over_modes_and_dialects() -> None:
     )
     told = figures(page)
     assert (told["underruns"], told["active"], told["ttfa_p50_s"]) == (5, 4, None)
+
+
+def test_a_proxy_that_speaks_http_1_0_and_names_this_machine_does_not_open_the_room() -> None:
+    async def run() -> bytes:
+        async with served(HostRoutes(ChildRuntime([]), StudioSettings(), {}).routes()) as address:
+            host, port = address.split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"GET /studio/host HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+            line = await reader.readline()
+            writer.close()
+            return line
+
+    assert b" 403 " in asyncio.run(run())
