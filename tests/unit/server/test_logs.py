@@ -23,11 +23,15 @@ def root() -> Iterator[io.StringIO]:
     written, logger = io.StringIO(), logging.getLogger()
     handler = logging.StreamHandler(written)
     before = logger.handlers, logger.level
+    pytests = [(one, one.formatter, list(one.filters)) for one in logger.handlers]  # set_up() changes these as well
     logger.handlers, logger.level = [handler], logging.INFO
     logger.setLevel(logging.INFO)
     yield written
     logger.handlers = before[0]
     logger.setLevel(before[1])
+    for one, formatter, filters in pytests:
+        one.setFormatter(formatter)
+        one.filters = filters
 
 
 def spoken(text: str | None = None) -> RequestLog:
