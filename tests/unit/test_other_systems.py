@@ -110,7 +110,7 @@ def test_the_runtime_speaks_keeps_a_voice_and_ends_without_what_windows_lacks(tm
     with started(tmp_path, "ready at", *command) as url:
         said = asked(f"{url}/v1/audio/speech", b'{"input": "Hello.", "voice": "nora", "response_format": "pcm"}')
         assert len(said) > 4800
-        voice = crafted(a_voice("Quiet uncle"))
+        voice = crafted(a_voice("Quiet uncle", samples=24_000))
         form = b'--x\r\nContent-Disposition: form-data; name="file"; filename="v.voice"\r\n\r\n' + voice
         asked(f"{url}/v1/audio/voices", form + b"\r\n--x--\r\n", "multipart/form-data; boundary=x")
         assert b"Quiet uncle" in asked(f"{url}/v1/audio/voices")

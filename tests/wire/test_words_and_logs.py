@@ -204,6 +204,7 @@ def of_the_studio(folder: Path) -> Iterator[Marked]:
     for reference in (None, (f"{WORD}.wav", WORD.encode(), "audio/wav")):
         files = {"pcm": sound} | ({"reference": reference} if reference else {})
         yield Marked(method="post", path="/studio/takes", data=take, files=files)
+    yield Marked(method="post", path="/studio/documents", content=b"PK\x03\x04" + WORD.encode())
     script = {"name": WORD, "lines": [{"text": WORD}]}
     yield Marked(method="put", path=f"/studio/scripts/{WORD}", json=script)
     words = {"words": [{"word": WORD, "said": WORD}]}
