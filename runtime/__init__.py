@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def _is_intel() -> bool:
-    """Whether this processor is Intel's."""
+    """True if this processor is Intel's."""
     try:
         return "GenuineIntel" in Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -485,7 +485,7 @@ class CheckpointMissing(SetUpError):
 
 
 def no_folder(reference: str, *, is_file: bool) -> CheckpointMissing:
-    """What is said of a checkpoint's reference that is neither a folder nor a Hub id."""
+    """Return the error for a checkpoint reference that is neither a folder nor a Hub id."""
     if is_file:
         hint = "It is a file; give the folder of a checkpoint or a Hub id (owner/name)."
         return CheckpointMissing(path=reference, what="a folder of this name", hint=hint)

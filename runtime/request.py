@@ -27,7 +27,7 @@ RECORDED_VOICE = "The voice is that of the recording; the voice that was named w
 
 
 class Mode(StrEnum):
-    """How the voice is chosen; published checkpoints serve one mode each."""
+    """Mode of voice selection; each published checkpoint serves one mode."""
 
     CUSTOM_VOICE = "custom_voice"
     VOICE_DESIGN = "voice_design"
@@ -35,14 +35,14 @@ class Mode(StrEnum):
 
 
 class Layout(StrEnum):
-    """Where the text stands: in front of the codes, or beside them one token a frame (docs/model.md 3.3, 3.4)."""
+    """Text layout: all text before the codes, or one token next to each frame (docs/model.md 3.3, 3.4)."""
 
     NON_STREAMING = "non_streaming"
     STREAMING = "streaming"
 
 
 class Split(StrEnum):
-    """Where a text may be cut into parts that are spoken one after the other in the same voice.
+    """Places where a text may be cut into parts, which are spoken in sequence in the same voice.
 
     A text of one sentence is one part whatever is chosen, and so gives the same codes.
     """
@@ -54,7 +54,7 @@ class Split(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why a request's frames ended."""
+    """Reason why a request's frames ended."""
 
     EOS = "eos"  # the talker said so
     MAX_TOKENS = "max_tokens"  # the caller's own max_frames, or the slot, was used up
@@ -65,7 +65,7 @@ class StopReason(StrEnum):
 
 
 class Guard(StrEnum):
-    """What was wrong with the speech."""
+    """Fault that a runaway guard found in the speech."""
 
     BUDGET = "budget"  # more frames than the text can need
     REPETITION = "repetition"  # the same few codes over and over, after the text was spent
@@ -92,7 +92,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class VoicePrompt:
-    """What a checkpoint makes of a reference, once and for all; of no use to another checkpoint.
+    """Voice prompt that one checkpoint computes from a reference; other checkpoints cannot use it.
 
     Shapes: x_vector [H] float32; codes [m, Q] int64, None for x-vector only.
     """
@@ -148,13 +148,13 @@ class SpeechRequest:
 
     @property
     def takes_reference(self) -> bool:
-        """Whether its mode speaks with a reference; in CustomVoice its x-vector stands in a speaker's place."""
+        """True if the mode speaks with a reference. In CustomVoice its x-vector replaces a speaker's embedding."""
         return self.mode is Mode.BASE or (self.mode is Mode.CUSTOM_VOICE and not self.voice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """What a loaded checkpoint can do, for /v1/models and the page."""
+    """Capabilities of a loaded checkpoint, for /v1/models and the page."""
 
     name: str  # folder name or Hub id, never a path
     modes: tuple[Mode, ...]
@@ -178,7 +178,7 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLoad:
-    """How busy the engine is now."""
+    """Current load of the engine."""
 
     slots: int
     active: int

@@ -86,7 +86,7 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def advice(reason: StopReason, request: SpeechRequest) -> list[str]:
-    """What is wrong with speech that ended so, and what to try."""
+    """Return advice for speech that ended with this reason."""
     reference = request.reference
     has_words = reference is not None and not reference.x_vector_only
     words = "check that --ref-text is exactly what the recording says, or " if has_words else ""

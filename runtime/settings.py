@@ -26,7 +26,7 @@ VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")  # vLLM-Omni's clients read 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one client may ask for; echoed to it at the start of a session."""
+    """Limits for one client, sent to it at the start of a session."""
 
     max_text_chars: int = knob(4096, "VOICEWRIGHT_MAX_TEXT_CHARS", "characters in one text", low=1)
     part_chars: int = knob(
@@ -74,7 +74,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeSettings:
-    """What one mode's requests want of the scheduler; each mode has its own (docs/tuning.md).
+    """Scheduler settings of one mode's requests (docs/performance.md).
 
     Small chunks let others in sooner and cost more calls; large ones the reverse. The sound is the same.
     """
@@ -91,7 +91,7 @@ class ModeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """How the device is used."""
+    """Device settings."""
 
     device: str = knob("auto", "VOICEWRIGHT_DEVICE", "auto, cpu, cuda, npu or mps")
     dtype: str = knob(
@@ -185,7 +185,7 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Where and how the runtime process listens."""
+    """Settings of the runtime process's server."""
 
     host: str = knob("127.0.0.1", "VOICEWRIGHT_HOST", "address to listen on")
     port: int = knob(8210, "VOICEWRIGHT_RUNTIME_PORT", "port of the runtime process", low=0, high=65535)
@@ -331,13 +331,13 @@ class ServerSettings:
 
     @property
     def needs_key(self) -> bool:
-        """Whether no request comes in without a key."""
+        """True if every request needs a key."""
         return bool(self.keys or self.api_keys_file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """How several runtime processes serve behind one port (docs/scaling.md)."""
+    """Settings of a cluster of runtime processes behind one port (docs/scaling.md)."""
 
     replicas: int = knob(1, "VOICEWRIGHT_REPLICAS", "runtime processes of a pool, one a device", low=1)
     max_replicas: int = knob(64, "VOICEWRIGHT_MAX_REPLICAS", "runtime processes that an ingress has places for", low=1)

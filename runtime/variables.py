@@ -29,7 +29,7 @@ _OF_TESTS = (f"{PREFIX}TEST_", f"{PREFIX}TOUR", f"{PREFIX}RAYSERVICE_CRD")  # wh
 
 
 def of_the_runtime() -> frozenset[str]:
-    """What the runtime reads, and a cluster."""
+    """Return the names of all environment variables that the runtime or a cluster reads."""
     plain = {
         knob.metadata["env"]
         for group in (Limits, EngineSettings, ServerSettings, ClusterSettings)

@@ -51,7 +51,7 @@ class Pool(BaseModel):
 
 
 class Arguments(BaseModel):
-    """What `runtime.cluster.app.build` takes."""
+    """Arguments of `runtime.cluster.app.build`."""
 
     model_config = ConfigDict(extra="forbid")
 

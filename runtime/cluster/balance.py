@@ -11,7 +11,7 @@ MOST = 256  # the largest weight that HAProxy has
 
 
 class ReplicaState(StrEnum):
-    """What may be sent to a replica."""
+    """Requests that a replica may receive."""
 
     READY = "ready"
     DRAINING = "draining"  # nothing new; what it speaks ends there
@@ -19,7 +19,7 @@ class ReplicaState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What a replica serves, in the words of /v1/models."""
+    """Checkpoint that a replica serves, as in /v1/models."""
 
     id: str
     created: int  # seconds since the epoch
@@ -54,7 +54,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How busy a replica is, as it says at /ready."""
+    """Load of a replica, as reported at /ready."""
 
     slots: int
     active: int

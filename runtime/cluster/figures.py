@@ -16,7 +16,7 @@ SUM = "voicewright_cluster_"  # before the name of a sum
 
 
 class _Page:
-    """What `generate_latest` takes."""
+    """Registry interface of `generate_latest`."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics

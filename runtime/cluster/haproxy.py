@@ -137,7 +137,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
 
 
 def map_files(settings: Settings, voices: Mapping[str, str]) -> dict[str, str]:
-    """What the configuration looks up, by the names of its files: what `voices` says, and refusals by path."""
+    """Return the configuration's lookup files by name: `voices`, and refusals by path."""
     refusals = {
         BUSY: TooManyConnections(limit=settings.server.max_connections_per_address, retry_after_s=2.0),
         EMPTY: NoReplica(retry_after_s=1.0),
@@ -156,7 +156,7 @@ def _refusal(folder: Path, file: str) -> str:
 
 
 def _towards_replicas(long_s: int) -> list[str]:
-    """What holds of every connection to a replica, whatever it carries."""
+    """Return the settings of every connection to a replica."""
     return [
         "    option redispatch 1",
         "    retries 3",
@@ -212,7 +212,7 @@ def _bound(host: str) -> str:
 
 
 def _routing(folder: Path) -> list[str]:
-    """Which mode a request needs, where not every replica serves it.
+    """Return the rules that find a request's mode, for clusters in which not every replica serves it.
 
     It is what the request says (``task_type`` in its address or its body), Base where it brings reference audio, or
     that of the voice it names: a speaker's, or Base for any other name, which can only be a stored voice's.
@@ -407,7 +407,7 @@ def end_left(folder: Path) -> None:
 
 
 def _runs(pid: int, folder: Path) -> bool:
-    """Whether the process is there, is no corpse, and is the HAProxy of this folder."""
+    """True if the process runs, is no zombie, and is the HAProxy of this folder."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

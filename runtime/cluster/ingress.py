@@ -125,7 +125,7 @@ class Ingress:
         self._version = version
 
     async def _ask(self, replica: Replica) -> tuple[str, Room | None]:
-        """How busy a replica is; None where it does not say, which HAProxy finds out for itself."""
+        """Query a replica's load. None if it does not answer; HAProxy's own checks handle that."""
         try:
             told = (await self._http.get(f"{replica.url}/ready")).json()
             return replica.name, Room(slots=told["slots"], active=told["active"], waiting=told["waiting"])
@@ -150,7 +150,7 @@ class Ingress:
         self._without_place = self.replicas.keys() - self._places.keys()
 
     def _commands(self, places: list[Place]) -> tuple[list[str], dict[str, tuple[object, ...]]]:
-        """What HAProxy must be told so that its servers are the replicas, and what it knows of each then."""
+        """Return the commands that make HAProxy's servers equal to the replicas, and its table after each."""
         connections: dict[str, dict[str, int]] = defaultdict(dict)
         names = {server: name for name, server in self._places.items()}
         for place in places:
@@ -193,7 +193,7 @@ class Ingress:
         return speakers or of_tcp
 
     async def _tell_voices(self) -> None:
-        """Which mode a voice's name asks for."""
+        """Write the map from voice names to modes."""
         voices = {
             name.lower(): Mode.CUSTOM_VOICE.value
             for replica in self.replicas.values()

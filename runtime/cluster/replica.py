@@ -227,7 +227,7 @@ class RuntimeReplica:
             (await self._http.get("/health")).raise_for_status()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        """What `runtime.cluster.autoscaling` scales on."""
+        """Return the metrics on which `runtime.cluster.autoscaling` scales."""
         load = (await self._http.get("/ready")).json()
         return {"slots_in_use": float(load["active"] + load["waiting"]), "slots": float(load["slots"])}
 

@@ -32,11 +32,11 @@ _PART = ".part"  # behind the name of a file that is being written
 
 
 class Store(Protocol):
-    """Where a replica's voices and keys are, and what keeps them in step."""
+    """Store of a replica's voices and keys, and its synchronisation."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the runtime is told of it."""
+        """Return the environment variables that point the runtime to the store."""
         ...
 
     async def run(self) -> None: ...

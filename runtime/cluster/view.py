@@ -27,7 +27,7 @@ _GET = ["GET", "HEAD"]
 
 
 class Known(Protocol):
-    """What the view shows."""
+    """Cluster state that the view shows."""
 
     @property
     def replicas(self) -> Mapping[str, Replica]: ...
@@ -141,7 +141,7 @@ class ClusterView:
     async def _pages(
         self, request: Request, replicas: list[Replica], path: str
     ) -> list[httpx.Response | None] | Response:
-        """What each replica answers to our caller, None where it answers nothing; or a replica's refusal."""
+        """Return each replica's response to our caller (None if it does not answer), or a replica's refusal."""
         pages = await asyncio.gather(*(self._ask(request, replica, path) for replica in replicas))
         for page in pages:
             if page is not None and page.status_code in {401, 403, 429}:

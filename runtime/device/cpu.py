@@ -24,7 +24,7 @@ SMALL = 100_000_000  # parameters below which a second thread costs more than it
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """How many CPU threads each of a checkpoint's two workers has: that of frames, prompts too, and that of sound."""
+    """CPU threads of a checkpoint's two workers: frames and prompts, and Code2Wav."""
 
     frames: int
     sound: int
@@ -40,7 +40,7 @@ def threads_for(networks: Iterable[nn.Module]) -> Threads:
 
 
 def are_small(networks: Iterable[nn.Module]) -> bool:
-    """Whether no network has as many parameters as the smallest published one."""
+    """True if no network has as many parameters as the smallest published one."""
     return all(sum(part.numel() for part in network.parameters()) < SMALL for network in networks)
 
 
@@ -51,7 +51,7 @@ def shared_out(cores: int) -> Threads:
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether the processor has products of bfloat16, which take half the time of float32's."""
+    """True if the processor multiplies bfloat16 natively, in half the time of float32."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Rules(NamedTuple):
-    """What code 0 is drawn under besides its level's settings: `runtime/engine/sampling.py`, ``talker_rules``.
+    """Sampling rules of code 0 besides its level's settings: ``talker_rules`` in `runtime/engine/sampling.py`.
 
     Shapes: seen [S, V] bool; penalty [S] float32; hold_until [S] int64. Ids below ``codes`` and ``eos`` are allowed.
     """
@@ -40,14 +40,14 @@ class SamplingState(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """Where the codes of a frame are written, and whether their scores were numbers. Shapes: [B, Q] int64, bool."""
+    """Output buffers for a frame's codes, and whether their scores were finite. Shapes: [B, Q] int64, bool."""
 
     codes: Tensor
     finite: Tensor
 
 
 class Lookup(NamedTuple):
-    """Where a sampled code is embedded: table[code].
+    """Embedding lookup of a sampled code: table[code].
 
     Shapes: table [V, H']; out [B, H'], whose rows may lie apart; addresses [S] int64, of each slot's own table of the
     same shape, which is read instead.
@@ -59,7 +59,7 @@ class Lookup(NamedTuple):
 
 
 class SlotState(NamedTuple):
-    """Where every slot stands between two frames; the last slot is scratch, and stays at its beginning.
+    """State of every slot between two frames; the last slot is scratch and stays at its initial state.
 
     Shapes: position, frame [S] int64, where the next input goes and how many frames were made; codes [S, Q] int64, of
     the last frame; trailing [S, L] int64, text ids, that of frame f at f - 1; seen [S, V] bool, codes 0 drawn so far.
@@ -80,7 +80,7 @@ class Norm(NamedTuple):
 
 
 class QKNormRope(NamedTuple):
-    """What query and key heads go through before they attend. Shapes: cos, sin [T, d]."""
+    """Norms and rotary positions of query and key heads before attention. Shapes: cos, sin [T, d]."""
 
     q_norm: Norm
     k_norm: Norm

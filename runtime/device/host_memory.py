@@ -25,7 +25,7 @@ def total_bytes() -> int:
 
 
 def free_bytes() -> int:
-    """What can be taken; where the system does not say, as macOS, all that there is."""
+    """Return the available bytes, or all bytes on systems that do not report them, such as macOS."""
     if sys.platform == "win32":
         return int(_windows().free)
     try:

@@ -32,7 +32,7 @@ class Event(Protocol):
     """A point in a stream's work."""
 
     def query(self) -> bool:
-        """Whether the device has come there."""
+        """True if the device has reached this event."""
 
     def synchronize(self) -> None:
         """Wait until it has; other threads may run meanwhile."""
@@ -98,10 +98,10 @@ class Device(Protocol):
         """
 
     def enter_thread(self) -> None:
-        """What a thread does before it asks anything of the device."""
+        """Prepare the calling thread for its first use of the device."""
 
     def stream(self, stream: Stream) -> AbstractContextManager[None]:
-        """What is asked of the device within goes to this stream."""
+        """Run the body's device work on this stream."""
 
     def mark(self) -> Event:
         """The point that the current stream has been given work up to."""

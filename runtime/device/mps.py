@@ -44,5 +44,5 @@ class MpsDevice(CpuDevice):
         return max(0, self.total_bytes() - torch.mps.driver_allocated_memory())
 
     def total_bytes(self) -> int:
-        """What Metal recommends of the memory that processor and GPU share."""
+        """Return the memory that Metal recommends, out of that which processor and GPU share."""
         return torch.mps.recommended_max_memory()

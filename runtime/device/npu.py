@@ -181,7 +181,7 @@ class NpuDevice(CpuDevice):
 
 
 def sees_npu() -> bool:
-    """Whether torch_npu is there and sees a device."""
+    """True if torch_npu is installed and sees a device."""
     try:
         return bool(_library().npu.is_available())
     except DeviceUnavailable:
@@ -189,7 +189,7 @@ def sees_npu() -> bool:
 
 
 def _may_capture() -> bool:
-    """Whether torch_npu takes captures as this process was started."""
+    """True if torch_npu can capture graphs with this process's environment."""
     if os.environ.get(TASK_QUEUE) != NO_CAPTURES:
         return True
     log.warning(

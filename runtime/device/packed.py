@@ -44,7 +44,7 @@ def packed(weight: Tensor) -> PackedProduct | None:
 
 
 def lays_out(dtype: torch.dtype) -> bool:
-    """Whether oneDNN takes weights of a dtype here: it has none of 16 bits on processors without AVX-512."""
+    """True if oneDNN packs weights of a dtype here; it has no 16-bit weights without AVX-512."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return dtype is not torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -52,7 +52,7 @@ def lays_out(dtype: torch.dtype) -> bool:
 
 @cache
 def least_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
-    """How many rows must be multiplied for each to have the bits that it has among others, for matrices [N, K].
+    """Return the minimum number of rows for which a product is batch-invariant, for matrices [N, K].
 
     None where no number of ``LEAST`` is enough, by one thread and by all.
     """
@@ -70,7 +70,7 @@ def least_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
 
 
 def _keeps_rows(product: PackedProduct, rows: Tensor, threads: int) -> bool:
-    """Whether few rows have the same bits among others, with so many threads."""
+    """True if few rows give the same bits as part of a batch, with ``threads`` threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

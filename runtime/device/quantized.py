@@ -37,7 +37,7 @@ SMALLEST = 1e-30  # of a row's largest number: a row of zeros divides by this
 
 
 class Quantization(StrEnum):
-    """How many bits the weights of talker and code predictor have, the most first."""
+    """Bits of the talker's and code predictor's weights, largest first."""
 
     FLOAT16 = "float16"
     INT8 = "int8"
@@ -69,7 +69,7 @@ class Int8:
         return cls(values, steps)
 
     def weight(self) -> Tensor:
-        """What the values stand for. Shapes: result [N, K] float32."""
+        """Return the dequantised values. Shapes: result [N, K] float32."""
         return self.values * self.steps[:, None]
 
 
@@ -92,7 +92,7 @@ class Int4:
         return cls(values.flatten(1).to(torch.int32), steps, middles)
 
     def weight(self) -> Tensor:
-        """What the values stand for. Shapes: result [N, K] float32."""
+        """Return the dequantised values. Shapes: result [N, K] float32."""
         away = (self.values.view(len(self.values), -1, GROUP) - 8) * self.steps.float()[..., None]
         return (away + self.middles.float()[..., None]).flatten(1)
 
@@ -123,7 +123,7 @@ def quantized(weight: Tensor, kind: Quantization) -> Product:
 
 
 def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
-    """What the weights of a product take, packed: values, steps and what belongs to an output channel or a group."""
+    """Return the bytes of a product's packed weights: values, steps and per-channel or per-group constants."""
     if kind is Quantization.FLOAT16:
         return 2 * N * K
     if kind is Quantization.INT4 and takes_four_bits(N, K):
@@ -132,18 +132,18 @@ def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
 
 
 def takes_four_bits(N: int, K: int) -> bool:
-    """Whether the library has a kernel for a matrix of this shape."""
+    """True if there is a kernel for a matrix of this shape."""
     return not (N % TILE or K % GROUP)
 
 
 def rounds_rows() -> bool:
-    """Whether rows are rounded to eight bits too: with fbgemm's kernels, which torch has on x86."""
+    """True if rows are rounded to eight bits too, as fbgemm's kernels on x86 do."""
     return "fbgemm" in torch.backends.quantized.supported_engines
 
 
 @cache
 def multiplies_float16() -> bool:
-    """Whether weights may be float16: by fbgemm's kernels, where rows keep their bits.
+    """True if weights may be float16: fbgemm's kernels are available and batch-invariant.
 
     That is promised nowhere: it is tried on this very processor, by one thread and by two.
     """
@@ -174,7 +174,7 @@ def kinds_on(device: str) -> list[Quantization]:
 
 
 def not_on(kind: Quantization, device: str) -> str:
-    """Why weights of so many bits cannot be on a device, as part of a sentence."""
+    """Return why a device cannot hold weights of ``kind``, as part of a sentence."""
     able = "a CPU or a CUDA card" if kind is Quantization.INT8 else "a CPU"
     return f"the device is {device}, and only {able} multiplies {kind}"
 

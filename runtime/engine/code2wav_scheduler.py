@@ -32,7 +32,7 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SequenceSound:
-    """What the worker made of a row's frames: nothing where there is an error, less than all where a guard struck."""
+    """Decoded audio of one row's frames: empty after an error, shortened if a guard struck."""
 
     pcm: bytes
     frames: int  # that were handed out
@@ -174,7 +174,7 @@ class Code2WavScheduler:
     # --- a task; begun under the worker's lock, run on its thread
 
     def _tasks(self) -> list[Code2WavTask]:
-        """What is due, most urgent first. Under the worker's lock."""
+        """Return the chunks that are due, most urgent first. The caller holds the worker's lock."""
         chunks = self.scheduler.sound(self._table, self._clock(), self.pace)
         return [Code2WavTask((not chunk.is_urgent, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
 

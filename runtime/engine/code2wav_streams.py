@@ -102,7 +102,7 @@ class Code2WavStreams:
         self._rows[slot, 1:] = turn, frames
 
     def can_follow(self, voice: ClonedVoice | None) -> bool:
-        """Whether a stream can be opened, and its first frame decoded, without waiting for anything."""
+        """True if a stream can be opened and its first frame decoded without waiting."""
         is_known = voice is None or voice.codes is None or voice.sound is not None
         return is_known and bool(self.graphs.sizes(Stream.STARTS))
 

@@ -35,7 +35,7 @@ Takes = Callable[[Code2WavTask], bool]
 
 
 def everything(task: Code2WavTask) -> bool:
-    """What the only thread takes."""
+    """Accept every task: the filter of a worker's only thread."""
     return True
 
 

@@ -115,7 +115,7 @@ class EngineCore:
 
     @property
     def short_of_text(self) -> int:
-        """How many requests hold a slot and have spoken all the text that has come. Thread: any."""
+        """Return the number of slots whose request has spoken all text received so far. Thread: any."""
         return int(np.count_nonzero(self._short))
 
     @property

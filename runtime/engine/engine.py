@@ -101,7 +101,7 @@ class Engine:
 
     @property
     def cards(self) -> tuple[ModelCard, ...]:
-        """What is served, loaded or not."""
+        """Return the cards of all configured checkpoints, loaded or not."""
         return self.registry.cards(self.device.name, self.settings.limits)
 
     def start(self) -> None:
@@ -210,7 +210,7 @@ class Engine:
         core.voice_cache.prepare(admission.reference, admission.voice_key, done)
 
     def load(self) -> EngineLoad:
-        """How busy the engine is."""
+        """Return the engine's current load."""
         cores = self.registry.cores
         active = sum(not holder.request.yields for core in cores for holder in tuple(core.holders.values()))
         slots = sum(map(self._open.slots, self.registry.entries))
@@ -229,13 +229,13 @@ class Engine:
         )
 
     def at_work_since(self) -> float | None:
-        """When the oldest step was begun that the device has not come back from; None: there is none."""
+        """Return the start time of the oldest step that the device has not finished, or None."""
         pulses = (self._pulse, *self.code2wav_worker.pulses)
         begun = [*(pulse.since for pulse in pulses), *(core.in_flight.since for core in self.registry.cores)]
         return min((since for since in begun if since is not None), default=None)
 
     def stacks(self) -> str:
-        """Where every thread of this process stands."""
+        """Return the stack traces of all threads of this process."""
         return stacks()
 
     # --- the caller's own thread
@@ -380,7 +380,7 @@ class Engine:
     # --- helpers of the door
 
     def _is_settled(self, sequence: Sequence) -> bool:
-        """Whether nothing more is loaded for a request."""
+        """True if a request needs no further checkpoint to be loaded."""
         try:
             return all(entry.core is not None for entry in self.registry.needed(sequence.request))
         except SpeechError:  # which it is told when it is let in

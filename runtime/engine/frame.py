@@ -320,12 +320,12 @@ class Frame:
 
 
 def can_script_on(device: Device, fused: Fused | None = None) -> bool:
-    """Whether layers are run as TorchScript, where their products allow: on a CPU, which has no graphs to hold them."""
+    """True if layers run as TorchScript: on a CPU, which captures no graphs."""
     return device.name == "cpu" and fused is None and not device.holds_graphs
 
 
 def operations_of(device: Device, fused: Fused | None = None) -> Operations:
-    """What the networks' layers do besides attention, by what the device has for it."""
+    """Choose the implementation of the layers' operations besides attention for a device."""
     if fused is not None:
         return FusedOperations(fused)
     return Operations() if device.unit_norm is None else NormedOperations(device.unit_norm)

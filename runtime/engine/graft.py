@@ -17,7 +17,7 @@ from runtime.model.talker import Talker
 
 
 class InputTables(NamedTuple):
-    """What the inputs of a slot are looked up in; a holder of this keeps the tables where they are.
+    """Lookup tables for the inputs of a slot; holding this object keeps the tables alive.
 
     Shapes: codec [V, H], codes 0; text [text_vocab, H]; first [V, H'], codes 0 in the code predictor's width.
     """
@@ -28,7 +28,7 @@ class InputTables(NamedTuple):
 
     @property
     def addresses(self) -> tuple[int, int, int]:
-        """Where they lie in the device's memory."""
+        """Return the tables' addresses in device memory."""
         return self.codec.data_ptr(), self.text.data_ptr(), self.first.data_ptr()
 
 

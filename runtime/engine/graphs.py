@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 
 class Work(StrEnum):
-    """What a graph does; its shape's numbers are in brackets."""
+    """Kinds of captured work; the numbers of a shape are in brackets."""
 
     DECODE = "decode steps"  # rows, span
     PREFILL = "prefill chunks"  # prompts, positions of each
@@ -36,7 +36,7 @@ class Work(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """How a graph comes about; ``capture`` returns it, or what holds it beside its own memory."""
+    """Capture function of a graph: ``capture`` returns the graph, or an object that owns it and its inputs."""
 
     work: Work
     shape: Shape
@@ -44,7 +44,7 @@ class Capture:
 
 
 class GraphPool:
-    """What could not be captured is not in it; the same work is then done without a graph."""
+    """Captured graphs by work and shape. Work without a graph runs eagerly."""
 
     def __init__(self, device: Device) -> None:
         self._device = device

@@ -30,7 +30,7 @@ LIMITS = np.append(REPEATED_FRAMES - PERIODS, SILENT_FRAMES)  # frames in a row;
 
 @dataclass(slots=True)
 class RunawayDetector:
-    """What is remembered of one request, in arrays of a few dozen numbers.
+    """Runaway detector of one request; its state is a few small arrays.
 
     ``last_audible_frame`` counts from the request's first frame, -1 is none. Once a guard has struck it says where
     speech ended: before the silence, or before the loop, so that sound after it can be left out.
@@ -76,7 +76,7 @@ class RunawayDetector:
         return ends
 
     def _repeats(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each code is that of so many frames before. Shapes: codes [n]; returns [periods, n]."""
+        """Return whether each code equals the code one period earlier. Shapes: codes [n]; returns [periods, n]."""
         known = np.concatenate([self._recent, codes])
         self._recent = known[-len(PERIODS) :]
         places = np.arange(len(self._recent), len(known))

@@ -26,7 +26,7 @@ Expect = Callable[[Stream, Event], None]
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """What came of a launch, for the rows that still want it; ``result`` is None where it failed.
+    """Result of a launch for the rows that still want it; ``result`` is None if the launch failed.
 
     Shapes: slots [B], and every array of ``result``. ``prompts`` are those that these are the first frames of;
     ``took_s``: seconds from when the device could begin.
@@ -72,12 +72,12 @@ class InFlight:
 
     @property
     def may_begin(self) -> bool:
-        """Whether the next frame may be begun."""
+        """True if the next frame may be launched."""
         return len(self._frames) <= self._max_in_flight
 
     @property
     def since(self) -> float | None:
-        """When the oldest launch that is not read was begun; None: there is none. Thread: any."""
+        """Return the start time of the oldest launch that has not been read, or None. Thread: any."""
         begun = []
         for launches in (self._frames, self._starts):
             with suppress(IndexError):
@@ -118,7 +118,7 @@ class InFlight:
         self._table.begun[slot] = self._table.made[slot]
 
     def outputs(self) -> Iterator[StepOutput]:
-        """What the device has finished, in the order of each stream."""
+        """Yield the outputs that the device has finished, in the order of each stream."""
         for launches in (self._frames, self._starts):
             while launches:
                 launch = launches[0]

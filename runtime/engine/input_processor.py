@@ -54,7 +54,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class PartPlan:
-    """How far one part may go. ``at_limit`` says what it means to get there."""
+    """Frame limit of one part; ``at_limit`` is the stop reason when the part reaches it."""
 
     prompt_inputs: PromptInputs
     limit: int  # frames
@@ -83,7 +83,7 @@ class Admission:
     notes: tuple[str, ...]
 
     def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> PartPlan:
-        """How a part is spoken after ``made`` frames of others; where it need not fit, as far as the slot goes.
+        """Plan a part after ``made`` frames of earlier parts. If it need not fit, it may use the whole slot.
 
         Raises:
             DoesNotFit: the part and its voice are longer than a slot.
@@ -102,7 +102,7 @@ class Admission:
         return PartPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
     def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> PartPlan:
-        """How a text is spoken that grows while it is: as far as the slot goes, after ``made`` frames of others."""
+        """Plan a part whose text still grows: up to the slot's end, after ``made`` frames of earlier parts."""
         prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
         room, _ = self._room(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
         asked = None if self.asked is None else self.asked - made

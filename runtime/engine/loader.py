@@ -120,9 +120,7 @@ class CheckpointLoader:
                 speaker.speak_voices_of(lender, may_graft=registry.may_graft(other))
 
     def prepare_thread(self, *coming: Checkpoint) -> None:
-        """What every thread that computes does first: OpenMP's number of threads is each thread's own, and so may the
-        device be.
-        """
+        """Set the device and OpenMP's number of threads, which both belong to the calling thread."""
         self._enter(self._threads(coming).frames)
 
     def prepare_sound_thread(self) -> None:
@@ -140,7 +138,7 @@ class CheckpointLoader:
 
 
 def _expected_bytes(later: Sequence[RegistryEntry], loaded: RegistryEntry, taken: int) -> int:
-    """What others will take of a device before they have slots, by what one took: as their files are larger or less."""
+    """Estimate the bytes that later checkpoints take before slots, from the bytes and file size of a loaded one."""
     size = _file_bytes(loaded)
     return sum(round(taken * _file_bytes(other) / size) + GRAPHS for other in later) if size else 0
 

@@ -137,11 +137,11 @@ class ModelRunner:
             )
 
     def works(self) -> list[Callable[[], object]]:
-        """What is captured of kernels."""
+        """Return the work to capture, as functions that launch kernels."""
         return [run for _, _, (run, _) in self._works()] if self.frame.fused is not None else []
 
     def _works(self) -> Iterator[tuple[Work, Shape, tuple[Callable[[], object], Stream]]]:
-        """What is captured, in which shape, how it is run and on which stream; the largest first."""
+        """Yield all work to capture with its shape, function and stream, the largest first."""
         sizes, scratch = [size for size in DECODE_BUCKETS if size <= len(self._rows)], self.slot_cache.slots
         chunks = list(self._batches.shapes()) if self._pads else []
         draws: list[tuple[int, ...]] = [(SORTED,), (PLAIN,)] if self._is_lean else [()]
@@ -157,12 +157,12 @@ class ModelRunner:
             yield Work.FIRST_FRAME, (count, *drawn), (first, Stream.STARTS)
 
     def _chunk(self, count: int, size: int) -> tuple[Tensor, Tensor]:
-        """Where the pieces of a launch lie. Shapes: embeds [count, size, H]; places [5, count]."""
+        """Return views of a launch's buffers. Shapes: embeds [count, size, H]; places [5, count]."""
         return self._embeds[: count * size].view(count, size, -1), self._places[:, :count]
 
     @contextmanager
     def starting(self, slot: int) -> Iterator[None]:
-        """What is done to a slot before its first frame is done within: beside the frames of the others."""
+        """Run the body on the start stream, in parallel with the frames of other slots."""
         with self.device.stream(Stream.STARTS):
             self._after_last_frame(slot)
             yield

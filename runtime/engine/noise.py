@@ -82,12 +82,12 @@ class CpuNoise:
 
 
 def hashes_of(width: int) -> Words:
-    """What is hashed of each code. Shapes: result [width]."""
+    """Return the constants hashed for each code. Shapes: result [width]."""
     return (np.arange(1, width + 1, dtype=np.int64) * GOLDEN & MASK_32).astype(np.uint32)
 
 
 def keys_of(seeds: NDArray[np.int64], frames: NDArray[np.int64], groups: int) -> Words:
-    """What is hashed of each row and codebook. Shapes: seeds, frames [B], not negative; result [B, groups]."""
+    """Return the hash keys of each row and codebook. Shapes: seeds, frames [B], not negative; result [B, groups]."""
     golden = np.uint32(GOLDEN)
     key = mix((seeds & MASK_32).astype(np.uint32)) ^ (seeds >> 32).astype(np.uint32)
     key = mix(key + golden * (frames & MASK_32).astype(np.uint32))

@@ -17,7 +17,7 @@ RETRY_AFTER_S = 2.0  # told to a request that finds every place taken, while it 
 
 @dataclass(slots=True)
 class OpenRequest:
-    """What is known of a request that has not ended, wherever it stands."""
+    """Record of a request that has not ended, in any state."""
 
     entry: RegistryEntry
     caller: str
@@ -50,7 +50,7 @@ class OpenRequests:
 
     @property
     def lasting(self) -> int:
-        """How many do not."""
+        """Return the number of requests that do not yield to others."""
         return len(self._by_ticket) - len(self.yielding)
 
     def add(self, entry: RegistryEntry, request: SpeechRequest) -> int:

@@ -89,7 +89,7 @@ class Parts:
         self.prefilling.append(sequence)
 
     def _plan(self, sequence: Sequence, part: Part) -> PartPlan:
-        """How far the part may go, with the text that there is of it."""
+        """Plan a part with the text received so far."""
         admission, tokenizer = sequence.admission.styled(part.style), self._checkpoint.text_tokenizer
         before = sequence.before
         if not sequence.text_stream.by_token:

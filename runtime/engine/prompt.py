@@ -65,7 +65,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What prefill takes.
+    """Input of prefill.
 
     Shapes: embeds [P, H] in the talker's dtype; trailing: text ids that follow one a frame, tts_eos last or empty.
     The first ``constant`` positions are the same for every text in this voice, and ``key`` names them; 0 where they

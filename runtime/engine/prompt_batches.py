@@ -29,7 +29,7 @@ Shape = tuple[int, int]  # pieces, positions of each
 
 @dataclass(frozen=True, slots=True)
 class PromptBatch:
-    """What one launch reads.
+    """Input of one prefill launch.
 
     Shapes: places [5, pieces] int64: each piece's slot, first position and number of positions, the row to which the
     last of them and the position behind it are written (the scratch row, unless the piece is the last of its chunk),
@@ -48,7 +48,7 @@ class PromptBatch:
 
 
 class PromptBatches(Protocol):
-    """Which launches there are, and which of them read some chunks."""
+    """Shapes of prefill launches, and the packing of prompt chunks into them."""
 
     def shapes(self) -> Iterable[Shape]:
         """All that a launch may have, small ones first."""

@@ -54,14 +54,14 @@ class ReferenceSound:
             yield Capture(work, (size,), partial(_Step, self._device, run, size, self._groups))
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """What is captured, over rows and codes that are no request's."""
+        """Yield the work to capture, over rows and codes that belong to no request."""
         where = self._device.torch_device
         rows = torch.zeros((1, ROW), device=where, dtype=torch.int32)
         for _, size, run in self._works():
             yield partial(run, rows, torch.zeros((1, size, self._groups), device=where, dtype=torch.int32))
 
     def _works(self) -> list[tuple[Work, int, Run]]:
-        """What is captured, of how many frames, and how it is run."""
+        """Return the work to capture: its kind, number of frames and function."""
         if (network := self._network.stepped) is None:
             return []
         steps = [(Work.REFERENCE, size, network.move_on) for size in STEPS if size <= network.longest]
@@ -69,7 +69,7 @@ class ReferenceSound:
 
     @torch.inference_mode()
     def __call__(self, codes: Tensor) -> VoiceSound:
-        """How a stream goes on after a reference, on the current device stream. Shapes: codes [m, Q] int64."""
+        """Return the Code2Wav state after a reference, on the current device stream. Shapes: codes [m, Q] int64."""
         with self._turn:
             network = self._network.stepped
             captured: list[Any] = [self._graphs.get(work, size) for work, size, _ in self._works()]

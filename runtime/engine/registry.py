@@ -120,7 +120,7 @@ class Registry:
         return entry
 
     def needed(self, request: SpeechRequest) -> tuple[RegistryEntry, ...]:
-        """What has to be loaded for a request: the checkpoint that speaks it, and the one that reads its voice.
+        """Return the checkpoints that a request needs: the one that speaks and the one that reads its voice.
 
         Raises:
             ModeNotServed: no checkpoint serves the mode, or none reads voices for the one that does.
@@ -152,12 +152,12 @@ class Registry:
         return base
 
     def may_graft(self, entry: RegistryEntry) -> bool:
-        """Whether another checkpoint that reads its voices can embed inputs for it too: their ids mean the same."""
+        """True if the checkpoint that reads this one's voices can also embed its inputs: both use the same ids."""
         reader = self.reader(entry)
         return reader is not None and reader is not entry and _ids(reader.config) == _ids(entry.config)
 
     def styles_voices(self, entry: RegistryEntry) -> bool:
-        """Whether it can speak with a style in voices that are no speakers of its own."""
+        """True if the checkpoint can speak with an instruct in voices other than its own speakers."""
         is_styled = Mode.CUSTOM_VOICE in entry.modes and entry.config.takes_instruct
         return is_styled and self.reader(entry) is not None
 
@@ -197,7 +197,7 @@ def _split_entry(text: str) -> tuple[Mode | None, str]:
 
 
 def _ids(config: ModelConfig) -> tuple[int, ...]:
-    """What ids of texts and of code 0 mean, as far as a configuration tells."""
+    """Return the ids of special tokens and codes, which two checkpoints must share to exchange embeddings."""
     talker = config.talker
     special = (config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id, talker.codec_eos_token_id)
     return (*special, talker.text_vocab_size, talker.vocab_size)

@@ -25,7 +25,7 @@ URGENT_FRAMES = GROWTH  # of a chunk that may be urgent: the one behind a first 
 
 
 class SequenceTable:
-    """What the scheduler knows of every slot. Shapes: every array [S]; times in seconds by the engine's clock."""
+    """Scheduler's view of every slot. Shapes: every array [S]; times in seconds of the engine's clock."""
 
     def __init__(self, slots: int) -> None:
         self.speaking = np.zeros(slots, bool)  # frames may be made
@@ -59,7 +59,7 @@ class SequenceTable:
 
 @dataclass(slots=True)
 class Pace:
-    """What things took lately, in seconds; infinite as long as that is not known."""
+    """Recent durations in seconds; infinite until measured."""
 
     turn_s: float = np.inf  # a frame of all rows
     sound_s: float = np.inf  # Code2Wav, a frame of one row
@@ -122,11 +122,11 @@ class Scheduler:
         return np.flatnonzero(may)
 
     def is_ample(self, pace: Pace) -> bool:
-        """Whether frames of all rows are made so fast that a row far ahead had better be through and free its slot."""
+        """True if decoding is fast enough to let rows that are ahead finish and free their slots."""
         return pace.turn_s <= AMPLE * self.frame_s
 
     def is_patient(self, pace: Pace) -> bool:
-        """Whether rows may wait for another's first sound: a frame and its sound, one after the other, are in time."""
+        """True if rows may wait for another row's first chunk: a frame and its chunk in sequence are still in time."""
         return self.first_alone and pace.turn_s + pace.sound_s <= IN_TIME * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -168,7 +168,7 @@ class Scheduler:
         return at_rest | self.waits_for_reader(table, table.made)
 
     def sound(self, table: SequenceTable, now: float, pace: Pace) -> list[SoundChunk]:
-        """What Code2Wav does next, most urgent first: first chunks, then the earliest end of a listener's buffer.
+        """Choose the next Code2Wav chunks, most urgent first: first chunks, then the earliest end of a buffer.
 
         Where many rows cost little more than one, calls are long. The chunk behind a first one has to come before that
         has been heard, and would wait for the call ahead: it is urgent too.

@@ -33,7 +33,7 @@ from runtime.settings import ModeSettings
 
 
 class SequenceState(Enum):
-    """Where a sequence stands. In the waiting queue it is what it waits for; from PREFILL to DRAIN it holds a slot."""
+    """State of a sequence. A waiting sequence names what it waits for; from PREFILL to DRAIN it holds a slot."""
 
     NO_CHECKPOINT = auto()
     NO_TEXT = auto()
@@ -170,7 +170,7 @@ class Sequence:
 
     @property
     def stop_reason(self) -> StopReason:
-        """Why its frames have ended."""
+        """Return the reason why the sequence's frames ended."""
         return self.cut_short or StopReason.EOS
 
     def stats(self, now: float, samples_per_frame: int, frame_s: float) -> RequestStats:

@@ -28,7 +28,7 @@ PLAIN_K = 64  # codes that may be kept without a sort; the published checkpoints
 
 @dataclass(frozen=True, slots=True)
 class LevelChoice:
-    """How one level of one request draws, every default filled in. ``top_k`` 0 is off; temperature 0 is greedy."""
+    """Sampling settings of one level of one request. ``top_k`` 0 is off; temperature 0 is greedy."""
 
     temperature: float
     top_k: int
@@ -47,7 +47,7 @@ class RowSettings:
 
 @dataclass(slots=True, eq=False)
 class SlotInputs:
-    """What a slot is fed for the sequence that holds it, which owns this."""
+    """Inputs of a slot, owned by the sequence that holds it."""
 
     settings: RowSettings
     seed: int
@@ -151,11 +151,11 @@ class LevelCache:
         )
 
     def draws(self, slots: NDArray[np.int64]) -> bool:
-        """Whether some row needs noise. Shapes: slots [B]."""
+        """True if some row needs noise. Shapes: slots [B]."""
         return not self.host_greedy[slots].all()
 
     def is_plain(self, slots: NDArray[np.int64]) -> bool:
-        """Whether no row that draws needs a sort: few codes are kept, and none by their mass. Shapes: slots [B]."""
+        """True if no sampled row needs a sort: top-k is small and top-p is off. Shapes: slots [B]."""
         drawn = slots[~self.host_greedy[slots]]
         return bool((self.host_top_k[drawn] <= PLAIN_K).all() and (self.host_top_p[drawn] >= 1).all())
 
@@ -170,7 +170,7 @@ def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class PromptPrefix:
-    """What the first positions of a prompt left in a slot; other prompts that begin alike may begin with it.
+    """Keys and values of a prompt's first positions, reused by prompts that begin with the same ids.
 
     Shapes: cache [2, layers, kv_heads, positions, d], keys and values.
     """
@@ -245,7 +245,7 @@ class SlotCache:
 
     @property
     def state(self) -> SlotState:
-        """Where every slot stands, where it lies."""
+        """Return the slots' state as views of the device tensors."""
         return SlotState(self.position, self.frame, self.codes, self.trailing, self.seen)
 
     @property
@@ -254,12 +254,12 @@ class SlotCache:
         return self.talker_level, self.predictor_level
 
     def drawing(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which rows need noise, at either level. Shapes: slots, result [B]."""
+        """Return which rows need noise at either level. Shapes: slots, result [B]."""
         greedy: NDArray[np.bool_] = self.talker_level.host_greedy[slots] & self.predictor_level.host_greedy[slots]
         return ~greedy
 
     def is_plain(self, slots: NDArray[np.int64]) -> bool:
-        """Whether neither level of any row needs a sort. Shapes: slots [B]."""
+        """True if no row needs a sort at either level. Shapes: slots [B]."""
         return all(level.is_plain(slots) for level in self.levels)
 
     def view(self, layer: int) -> KVView:

@@ -152,7 +152,7 @@ class SoundGraphs:
             yield Capture(WORKS[stream], (frames, batch), make)
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """What is captured, over rows and codes that are no request's."""
+        """Yield the work to capture, over rows and codes that belong to no request."""
         where = self._device.torch_device
         for frames, batch in sorted({(frames, batch) for _, frames, batch in self._wanted()}):
             rows = torch.zeros((batch, ROW), device=where, dtype=torch.int32)

@@ -42,7 +42,7 @@ class VoiceSound:
 
 @dataclass(slots=True, eq=False)
 class ClonedVoice:
-    """What Base mode knows of a reference.
+    """Voice prompt of a reference in Base mode.
 
     Shapes: x_vector [H] float32; codes [m, Q] int64 or None for x-vector only; text goes with codes.
     """
@@ -205,7 +205,7 @@ class VoiceCache:
         )
 
     def _fits(self, prompt: VoicePrompt, reference: Reference) -> bool:
-        """Whether a prompt that came with a reference is this checkpoint's, and whole."""
+        """True if a prompt sent with a reference is complete and belongs to this checkpoint."""
         config = self.checkpoint.config
         if prompt.fingerprint != self.checkpoint.fingerprint or prompt.x_vector.shape != (config.talker.hidden_size,):
             return False

@@ -60,21 +60,21 @@ class WaitingQueue:
 
     @property
     def short_of_text(self) -> int:
-        """How many of these requests have no text yet. Thread: any."""
+        """Return the number of waiting requests that have no text yet. Thread: any."""
         return len(self._no_text)
 
     @property
     def unready(self) -> int:
-        """How many cannot be served yet, though their checkpoint is loaded. Thread: any."""
+        """Return the number of requests that wait for text or a voice, with their checkpoint loaded. Thread: any."""
         return len(self._no_text) + len(self._no_voice)
 
     @property
     def ready(self) -> int:
-        """How many wait for a slot only."""
+        """Return the number of requests that wait only for a slot. Thread: any."""
         return len(self._no_slot)
 
     def is_unready(self, ticket: int) -> bool:
-        """Whether a request could not take a slot now, for lack of its text, voice or checkpoint. Thread: any."""
+        """True if a request waits for text, a voice or a checkpoint. Thread: any."""
         return ticket in self._no_text or ticket in self._no_voice or ticket in self._no_checkpoint
 
     # --- without a checkpoint
@@ -207,7 +207,9 @@ class WaitingQueue:
         return None if self._hold_s is None else (place + 1) * self._hold_s / self._slots
 
     def _turns(self) -> dict[int, int]:
-        """How many slots each ready request's caller has by the time it gets one, by ticket in the order of arrival.
+        """Return the fair-share rank of each ready request by ticket, in order of arrival.
+
+        The rank is the number of slots that its caller has by the time the request gets one.
 
         The fewer, the earlier; of equals the one that came first.
         """

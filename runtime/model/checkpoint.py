@@ -252,12 +252,12 @@ def _shared(folder: Path, loaded: Sequence[Checkpoint]) -> SpeechTokenizer | Non
 
 
 def are_same(files: Sequence[Path], others: Sequence[Path]) -> bool:
-    """Whether files hold the same bytes, one by one."""
+    """True if the files have the same bytes, pair by pair."""
     return len(files) == len(others) and all(
         filecmp.cmp(file, other, shallow=False) for file, other in zip(files, others, strict=True)
     )
 
 
 def public_name(reference: str) -> str:
-    """What clients see: a Hub id as it is, a folder by its last part."""
+    """Return the name that clients see: a Hub id unchanged, or the last part of a folder's path."""
     return Path(reference).resolve().name if os.path.isdir(reference) else reference

@@ -20,7 +20,7 @@ SNAKE_EPS = 1e-9
 
 
 class StreamState:
-    """What a batch of streams must remember between chunks (docs/model.md 6.3).
+    """State of a batch of streams between chunks (docs/model.md 6.3).
 
     Shapes: convs, one per looking-back convolution, [B, left, C]; keys and values, one per transformer layer,
     [B, heads, window - 1, d]; frames [B] int64, decoded so far. A fresh stream is all zeros.

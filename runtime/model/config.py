@@ -19,7 +19,7 @@ RESERVED_IDS = 1024  # last rows of codec_embedding: no codes, banned but for th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """What the talker's and the code predictor's layers have in common; defaults are the code predictor's."""
+    """Configuration shared by talker and code predictor layers; defaults are the code predictor's."""
 
     hidden_size: int = 1024
     intermediate_size: int = 3072
@@ -60,7 +60,7 @@ class TalkerConfig(DecoderConfig):
 
     @property
     def codes(self) -> int:
-        """How many ids are codes c0."""
+        """Return the number of ids that are codes c0."""
         return self.vocab_size - RESERVED_IDS
 
 

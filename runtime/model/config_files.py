@@ -202,7 +202,7 @@ def _with_head_dim(part: Headed) -> Headed:
 
 
 def _check_preprocessor(path: Path) -> None:
-    """What would change a reference on its way into the speech encoder."""
+    """Refuse preprocessor settings that would change the input of the speech encoder."""
     if not path.exists():
         return
     raw = read_json(path)

@@ -51,7 +51,7 @@ IDLE |= names(
 
 @dataclass(slots=True)
 class Notes:
-    """What a file leaves to the defaults, and its fields that are unknown here."""
+    """Fields of a file that are missing (defaults apply) or unknown."""
 
     defaulted: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)

@@ -40,10 +40,10 @@ def mean(x: Tensor, length: Tensor | None) -> Tensor:
 
 
 def behind(x: Tensor, length: Tensor) -> Tensor:
-    """Which places lie behind the end. Shapes: x [..., T] -> [T] bool."""
+    """Return a mask of the positions after the end. Shapes: x [..., T] -> [T] bool."""
     return torch.arange(x.shape[-1], device=x.device) >= length
 
 
 def _places(x: Tensor, left: int, right: int) -> Tensor:
-    """Where each place of the padded sequence lies in the sequence, were it endless."""
+    """Return the index of each padded position in the unpadded sequence."""
     return torch.arange(-left, x.shape[-1] + right, device=x.device)

@@ -13,7 +13,7 @@ FLOATS = frozenset({"F64", "F32", "F16", "BF16"})  # others are quantised: they 
 
 @dataclass(frozen=True, slots=True)
 class TensorHeader:
-    """What a safetensors file says of a tensor before its numbers."""
+    """Header of one tensor in a safetensors file."""
 
     shape: tuple[int, ...]
     dtype: str  # as the format has it

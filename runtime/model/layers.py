@@ -29,7 +29,7 @@ class Attend(Protocol):
 
 
 class Operations:
-    """What a layer does besides attention, one operation after the other: the truth for what does them together."""
+    """Operations of a layer besides attention, one at a time: the reference for fused implementations."""
 
     def linear(self, x: Tensor, linear: Linear) -> Tensor:
         """Shapes: x [..., K]; result [..., N]."""
@@ -141,7 +141,7 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
 
     def qk_norm_rope(self, cos: Tensor, sin: Tensor) -> QKNormRope:
-        """What an operation that includes norms and rotary positions is given. Shapes: cos, sin [T, d]."""
+        """Return the inputs of an operation that fuses norms and rotary positions. Shapes: cos, sin [T, d]."""
         return QKNormRope(self.q_norm.plain, self.k_norm.plain, cos, sin)
 
     def heads_of(self, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -229,7 +229,7 @@ class TransposedConv(nn.ConvTranspose1d):
 
 
 def narrows(module: nn.Module, dtype: torch.dtype) -> bool:
-    """Whether `lay_out` stores a module's weights in ``dtype``, if that has fewer bits and the processor multiplies it.
+    """True if `lay_out` stores a module's weights in a narrower ``dtype`` that the processor multiplies.
 
     float16 beside float32 rows is for products of few rows: a convolution of many is faster tap by tap.
     """
@@ -256,7 +256,7 @@ def lay_out(network: nn.Module, dtype: torch.dtype = torch.float32) -> None:
 
 
 def layer_out(dtype: torch.dtype) -> Callable[[nn.Module], None]:
-    """What lays out the weights of a module that holds its published ones, on a CPU, for products in ``dtype``."""
+    """Return a function that lays out a module's published weights on a CPU for products in ``dtype``."""
 
     def lay_out(module: nn.Module) -> None:
         if isinstance(module, Linear | Conv | TransposedConv) and module.weight.is_cpu:

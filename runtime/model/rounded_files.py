@@ -40,7 +40,7 @@ def linears(network: nn.Module) -> Iterator[tuple[str, Linear]]:
 
 
 def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
-    """What is written of a product."""
+    """Return the tensors that represent a rounded product in a file."""
     if isinstance(weights, Int8):
         return {f"{name}.{VALUES}": weights.values, f"{name}.{STEPS}": weights.steps}
     low, high = weights.values.to(torch.uint8).reshape(len(weights.values), -1, 2).unbind(2)
@@ -52,7 +52,7 @@ def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
 
 
 def weights_from(name: str, tensor: Callable[[str], Tensor], has_middles: bool) -> Rounded:
-    """What was written of a product. ``tensor`` gives one by its key."""
+    """Read a rounded product from a file. ``tensor`` returns a tensor by its key."""
     values, steps = tensor(f"{name}.{VALUES}"), tensor(f"{name}.{STEPS}")
     if not has_middles:
         return Int8(values, steps)

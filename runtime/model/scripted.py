@@ -382,7 +382,7 @@ def _like_products(products: Sequence[Any]) -> nn.Module:
 
 
 def can_script(network: nn.Module, dtype: torch.dtype) -> bool:
-    """Whether a loaded network has products that are written here too."""
+    """True if a loaded network uses only products that have a scripted version."""
     known = tuple(kind for kind in _KINDS if (kind is PackedProduct) is not (dtype is torch.float32))
     layers = [module for module in network.modules() if isinstance(module, DecoderLayer)]
     products = [module for layer in layers for module in layer.modules() if isinstance(module, Linear)]

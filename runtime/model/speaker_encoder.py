@@ -24,7 +24,7 @@ VARIANCE_FLOOR = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class MelFilter:
-    """What every spectrogram is made with, made once: it takes as long as reading a short recording.
+    """Filter bank and window of the mel spectrogram, computed once because it is as slow as a short recording.
 
     Shapes: bank [mel_dim, FFT // 2 + 1]; window [FFT].
     """
@@ -72,7 +72,7 @@ def same_conv(inputs: int, outputs: int, kernel: int, dilation: int = 1) -> nn.C
 
 
 def convolved(conv: nn.Conv1d, x: Tensor, length: Tensor | None) -> Tensor:
-    """What a `same_conv` makes of a sequence that ends at ``length``. Shapes: x, result [B, C, T]."""
+    """Apply a `same_conv` to a sequence that ends at ``length``. Shapes: x, result [B, C, T]."""
     edge = conv.dilation[0] * (conv.kernel_size[0] - 1)
     if length is None or not edge:
         result: Tensor = conv(x)

@@ -48,7 +48,7 @@ class PaddedConv(nn.Module):
         return self.conv(F.pad(x, (self.left, right), mode=self.pad))
 
     def made_of(self, length: Tensor | None) -> Tensor | None:
-        """How long the result of a sequence is."""
+        """Return the output length for a sequence length."""
         return None if length is None else (length + self.stride - 1) // self.stride
 
 
@@ -258,7 +258,7 @@ class SpeechEncoder(nn.Module):
 
     @property
     def takes_lengths(self) -> bool:
-        """Whether a recording may lie in a longer buffer."""
+        """True if a recording may be in a longer buffer."""
         return self._pad in PADS
 
     def forward(self, samples: Tensor, length: Tensor | None = None) -> Tensor:

@@ -91,7 +91,7 @@ class Talker(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it is; a rounded matrix leaves an empty weight behind, which may be elsewhere."""
+        """Return the talker's device. A rounded matrix leaves an empty weight, which may be on another device."""
         return self.model.norm.weight.device
 
     def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:

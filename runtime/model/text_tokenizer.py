@@ -48,7 +48,7 @@ class TextTokenizer:
         self._check_template(folder, config)
 
     def reserved_in(self, text: str) -> bool:
-        """Whether a client's text holds a token that belongs to the prompt, which would break its layout.
+        """True if a client's text contains a token reserved for the prompt, which would break the layout.
 
         The text is one as it is `spelled`: only then it is seen what the tokenizer will read.
         """
@@ -81,7 +81,7 @@ class TextTokenizer:
         return self.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[len(self._role) : -2]
 
     def pieces(self, text: str) -> list[tuple[int, list[int]]]:
-        """Where the pre-tokenizer's pieces of a text start, in characters, and their ids, which no other piece touches.
+        """Return the pre-tokenizer's pieces of a text: start in characters, and ids that no other piece affects.
 
         The text is one as it is `spelled`. The ids are those of `body` for a text that starts and ends with neither
         white space nor a combining mark.
@@ -110,7 +110,7 @@ class TextTokenizer:
 
 
 def qwen2_tokenizer(files: TokenizerFiles) -> Tokenizer:
-    """What transformers' ``Qwen2Tokenizer`` makes of the files, without transformers, which takes a second to import.
+    """Build transformers' ``Qwen2Tokenizer`` from its files without importing transformers, which takes a second.
 
     Raises:
         Exception: as the library's Rust side raises it.

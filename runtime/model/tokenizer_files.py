@@ -15,7 +15,7 @@ Merges = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFiles:
-    """What they say. Ids need not be contiguous, neither the vocabulary's nor those of added tokens."""
+    """Contents of the tokenizer files. Ids need not be contiguous, also those of added tokens."""
 
     vocabulary: Ids  # with the added tokens
     merges: Merges

@@ -32,7 +32,7 @@ LYING = 2**26  # bytes of a table from which it lies in its file: a folder that 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one published tensor goes: a whole tensor of the network, or some rows of a fused one."""
+    """Destination of a published tensor: a whole tensor of the network, or some rows of a fused one."""
 
     target: str
     shape: tuple[int, ...]
@@ -170,7 +170,7 @@ def _lie(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor]
 
 
 def lies(rows: Tensor, dtype: torch.dtype) -> bool:
-    """Whether a table of the files is read where it lies, on a CPU. Shapes: rows [V, H], also of the meta device."""
+    """True if a table is read from its mapped file on a CPU. Shapes: rows [V, H], also of the meta device."""
     return rows.nbytes >= LYING and torch.promote_types(rows.dtype, dtype) is dtype
 
 
@@ -210,7 +210,7 @@ def wanted_tensors(
 
 
 def read_headers(paths: Sequence[Path]) -> Headers:
-    """What the files of a checkpoint say of their tensors; no weight is read.
+    """Read the tensor headers of a checkpoint's files without loading weights.
 
     Raises:
         CheckpointMissing: no such file.

@@ -1,4 +1,4 @@
-"""What servers on HTTPS are checked against."""
+"""Certificate authorities for connections to HTTPS servers."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _SLOWEST_STEP = 0.5  # of one atempo filter; slower speech goes through two
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """How one response_format is written. Without a codec the samples go as they are."""
+    """Encoding of one response_format. Without a codec the samples are sent unchanged."""
 
     media_type: str
     codec: str | None = None
@@ -262,7 +262,7 @@ class _Reshaper:
 
 
 class _Pipe(io.RawIOBase):
-    """Where a container writes what has not been taken yet."""
+    """Output buffer of a container."""
 
     def __init__(self) -> None:
         self._held = bytearray()

@@ -23,7 +23,7 @@ def new_id() -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether the text has the form of an id, and so of a file's name in the library."""
+    """True if the text has the form of an id, and so of a file name in the library."""
     return _ID.fullmatch(text) is not None
 
 
@@ -74,5 +74,5 @@ def _script(letter: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """What two names share that people would take for the same."""
+    """Return a key that is equal for names that people would take for the same."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()

@@ -111,7 +111,7 @@ def widen_pipe(descriptor: int, size: int) -> None:
 
 
 def has_nvidia_card() -> bool:
-    """Whether NVIDIA's driver is there, by a file of it on Linux; torch would know, and takes seconds to import."""
+    """True if NVIDIA's driver is installed, by a file of it on Linux; importing torch would take seconds."""
     return os.path.exists(_NVIDIA)
 
 

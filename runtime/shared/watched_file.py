@@ -31,7 +31,7 @@ class WatchedFile(Generic[Value]):
         self._value = absent
 
     def value(self) -> Value:
-        """What it says now, or said half a second ago at most."""
+        """Return the file's current value, at most half a second old."""
         if self._path is not None and self._clock() - self._looked >= LOOK_S:
             self._looked = self._clock()
             self._look(self._path)

@@ -24,7 +24,7 @@ TO_THE_END = {0, 0xFFFFFFFF}  # sizes that streaming writers leave there
 
 @dataclass(frozen=True, slots=True)
 class WavLayout:
-    """How the samples lie in the file."""
+    """Sample layout of a WAV file."""
 
     is_float: bool
     bits: int

@@ -19,7 +19,7 @@ GAP_S = 0.1  # a pause that is shorter belongs to the word
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activity:
-    """Which windows of a recording hold speech.
+    """Windows of a recording that hold speech.
 
     Shapes: windows [n] bool.
     """

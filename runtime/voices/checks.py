@@ -39,7 +39,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """How loud a recording is, in dB of full scale; None: there is nothing of which it could be told."""
+    """Levels of a recording in dB of full scale; None if there is nothing to measure."""
 
     peak_db: float | None
     speech_db: float | None

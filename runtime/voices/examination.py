@@ -20,7 +20,7 @@ LEAST_SPEECH_S = 1.0  # less than that found, the network did not understand the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What can be said of a recording and its transcript before anything is kept."""
+    """Checks of a recording and its transcript before anything is stored."""
 
     seconds: float
     speech_s: float  # of speech in it, without the pauses
@@ -108,7 +108,7 @@ def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
-    """Where the sound is, and whether it is known to be speech."""
+    """Return the active windows, and whether they are known to be speech."""
     from runtime.voices.speech_detector import (
         find_speech,  # torch takes seconds to import, and most processes make no voices
     )

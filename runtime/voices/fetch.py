@@ -61,7 +61,7 @@ def web_address_of(address: str) -> WebAddress:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the open Internet, whatever it is wrapped in."""
+    """True if an IP address is public, also when it is embedded in an IPv6 address."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:

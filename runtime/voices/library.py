@@ -313,7 +313,7 @@ class Library:
                     path.rename(path.with_name(file + UNREADABLE))
 
     def _entry(self, file: str, version: str) -> IndexEntry | None:
-        """What a file says; None: another process has deleted it just now."""
+        """Read the index entry of a file; None if another process has just deleted it."""
         entry = IndexEntry(file, version)
         voice_id = file.removesuffix(SUFFIX)
         if not is_id(voice_id):

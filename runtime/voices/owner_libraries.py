@@ -27,7 +27,7 @@ OPEN = 256  # owners' libraries that are kept open; another one is opened again 
 
 @dataclass(frozen=True, slots=True)
 class OwnerLibrary:
-    """What one client sees: its own voices and behind them the common ones, which it can use and not change.
+    """Library of one client: its own voices, and the shared ones as read-only.
 
     Thread: any, as `Library`.
     """

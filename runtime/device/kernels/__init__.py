@@ -20,7 +20,7 @@ PLENTY = 2**20  # bytes, where there is no card to ask
 
 @cache
 def available() -> bool:
-    """Whether kernels can run here: Triton imports, and there is a CUDA device or Triton's interpreter."""
+    """True if kernels can run: Triton imports, and a CUDA device or Triton's interpreter is available."""
     try:
         import triton
     except ImportError:
@@ -30,13 +30,13 @@ def available() -> bool:
 
 @cache
 def pdl() -> bool:
-    """Whether kernels overlap their start with the end of the one ahead (programmatic dependent launch)."""
+    """True if kernels overlap their start with the end of the previous one (programmatic dependent launch)."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= PDL_CAPABILITY
 
 
 @cache
 def wgmma() -> bool:
-    """Whether tensor cores multiply for four warps at once, which Hopper's alone do."""
+    """True if tensor cores multiply for four warps at once, as only Hopper's do."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == HOPPER
 
 
@@ -53,12 +53,12 @@ def shared_memory() -> int:
 
 @cache
 def keeps_all_stages() -> bool:
-    """Whether the stage at work lies in shared memory with those on their way; elsewhere it lies in registers."""
+    """True if the stage in use is in shared memory with the prefetched ones; otherwise it is in registers."""
     return not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] in READS_SHARED
 
 
 def stages(wanted: int, stage_bytes: int) -> int:
-    """How many stages of a loop fit this card, at most as many as are best where there is room. They change no bit.
+    """Return the number of loop stages that fit this card, at most ``wanted``. They do not change results.
 
     Args:
         stage_bytes: what a step of the loop loads for its products.
@@ -67,5 +67,5 @@ def stages(wanted: int, stage_bytes: int) -> int:
 
 
 def launch_options() -> dict[str, Any]:
-    """What every launch is told: whether to overlap, and that no product is fused with a sum, as torch rounds."""
+    """Return the options of every launch: overlap, and no fused multiply-add, which torch does not use either."""
     return {"PDL": pdl(), "launch_pdl": pdl(), "enable_fp_fusion": False}

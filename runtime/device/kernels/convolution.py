@@ -26,7 +26,7 @@ from runtime.device.kernels.streams import ROW, Past, remember, take_turn
 
 
 class After(IntEnum):
-    """What is done to a product before anything is added."""
+    """Operation on a product before anything is added."""
 
     NOTHING = 0
     GELU = 1
@@ -232,7 +232,7 @@ def _convolve(
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a product left behind: its values, and SnakeBeta of them for the next layer, as far as wanted."""
+    """Outputs of a product: its values, and their SnakeBeta for the next layer, as requested."""
 
     plain: Tensor | None
     activated: Tensor | None

@@ -26,7 +26,7 @@ PARTS = 4  # stretches of K whose sums are added up one after the other, of ever
 
 
 class Tiles(NamedTuple):
-    """How a product is cut.
+    """Tile sizes of a product.
 
     K is summed in ``parts`` stretches (1 or 4), whose sums are added up one after the other. A program with few outputs
     has the stretches beside each other, a warp each; one with many has them one behind the other; with ``split_k``
@@ -293,7 +293,7 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = F
 
 
 def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
-    """Whether a program has as many rows of the matrix, those of the gate too, as the largest instruction takes."""
+    """True if a program has as many rows of the matrix, with its gate, as the largest instruction takes."""
     return tiles.BN * (1 + gated) >= MANY_ROWS.value
 
 

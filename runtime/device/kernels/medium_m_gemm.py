@@ -27,7 +27,7 @@ BESIDES = 1024  # bytes of shared memory besides weights and rows
 
 
 class MediumTiles(NamedTuple):
-    """How a product is cut.
+    """Tile sizes of a product.
 
     A program has ``BN`` rows of the matrix (gate and up together) and all rows of the input; a step takes ``BK``
     numbers of every stretch of K. ``weights_ahead`` and ``rows_ahead``: steps whose weights and rows have room in
@@ -57,7 +57,7 @@ TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles |
 
 
 def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTiles | None:
-    """How some rows times a matrix are done here on this card; None: not here. Shapes as of ``medium_m_gemm``."""
+    """Choose the tiles for a product on this card, or None for another kernel. Shapes as of ``medium_m_gemm``."""
     M, K = x.shape
     found = TILES.get((len(weight) // (1 + gated), K, gated))
     # Weights of eight bits, and numbers of 32, are another kernel's.
@@ -73,7 +73,7 @@ def block_rows(M: int) -> int:
 
 
 def shared_bytes(tiles: MediumTiles, M: int) -> int:
-    """What a program of so many rows takes of a multiprocessor's memory, in numbers of two bytes; a little more."""
+    """Return an upper bound of a program's shared memory for M rows, in two-byte numbers."""
     steps = tiles.weights_ahead * tiles.BN + tiles.rows_ahead * block_rows(M)
     return 2 * PARTS * tiles.BK * steps + BESIDES
 

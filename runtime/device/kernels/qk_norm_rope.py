@@ -16,7 +16,7 @@ LOWEST = tl.constexpr(-1e30)  # below every score, and finite: what is subtracte
 
 
 def query_heads(qkv: Tensor, heads: QKNormRope, cache: KVView, new: int, *indices: Tensor) -> int:
-    """How many query heads there are, after checks of all shapes.
+    """Check all shapes and return the number of query heads.
 
     The kernels index by shape alone and would read another slot's memory where these do not hold.
     """

@@ -184,7 +184,7 @@ def _best_above(keys, noisy, code, floor):
 
 @triton.jit
 def _is_banned(keys, share, key, top, k, p, spare, V: tl.constexpr):
-    """Whether top-k or top-p bans the code with this key. The most probable is never banned: the way up ends there."""
+    """True if top-k or top-p bans the code with this key. The most probable code is never banned."""
     banned = False
     if k < V:
         banned = tl.sum((keys > key).to(tl.int32)) >= k

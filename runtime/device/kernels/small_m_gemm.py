@@ -32,7 +32,7 @@ MOST_AHEAD = gl.constexpr(384)  # numbers, in two bytes each: 192 of 255 registe
 
 
 class SmallTiles(NamedTuple):
-    """How a product is cut.
+    """Tile sizes of a product.
 
     A program has ``BN`` rows of the matrix, loads ``rows`` rows of the input (1 or 8: more sizes would be more kernels
     to compile), and a step takes ``BK`` numbers of every stretch of K. ``rows_resident``: shared memory has room for
@@ -68,7 +68,7 @@ EIGHT_BITS: dict[tuple[int, int, bool], tuple[int, int | None]] = {
 
 
 def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTiles | None:
-    """How some rows times a matrix are done here on this card; None: not here. Shapes as of ``small_m_gemm``."""
+    """Choose the tiles for a product on this card, or None for another kernel. Shapes as of ``small_m_gemm``."""
     M, K = x.shape
     shape = len(weight) // (1 + gated), K, gated
     found = TILES.get(shape)
@@ -113,7 +113,7 @@ def _copy_weights(
 
 @gluon.constexpr_function
 def _bytes_layout(PARTS: int, BN: int, BK: int) -> gl.DistributedLinearLayout:
-    """Where bytes [PARTS, BN, BK] are in registers before ``_relabel``: each thread has four neighbours of a row.
+    """Return the register layout of bytes [PARTS, BN, BK] before ``_relabel``: four neighbours of a row a thread.
 
     As the tensor cores want their first operand, but for the order of K within 16.
     """

@@ -1,4 +1,4 @@
-"""What small_m_gemm and medium_m_gemm share: how a step lies in shared memory, and what is done with the sums.
+"""Shared parts of small_m_gemm and medium_m_gemm: shared memory layout of a step, and the use of sums.
 
 Written in Gluon, Triton's language below Triton, which lets a kernel say what lies where and when. K is cut in
 stretches, each of which a warp sums up by itself; the sums are added up one after the other.
@@ -33,7 +33,7 @@ def allocate(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: g
 def weights_at(
     w, N: gl.constexpr, K: gl.constexpr, GATED: gl.constexpr, BN: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr
 ):
-    """Where the first step of a program's rows of the matrix is [PARTS, BN, BK]; of a gated one half are the gate's."""
+    """Return the addresses of the first step of a program's matrix rows [PARTS, BN, BK]; half are the gate's."""
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
     part, row, k = offsets(w.dtype.element_ty, BN, PARTS, BK)
     row = gl.program_id(0) * OUTPUTS + row % OUTPUTS + row // OUTPUTS * N
