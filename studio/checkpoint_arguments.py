@@ -14,17 +14,17 @@ BITS = "--quantize"
 
 
 def models_of(args: Sequence[str]) -> list[str]:
-    """What the runtime is told to load: by its arguments, or by the environment."""
+    """Return the models that the runtime loads, from its arguments or the environment."""
     return named_in(args) or list(Settings.from_env().models)
 
 
 def named_in(args: Sequence[str]) -> list[str]:
-    """What its arguments alone tell it to load."""
+    """Return the models named in its arguments."""
     return values_of(args, "--model")
 
 
 def values_of(args: Sequence[str], option: str) -> list[str]:
-    """What an option is given, as one word or as two."""
+    """Return the values of an option, written as one word or as two."""
     given = [value for name, value in itertools.pairwise(args) if name == option]
     return given + [word.removeprefix(f"{option}=") for word in args if word.startswith(f"{option}=")]
 
@@ -40,7 +40,7 @@ def with_bits(args: Sequence[str], word: str) -> list[str]:
 
 
 def bits_of(args: Sequence[str]) -> str:
-    """What its arguments say of the bits of weights; empty where they say nothing."""
+    """Return the weight bits in its arguments, or an empty string."""
     return next(iter(values_of(args, BITS)[-1:]), "")
 
 

@@ -36,7 +36,7 @@ Cards = Callable[[], Awaitable[list[dict[str, Any]]]]  # of what the runtime ser
 
 
 class DownloadState(StrEnum):
-    """Where a download is."""
+    """State of a download."""
 
     NONE = "none"
     FETCHING = "fetching"
@@ -59,7 +59,7 @@ class DownloadPart:
 
 @dataclass(slots=True)
 class Kept:
-    """What outlives the process."""
+    """State of downloads that survives a restart."""
 
     state: DownloadState = DownloadState.NONE
     parts: list[DownloadPart] = field(default_factory=list)
@@ -165,7 +165,7 @@ class Downloads:
             self._save()
 
     def told(self) -> dict[str, Any]:
-        """Where it is, for the page."""
+        """Return the download's state for the page."""
         parts = self.kept.parts if self.kept.state is not DownloadState.NONE else []
         return {
             "state": self.kept.state,

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package is there, by its name in an index; nothing is imported."""
+    """True if a package is installed, by its distribution name; nothing is imported."""
     try:
         version(package)
     except PackageNotFoundError:

@@ -67,7 +67,7 @@ class Plan:
             self._asking = asyncio.create_task(self._ask(device))
 
     def forget(self) -> None:
-        """What is here has changed."""
+        """Forget the plan, because the local files have changed."""
         self._asked_at = -math.inf
 
     async def aclose(self) -> None:

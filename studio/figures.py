@@ -65,7 +65,7 @@ class _Starts:
 
 
 def starts_page(starts: int, restarts: Mapping[str, int]) -> str:
-    """How often a runtime was started, and started again by reason, as Prometheus reads it."""
+    """Return the counts of runtime starts and restarts by reason in Prometheus' format."""
     registry = CollectorRegistry()
     registry.register(_Starts(starts, restarts))
     return generate_latest(registry).decode()

@@ -66,7 +66,7 @@ class Keeping:
         ]
 
     def voice_routes(self, relay: Relay) -> list[Route]:
-        """Where a take becomes a voice of the runtime's library."""
+        """Return the routes that turn a take into a voice of the runtime's library."""
         return take_voice_routes(self.store, self.visitors, self._aside, relay)
 
     @asynccontextmanager

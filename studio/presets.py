@@ -43,7 +43,7 @@ class Design:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSpeaker:
-    """What a speaker's card says; ``character`` and ``accent`` are by the page's language."""
+    """Card of a known speaker; ``character`` and ``accent`` are by the page's language."""
 
     name: str
     language: str

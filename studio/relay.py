@@ -222,7 +222,7 @@ class Relay:
 
 @dataclass(slots=True)
 class Traffic:
-    """When a socket carried something last, by the loop's clock."""
+    """Time of a socket's last traffic, on the loop's clock."""
 
     moved: float
 

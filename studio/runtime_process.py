@@ -30,7 +30,7 @@ MOST_WORDS = 4096  # bytes of a line of its log that are kept
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a runtime says of itself at /ready."""
+    """Response of a runtime's /ready."""
 
     ready: bool = False
     loaded: int = 0
@@ -39,7 +39,7 @@ class Answer:
 
     @property
     def sentence(self) -> str:
-        """How far its checkpoints are; empty where it has not said."""
+        """Return the loading progress as a sentence; empty if unknown."""
         which = f" {min(self.loaded + 1, self.of)} of {self.of}" if self.of > 1 else ""
         return f"Model{which}: {self.step}." if self.step and self.of else ""
 
@@ -96,7 +96,7 @@ class RuntimeProcess(ChildProcess):
 
     @property
     def lost_its_port(self) -> bool:
-        """Whether it has ended because another program took the port that was free when it was chosen."""
+        """True if the runtime ended because another program took its port before it listened."""
         return f"[{PortInUse.code}]" in self.last_words and f" {self._port} " in self.last_words
 
     @classmethod

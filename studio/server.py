@@ -144,7 +144,7 @@ async def _tell_of_wait(drain: Drain, drain_s: float) -> None:
 
 
 def config(app: FastAPI, told: Settings) -> uvicorn.Config:
-    """How the studio's port is served: as the runtime's."""
+    """Return the server configuration of the studio's port, the same as the runtime's."""
     return serving.config(app, told, linger_s=GRACE_S)
 
 

@@ -21,7 +21,7 @@ TRANSCRIBER = "faster-whisper:small"  # used where it is installed; VOICEWRIGHT_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """What the studio keeps, for whom and how much of it (docs/guide.md)."""
+    """Settings of the studio's store (docs/guide.md)."""
 
     data: str = knob("", "VOICEWRIGHT_DATA", "folder of all that is kept; empty: the user's data folder")
     visitors: str = knob(
@@ -61,18 +61,18 @@ class StoreSettings:
 
     @property
     def folder(self) -> Path:
-        """Where it lies; the voices lie in it too unless they have a folder of their own."""
+        """Return the store's folder, which also holds the voices unless they have their own."""
         return Path(self.data or user_data_dir("voicewright"))
 
     def each(self, env: Mapping[str, str] | None = None) -> bool:
-        """Whether every visitor has an own history."""
+        """True if every visitor has their own history."""
         env = os.environ if env is None else env
         return self.visitors == "each" or (self.visitors == "auto" and bool(env.get("SPACE_ID")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitSettings:
-    """What one visitor may do where each has an own history, and who the host is (docs/deploy.md)."""
+    """Limits for visitors with their own history, and identification of the host (docs/deploy.md)."""
 
     host_key: str = knob(
         "", "VOICEWRIGHT_HOST_KEY", "opens the host's room from elsewhere; empty: only on the host's own machine"
@@ -109,7 +109,7 @@ class VisitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudioSettings:
-    """Where the page listens and which runtime it uses."""
+    """Settings of the page's server and its runtime."""
 
     host: str = "127.0.0.1"
     port: int = 7860
@@ -176,7 +176,7 @@ def _url(name: str, text: str) -> str | None:
 
 
 def _is_url(text: str) -> bool:
-    """Whether a runtime may be asked there. Routes are added to it, so that nothing may stand behind its path."""
+    """True if the text is a valid runtime URL. Routes are appended to it, so it has no query or fragment."""
     if not (text.isascii() and text.isprintable()) or " " in text:
         return False
     try:

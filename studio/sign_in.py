@@ -79,7 +79,7 @@ class SignIn:
         return (member["id"], member["name"]) if member else None
 
     def feature(self) -> dict[str, Any]:
-        """What the page is told."""
+        """Return the sign-in state for the page."""
         return {"sign_in": "studio/sign-in", "sign_out": "studio/sign-out", "required": self._required}
 
     async def begin(self, request: Request) -> Response:

@@ -32,7 +32,7 @@ NO_ANSWER = "no_answer"  # why a runtime was started again: its /health said not
 
 
 class RuntimeState(StrEnum):
-    """How the runtime is."""
+    """State of the runtime."""
 
     STARTING = "starting"
     READY = "ready"
@@ -41,7 +41,7 @@ class RuntimeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the page is told."""
+    """Status of the runtime for the page."""
 
     state: RuntimeState
     sentence: str
@@ -53,7 +53,7 @@ class Status:
 
 
 class Runtime(Protocol):
-    """What relay and page know of the runtime."""
+    """Runtime interface for the relay and the page."""
 
     @property
     def url(self) -> str | None: ...
@@ -64,7 +64,7 @@ class Runtime(Protocol):
     async def run(self) -> int: ...
 
     async def drain(self) -> None:
-        """Where it ends with us: let it take no new speech, and return once what runs has ended and it is gone."""
+        """Accept no new speech, and return once current speech and the runtime have ended, if it ends with us."""
         ...
 
 
@@ -212,7 +212,7 @@ class ChildRuntime:
 
     @property
     def changing(self) -> bool:
-        """Whether other arguments are being tried."""
+        """True while other arguments are being tried."""
         return self._changing is not None
 
     def change(self, args: Sequence[str]) -> None:
@@ -320,7 +320,7 @@ class ChildRuntime:
 
 
 def reason_of(code: int) -> str:
-    """Why a runtime ended, in a word for figures: its own reason, the signal that killed it, or its status."""
+    """Return why a runtime ended, as a metric label: its own reason, the signal, or its status."""
     if code in set(Exit):
         return Exit(code).name.lower()
     try:

@@ -38,7 +38,7 @@ class Upstream(httpx.AsyncHTTPTransport):
 
 @contextmanager
 def connections_closed() -> Iterator[None]:
-    """What is connected within ends with it, in the task that enters it."""
+    """Close the connections opened in the body when it ends."""
     opened: list[Opening] = []
     token = _opened.set(opened)
     try:

@@ -135,7 +135,7 @@ def cookie(value: str, *, secure: bool) -> str:
 
 
 def is_https(scope: MutableMapping[str, Any], headers: Headers) -> bool:
-    """Whether the browser came by https, perhaps to a proxy before us."""
+    """True if the browser used HTTPS, also to a proxy."""
     return (headers.get("x-forwarded-proto") or str(scope.get("scheme", ""))).split(",")[0].strip() == "https"
 
 

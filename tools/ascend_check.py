@@ -102,7 +102,7 @@ def first_sound(engine: Engine, frames: int, count: int = FIRSTS) -> Row:
 
 
 def versions() -> Row:
-    """What matters of the installation."""
+    """Return the relevant versions of the installation."""
     found: Row = {"card": card(), "cann": os.environ.get("ASCEND_TOOLKIT_HOME", "unknown")}
     for name in ("torch", "torch-npu"):
         try:

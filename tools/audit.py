@@ -44,7 +44,7 @@ class Pin:
 
 @dataclass(slots=True)
 class Audit:
-    """What is known of some releases."""
+    """Audit results of some releases."""
 
     clean: set[Pin] = field(default_factory=set)
     holes: set[str] = field(default_factory=set)  # a sentence each
@@ -67,7 +67,7 @@ class Audit:
         return " ".join(said or ["Not audited: there is nothing in the locks."])
 
     def learn(self, pin: Pin, lock: str, holes: Iterable[tuple[str, list[str]]]) -> None:
-        """What a service has said of a release: its holes, each with the releases that mend it."""
+        """Store a service's findings on a release: vulnerabilities with the releases that fix them."""
         told = {f"{lock}: {pin} has {hole}; mended in {', '.join(mended) or 'nothing yet'}" for hole, mended in holes}
         self.holes |= told
         if not told:

@@ -56,7 +56,7 @@ def compile_clients(target: Path, source: str = "tests/clients/requirements.in")
 
 
 def not_locked(lock: Path, platform: str, python: str) -> list[str]:
-    """What the lock lacks for a platform.
+    """Return the requirements that the lock lacks for a platform.
 
     Raises:
         ValueError: something has no wheel there, or the lock contradicts pyproject.toml; the sentence is uv's.

@@ -22,7 +22,7 @@ FRAME_S = 0.08  # of sound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was measured of one replica. Milliseconds of a frame; slots; processors."""
+    """Measurements of one replica: milliseconds a frame, slots, processors."""
 
     frame_ms: float
     row_ms: float
@@ -50,7 +50,7 @@ class _Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What listeners got: seconds of sound a second, and times to the first frame in milliseconds."""
+    """Results for listeners: seconds of audio a second, and times to the first frame in milliseconds."""
 
     audio_s_per_s: float
     first_p50_ms: float

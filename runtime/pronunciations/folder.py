@@ -26,7 +26,7 @@ _READ = 32  # dictionaries of the process that are kept as values
 
 @dataclass(frozen=True, slots=True)
 class DictionaryEdit:
-    """What changes of a dictionary; None: that does not."""
+    """Changes to a dictionary; fields that are None stay as they are."""
 
     name: str | None = None
     description: str | None = None

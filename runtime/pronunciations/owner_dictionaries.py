@@ -13,7 +13,7 @@ from runtime.shared.owning import check_owned, check_room
 
 @dataclass(frozen=True, slots=True)
 class OwnerDictionaries:
-    """What one client sees: its own, and the common ones, which it can use and not change. Thread: any."""
+    """Dictionaries of one client: its own, and the shared ones as read-only. Thread: any."""
 
     own: DictionaryFolder
     common: DictionaryFolder | None = None  # None: the own ones are the common ones
@@ -37,7 +37,7 @@ class OwnerDictionaries:
         return found
 
     def version(self, dictionary_id: str, version_id: str | None = None) -> Version:
-        """That version of it, without an id the latest.
+        """Return a version of a dictionary, or the latest without an id.
 
         Raises:
             DictionaryNotFound: there is no such dictionary, or that version of it is not kept (any more).
@@ -48,7 +48,7 @@ class OwnerDictionaries:
         return version
 
     def owns(self, dictionary_id: str) -> bool:
-        """Whether it may change that one."""
+        """True if the client may change this dictionary."""
         return self.own.find(dictionary_id) is not None
 
     def add(self, name: str, words: Iterable[Word], *, description: str = "") -> PronunciationDictionary:

@@ -58,7 +58,7 @@ class Health(TypedDict):
 
 
 class Ready(TypedDict):
-    """How busy the engine is; ``ports`` are open beside that of HTTP, by dialect."""
+    """Load of the engine; ``ports`` are the open ports besides HTTP, by dialect."""
 
     status: Literal["ready"]
     slots: int
@@ -94,7 +94,7 @@ def create_app(host: Host) -> FastAPI:
     @app.api_route("/health", methods=GET)
     @documented(answer=Health, refusals=UNREADY, is_open=True)
     async def health() -> JSONResponse:
-        """Whether the engine lives: false once its thread has died."""
+        """Report whether the engine thread is alive."""
         if host.is_dead and host.problem is not None:
             return error_response(host.problem)
         return JSONResponse({"status": "ok"})
@@ -102,7 +102,7 @@ def create_app(host: Host) -> FastAPI:
     @app.api_route("/ready", methods=GET)
     @documented(answer=Ready, refusals=UNREADY, is_open=True)
     async def ready() -> JSONResponse:
-        """Whether speech would be made now, and how busy the engine is or how far its loading."""
+        """Report whether a request would be served now, with the engine's load or its loading progress."""
         if host.problem is not None:
             loading = asdict(host.progress) if host.status == "loading" else {}
             return error_response(host.problem, status=host.status, **loading)

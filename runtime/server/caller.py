@@ -41,7 +41,7 @@ class Caller:
 
     @property
     def name(self) -> str:
-        """What its turn in the queue goes by."""
+        """Return the key for fair queueing."""
         return self.door if self.allowance is None else f"{self.door}/{self.allowance.account}"
 
     def count(self) -> None:

@@ -51,7 +51,7 @@ _MAX_READING = 4  # references of one client that are decoded or wait for it; th
 
 
 class Socket(Protocol):
-    """What a connection needs of a WebSocket, or of what a dialect has in its place.
+    """WebSocket interface that a connection needs, also implemented by dialects without a WebSocket.
 
     Where the client is gone, sending raises WebSocketDisconnect, as Starlette's does.
     """
@@ -197,7 +197,7 @@ class Connection:
 
     @property
     def is_speaking(self) -> bool:
-        """Whether an utterance has not come to its end that the client still wants."""
+        """True if an utterance that the client still wants has not ended."""
         return any(running.is_wanted for running in self._running.values())
 
     def _obey(self) -> None:

@@ -12,7 +12,7 @@ from runtime.request import SAMPLE_RATE, Finished, ModelCard, RequestStats, Stop
 
 
 class ModelSampling(TypedDict):
-    """What a request gets that says nothing of it."""
+    """Default sampling settings of a model."""
 
     temperature: float | None
     top_k: int | None

@@ -87,7 +87,7 @@ class Dialect(ABC, Generic[Speaking]):
 
     @property
     def deadline(self) -> float | None:
-        """When `tick` is due, by the clock it was given; None once it is closed."""
+        """Return when `tick` is due on the session's clock, or None after it closes."""
         return None if self.closed else min([self._timers.deadline(self._silence_s), *self._dues()])
 
     @property
@@ -213,13 +213,13 @@ class Dialect(ABC, Generic[Speaking]):
 
     @property
     def _silence_s(self) -> float | None:
-        """How long the client may say nothing now; None: it owes nothing, because a text of its own is complete."""
+        """Return how long the client may stay silent, or None if no text of it is open."""
         if not all(utterance.takes_text for utterance in self.utterances.values()):
             return None
         return self._limits.config_s if self._is_new else self._limits.idle_s
 
     def _dues(self) -> Iterator[float]:
-        """When else `tick` is due."""
+        """Yield the other times at which `tick` is due."""
         return (utterance.text.due for utterance in self.utterances.values() if utterance.text.due is not None)
 
     def _look_at_dues(self, now: float) -> None:

@@ -44,7 +44,7 @@ _CLOSE_S = 5.0  # for the engine to finish its frame
 
 @dataclass(frozen=True, slots=True)
 class LoadingStep:
-    """How far the checkpoints are."""
+    """Loading progress of the checkpoints."""
 
     loaded: int = 0
     of: int = 0
@@ -52,7 +52,7 @@ class LoadingStep:
 
 
 class Host:
-    """What the routes share."""
+    """State shared by the routes."""
 
     def __init__(self, settings: Settings, open_engine: OpenEngine, library: Library | None = None) -> None:
         self.settings = settings
@@ -84,7 +84,7 @@ class Host:
 
     @property
     def problem(self) -> SpeechError | None:
-        """Why no new request can be served now, or None."""
+        """Return the error that prevents new requests, or None."""
         return EngineDead() if self._problem is None and self.is_dead else self._problem
 
     @property
@@ -102,7 +102,7 @@ class Host:
 
     @property
     def is_dead(self) -> bool:
-        """Whether its thread has ended, or the watchdog has given it up."""
+        """True if the engine's thread has ended or the watchdog has given it up."""
         given_up = self._watchdog is not None and self._watchdog.verdict is not None
         return given_up or (self._engine is not None and not self._engine.alive)
 

@@ -48,11 +48,11 @@ class HttpSpeech(ABC, Generic[Body]):
         """Of what is sent."""
 
     def headers(self) -> dict[str, str]:
-        """What every reply carries."""
+        """Return the headers of every response."""
         return {"X-Sample-Rate": str(self.sample_rate), "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
     def late_headers(self) -> dict[str, str]:
-        """What is known once the first sound is there."""
+        """Return the headers that are known with the first audio."""
         return {} if self._speech is None else self._speech.headers()
 
     def reply(self, pieces: AsyncGenerator[bytes, None], media_type: str) -> StreamingReply:

@@ -18,7 +18,7 @@ Clock = Callable[[], float]
 
 
 def digest(word: str) -> bytes:
-    """What is kept of a key or a ticket in its place."""
+    """Return the digest that is stored instead of a key or a ticket."""
     return sha256(word.encode(errors="surrogateescape")).digest()
 
 

@@ -22,7 +22,7 @@ class Page(Generic[Item]):
 
 
 def page_size(size: str, where: str) -> int:
-    """How many a page has, by the parameter ``where``.
+    """Parse the page size from the parameter ``where``.
 
     Raises:
         InvalidConfig: it is no number from 1 to 100.

@@ -66,7 +66,7 @@ def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
 
 
 def has_own_process(settings: Settings) -> bool:
-    """Whether the engine is to have a process of its own. A CPU has no core to spare for it; a card leaves it some."""
+    """True if the engine gets its own process: with a card, but not on a CPU, which has no core to spare."""
     if settings.server.engine_process == "auto":
         return settings.engine.device in ("auto", "cuda") and system.has_nvidia_card()
     return settings.server.engine_process == "own"

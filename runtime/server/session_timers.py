@@ -26,12 +26,12 @@ class SessionTimers:
         self._last_event = self._clock()
 
     def deadline(self, silence_s: float | None) -> float:
-        """When to look again."""
+        """Return when to check the timers again."""
         end = self._end - (self._notice_s or 0.0)
         return end if silence_s is None else min(end, self._last_event + silence_s)
 
     def expired(self, silence_s: float | None) -> Expired | None:
-        """Why the session must end now, or None: what was due first."""
+        """Return the timeout that ends the session now, the earliest first, or None."""
         now = self._clock()
         if silence_s is not None and self._last_event + silence_s <= min(now, self._end):
             return SessionIdle(limit=silence_s)

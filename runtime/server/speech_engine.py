@@ -73,9 +73,9 @@ class SpeechEngine(Protocol):
     def load(self) -> EngineLoad: ...
 
     def at_work_since(self) -> float | None:
-        """When the oldest step was begun that has not come back, by a clock of the engine's; None: it rests."""
+        """Return the start time of the oldest unfinished step on the engine's clock; None if idle."""
         ...
 
     def stacks(self) -> str:
-        """Where its threads stand, for the log of a device that hangs: lines of code, and nothing of any text."""
+        """Return the stack traces of the engine's threads, for the log of a hung device; they hold no text."""
         ...

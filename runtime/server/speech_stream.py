@@ -61,7 +61,7 @@ class SpeechStream:
         self._ended = False
 
     def headers(self) -> dict[str, str]:
-        """What is known once the first sound is there: the seed, the notes, and the times of ours until then."""
+        """Return the headers that are known with the first audio: seed, notes and server timing."""
         times = {"queue": self.queue_ms, "ttfa": self.ttfa_ms}
         timing = ", ".join(f"{name};dur={ms:.1f}" for name, ms in times.items() if ms is not None)
         return {

@@ -24,7 +24,7 @@ from runtime.shared.speech_rate import is_speakable
 
 
 class SpeechConfig(Protocol):
-    """What a client says of how it is to be spoken, in whichever dialect."""
+    """Synthesis settings of a client, in any dialect."""
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the request that this makes of a text."""
@@ -33,7 +33,7 @@ class SpeechConfig(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How a text is spoken, where a protocol has no words for a recording of its client's own."""
+    """Synthesis options of protocols that cannot carry a client's own recording."""
 
     language: str
     instruct: str | None = None
@@ -70,7 +70,7 @@ Config = TypeVar("Config", bound=SpeechConfig)
 
 @dataclass(slots=True, eq=False)
 class ChosenVoice(Generic[Config]):
-    """What a client's configuration asks to speak with.
+    """Voice selected by a client's configuration.
 
     ``reference`` is None while it is being read, and the error if it cannot be.
     """
@@ -141,7 +141,7 @@ class GrowingText:
         self.due = None
 
     def has_paused(self, now: float) -> bool:
-        """Whether it is time to speak what there is, said once."""
+        """True once when the pause is over and the text received so far is to be spoken."""
         if self.due is None or now < self.due:
             return False
         self.settle()

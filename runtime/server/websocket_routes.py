@@ -77,7 +77,7 @@ def _cartesia(host: Host, websocket: WebSocket, session_id: str) -> CartesiaSess
 
 
 def shared(host: Host, socket: Socket) -> dict[str, Any]:
-    """What every dialect knows of the process, and of the client."""
+    """Return the arguments that every dialect's session takes from the process and the client."""
     return {
         "limits": host.settings.limits,
         "cards": host.engine.cards,

@@ -29,7 +29,7 @@ ACTIONS: tuple[Action, ...] = (
 
 
 def described(action: Action) -> dict[str, str]:
-    """What the docstring says of each argument."""
+    """Return the descriptions of an action's arguments from its docstring."""
     _, _, listed = inspect.cleandoc(action.__doc__ or "").partition("Args:\n")
     return dict(re.findall(r"^ {4}(\w+): (.+)$", listed, re.MULTILINE))
 

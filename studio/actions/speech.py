@@ -41,7 +41,7 @@ class Reproduced(TypedDict):
 
 
 class Wording(NamedTuple):
-    """What is written, and what is sent in its place; None: the same."""
+    """Text as written, and as sent; None if they are equal."""
 
     text: str
     spoken: str | None
@@ -234,7 +234,7 @@ async def _keep(
 
 
 async def _mode_of(studio: Asking, config: dict[str, Any]) -> str:
-    """What goes with a voice: base with a stored one, but custom_voice with a style; else the first that is served."""
+    """Return the mode for a voice: a stored voice's, a speaker's, or the first served."""
     voice, style = config.get("voice", ""), config.get("instructions", "")
     cards = (await studio("GET", "/v1/models")).json()["data"]
     speakers = {speaker.casefold() for card in cards for speaker in card["speakers"]}
@@ -246,13 +246,13 @@ async def _mode_of(studio: Asking, config: dict[str, Any]) -> str:
 
 
 async def _name_of(studio: Asking, voice: str | None) -> str | None:
-    """What the stored voice of that id is called: what people know a take by, and find it."""
+    """Return the name of a stored voice by its id, for the take's title."""
     stored = (await studio("GET", "/v1/audio/voices")).json()["data"] if voice else []
     return next((card["name"] for card in stored if card["id"] == voice), None)
 
 
 async def _model_of(studio: Asking, mode: str) -> dict[str, Any] | None:
-    """Which checkpoint spoke."""
+    """Return the checkpoint that serves a mode."""
     for card in (await studio("GET", "/v1/models")).json()["data"]:
         if mode in card["modes"]:
             return {name: card[name] for name in ("id", "fingerprint", "device", "dtype")}

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]  # where the process finds this packa
 
 
 class Aligning:
-    """What is asked of aligners. Thread: the event loop."""
+    """Alignment service. Thread: the event loop."""
 
     def __init__(self, wall_s: float = WALL_S) -> None:
         self._wall_s = wall_s

@@ -13,7 +13,7 @@ SLACK_S = 0.05  # by which a last word may outlast the sound: an aligner counts 
 
 
 class MisfitError(ValueError):
-    """What an aligner said cannot be; the message holds nothing of the text."""
+    """Aligner result that is inconsistent; the message contains no text of the take."""
 
 
 def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:

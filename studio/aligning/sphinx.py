@@ -53,12 +53,12 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
 
 
 def _tokens(word: str) -> list[str]:
-    """What stands for a word in the dictionary: lower case, without marks, a hyphen parts two."""
+    """Return a word's dictionary tokens: lower case, without marks, split at hyphens."""
     plain = word.lower().replace("’", "'")
     return [token for part in re.findall(r"[a-z0-9']+", plain) if (token := part.strip("'"))]
 
 
 def _phones(token: str, lookup: Callable[[str], str | None]) -> str:
-    """How a word is said that the dictionary does not have: a number by its digits, all else by its letters."""
+    """Return the phones of a word that the dictionary lacks, by its digits or letters."""
     said = [lookup(DIGITS[int(sign)]) if sign.isdigit() else LETTERS.get(sign) for sign in token]
     return " ".join(filter(None, said))

@@ -48,7 +48,7 @@ def _read(questions: queue.SimpleQueue[Question]) -> None:
 
 
 def _answer(samples: NDArray[np.float32], rate: int, text: str, language: str | None) -> dict[str, Any]:
-    """What the first says that can, and what went wrong with those before it: never a word of the text."""
+    """Return the first successful aligner's result and the errors of earlier ones, without any text."""
     faults: list[str] = []
     for name in _names():
         try:

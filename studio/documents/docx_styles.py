@@ -85,7 +85,7 @@ def is_on(element: etree._Element | None) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What a chain of styles says. ``level`` is None for text that is no heading; lists are ids and levels."""
+    """Resolved chain of styles. ``level`` is None for text that is no heading; lists are ids and levels."""
 
     level: int | None = None
     is_title: bool = False

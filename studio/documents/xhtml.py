@@ -168,7 +168,7 @@ class _Item:
 
 @dataclass(slots=True)
 class _Frame:
-    """Where the items of an element go that has its own: a note, a row or a cell of a table."""
+    """Output of an element that collects its own items: a note, or a row or cell of a table."""
 
     element: etree._Element
     items: list[_Item] = field(default_factory=list)

@@ -57,7 +57,7 @@ def _is_passed_on(request: Request) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a runtime tells: cards, figures, voice files that cannot be used, ports beside that of HTTP."""
+    """State of a runtime: cards, metrics, unusable voice files, and ports besides HTTP."""
 
     models: list[Any] = field(default_factory=list)
     figures: dict[str, Any] | None = None
@@ -147,7 +147,7 @@ class HostRoutes:
             raise HostOnly
 
     async def _ask_runtime(self) -> Told:
-        """What the runtime tells of itself now; nothing where it does not."""
+        """Query the runtime's state; empty if it does not answer."""
         if self._runtime.url is None:
             return Told()
         try:

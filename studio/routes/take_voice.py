@@ -70,7 +70,7 @@ def description(record: dict[str, Any], store: Store, owner: str) -> str:
 
 
 def provenance(record: dict[str, Any], words: str) -> dict[str, str]:
-    """Where the voice of a take comes from, as its file says it; what is not known is left out."""
+    """Return the provenance of a take's voice for its file; unknown fields are left out."""
     model = record["model"] if isinstance(record["model"], dict) else {"id": record["model"]}
     known = {
         "source": "design",

@@ -125,7 +125,7 @@ class TakeRoutes:
         return encoded(wanted, pcm, tags_of(record))
 
     async def outline(self, request: Request) -> Response:
-        """How loud its parts are: a small waveform. A take's sound never changes, so a browser keeps it for a day."""
+        """Return a take's waveform outline. A take's audio never changes, so browsers cache it for a day."""
         parts = await self._aside(self._outline, *self._named(request))
         return JSONResponse({"outline": parts}, headers={**PRIVATE, "cache-control": KEPT, "vary": "cookie"})
 

@@ -56,5 +56,5 @@ def voice_routes(relay: Relay, bin_: VoiceBin) -> list[Route]:
 
 
 def passed_on(answer: httpx.Response) -> Response:
-    """What the runtime said, as it said it."""
+    """Pass a runtime's response on unchanged."""
     return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))

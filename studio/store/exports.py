@@ -51,7 +51,7 @@ def _format(name: str) -> str:
 
 
 class ExportFields(BaseModel):
-    """What is asked for."""
+    """Request for an export."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 

@@ -34,7 +34,7 @@ def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str]) -> bytes:
 
 
 def version_of(wanted: str, tags: Mapping[str, str]) -> str:
-    """What differs whenever the file would."""
+    """Return a digest that changes whenever the file would."""
     return hashlib.sha256(repr((wanted, sorted(tags.items()))).encode()).hexdigest()[:32]
 
 

@@ -46,7 +46,7 @@ def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int
 
 
 def words_of(record: dict[str, Any]) -> str:
-    """What the search looks through."""
+    """Return the text that search looks through."""
     config = record["config"]
     said = [record[name] for name in ("name", "text", "label", "voice", "language", "notes")]
     said += [config.get(name) for name in ("instruct", "instructions", "voice_description")]

@@ -89,7 +89,7 @@ def subtitles(parts: Iterable[ProgrammePart]) -> str:
 
 
 def _placed(clips: Iterable[Clip]) -> Iterator[tuple[object, int, Clip]]:
-    """Which line, from which sample on, what. A clip without a line is one of its own."""
+    """Yield each clip with its line and first sample. A clip without a line counts as its own line."""
     at = 0
     for number, clip in enumerate(clips):
         yield ("line", clip.line) if clip.line is not None else ("clip", number), at, clip
@@ -97,7 +97,7 @@ def _placed(clips: Iterable[Clip]) -> Iterator[tuple[object, int, Clip]]:
 
 
 def _voice(clip: Clip) -> tuple[object, ...]:
-    """What makes two takes the same voice."""
+    """Return a key that is equal for takes in the same voice."""
     record = clip.record or {}
     model = record.get("model")
     described = record["config"].get("instructions") if record.get("mode") == "voice_design" else None

@@ -35,7 +35,7 @@ def joined_tags(records: Sequence[dict[str, Any]], title: str, sha256: str) -> d
 
 
 def title_of(record: dict[str, Any]) -> str:
-    """What people call a take: its name, or how its text begins."""
+    """Return a take's title: its name, or the start of its text."""
     return _line(record["name"] or record["text"][:80] or record["label"] or "Take")
 
 

@@ -63,13 +63,13 @@ Tag = Annotated[Line, Field(min_length=1, max_length=40)]
 
 
 class Fields(BaseModel):
-    """What a client sends as JSON: nothing of another type, and nothing unknown."""
+    """Base class of JSON objects from a client; unknown fields and other types are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class TakeChanges(Fields):
-    """What may be changed of a take afterwards. Only what is set is changed."""
+    """Changes to a take; unset fields stay as they are."""
 
     name: Annotated[Line, Field(max_length=120)] | None = None
     tags: Annotated[list[Tag], Field(max_length=16)] = []
@@ -78,7 +78,7 @@ class TakeChanges(Fields):
 
 
 class TakeFields(TakeChanges):
-    """What the page says of a new take. ``samples`` and ``sha256`` are compared with the sound that came with it."""
+    """Fields of a new take. ``samples`` and ``sha256`` are compared with the uploaded audio."""
 
     room: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
     mode: Annotated[str, AfterValidator(_mode)]
@@ -136,13 +136,13 @@ class TextToSay(Fields):
 
 
 class TakeVoice(Fields):
-    """What is said of a voice that a take becomes."""
+    """Fields of a voice made from a take."""
 
     name: Annotated[Line, Field(min_length=1)]
 
 
 class ScriptLine(BaseModel):
-    """What of a line the store reads; the page may keep more in it."""
+    """Fields of a script's line that the store reads; the page may keep more."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
@@ -189,12 +189,12 @@ def decode(text: bytes | str) -> dict[str, Any]:
 
 
 def words_read(record: dict[str, Any]) -> str:
-    """What people read of a take's text: all but its tags."""
+    """Return a take's text for reading, without tags."""
     return _untagged(record, record["text"])
 
 
 def words_heard(record: dict[str, Any]) -> str:
-    """What is heard of it, where words are said otherwise than they are written."""
+    """Return a take's text as spoken, with pronunciations applied and without tags."""
     return _untagged(record, record.get("spoken") or record["text"])
 
 
@@ -203,7 +203,7 @@ def _untagged(record: dict[str, Any], text: str) -> str:
 
 
 def is_script_id(text: str) -> bool:
-    """Whether a page may call a script so."""
+    """True if a page may use the text as a script's id."""
     return _SCRIPT_ID.fullmatch(text) is not None
 
 

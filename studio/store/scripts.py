@@ -126,7 +126,7 @@ def _begins(lines: list[Any]) -> str:
 
 
 def _holds(script: dict[str, Any], words: list[str]) -> bool:
-    """Whether each word stands in its name, or in what is said in it, by whom and how."""
+    """True if each word is in the script's name, lines, voices or styles."""
     said = [script["name"]]
     for line in script["lines"]:
         voice = line.get("voice")

@@ -26,7 +26,7 @@ class Shares:
         self._takes = takes
 
     def of(self, owner: str, take_id: str) -> str | None:
-        """What the link of a take ends with; None: it has none.
+        """Return the token of a take's link, or None if it has no link.
 
         Raises:
             NotKept: the owner has no such take.

@@ -71,7 +71,7 @@ class Store:
 
     @property
     def notice(self) -> str | None:
-        """What happened that its owner should know."""
+        """Return the notice for the store's owner, or None."""
         if self._moved_aside:
             return MOVED_ASIDE
         return UNREADABLE if self._database.unreadable else None
@@ -93,7 +93,7 @@ class Store:
         self.shares.purge()
 
     def preferences(self, owner: str) -> dict[str, Any]:
-        """What the owner chose."""
+        """Return the owner's preferences."""
         chosen = self._preferences.objects("owner = ?", (owner,))
         return chosen[0] if chosen else {}
 

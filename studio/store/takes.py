@@ -32,7 +32,7 @@ MOST_AT_ONCE = 100  # takes in one page of the list
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which takes of the list. ``before`` is the cursor that the page before gave.
+    """Query for takes. ``before`` is the cursor of the previous page.
 
     ``loose``: none that a script holds; ``script``: only those that this one holds.
     """

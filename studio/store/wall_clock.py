@@ -13,7 +13,7 @@ def _date() -> float:
 
 
 class WallClock:
-    """What is deleted when it is old must not go because a machine's clock was set wrongly for a while.
+    """Wall clock that protects records from expiry while the machine's clock is wrong.
 
     A clock that has jumped is believed again once it has gone evenly from one look to the next.
     """

@@ -26,7 +26,7 @@ AGAIN_S = 10.0
 
 
 class Desk:
-    """Where recordings are handed in. Thread: the event loop."""
+    """Transcription service. Thread: the event loop."""
 
     def __init__(self, choice: Choice, limits: Limits) -> None:
         self.choice = choice
@@ -35,7 +35,7 @@ class Desk:
         self._waiting = 0
 
     def feature(self) -> dict[str, object]:
-        """What the page is told before anybody asks; ``how`` to get one is for a host who has not turned it off."""
+        """Return the transcription feature for the page; ``how`` tells a host how to enable it."""
         how = self.choice.missing if self.choice.setting else None
         return {"available": self.choice.missing is None, "how": how or ""}
 

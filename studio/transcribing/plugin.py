@@ -22,7 +22,7 @@ HOW = (
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What was said. ``language`` is a code such as ``en``; None: the recogniser does not say."""
+    """Transcript. ``language`` is a code such as ``en``, or None if unknown."""
 
     text: str
     language: str | None = None

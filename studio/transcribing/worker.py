@@ -23,7 +23,7 @@ def begin() -> None:
 
 
 def written_down(choice: Choice, samples: NDArray[np.float32], language: str | None) -> dict[str, str | None]:
-    """What the recogniser makes of a recording. Raises whatever goes wrong with it.
+    """Transcribe a recording. Raises the recogniser's own errors.
 
     Shapes: samples [N] float32, mono, 16 kHz.
     """

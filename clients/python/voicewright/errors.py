@@ -7,7 +7,7 @@ from typing import Any, Self
 
 
 class VoicewrightError(Exception):
-    """What every error here is. ``code`` is stable; ``retryable`` says whether the same may work a little later."""
+    """Base class of this client's errors. ``code`` is stable; ``retryable`` is true if a later attempt may succeed."""
 
     code: str
     retryable: bool

@@ -20,13 +20,13 @@ PRONUNCIATIONS = "/v1/audio/pronunciations"
 
 
 class Routes:
-    """What a `Client` asks over HTTP. Every method may raise SpeechRefused or ConnectionLost."""
+    """HTTP requests of a `Client`. Every method may raise SpeechRefused or ConnectionLost."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
 
     async def models(self) -> list[dict[str, Any]]:
-        """Which checkpoints are served, with their modes, speakers and languages (docs/api.md, Models)."""
+        """Return the served checkpoints with their modes, speakers and languages (docs/api.md, Models)."""
         models: list[dict[str, Any]] = (await self._http.json("GET", "/v1/models"))["data"]
         return models
 
@@ -48,7 +48,7 @@ class Routes:
         return await self._http.json("POST", VOICES, data=form, files={"audio_sample": ("audio", audio)})
 
     async def check_voice(self, audio: bytes, ref_text: str | None = None) -> dict[str, Any]:
-        """What `add_voice` would say of a recording: length, levels, advice. Nothing is kept."""
+        """Check a recording as `add_voice` would: length, levels, advice. Nothing is stored."""
         form = {} if ref_text is None else {"ref_text": ref_text}
         return await self._http.json("POST", f"{VOICES}/check", data=form, files={"audio_sample": ("audio", audio)})
 

@@ -1,4 +1,4 @@
-"""What the client's user hands in and gets back. No behaviour."""
+"""Values that the client's user passes in and receives. No behaviour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from voicewright.errors import VoicewrightError
 
 
 class Config(TypedDict, total=False):
-    """How an utterance is to be spoken: the fields of ``session.config`` (docs/api.md)."""
+    """Settings of an utterance: the fields of ``session.config`` (docs/api.md)."""
 
     task_type: str
     model: str

@@ -51,7 +51,7 @@ class Context:
 
     @property
     def pause_due(self) -> float | None:
-        """When its text is spoken as far as it has come, if the text that grows is spoken, or could be."""
+        """Return when text received so far is spoken after a pause, if growing text is or can be spoken."""
         return self.text.due if self.voice.is_ready and len(self.segments) == 1 else None
 
     def note(self, notes: Iterable[str]) -> None:
@@ -59,7 +59,7 @@ class Context:
         self.notes += [note for note in dict.fromkeys(notes) if note not in self.notes]
 
     def expires_at(self, expiry_s: float) -> float | None:
-        """When it ends because nothing follows what has been heard of it; None: something does, or may."""
+        """Return when the context expires without new text, or None if it cannot expire now."""
         if self.short_since is None or self.is_complete or len(self.segments) > 1:
             return None
         return self.short_since + expiry_s

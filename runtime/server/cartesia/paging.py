@@ -15,7 +15,7 @@ PARAMETERS = {
 
 
 def page_size(limit: str) -> int:
-    """How many a page has.
+    """Parse the page size.
 
     Raises:
         InvalidConfig: it is no number from 1 to 100.

@@ -55,7 +55,7 @@ class NewDict(StrictFields):
 
 
 class ChangedDict(StrictFields):
-    """What is to be changed of one; ``items`` take the place of those that it has."""
+    """Changes to a dictionary; ``items`` replace all of its items."""
 
     name: Name | None = None
     items: Items | None = None

@@ -90,7 +90,7 @@ class CartesiaRequest(StrictFields):
 
     @property
     def filter_name(self) -> FilterName:
-        """What is taken out of a text that is whole."""
+        """Return the text filter of a complete text."""
         return self.text_filter or "none"
 
     @property
@@ -131,7 +131,7 @@ class Generation(CartesiaRequest):
 
     @property
     def filter_name(self) -> FilterName:
-        """What is taken out of the text; one that goes on is taken for a language model's."""
+        """Return the text filter. Continued text is treated as a language model's output."""
         return self.text_filter or ("markdown" if self.goes_on else "none")
 
     @property

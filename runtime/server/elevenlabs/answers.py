@@ -10,7 +10,7 @@ from runtime.server.elevenlabs.pronunciation_rules import AliasRule
 
 
 class Detail(TypedDict):
-    """What is wrong."""
+    """Error detail."""
 
     status: str
     message: str
@@ -26,7 +26,7 @@ class ElevenLabsError(TypedDict):
 
 
 class CharacterTimes(TypedDict):
-    """When the characters are spoken, in seconds from the beginning of the sound. They are estimates."""
+    """Estimated times of characters, in seconds from the start of the audio."""
 
     characters: list[str]
     character_start_times_seconds: list[float]
@@ -43,7 +43,7 @@ class TimedAudio(TypedDict):
 
 
 class ElevenLabsVoiceSettings(TypedDict):
-    """How a voice is spoken where a request says nothing of it; the second, third and fourth change nothing here."""
+    """Default voice settings; the second, third and fourth have no effect here."""
 
     stability: float
     similarity_boost: float
@@ -123,7 +123,7 @@ class ElevenLabsPrice(TypedDict):
 
 
 class ElevenLabsUsersSubscription(TypedDict):
-    """What a user may use, as ElevenLabs' clients read it. Characters are not counted, and their limit is none."""
+    """Subscription of a user in ElevenLabs' format. Characters are neither counted nor limited."""
 
     tier: str
     status: str

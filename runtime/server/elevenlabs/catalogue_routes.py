@@ -84,7 +84,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/v1/voices/settings/default", methods=GET)
     @documented(answer=ElevenLabsVoiceSettings, refused_as=ElevenLabsError)
     async def default_settings() -> Reply:
-        """What a request is spoken with that brings no settings."""
+        """Return the settings used by requests that bring none."""
         return _SETTINGS
 
     @app.api_route("/v1/voices/{voice_id}/settings", methods=GET)
@@ -96,7 +96,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def models(cards: Sequence[ModelCard], limits: Limits) -> list[Reply]:
-    """What ``GET /v1/models`` answers its clients: a list, where OpenAI's get an object."""
+    """Return the response of ``GET /v1/models`` for ElevenLabs' clients: a list, not OpenAI's object."""
     return [
         {
             "model_id": card.name,

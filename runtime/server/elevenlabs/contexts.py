@@ -36,7 +36,7 @@ class Context(Utterance[Manner]):
 
     @property
     def dues(self) -> Iterator[float]:
-        """When it is to be spoken as far as it has come: behind a pause, and where its schedule promises it."""
+        """Yield when received text is to be spoken: after a pause, and by its chunk schedule."""
         if self.text.due is not None and self.voice.is_ready:
             yield self.text.due
         if self.schedule is None or not self.takes_text or not self.schedule.is_due:

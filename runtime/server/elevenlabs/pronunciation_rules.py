@@ -55,7 +55,7 @@ class NewDictionary(Rules):
 
 
 class ChangedDictionary(StrictFields):
-    """What is to be changed of one."""
+    """Changes to a dictionary."""
 
     name: Name | None = None
     archived: bool | None = None

@@ -82,7 +82,7 @@ class DictionaryLocator(StrictFields):
 
 
 class Spoken(StrictFields):
-    """How a text is spoken; what stands below ``seed`` is ours."""
+    """Synthesis fields of a request; those below ``seed`` are extensions."""
 
     voice_settings: VoiceSettings = VoiceSettings()
     pronunciation_dictionary_locators: Annotated[list[DictionaryLocator], Field(max_length=MOST_DICTIONARIES)] = Field(

@@ -175,7 +175,7 @@ class Channel:
 
 
 def _pieces(message: Message) -> list[memoryview]:
-    """What is written of a message: the sizes and the pickle, then the large arrays that are not in it."""
+    """Return the buffers to write for a message: sizes and pickle, then its large arrays."""
     arrays: list[memoryview] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:

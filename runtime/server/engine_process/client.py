@@ -65,7 +65,7 @@ Done = Callable[[VoicePrompt | SpeechError], None]
 
 
 class EngineClient:
-    """What `SpeechEngine` promises, with the engine in another process.
+    """`SpeechEngine` with the engine in another process.
 
     Sinks are called on the event loop on which it was started: the pipe is read there, for which no thread has to wake.
     Where none runs, or one that reads no pipes (Windows), a thread calls them. Figures are those that the process told

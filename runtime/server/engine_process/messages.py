@@ -22,7 +22,7 @@ class Open:
 
 
 class Order(StrEnum):
-    """What takes no argument."""
+    """Commands without arguments."""
 
     START = "start"
     CLOSE = "close"
@@ -76,7 +76,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far loading is; the arguments of `Progress`."""
+    """Loading progress: the arguments of `Progress`."""
 
     loaded: int
     of: int
@@ -85,7 +85,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the engine's properties say now. ``cards`` is None where they are as before."""
+    """Current values of the engine's properties. ``cards`` is None if unchanged."""
 
     load: EngineLoad
     alive: bool
@@ -110,7 +110,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What `Prepare` brought."""
+    """Result of `Prepare`."""
 
     number: int
     result: VoicePrompt | SpeechError

@@ -41,7 +41,7 @@ DIGITS = 16  # of the digest of the codes: enough to compare by, and to be read 
 
 
 class Outcome(StrEnum):
-    """What came of one round through the checkpoints."""
+    """Result of one round through the checkpoints."""
 
     SAME = "same"
     DIFFERENT = "different"

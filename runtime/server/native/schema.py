@@ -66,13 +66,13 @@ TopP = Annotated[float, Field(gt=0, le=1)]
 
 
 class Message(StrictFields):
-    """What all messages share."""
+    """Base class of all messages."""
 
     context_id: ContextId | None = Field(None, description="the utterance it is for; null: default")
 
 
 class SessionConfig(Message):
-    """How the contexts that open later speak; with a context_id, the next utterance of that name only."""
+    """Settings of contexts that open later; with a context_id, of that context's next utterance only."""
 
     type: Literal["session.config"]
     task_type: Annotated[Mode, BeforeValidator(_mode)] | None = Field(
@@ -165,7 +165,7 @@ class SessionConfig(Message):
 
     @property
     def filter_name(self) -> FilterName:
-        """What is taken out of the text; live text is taken for a language model's."""
+        """Return the text filter. Streamed text is treated as a language model's output."""
         if self.text_filter is not None:
             return self.text_filter
         return "none" if self.split_granularity == "none" else "markdown"
@@ -274,7 +274,7 @@ class ContextCancel(Message):
 
 
 class Playback(Message):
-    """What the listener has heard so far."""
+    """Playback position of the listener."""
 
     type: Literal["playback"]
     played_ms: Milliseconds = Field(description="of the utterance's sound, in all")

@@ -19,7 +19,7 @@ FORMATS = ("wav", "pcm", "flac", "mp3", "aac", "opus")
 
 
 class OmniConfig(SessionConfig):
-    """How the utterances speak that begin later."""
+    """Settings of the utterances that begin later."""
 
     response_format: str = "wav"
     speed: Annotated[float, Field(ge=0.25, le=4)] = 1.0
@@ -71,14 +71,14 @@ class OmniConfig(SessionConfig):
 
     @property
     def filter_name(self) -> FilterName:
-        """What is taken out of the text; one that is spoken while it comes is taken for a language model's."""
+        """Return the text filter. Text spoken while it arrives is treated as a language model's output."""
         if self.text_filter is not None:
             return self.text_filter
         return "markdown" if self.is_live or self.cut is not Split.NONE else "none"
 
     @property
     def cut(self) -> Split:
-        """Where the text is cut into requests."""
+        """Return where the text is cut into requests."""
         return Split.SENTENCE if self.text_input_mode == "commitment" else Split(self.split_granularity)
 
     @property

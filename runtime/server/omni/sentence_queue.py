@@ -26,7 +26,7 @@ OpenEncoder = Callable[[str, float], SentenceEncoder]  # response_format, speed
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """What is said up to one input.done: that server's utterance."""
+    """Text up to one input.done, which vLLM-Omni treats as an utterance."""
 
     index: int
     voice: ChosenVoice[OmniConfig]

@@ -444,7 +444,7 @@ class OmniSession(Dialect[Sentence]):
 
 
 def _is_json(text: str) -> bool:
-    """Whether it is JSON, though no object."""
+    """True if the text is JSON but no object."""
     try:
         return not isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
@@ -452,5 +452,5 @@ def _is_json(text: str) -> bool:
 
 
 def _quoted(kind: object) -> str:
-    """That server quotes the type it was sent; a long one is cut."""
+    """Return a message type as that server quotes it, cut if it is long."""
     return str(kind)[:64]

@@ -81,7 +81,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/v1/audio/models", methods=GET)
     @documented(answer=SpeechModels)
     async def speech_models() -> Reply:
-        """Where Open WebUI looks for models: ours and the names of OpenAI's that mean them."""
+        """Return the models for Open WebUI: ours, and OpenAI's names that are aliases of them."""
         cards = host.engine.cards if host.problem is None else ()
         aliases = [_alias(name, cards) for name in sorted(MODEL_ALIASES) if cards]
         listed = [*(model_entry(card) for card in cards), *aliases]

@@ -23,7 +23,7 @@ class NewDictionary(StrictFields):
 
 
 class ChangedDictionary(StrictFields):
-    """What is to be changed of one; ``pronunciations`` take the place of those that it has."""
+    """Changes to a dictionary; ``pronunciations`` replace all of its entries."""
 
     name: Name | None = None
     description: Description | None = None

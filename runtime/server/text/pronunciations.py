@@ -51,7 +51,7 @@ DictionaryIds = Annotated[list[Name], Field(max_length=MOST_DICTIONARIES)]
 
 
 class NamesDictionaries(Protocol):
-    """What a request says of words."""
+    """Request fields that select pronunciations."""
 
     @property
     def pronunciations(self) -> list[Pronunciation]: ...
@@ -63,7 +63,7 @@ class NamesDictionaries(Protocol):
 
     @property
     def dictionaries_field(self) -> str:
-        """What its clients call these."""
+        """Return the name of the dialect's field for dictionaries."""
         ...
 
 

@@ -34,7 +34,7 @@ class Recording(TypedDict):
 
 
 class VoiceEdit(TypedDict, total=False):
-    """What is to be changed."""
+    """Changes to a voice."""
 
     name: str
     description: str | None
@@ -131,7 +131,7 @@ class Fault(TypedDict):
 
 
 class VoiceCheck(TypedDict):
-    """What would be said of a recording."""
+    """Result of checking a recording."""
 
     object: Literal["audio.voice.check"]
     usable: bool

@@ -40,7 +40,7 @@ TRUE = frozenset({"1", "true", "yes"})
 
 @dataclass(frozen=True, slots=True)
 class VoiceForm:
-    """What a form held. ``recording`` or ``voice_file`` is there."""
+    """Contents of a form. Either ``recording`` or ``voice_file`` is present."""
 
     fields: dict[str, str] = field(repr=False)
     recording: bytes | None = field(default=None, repr=False)
@@ -48,7 +48,7 @@ class VoiceForm:
 
     @property
     def replaces(self) -> bool:
-        """Whether it may take the place of the voice of that name."""
+        """True if the voice may replace an existing one of the same name."""
         return self.fields.get("replace", "").lower() in TRUE
 
 
@@ -80,7 +80,7 @@ def voice_of(form: VoiceForm, limits: Limits) -> Voice:
 
 
 def examined(form: VoiceForm, limits: Limits) -> Examination:
-    """What can be said of the recording in a form; nothing of it is kept.
+    """Check the recording in a form without storing it.
 
     Raises:
         BadRequest: it is no recording, or one that could not be kept whatever else the form said.
@@ -128,7 +128,7 @@ def _recorded(recording: bytes, form: VoiceForm, consent: Consent, limits: Limit
 
 
 def edit_of(fields: dict[str, Any]) -> Edit:
-    """What a JSON object changes of a voice; ``null`` takes a description away.
+    """Parse a JSON object with changes to a voice; ``null`` removes a description.
 
     Raises:
         InvalidConfig: it names nothing that can be changed, or is of another type or too long.

@@ -80,7 +80,7 @@ def voices_router(host: Host) -> APIRouter:
     @router.api_route(OPEN_WEBUI + "/audio/voices", methods=GET)
     @documented(answer=VoiceList)
     async def voices_of_open_webui(request: Request) -> Reply:
-        """What Open WebUI makes its menu of."""
+        """Return the voices for Open WebUI's menu."""
         return await voices(request, of=OBJECTS)
 
     @router.api_route(VOICES, methods=GET)
@@ -111,7 +111,7 @@ def voices_router(host: Host) -> APIRouter:
     @router.post(VOICES + "/check")
     @documented(body=Recording, body_media=FORM, answer=VoiceCheck, refusals=LIBRARY)
     async def check(request: Request) -> Reply:
-        """What would be said of a recording, with nothing kept."""
+        """Check a recording without storing it."""
         form = await read_form(request, host.settings.limits)
         return checked(await aside(examined, form, host.settings.limits))
 
@@ -195,7 +195,7 @@ def wav_of(library: VoiceLibrary, voice_id: str) -> bytes:
 
 
 async def read_edit(request: Request, limits: Limits) -> Edit:
-    """What a small JSON body changes.
+    """Parse a small JSON body with changes to a voice.
 
     Raises:
         InvalidMessage, InvalidConfig, MessageTooLarge: it changes nothing that there is.

@@ -30,7 +30,7 @@ def read_upload(ref_audio: str, limits: Limits, fetcher: Fetcher | None = None) 
 
 
 def fetcher_for(is_allowed: bool) -> Fetcher | None:
-    """What opens addresses, where the operator allows that (``ServerSettings.reference_addresses``)."""
+    """Return the fetcher of addresses, if the operator allows them (``ServerSettings.reference_addresses``)."""
     return Fetcher() if is_allowed else None
 
 

@@ -27,7 +27,7 @@ STORED = "voice:"  # before the name of a stored voice: no speaker is meant
 
 
 def is_speaker(name: str, speakers: Iterable[str]) -> bool:
-    """Whether people would take the name for that of a speaker."""
+    """True if people would take the name for a speaker's."""
     return name_key(name) in map(name_key, speakers)
 
 
@@ -120,7 +120,7 @@ class VoiceResolver:
         raise self._unknown(speakers)
 
     def _unknown(self, speakers: Sequence[str]) -> UnknownVoice:
-        """What is said of a name that no speaker and no stored voice has: either may have been meant."""
+        """Return the error for a name that neither a speaker nor a stored voice has."""
         stored = [card.name for card in self._library.cards()] if self._is_served(Mode.BASE) else []
         names = [*speakers, *stored]
         listed = [*names[:MOST_NAMED], "…"] if len(names) > MOST_NAMED else names

@@ -53,7 +53,7 @@ def _codes(languages: Iterable[str]) -> Iterable[str]:
 
 
 def _artifact(name: str, shown: str, made_by: str) -> Reply:
-    """What every entry has. A model's name with a slash is its address on the Hub."""
+    """Return the common fields of an entry. A model's name with a slash is its address on the Hub."""
     url = f"https://huggingface.co/{made_by}" if "/" in made_by else ""
     return {
         "name": name,

@@ -13,7 +13,7 @@ from runtime.server.wire import Name, StrictFields, Text, checked
 
 
 class Voice(StrictFields):
-    """What to speak with. ``name`` is that of a voice, or of a model with its ``speaker``."""
+    """Voice selection. ``name`` is a voice's, or a model's with its ``speaker``."""
 
     name: Name | None = None
     language: Name | None = None
