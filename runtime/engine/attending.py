@@ -13,7 +13,7 @@ from runtime.engine.slots import SlotCache
 from runtime.model.layers import Attention, Operations, join_heads
 from runtime.model.talker import Talker
 
-Angles = tuple[Tensor, Tensor]  # cosine and sine of every position, [T, d] each
+Angles = tuple[Tensor, Tensor]  # Cosine and sine of every position, [T, d] each.
 
 
 class PrefillAttention:
@@ -109,5 +109,6 @@ class FusedDecodeAttention:
             self.slot_cache.view(layer),
             self.rows,
             self.positions,
-            settled=layer > 0,  # the first layer's attention waits for what is ahead, and lets the others find it
+            # The first layer's attention waits for the previous work; later layers can rely on that.
+            settled=layer > 0,
         )[:, None]

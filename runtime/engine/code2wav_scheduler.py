@@ -35,8 +35,8 @@ class SequenceSound:
     """Decoded audio of one row's frames: empty after an error, shortened if a guard struck."""
 
     pcm: bytes
-    frames: int  # that were handed out
-    left_out: int = 0  # frames behind these
+    frames: int  # Frames handed out.
+    left_out: int = 0  # Frames after these that a guard cut.
     guard: Guard | None = None
     error: SpeechError | None = None
 
@@ -48,7 +48,7 @@ class _Output:
     chunk: SoundChunk
     sequences: list[Sequence]
     sounds: list[SequenceSound]
-    paused: list[int]  # samples of pauses that were handed out with them
+    paused: list[int]  # Samples of pauses handed out with the chunks.
     at: float
 
 
@@ -79,11 +79,12 @@ class Code2WavScheduler:
         self._worker = worker
         self._clock = clock
         self._guarded = guarded
-        self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # s16le
+        self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # 16-bit mono PCM.
         # Codes of the frames that have no sound yet, a ring a slot.
         self._codes: Codes = np.zeros((len(table.made), BACKLOG, streams.groups), np.int64)
-        self._withdrawn = False  # work of others went with that of a request that ended, and must be offered again
-        self._outputs: deque[_Output] = deque()  # filled by the worker
+        # Withdrawing an ended request's work also withdrew others' work, which must be offered again.
+        self._withdrawn = False
+        self._outputs: deque[_Output] = deque()  # Filled by the worker.
 
     def keep(self, slots: Slots, codes: Codes) -> None:
         """Keep a new frame of some rows until its sound is made. Shapes: slots [B], codes [B, Q]."""
@@ -207,7 +208,7 @@ class Code2WavScheduler:
             sounds = [SequenceSound(b"", len(row), error=GenerationFailed()) for row in own]
         paused = [0] * len(sequences)
         for place, (sequence, row, sound, first) in enumerate(zip(sequences, own, sounds, firsts, strict=True)):
-            with self._worker.lock:  # so that its end cannot be said between these lines
+            with self._worker.lock:  # The request must not end between these lines.
                 if sound.error is None and not sequence.silenced:
                     codes_out = row[: sound.frames]
                     paused[place] = sequence.hand_out(sound.pcm, codes_out, first, self._streams.samples_per_frame)

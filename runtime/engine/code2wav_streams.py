@@ -31,7 +31,7 @@ def sound_network(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.d
         from runtime.model.packed_sound import PackedSound
 
         return PackedSound(code2wav, slots, dtype)
-    if dtype is not torch.float32 and device.name != "cpu":  # on a CPU the products have been laid out in it
+    if dtype is not torch.float32 and device.name != "cpu":  # On a CPU the products are already laid out in this dtype.
         log.warning("Code2Wav runs in float32: its bfloat16 needs a card and Triton")
     return LibrarySound(code2wav, slots)
 
@@ -72,13 +72,14 @@ class Code2WavStreams:
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.groups = code2wav.config.num_quantizers
         self.device = device or CpuDevice()
-        self.network = network or sound_network(code2wav, slots + 1, self.device, dtype)  # one to spare: Bucket
+        # One spare slot for padding rows (Bucket).
+        self.network = network or sound_network(code2wav, slots + 1, self.device, dtype)
         self._pool = GraphPool(self.device) if graphs is None else graphs
         self.graphs = SoundGraphs(self.network, self.device, self.groups, slots, slots, self._pool, shapes)
         self.after = ReferenceSound(self.network, self.device, self.groups, self._pool)
-        self.uncaptured = 0  # calls that found no graph, though graphs are held
-        self._last: dict[int, tuple[Stream, Event]] = {}  # by slot: the last work on its stream, not awaited yet
-        self._rows: NDArray[np.int64] = np.zeros((slots, ROW), np.int64)  # slot, turn, frames decoded
+        self.uncaptured = 0  # Calls without a matching graph, although graphs are captured.
+        self._last: dict[int, tuple[Stream, Event]] = {}  # By slot: the last work on its stream, not awaited yet.
+        self._rows: NDArray[np.int64] = np.zeros((slots, ROW), np.int64)  # Columns: slot, turn, frames decoded.
         self._rows[:, 0] = np.arange(slots)
 
     @torch.inference_mode()
@@ -146,8 +147,8 @@ class Code2WavStreams:
         for first in range(0, len(slots), widest):
             group = np.array(slots[first : first + widest], np.int64)
             parts: list[list[bytes]] = [[] for _ in group]
-            whole = np.arange(len(group))  # the rows that have not failed
-            sane = np.ones(len(group), bool)  # which of the group gave finite sound
+            whole = np.arange(len(group))  # Rows that have not failed.
+            sane = np.ones(len(group), bool)  # Rows with finite audio.
             begin = 0
             for size in cut:
                 piece = codes[first : first + widest, begin : begin + size]
@@ -184,7 +185,7 @@ class Code2WavStreams:
         halves = []
         for half in (slice(None, middle), slice(middle, None)):
             left, made = self._pieces(group, places[half], codes[half], stream)
-            halves.append((left, made.copy()))  # a graph's result is the next one's memory
+            halves.append((left, made.copy()))  # The next run of the graph overwrites this result.
         whole = [made for left, made in halves if len(left)]
         return np.concatenate([left for left, _ in halves]), np.concatenate(whole) if whole else halves[0][1]
 

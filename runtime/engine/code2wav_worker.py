@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 class Code2WavTask:
     """One call of Code2Wav. ``begin`` is called under the worker's lock, when nothing can withdraw it any more."""
 
-    urgency: tuple[bool, float]  # as tuples sort: not urgent, deadline
-    begin: Callable[[], Callable[[], None]]  # returns the task's run
+    urgency: tuple[bool, float]  # Sort key: (not urgent, deadline).
+    begin: Callable[[], Callable[[], None]]  # Returns the task's run function.
 
     @property
     def is_urgent(self) -> bool:
@@ -44,13 +44,13 @@ class Code2WavWorker:
 
     def __init__(self, prepare: Callable[[], None] = lambda: None, wake: Callable[[], None] = lambda: None) -> None:
         self.lock = threading.RLock()
-        self._prepare = prepare  # what a thread does first: it has its own number of torch threads
-        self._wake_engine = wake  # after every task
-        self._waiting: dict[object, list[Code2WavTask]] = {}  # by owner, most urgent first
+        self._prepare = prepare  # First call of each thread, because torch's thread count is per thread.
+        self._wake_engine = wake  # Called after every task.
+        self._waiting: dict[object, list[Code2WavTask]] = {}  # By owner, most urgent first.
         self._offered = threading.Condition(self.lock)
         self._closing = False
         self.threads: list[threading.Thread] = []
-        self.pulses: list[Pulse] = []  # of each
+        self.pulses: list[Pulse] = []  # One per thread.
 
     def start(self, *, urgent_apart: bool = False) -> None:
         """Take tasks up; with ``urgent_apart`` urgent chunks on one thread, all else on another."""
@@ -89,7 +89,7 @@ class Code2WavWorker:
             while (run := self.next_task()) is not None:
                 run()
         elif wanted and wanted[0].is_urgent:
-            time.sleep(0)  # a listener hears nothing: the thread takes the interpreter now, not at its next switch
+            time.sleep(0)  # Yield the GIL now: a listener is waiting for this audio.
 
     def next_task(self, takes: Takes = everything) -> Callable[[], None] | None:
         with self.lock:
@@ -119,7 +119,7 @@ class Code2WavWorker:
             pulse.step()
             try:
                 run()
-            except Exception:  # it reports its own failures; this one must not end all other sound
+            except Exception:  # The task reports its own failure, which must not end the worker.
                 log.exception("a Code2Wav task failed")
             pulse.rest()
             self._wake_engine()

@@ -17,7 +17,7 @@ class CompletionWaiter:
 
     def __init__(self, wake: Callable[[], None], prepare: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
-        self._prepare = prepare  # what a thread does first: some devices are each thread's own to enter
+        self._prepare = prepare  # First call of the thread, because some devices are entered per thread.
         self._queues: dict[Stream, SimpleQueue[Event | None]] = {}
         self.threads: list[threading.Thread] = []
 
@@ -49,6 +49,6 @@ class CompletionWaiter:
         while (event := queue.get()) is not None:
             try:
                 event.synchronize()
-            except Exception:  # the engine meets the same error when it reads, and knows the requests
+            except Exception:  # The engine gets the same error when it reads the result, and knows the requests.
                 log.exception("waiting for the device failed")
             self._wake()

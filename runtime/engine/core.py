@@ -37,10 +37,10 @@ log = logging.getLogger(__name__)
 PAUSE_NOTE = "There is no letter or digit in the text; it is a pause."
 Clock = Callable[[], float]
 
-CPU_PREFILLS = 2  # where they take as long together as one after the other, and frames wait
-CPU_SOUND_WORK = 4  # row-frames a call: 35 ms of the demo voice, and more at once are no cheaper each
+CPU_PREFILLS = 2  # Prefills in parallel take as long as in sequence, and frames wait for them.
+CPU_SOUND_WORK = 4  # Row-frames per call: 35 ms on the demo voice. Larger calls are not cheaper per frame.
 DEVICE_SOUND_WORK = 512
-DEVICE_COMPANY = 0.125  # share of the speaking rows that one call decodes, where chunks can wait
+DEVICE_COMPANY = 0.125  # Share of the speaking rows decoded by one call if chunks can wait.
 
 
 class EngineCore:
@@ -91,9 +91,9 @@ class EngineCore:
         )
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)
-        self.may_graft = False  # another checkpoint can embed inputs of this one's requests
-        self.holders: dict[int, Sequence] = {}  # by slot
-        self.frames_made = 0  # of all requests that count, since the start, as sound
+        self.may_graft = False  # True if another checkpoint can embed inputs of this one's requests.
+        self.holders: dict[int, Sequence] = {}  # By slot.
+        self.frames_made = 0  # Frames with audio of all counted requests since the start.
         self.table = SequenceTable(slots)
         self.in_flight = InFlight(self.table, slots, device.max_in_flight, expect, clock)
         self.parts = Parts(checkpoint, self.runner, self.in_flight, self.prefix_cache, self.end, guarded=engine.guard)
@@ -166,7 +166,7 @@ class EngineCore:
         """By ticket, of this core's requests and of others: what has left for the listener in all."""
         for slot, sequence in self.holders.items():
             if (left := samples.get(sequence.ticket)) is not None:
-                spoken = max(0, left - sequence.paused)  # no pause counts as frames that were taken
+                spoken = max(0, left - sequence.paused)  # Pauses do not count as acknowledged frames.
                 self.table.taken[slot] = spoken // self.samples_per_frame
 
     def played(self, ticket: int, ms: float) -> None:
@@ -256,7 +256,7 @@ class EngineCore:
 
     def prefill(self) -> bool:
         """Prefill the next chunk of some prompts at once; the last chunk of a prompt ends in its first frame."""
-        if self.in_flight.prefill_chunks:  # one at a time; requests that come meanwhile are read together in the next
+        if self.in_flight.prefill_chunks:  # One prefill at a time: requests that arrive during it share the next one.
             return False
         most = max(
             (self.modes[sequence.request.mode].prefills or self._prefills for sequence in self.prefilling), default=0
@@ -363,7 +363,7 @@ class EngineCore:
             log.exception("the prefill of %d requests failed", len(sequences))
             if len(sequences) == 1 or isinstance(error, FrameLost):
                 self._fail(slots)
-            else:  # each alone: the one at fault fails again, and no other with it
+            else:  # Retry each row alone: only the faulty one fails again.
                 for sequence in sequences:
                     self._prefill_chunks([sequence])
             return
@@ -389,7 +389,7 @@ class EngineCore:
             self._fail(slots)
             return
         for half in np.array_split(slots, 2):
-            while self.in_flight.wait():  # what came out meanwhile may have ended a row
+            while self.in_flight.wait():  # A result may have ended a row in the meantime.
                 self.take_in()
             if len(left := half[self.table.speaking[half]]):
                 self._decode_step(left, began)

@@ -46,11 +46,11 @@ from runtime.shared.stacks import stacks
 
 log = logging.getLogger(__name__)
 
-SEED_BITS = 53  # drawn seeds survive a trip through a browser's numbers
-IDLE_S = 0.5  # how long the thread sleeps where nothing wakes it
-PAUSE_S = 0.02  # the same where requests wait for a listener's clock
+SEED_BITS = 53  # Drawn seeds are exact in JavaScript numbers.
+IDLE_S = 0.5  # Sleep of the engine thread if nothing wakes it.
+PAUSE_S = 0.02  # Sleep while requests wait for a listener's clock.
 
-Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, what happens now
+Progress = Callable[[int, int, str], None]  # Checkpoints loaded, total, current step.
 
 
 class Engine:
@@ -71,7 +71,7 @@ class Engine:
         self.code2wav_worker = Code2WavWorker(self.loader.prepare_sound_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
-        self._taken: dict[int, int] = {}  # by ticket: samples that have left for the listener, since the last turn
+        self._taken: dict[int, int] = {}  # By ticket: samples that have left for the listener since the last turn.
         self._open = OpenRequests(settings)
         self._pulse = Pulse(clock)
         self.completion_waiter = CompletionWaiter(self._wake.set, device.enter_thread)
@@ -188,7 +188,7 @@ class Engine:
         with self._lock:
             opened = self._open.get(ticket)
             held = None if opened is None else opened.entry.waiting.withdraw(ticket)
-        if held is not None:  # its checkpoint is still being loaded
+        if held is not None:  # Its checkpoint is still being loaded.
             held.end(StopReason.CANCELLED, RequestStats())
         else:
             self._command(ticket, lambda core: core.cancel(ticket))
@@ -253,7 +253,7 @@ class Engine:
                 while events:
                     yield events.popleft()
                 self.tick()
-        finally:  # a caller that stops listening frees the slot
+        finally:  # Free the slot if the caller stops reading.
             self.cancel(ticket)
             self.take_commands()
 
@@ -315,7 +315,7 @@ class Engine:
         while self.commands:
             self.commands.popleft()()
         taken: dict[int, int] = {}
-        while self._taken:  # other threads write there meanwhile
+        while self._taken:  # Other threads write to this dict concurrently.
             ticket, samples = self._taken.popitem()
             taken[ticket] = samples
         for core in self.registry.cores if taken else ():
@@ -345,7 +345,7 @@ class Engine:
             if needed.core is None and not needed.is_loading:
                 needed.is_loading = True
                 threading.Thread(target=self._load_late, args=(needed,), name="loader", daemon=True).start()
-        if self._is_settled(sequence):  # since submit looked
+        if self._is_settled(sequence):  # The checkpoint may have been loaded since submit checked.
             self.commands.append(partial(self.let_in, entries[0]))
 
     def _load_late(self, entry: RegistryEntry) -> None:
@@ -383,7 +383,7 @@ class Engine:
         """True if a request needs no further checkpoint to be loaded."""
         try:
             return all(entry.core is not None for entry in self.registry.needed(sequence.request))
-        except SpeechError:  # which it is told when it is let in
+        except SpeechError:  # The request gets this error on admission.
             return True
 
     def _admit(self, core: EngineCore, request: SpeechRequest) -> tuple[Admission, TextStream]:

@@ -68,7 +68,7 @@ class Frame:
         self._step = scripted_step(self.talker.model, dtype) if scripts else None
         self.cache = FrameCache(predictor, most_rows, device, dtype, self.ops)
         self.start_cache = FrameCache(predictor, most_starts, device, dtype, self.ops)
-        self.noise: HostNoise | None = None  # of frames, and of first frames, where they come from the host
+        self.noise: HostNoise | None = None  # Noise of frames and first frames, if the host provides it.
         self.start_noise: HostNoise | None = None
         widths, groups = (talker.vocab_size, self.config.predictor.vocab_size), talker.num_code_groups
         self._cpu_noise = CpuNoise(widths, groups) if target.type == "cpu" else None
@@ -82,8 +82,9 @@ class Frame:
         self.angles = cos[0, 0], sin[0, 0]
         self.allowed = torch.arange(talker.vocab_size, device=target) < talker.codes
         self.allowed[talker.codec_eos_token_id] = True
-        self.true = torch.ones((), device=target, dtype=torch.bool)  # graphs take no constants from the host
-        self._lender: Talker | None = None  # embeds the inputs of grafted rows
+        # A tensor, because graphs take no constants from the host.
+        self.true = torch.ones((), device=target, dtype=torch.bool)
+        self._lender: Talker | None = None  # Embeds the inputs of rows with cross-checkpoint embeddings.
         self._lent: InputTables | None = None
         if fused is not None:
             tables = self.talker.tables
@@ -104,7 +105,7 @@ class Frame:
             first = self.talker.code_predictor.project(lender.model.codec_embedding.rows)
             self._lent = InputTables(tables.frames[0], tables.text, first)
             self.slot_cache.tables[True] = self._lent.addresses
-            self.device.mark().synchronize()  # the frames' stream knows nothing of this thread's work
+            self.device.mark().synchronize()  # The frame stream is not ordered after this thread's work.
 
     def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None, *, plain: bool = False) -> Tensor:
         """The next frame of rows that have made one before.
@@ -223,14 +224,14 @@ class Frame:
         """Rule by rule and code by code. Shapes: results [B, Q] int64, [B] bool."""
         slot_cache, config, ops = self.slot_cache, self.config.talker, self.ops
         frame = slot_cache.frame[rows]
-        noise: tuple[Tensor, Tensor] | None = None  # of codebook 0 [B, V], and of the others [B, Q - 1, V']
+        noise: tuple[Tensor, Tensor] | None = None  # Noise of codebook 0 [B, V], and of the others [B, Q - 1, V'].
         if host_noise is None and (slots is None or slot_cache.drawing(slots).any()):
             noise = self._noise_of(slot_cache.seed[rows], frame)
         lean = self.device.lean_sampling
         levels = [level.of(rows, slots, lean=lean, plain=plain) for level in slot_cache.levels]
         graft = self._graft(slots)
         codes: list[Tensor] = []
-        sums: list[Tensor] = []  # one a codebook; a score that is not finite makes its sum so
+        sums: list[Tensor] = []  # One per codebook; a score that is not finite makes its sum not finite.
 
         def sample(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
             scores = logits.float()

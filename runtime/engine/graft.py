@@ -44,7 +44,7 @@ class Graft:
         """Write the next inputs of these rows over their own. Shapes: x [B, H]; rows [B] int64, slots."""
         slots = rows[self.at]
         codes = slot_cache.codes[slots]
-        first = self.lender.embed_codec(codes[:, 0]).to(x.dtype)  # the lender's may be another
+        first = self.lender.embed_codec(codes[:, 0]).to(x.dtype)  # The embedding source may have another dtype.
         text = self.lender.embed_text(slot_cache.trailing[slots, slot_cache.frame[slots] - 1]).to(x.dtype)
         x[self.at] = self.talker.code_predictor.embed_with(first, codes).sum(-2) + text
 

@@ -17,21 +17,21 @@ log = logging.getLogger(__name__)
 # Rows of a decode graph. A batch runs in the next larger bucket: five rows in that of six.
 DECODE_BUCKETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
-Progress = Callable[[int, int], None]  # captures done, of how many
+Progress = Callable[[int, int], None]  # Captures done, total.
 Shape = tuple[int, ...]
 
 
 class Work(StrEnum):
     """Kinds of captured work; the numbers of a shape are in brackets."""
 
-    DECODE = "decode steps"  # rows, span
-    PREFILL = "prefill chunks"  # prompts, positions of each
-    FIRST_FRAME = "first frames"  # rows
-    FOLLOWING_SOUND = "sound behind first frames"  # frames, rows
-    FIRST_SOUND = "first sound"  # frames, rows
-    SOUND = "sound"  # frames, rows
-    REFERENCE = "references"  # frames
-    REFERENCE_END = "ends of references"  # frames
+    DECODE = "decode steps"  # [rows, span]
+    PREFILL = "prefill chunks"  # [prompts, positions of each]
+    FIRST_FRAME = "first frames"  # [rows]
+    FOLLOWING_SOUND = "sound behind first frames"  # [frames, rows]
+    FIRST_SOUND = "first sound"  # [frames, rows]
+    SOUND = "sound"  # [frames, rows]
+    REFERENCE = "references"  # [frames]
+    REFERENCE_END = "ends of references"  # [frames]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class GraphPool:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._graphs: dict[Work, dict[Shape, Any]] = {work: {} for work in Work}  # small shapes first
+        self._graphs: dict[Work, dict[Shape, Any]] = {work: {} for work in Work}  # Small shapes first.
 
     def capture(self, captures: Iterable[Capture], progress: Progress = lambda done, of: None) -> None:
         """Capture graphs in the order that is given, the largest first: the others find room in its memory.

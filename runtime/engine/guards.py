@@ -12,7 +12,8 @@ from runtime.request import Guard
 
 # A runaway is stationary: near-silence or a short loop, for minutes (docs/model.md 7.1). Speech is not, and
 # what is still to come of it after its text is spent is the end of a word and a breath.
-PERIODS = np.arange(1, 9)  # frames of a loop, 80 ms each; a longer one is a phrase said twice, which a text may want
+# Loop lengths in frames of 80 ms. A longer loop is a repeated phrase, which a text may contain.
+PERIODS = np.arange(1, 9)
 # 3.2 s, five rounds of the longest loop. A held vowel or a pause may repeat one code too, but nobody holds a vowel
 # for three seconds after the last word, and a dramatic pause is two (25 frames).
 REPEATED_FRAMES = 40
@@ -22,10 +23,11 @@ AUDIBLE = 32768.0 * 10 ** (-55 / 20)  # RMS of s16 samples; pauses of the embedd
 # When a text that stands in front of the codes is taken as spent. The embedded voice needs 0.8 to 1.4 of
 # the expected frames; of a slower one that has not ended by then only a pause of three seconds would be cut.
 SPENT = 1.5
-SPENT_GRACE = 12  # frames, 1 s of silence before the first word
+SPENT_GRACE = 12  # Frames: 1 s of silence before the first word.
 
 
-LIMITS = np.append(REPEATED_FRAMES - PERIODS, SILENT_FRAMES)  # frames in a row; a loop's first round repeats nothing
+# Consecutive frames. The first round of a loop repeats nothing.
+LIMITS = np.append(REPEATED_FRAMES - PERIODS, SILENT_FRAMES)
 
 
 @dataclass(slots=True)
@@ -37,11 +39,14 @@ class RunawayDetector:
     """
 
     last_audible_frame: int = -1
-    struck: int = -1  # frame, of those last taken, at which a guard struck
+    struck: int = -1  # Index of the frame, among the last ones, at which a guard struck.
     _frames: int = 0
-    runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(LIMITS), np.int64))  # in a row, as LIMITS
-    _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(PERIODS), -1))  # codes; -1 matches none
-    _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))  # last audible frame as of
+    # Consecutive frames per limit, as LIMITS.
+    runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(LIMITS), np.int64))
+    # Recent codes; -1 matches no code.
+    _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(PERIODS), -1))
+    # Last audible frame at each recent frame.
+    _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
     def heard(self, codes: NDArray[np.int64], pcm: bytes, spent: bool) -> Guard | None:
         """Take the next frames, and say what ends them; ``spent``: the text was spent before the first of them.

@@ -65,7 +65,7 @@ class InFlight:
         self._max_in_flight = max_in_flight
         self._expect = expect
         self._clock = clock
-        self._given_up = np.zeros(slots, np.int64)  # by slot: how often
+        self._given_up = np.zeros(slots, np.int64)  # By slot: number of abandoned launches.
         self._frames: deque[_Launch] = deque()
         self._starts: deque[_Launch] = deque()
         self._last_output = -np.inf
@@ -138,7 +138,7 @@ class InFlight:
         """Wait until the device has finished something; False if nothing is in flight."""
         launches = self._frames or self._starts
         if launches:
-            with suppress(Exception):  # `outputs` meets the same error, and knows the requests
+            with suppress(Exception):  # `outputs` gets the same error and knows the requests.
                 launches[0].event.synchronize()
         return bool(launches)
 

@@ -39,7 +39,7 @@ from runtime.shared.speech_rate import is_another_text
 
 # What the device can count with; a request outside would stop its neighbours too.
 SEEDS = (0, 2**63 - 1)
-POSITIONS_PER_CHARACTER = 8  # a digit is 4 frames of speech and a token, an emoji as many tokens
+POSITIONS_PER_CHARACTER = 8  # A digit takes 4 frames and one token; an emoji takes several tokens.
 
 GRAFTED = "Text and codes are embedded as the Base checkpoint does it (graft); this is experimental."
 NOT_GRAFTED = "graft is for stored voices with instructions, beside a Base checkpoint of the same ids; it was ignored."
@@ -57,7 +57,7 @@ class PartPlan:
     """Frame limit of one part; ``at_limit`` is the stop reason when the part reaches it."""
 
     prompt_inputs: PromptInputs
-    limit: int  # frames
+    limit: int  # Frames.
     at_limit: StopReason
 
 
@@ -73,13 +73,13 @@ class Admission:
     reference: Reference | None
     voice_key: str | None
     settings: RowSettings
-    asked: int | None  # frames
-    most: int  # frames that anybody may ask for
+    asked: int | None  # Requested frames.
+    most: int  # Upper limit of frames for any request.
     slot_length: int
     reference_frames: int
-    part_chars: int  # of a text that the checkpoint speaks in one go
-    is_grafted: bool  # what it reads is embedded by the checkpoint that read its voice
-    may_repeat: bool  # a part that ends long before its text can may be made again
+    part_chars: int  # Characters of a text that the checkpoint speaks as one part.
+    is_grafted: bool  # True if the checkpoint that read the voice embeds the inputs.
+    may_repeat: bool  # True if a part that ends too early may be generated again.
     notes: tuple[str, ...]
 
     def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> PartPlan:
@@ -188,7 +188,7 @@ def admit(
     is_beside = request.split is Split.AUTO or (request.split is Split.NONE and not request.open_text)
     by_token = layout is Layout.STREAMING and not frames and is_beside
     whole, most = request.split is Split.NONE, admission.longest(tokenizer)
-    longest = most if whole else min(most, admission.part_chars)  # whatever the text is
+    longest = most if whole else min(most, admission.part_chars)  # Independent of the text.
     stream_of = partial(
         TextStream,
         request.split,
@@ -312,11 +312,11 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
         raise ReferenceTooShort(param="ref_audio", seconds=seconds, limit=limits.min_reference_s)
     if seconds > limits.max_reference_s:
         raise ReferenceTooLong(param="ref_audio", seconds=seconds, limit=limits.max_reference_s)
-    if request.mode is Mode.CUSTOM_VOICE:  # its checkpoints have never read a reference's frames
+    if request.mode is Mode.CUSTOM_VOICE:  # CustomVoice checkpoints are not trained on reference frames.
         reference = replace(reference, text=None, x_vector_only=True)
     if reference.x_vector_only:
         return reference
-    text = (reference.text or "").strip()  # as the text itself: a newline would merge with the template's
+    text = (reference.text or "").strip()  # Stripped like the text: a newline would merge with the template's.
     if not text:
         raise MissingReferenceText(param="ref_text")
     if len(text) > limits.max_text_chars:

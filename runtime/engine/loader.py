@@ -29,11 +29,12 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOW = 10  # of 19, the priority of that thread: where frames and sound take every core, they go first
-GATHERING = "huge pages"  # the name of the thread that gathers what was loaded
+LOW = 10  # Nice value (0 to 19) of the thread: frames and audio go first if all cores are busy.
+GATHERING = "huge pages"  # Name of the thread that moves loaded weights to huge pages.
 
-Tell = Callable[[str], None]  # what happens now
-NewCore = Callable[[Checkpoint, int, int, WaitingQueue], EngineCore]  # with so many slots of so many positions
+Tell = Callable[[str], None]  # Receives the current step.
+# Arguments: checkpoint, slots, positions per slot, waiting queue.
+NewCore = Callable[[Checkpoint, int, int, WaitingQueue], EngineCore]
 
 
 class CheckpointLoader:
@@ -66,9 +67,9 @@ class CheckpointLoader:
         checkpoint = load_checkpoint(
             entry.reference, device.torch_device, dtype, others, entry.quantization, sound_dtype
         )
-        give_back()  # what rounding and packing took besides
+        give_back()  # Release the temporary memory of rounding and packing.
         self.add(entry, checkpoint, tell, before)
-        if device.name == "cpu" and not are_small([checkpoint.talker]):  # behind the warming up, which it would delay
+        if device.name == "cpu" and not are_small([checkpoint.talker]):  # After the warm-up, which this would delay.
             Thread(target=_gather, args=(entry.name,), name=GATHERING, daemon=True).start()
 
     def add(
@@ -89,7 +90,7 @@ class CheckpointLoader:
         """
         device, dtype = self._device, checkpoint.talker.codec_head.weight.dtype
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
-            checkpoint.talker.tabulate()  # before memory is shared out
+            checkpoint.talker.tabulate()  # Before the remaining memory is divided.
         length = min(self._settings.max_model_len, checkpoint.config.talker.max_position_embeddings)
         later = [other for other in self._registry.entries if other.core is None and other is not entry]
         free, total = device.free_bytes(), device.total_bytes()
@@ -97,7 +98,7 @@ class CheckpointLoader:
         slots = slots_for(checkpoint, device, self._settings, length, dtype.itemsize, 1 + len(later), kept)
         tell(f"{entry.name}: {slots} slots of {length} positions")
         core = self._new_core(checkpoint, slots, length, entry.waiting)
-        device.mark().synchronize()  # the device streams that use it know nothing of this thread's work
+        device.mark().synchronize()  # The device streams that use it are not ordered after this thread's work.
         self.prepare_thread(checkpoint)
         warm_up(core, tell)
         left = device.free_bytes()
@@ -106,7 +107,7 @@ class CheckpointLoader:
             *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
         )
         self._lend(entry, core)
-        entry.core = core  # from here on requests come to it
+        entry.core = core  # Requests are served from here on.
 
     def _lend(self, entry: RegistryEntry, core: EngineCore) -> None:
         """Lend CustomVoice checkpoints the voices of a Base one, where both are loaded with this one."""
@@ -153,6 +154,6 @@ def _file_bytes(entry: RegistryEntry) -> int:
 
 def _gather(name: str) -> None:
     """Gather what was loaded, on a thread of its own: seconds after a load, and what is served meanwhile is right."""
-    if sys.platform == "linux":  # where a thread has a priority of its own
+    if sys.platform == "linux":  # Only Linux has a nice value per thread.
         os.setpriority(os.PRIO_PROCESS, get_native_id(), LOW)
     log.info("%s: %d MiB of this process lie in huge pages", name, gather() // 2**20)

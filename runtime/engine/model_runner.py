@@ -35,7 +35,7 @@ Slots = NDArray[np.int64]
 
 # Positions that a frame's attention reads of every slot, where the device cannot stop at each row's own length.
 SPANS = (512, 2048)
-PLAIN, SORTED = 0, 1  # how rows draw, last in the shape of graphs where that counts: a sorted one serves both
+PLAIN, SORTED = 0, 1  # Sampling kinds, last in the shape of graphs; a sorted graph serves both.
 
 
 class FrameLost(Exception):
@@ -97,7 +97,7 @@ class ModelRunner:
         target, grain = device.torch_device, device.position_grain
         self.slot_cache = SlotCache(checkpoint.config, slots, length, target, dtype, grain)
         largest = next((size for size in DECODE_BUCKETS if size >= slots), slots)
-        self._starts = [size for size in STARTS if size < 2 * slots]  # up to what holds them all
+        self._starts = [size for size in STARTS if size < 2 * slots]  # Up to the first size that holds all slots.
         self.frame = Frame(checkpoint, device, self.slot_cache, dtype, largest, self._starts[-1], prompts)
         self._pads = self.frame.fused is not None or device.pads_prompts
         self.hidden_size = checkpoint.config.talker.hidden_size
@@ -112,7 +112,7 @@ class ModelRunner:
         shapes = list(self._batches.shapes()) if self._pads else [(1, 1)]
         width, pieces = max(count * size for count, size in shapes), max(count for count, _ in shapes)
         self._embeds = torch.zeros((width, self.hidden_size), device=target, dtype=dtype)
-        self._places = torch.zeros((5, pieces), device=target, dtype=torch.int64)  # as in PromptBatch
+        self._places = torch.zeros((5, pieces), device=target, dtype=torch.int64)  # Rows as in PromptBatch.
         width = checkpoint.config.talker.num_code_groups + 2
         # As many buffers of the host's memory as frames can be in flight, and one that is being read.
         self._outputs = Ring(
@@ -121,7 +121,7 @@ class ModelRunner:
         self._asked = Ring([device.host_memory(largest, dtype=torch.int64) for _ in range(device.max_in_flight + 2)])
         # Prompts of slots that changed hands may be in flight too: it is not the slots that bound their number.
         self._started = Ring([device.host_memory(STARTS[-1], width, dtype=torch.int64) for _ in range(prompts + 1)])
-        self._last_of: dict[int, Event] = {}  # by slot: the last frame that it took part in
+        self._last_of: dict[int, Event] = {}  # By slot: event of its last frame.
 
     @torch.inference_mode()
     def capture(self, progress: Progress = lambda done, of: None) -> None:
@@ -212,7 +212,7 @@ class ModelRunner:
         for batch in self._batches.batches(chunks, self.slot_cache.slots):
             embeds, places = self._chunk(*batch.shape)
             flat = embeds.flatten(0, 1)
-            flat.zero_()  # padding is attended to with weight 0, and 0 * NaN is NaN: zero it
+            flat.zero_()  # Padding has attention weight 0, and 0 * NaN is NaN.
             for at, part in batch.embeds:
                 flat[at : at + len(part)] = part
             places.copy_(on_device(places.device, batch.places))

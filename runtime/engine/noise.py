@@ -14,9 +14,9 @@ from torch import Tensor
 from runtime.device import Device
 from runtime.engine.sampling import GOLDEN, MASK_32
 
-Words = NDArray[np.uint32]  # whole numbers that wrap as a hash wants it
+Words = NDArray[np.uint32]  # Unsigned integers that wrap around.
 
-LEAST = 2.0**-23  # apart are two uniform numbers
+LEAST = 2.0**-23  # Distance between two uniform numbers.
 
 
 class HostNoise:

@@ -11,8 +11,8 @@ from runtime.errors import Overloaded
 from runtime.request import SpeechRequest
 from runtime.settings import Settings
 
-SOONEST_S = 0.1  # told at the least: to come back at once is no estimate
-RETRY_AFTER_S = 2.0  # told to a request that finds every place taken, while it is not known how long a slot is held
+SOONEST_S = 0.1  # Minimum estimate for a retry.
+RETRY_AFTER_S = 2.0  # Retry time if all places are taken and no slot duration is known.
 
 
 @dataclass(slots=True)
@@ -22,8 +22,8 @@ class OpenRequest:
     entry: RegistryEntry
     caller: str
     yields: bool
-    has_begun: bool = False  # it has a slot, or had one
-    is_displaced: bool = False  # its place in the queue was given to another
+    has_begun: bool = False  # True if it has or had a slot.
+    is_displaced: bool = False  # True if its place in the queue was given to another request.
 
 
 class OpenRequests:
@@ -92,7 +92,7 @@ class OpenRequests:
         count = Counter(lasting.values())
         ready = [
             ticket
-            for ticket in reversed(lasting)  # of those with as many requests the newest is the first
+            for ticket in reversed(lasting)  # The newest first among callers with equally many requests.
             if not (self._by_ticket[ticket].has_begun or entry.waiting.is_unready(ticket))
         ]
         ticket = max(ready, key=lambda ticket: count[lasting[ticket]], default=None)

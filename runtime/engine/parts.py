@@ -51,8 +51,8 @@ class Parts:
         self._prefix_cache = prefix_cache
         self._end = end
         self._guarded = guarded
-        self.lender: Talker | None = None  # embeds the text of grafted sequences
-        self.prefilling: deque[Sequence] = deque()  # their prompts are not read to the end
+        self.lender: Talker | None = None  # Embeds the text of sequences with cross-checkpoint embeddings.
+        self.prefilling: deque[Sequence] = deque()  # Sequences whose prompts are not fully read.
 
     def begin(self, sequence: Sequence) -> None:
         """Take the next part of the text up; its prompt is to be read. A request that fails here fails alone."""
@@ -108,7 +108,8 @@ class Parts:
         with torch.inference_mode():
             talker = checkpoint.talker
             prompt = build_prompt(prompt_inputs, checkpoint.config, checkpoint.text_tokenizer, talker, lender)
-            return replace(prompt, embeds=prompt.embeds.to(talker.codec_head.weight.dtype))  # the lender's may differ
+            # The embedding source may have another dtype.
+            return replace(prompt, embeds=prompt.embeds.to(talker.codec_head.weight.dtype))
 
     def begin_to_speak(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
         """A prompt was read and its first frame is known: frames may follow, and what is worth it is kept."""
@@ -180,7 +181,7 @@ class Parts:
             sequence.guard = sequence.guard or guard
             return
         table.made[slot] = table.sent[slot]
-        if sequence.state is SequenceState.DRAIN:  # it came to its end in the same moment
+        if sequence.state is SequenceState.DRAIN:  # It ended in the same turn.
             sequence.guard = sequence.guard or guard
             sequence.cut_short = StopReason.RUNAWAY
         else:

@@ -20,7 +20,7 @@ from runtime.model.talker import NO_CODEC, Talker
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Layout, Mode
 
-WORTH_KEEPING = 24  # positions; to read fewer takes no longer than to read none
+WORTH_KEEPING = 24  # Positions. Reading fewer takes no longer than reusing them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class PromptInputs:
     text: str
     mode: Mode
     layout: Layout
-    language: str  # as the tags name it: "auto" or a key of codec_language_id
+    language: str  # "auto" or a key of codec_language_id, as the tags name it.
     speaker: str | None = None
     instruct: str | None = None
     voice: ClonedVoice | None = None
@@ -114,7 +114,7 @@ def build_prompt(
 
 def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
     """Count the prompt's positions without a device (docs/model.md 3.2 to 3.5). ``frames``: the reference's."""
-    named = inputs.mode is not Mode.VOICE_DESIGN  # a speaker or an x-vector
+    named = inputs.mode is not Mode.VOICE_DESIGN  # A speaker or an x-vector.
     tagged = inputs.language != "auto"
     length = len(tokenizer.role()) + 3 + tagged + named + 1
     if inputs.instruct is not None:

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-STARTS = (1, 2, 4, 8)  # prompts that are read at once, and first frames that are drawn at once
-CHUNKS = (16, 32, 64, 128, 256, 512)  # positions that a chunk which is not cut is filled up to
-TOGETHER = 128  # positions of such chunks in one launch, be they one or several
+STARTS = (1, 2, 4, 8)  # Prompts read together, and first frames drawn together.
+CHUNKS = (16, 32, 64, 128, 256, 512)  # Positions to which an uncut chunk is padded.
+TOGETHER = 128  # Positions of such chunks in one launch, of one or several prompts.
 PIECE = 16
-POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)  # of the pieces of a launch; each has a graph
+POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)  # Positions of a launch's pieces; each size has a graph.
 
-Chunk = tuple[int, int, Tensor]  # slot, first position, embeds [P, H]
-Shape = tuple[int, int]  # pieces, positions of each
+Chunk = tuple[int, int, Tensor]  # Slot, first position, embeds [P, H].
+Shape = tuple[int, int]  # Pieces, positions of each.
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class PackedPieces:
 
     def batches(self, chunks: Sequence[Chunk], scratch: int) -> Iterator[PromptBatch]:
         places: list[tuple[int, int, int, int, int]] = []
-        begins = []  # of the chunks, where all pieces lie one behind the other
+        begins = []  # Start of each chunk in the concatenated pieces.
         for slot, start, part in chunks:
             begins.append(PIECE * len(places))
             for at in range(0, len(part), PIECE):

@@ -19,7 +19,7 @@ from runtime.engine.sound_graphs import pieces
 from runtime.engine.voice_cache import VoiceSound
 from runtime.model.sound import ROW, SoundNetwork
 
-STEPS = (48, 16, 4, 1)  # frames, as far as the network takes so many
+STEPS = (48, 16, 4, 1)  # Frames per step, up to the network's limit.
 Run = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -46,7 +46,7 @@ class ReferenceSound:
         self._device = device
         self._groups = groups
         self._graphs = graphs
-        self._turn = threading.Lock()  # there is one slot for it
+        self._turn = threading.Lock()  # There is one slot for references.
 
     def captures(self) -> Iterator[Capture]:
         """Steps over a reference, and its end. Where one is missing the network goes over references as it does."""

@@ -23,17 +23,17 @@ from runtime.settings import Limits
 class RegistryEntry:
     """One checkpoint that the settings name. ``core`` is there once it is loaded."""
 
-    reference: str  # folder or Hub id
+    reference: str  # Folder or Hub id.
     name: str
     modes: tuple[Mode, ...]
     config: ModelConfig
     tokenizer: SpeechTokenizerConfig
     fingerprint: str
-    created: int  # seconds since the epoch
+    created: int  # Seconds since the epoch.
     waiting: WaitingQueue = field(default_factory=WaitingQueue)
     core: EngineCore | None = None
-    quantization: Quantization | None = None  # of its weights; None: as the dtype, or not chosen yet
-    dtype: torch.dtype = torch.float32  # of talker and code predictor; what it would be, before it is loaded
+    quantization: Quantization | None = None  # Bits of the weights; None: as the dtype, or not chosen yet.
+    dtype: torch.dtype = torch.float32  # Dtype of talker and code predictor; an estimate until loaded.
     is_loading: bool = False
     has_failed: bool = False
 
@@ -65,7 +65,8 @@ class RegistryEntry:
             part_chars=config.part_chars or limits.part_chars,
             samples_per_frame=self.tokenizer.code2wav.samples_per_frame,
             device=device,
-            dtype=str(config.quantization or word_of((self.dtype, self.quantization))),  # plain, as the server knows it
+            # A plain string, as the server uses it.
+            dtype=str(config.quantization or word_of((self.dtype, self.quantization))),
             fingerprint=self.fingerprint,
             loaded=self.core is not None,
             created=self.created,

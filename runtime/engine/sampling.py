@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MIN_TOKENS = 2  # c0 draws before the end may come (docs/model.md 4)
+MIN_TOKENS = 2  # Draws of c0 before EOS is allowed (docs/model.md 4).
 
 MASK_32 = 0xFFFFFFFF
 GOLDEN = 0x9E3779B9
@@ -28,9 +28,9 @@ class LevelSettings:
     top_k: Tensor
     top_p: Tensor
     greedy: Tensor
-    widest_k: int  # largest top_k of the batch, known to the host
-    any_top_p: bool  # whether some row has top_p below 1
-    sorts_once: bool = False  # whether what top-k and top-p ban follows from one sort, on devices where sorts are dear
+    widest_k: int  # Largest top_k of the batch, known on the host.
+    any_top_p: bool  # True if a row has top_p below 1.
+    sorts_once: bool = False  # True if one sort decides top-k and top-p, on devices with slow sorts.
 
 
 def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor:
@@ -96,7 +96,7 @@ def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
     What counts for a code is the mass of all that are not more probable, itself and its ties among them.
     """
     ascending = scores.sort(dim=-1).values
-    up_to = torch.searchsorted(ascending, scores, right=True) - 1  # the last of a code's ties
+    up_to = torch.searchsorted(ascending, scores, right=True) - 1  # Last index among equal scores.
     mass = ascending.softmax(dim=-1).cumsum(dim=-1).gather(-1, up_to)
     banned = (mass <= 1 - level.top_p[:, None]) & (level.top_p < 1)[:, None] & (scores < ascending[:, -1:])
     return scores.masked_fill(banned, -torch.inf)
@@ -114,7 +114,7 @@ def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
     last = ascending.gather(-1, (ascending.shape[-1] - level.top_k[:, None]).clamp(min=0))
     kept = ascending.masked_fill(ascending < last, -torch.inf)
     mass = kept.softmax(dim=-1).cumsum(dim=-1)
-    spared = torch.where(level.top_p < 1, 1 - level.top_p, -1.0)[:, None]  # all of it, where top-p is off
+    spared = torch.where(level.top_p < 1, 1 - level.top_p, -1.0)[:, None]  # -1 keeps all codes if top-p is off.
     least = kept.masked_fill(mass <= spared, torch.inf).amin(dim=-1, keepdim=True)
     threshold = torch.maximum(torch.minimum(least, ascending[:, -1:]), last)
     return scores.masked_fill(scores < threshold, -torch.inf)

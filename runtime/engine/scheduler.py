@@ -13,36 +13,37 @@ from numpy.typing import NDArray
 
 Slots = NDArray[np.int64]
 
-ENDLESS = 2**62  # frames that a text allows which is complete
-BACKLOG = 64  # frames a row may be ahead of its sound; Code2Wav is behind then, more frames are heard no sooner
-GROWTH = 4  # a chunk is at most so many times as long as the last one
-DOUBT = 3.0  # a frame may come so much later than the last ones did
-SCARCE = 0.5  # share of busy slots from which a row that is far ahead yields
-AMPLE = 0.25  # share of a frame's sound within which frames are made where no row gains when another yields
-IN_TIME = 0.75  # share of a frame's sound within which the next frame and its sound are made before that has ended
-PATIENT_S = 0.16  # of unplayed sound beyond which what a listener hears next may wait
-URGENT_FRAMES = GROWTH  # of a chunk that may be urgent: the one behind a first chunk of a frame has no more
+ENDLESS = 2**62  # Frame limit of a text that is complete.
+BACKLOG = 64  # Frames that a row may be ahead of Code2Wav. More frames would not be heard sooner.
+GROWTH = 4  # Maximum ratio between the lengths of two successive chunks.
+DOUBT = 3.0  # A frame may take up to 3x the recent time.
+SCARCE = 0.5  # Share of busy slots from which a row that is far ahead yields.
+AMPLE = 0.25  # If a turn takes less than this share of a frame's audio, yielding helps no other row.
+IN_TIME = 0.75  # Maximum share of a frame's audio in which the next frame and its chunk must be ready.
+PATIENT_S = 0.16  # Rows with more unplayed audio than this may wait.
+URGENT_FRAMES = GROWTH  # Maximum frames of an urgent chunk: the one after a first chunk of one frame is no larger.
 
 
 class SequenceTable:
     """Scheduler's view of every slot. Shapes: every array [S]; times in seconds of the engine's clock."""
 
     def __init__(self, slots: int) -> None:
-        self.speaking = np.zeros(slots, bool)  # frames may be made
-        self.in_code2wav = np.zeros(slots, bool)  # its Code2Wav is at work or its result is on the way back
-        self.ended = np.zeros(slots, bool)  # no frame follows; what is left is sound
-        self.begun = np.zeros(slots, np.int64)  # frames whose making has begun
-        self.made = np.zeros(slots, np.int64)  # of these, frames that are known
-        self.sent = np.zeros(slots, np.int64)  # frames whose sound is out
-        self.limit = np.zeros(slots, np.int64)  # frames it may make in all
-        self.text = np.zeros(slots, np.int64)  # frames that the text allows so far
-        self.taken = np.zeros(slots, np.int64)  # frames whose sound the listener's side has taken
-        self.acknowledged = np.zeros(slots, bool)  # whether it reports that
-        self.dry_at = np.zeros(slots)  # when a listener that plays from the first sound on has nothing left
-        self.last_chunk = np.zeros(slots, np.int64)  # frames; 0: none yet
+        self.speaking = np.zeros(slots, bool)  # Frames may be made.
+        self.in_code2wav = np.zeros(slots, bool)  # Its Code2Wav call is running, or the result is on its way back.
+        self.ended = np.zeros(slots, bool)  # No frame follows; only audio is left.
+        self.begun = np.zeros(slots, np.int64)  # Frames launched.
+        self.made = np.zeros(slots, np.int64)  # Frames whose codes are known.
+        self.sent = np.zeros(slots, np.int64)  # Frames whose audio was sent.
+        self.limit = np.zeros(slots, np.int64)  # Maximum frames in total.
+        self.text = np.zeros(slots, np.int64)  # Frames that the text received so far allows.
+        self.taken = np.zeros(slots, np.int64)  # Frames whose audio the listener has acknowledged.
+        self.acknowledged = np.zeros(slots, bool)  # True if the listener acknowledges audio.
+        # Time at which the buffer of a listener that plays from the first audio on is empty.
+        self.dry_at = np.zeros(slots)
+        self.last_chunk = np.zeros(slots, np.int64)  # Frames of the last chunk; 0 before the first.
         self.first_chunk = np.ones(slots, np.int64)
         self.largest_chunk = np.ones(slots, np.int64)
-        self.batch = np.ones(slots, np.int64)  # chunks of its mode that are decoded at once
+        self.batch = np.ones(slots, np.int64)  # Maximum chunks of its mode in one Code2Wav call.
 
     def clear(self, slot: int) -> None:
         """Forget the sequence that had the slot; sound of it that is being made stays at work until it is back."""
@@ -61,7 +62,7 @@ class SequenceTable:
 class Pace:
     """Recent durations in seconds; infinite until measured."""
 
-    turn_s: float = np.inf  # a frame of all rows
+    turn_s: float = np.inf  # Duration of one frame of all rows.
     sound_s: float = np.inf  # Code2Wav, a frame of one row
 
 
@@ -99,8 +100,8 @@ class Scheduler:
 
     frame_s: float
     lead_cap_s: float
-    reader_frames: int  # that may wait for a slow reader
-    sound_work: int  # frames, of all rows together, that Code2Wav makes at once
+    reader_frames: int  # Frames that may wait for a slow reader.
+    sound_work: int  # Maximum frames of all rows in one Code2Wav call.
     company: float = 0.0
     first_alone: bool = False
 

@@ -39,10 +39,10 @@ class SequenceState(Enum):
     NO_TEXT = auto()
     NO_VOICE = auto()
     NO_SLOT = auto()
-    PREFILL = auto()  # the prompt of a part is read, up to its first frame
-    DECODE = auto()  # frames may be made
-    AT_REST = auto()  # all that came of its text is spoken
-    DRAIN = auto()  # no frame follows; what is left is sound
+    PREFILL = auto()  # The prompt of a part is being read, up to its first frame.
+    DECODE = auto()  # Frames may be made.
+    AT_REST = auto()  # All text received so far is spoken.
+    DRAIN = auto()  # No frame follows; only audio is left.
     ENDED = auto()
 
 
@@ -59,36 +59,36 @@ class Sequence:
     text_stream: TextStream = field(init=False)
     seed: int = field(init=False)
     voice: ClonedVoice | None = None
-    place: int = -1  # among those that wait for a slot, as last told
+    place: int = -1  # Last reported position among the requests that wait for a slot.
 
     # The slot, and this sequence's row of the scheduler's table.
     slot: int = -1
     inputs: SlotInputs = field(init=False)
     table: SequenceTable = field(init=False)
-    limit: int = 0  # frames that it may make in all
+    limit: int = 0  # Maximum frames in total.
 
     # The part of the text that is spoken.
     part: Part | None = None
     plan: PartPlan | None = None
-    prompt: Prompt | None = None  # while it is being read
-    prefill_position: int = 0  # positions of it that are read
-    before: int = 0  # frames of earlier parts
-    tokens: int = 0  # of the part's text
-    spent_after: int = 0  # frames of the part after which its text can be taken as spoken
-    short_at: int = 0  # characters of text after which it was last told to be short of more
-    is_repeat: bool = False  # the part is made again
+    prompt: Prompt | None = None  # The prompt while it is being read.
+    prefill_position: int = 0  # Prompt positions already read.
+    before: int = 0  # Frames of earlier parts.
+    tokens: int = 0  # Text tokens of the part.
+    spent_after: int = 0  # Frames of the part after which its text is assumed to be spoken.
+    short_at: int = 0  # Text length at the last report of missing text.
+    is_repeat: bool = False  # The part is being generated again.
     detector: RunawayDetector = field(default_factory=RunawayDetector)
 
     # Its sound.
-    opened: bool = False  # its stream has begun
-    following: FirstSound | None = None  # was begun behind its first frame
-    pauses: deque[tuple[int, int]] = field(default_factory=deque)  # to come: frames before one, and its samples
-    samples: int = 0  # handed out
-    paused: int = 0  # of them those of pauses
-    silenced: bool = False  # nothing more of it may be heard
+    opened: bool = False  # Its Code2Wav stream is open.
+    following: FirstSound | None = None  # Code2Wav work launched after its first frame.
+    pauses: deque[tuple[int, int]] = field(default_factory=deque)  # Coming pauses: frames before each, and its samples.
+    samples: int = 0  # Samples handed out.
+    paused: int = 0  # Of these, samples of pauses.
+    silenced: bool = False  # No more audio of it may be sent.
 
     # Times by the engine's clock, and figures.
-    asked: float = field(init=False)  # when it came to its checkpoint
+    asked: float = field(init=False)  # Arrival time at its checkpoint.
     queued: float = 0.0
     admitted: float = 0.0
     prefilled: float | None = None
@@ -98,8 +98,8 @@ class Sequence:
     prompt_tokens: int = 0
     underruns: int = 0
     guard: Guard | None = None
-    told: tuple[str, ...] = ()  # notes, when it started
-    cut_short: StopReason | None = None  # what a part before the last ended by, if not by itself
+    told: tuple[str, ...] = ()  # Notes reported at the start.
+    cut_short: StopReason | None = None  # Stop reason of an earlier part that did not end with EOS.
 
     def admit(self, admission: Admission, text_stream: TextStream, seed: int, now: float) -> None:
         """Its checkpoint can serve it."""
@@ -115,7 +115,7 @@ class Sequence:
         self.table = table
         self.admitted = now
         table.acknowledged[slot] = self.request.acknowledged
-        table.dry_at[slot] = self.asked  # the request whose text came first is served first
+        table.dry_at[slot] = self.asked  # Until the first audio, the earliest request is served first.
         table.first_chunk[slot] = self.request.first_chunk_frames or mode.first_chunk_frames
         table.largest_chunk[slot] = mode.max_chunk_frames
         table.batch[slot] = mode.sound_batch
@@ -159,7 +159,7 @@ class Sequence:
         table.ended[slot] = self.state is SequenceState.DRAIN
         table.limit[slot] = self.limit
         if self.state is SequenceState.AT_REST:
-            table.text[slot] = table.made[slot]  # what was said so far is not held back
+            table.text[slot] = table.made[slot]  # Frames already made are not held back.
         elif self.state is not SequenceState.DRAIN:
             table.text[slot] = min(self.before + self.inputs.text_frames, ENDLESS)
 

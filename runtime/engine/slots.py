@@ -20,10 +20,10 @@ from runtime.engine.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
 
-UNPINNED = ("cpu", "mps")  # devices that read the memory of the host as it is
+UNPINNED = ("cpu", "mps")  # Devices that read host memory directly.
 
-UNLIMITED = 2**62  # frames, where nothing ends them
-PLAIN_K = 64  # codes that may be kept without a sort; the published checkpoints keep 50
+UNLIMITED = 2**62  # Frames without a limit.
+PLAIN_K = 64  # Codes kept without a sort; the published checkpoints keep 50.
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class SlotInputs:
 
     settings: RowSettings
     seed: int
-    trailing: list[int] = field(default_factory=list)  # text ids beside the coming frames, then padding
-    holds_end: bool = False  # the end may not come before the frame that is fed the last of them (tts_eos)
-    is_open: bool = False  # more of them may come
-    is_grafted: bool = False  # another checkpoint embeds what it is fed (runtime/engine/graft.py)
-    is_written: bool = False  # the device knows of it
+    trailing: list[int] = field(default_factory=list)  # Text ids fed with the coming frames, then padding.
+    holds_end: bool = False  # EOS is banned until the frame that is fed the last of them (tts_eos).
+    is_open: bool = False  # More text may arrive.
+    is_grafted: bool = False  # Another checkpoint embeds the inputs (runtime/engine/graft.py).
+    is_written: bool = False  # Written to the device.
 
     @property
     def text_frames(self) -> int:
@@ -138,7 +138,7 @@ class LevelCache:
         """
         widest_k = self.vocabulary if slots is None else int(self.host_top_k[slots].max())
         any_top_p = slots is None or bool((self.host_top_p[slots] < 1).any())
-        if lean:  # the same operators in graphs and without
+        if lean:  # The same operators with and without graphs.
             widest_k, any_top_p = (min(PLAIN_K, self.vocabulary), False) if plain else (self.vocabulary, True)
         return LevelSettings(
             temperature=self.temperature[rows],
@@ -217,9 +217,9 @@ class SlotCache:
         # One number a slot: a column each, so that all of a slot's are written at once.
         self._ints = torch.zeros((11, slots + 1), device=device, dtype=torch.int64)
         self._reals = torch.ones((5, slots + 1), device=device)
-        self.position = self._ints[0]  # where the next frame's input goes
-        self.frame = self._ints[1]  # frames made
-        self.hold_until = self._ints[2]  # frames before the end may come
+        self.position = self._ints[0]  # Position of the next frame's input.
+        self.frame = self._ints[1]  # Frames made.
+        self.hold_until = self._ints[2]  # Frames before EOS is allowed.
         self.seed = self._ints[3]
         self.penalty = self._reals[0]
         self.talker_level = LevelCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
@@ -232,14 +232,14 @@ class SlotCache:
         def ints(width: int) -> Tensor:
             return torch.zeros((slots + 1, width), device=device, dtype=torch.int64)
 
-        self.codes = ints(talker.num_code_groups)  # of the last frame
-        self.trailing = ints(length)  # text ids beside the coming frames, then padding
-        self.seen = torch.zeros(slots + 1, talker.vocab_size, device=device, dtype=torch.bool)  # c0 drawn so far
+        self.codes = ints(talker.num_code_groups)  # Codes of the last frame.
+        self.trailing = ints(length)  # Text ids fed with the coming frames, then padding.
+        self.seen = torch.zeros(slots + 1, talker.vocab_size, device=device, dtype=torch.bool)  # Codes c0 drawn so far.
 
-        self.host_position = np.zeros(slots, np.int64)  # as ``position``, on the host
-        self.host_frame = np.zeros(slots, np.int64)  # as ``frame``
+        self.host_position = np.zeros(slots, np.int64)  # Host copy of ``position``.
+        self.host_frame = np.zeros(slots, np.int64)  # Host copy of ``frame``.
         self.host_grafted = np.zeros(slots, np.bool_)
-        self.inputs: dict[int, SlotInputs] = {}  # by slot, of the sequence that took it last
+        self.inputs: dict[int, SlotInputs] = {}  # By slot, of the sequence that took it last.
         # The slot freed first is taken first: a frame that is still in flight may write to the one freed last.
         self.free_slots = deque(range(slots))
 

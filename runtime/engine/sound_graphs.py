@@ -18,7 +18,7 @@ from runtime.engine.slots import on_device
 from runtime.errors import InvalidSetting
 from runtime.model.sound import ROW, SoundNetwork
 
-Shape = tuple[int, int]  # frames, batch
+Shape = tuple[int, int]  # Frames, batch.
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Family:
 
 FAMILIES = {
     Stream.FIRST_SOUND: Family((1, 2, 4), (1, 2, 4, 8)),
-    Stream.STARTS: Family((1,), (1, 2, 4, 8)),  # behind the first frames of as many prompts
+    Stream.STARTS: Family((1,), (1, 2, 4, 8)),  # After the first frames of as many prompts.
     Stream.SOUND: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
 }
 

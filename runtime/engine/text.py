@@ -8,7 +8,7 @@ from runtime.settings import Limits
 from runtime.shared.speech_rate import expected_frames as expected_frames
 from runtime.shared.speech_rate import least_frames as least_frames
 
-SLOWEST = 3.0  # how much slower than that speech may be; a tighter cap cuts slow, emotional voices (docs/model.md 7.1)
+SLOWEST = 3.0  # Maximum slowdown against that rate. A tighter limit cuts slow, emotional voices (docs/model.md 7.1).
 GRACE_FRAMES = 50  # 4 s for leading and trailing silence, whatever the text
 
 
@@ -20,7 +20,7 @@ def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
         TextTooLong: more characters than the limit.
         InvalidConfig: it holds a control token of the model.
     """
-    text = text.strip()  # a leading newline would merge with the template's own (docs/model.md 3.1)
+    text = text.strip()  # A leading newline would merge with the template's own (docs/model.md 3.1).
     if not text:
         raise EmptyText(param="text")
     if len(text) > limits.max_text_chars:
@@ -37,7 +37,7 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
     """
     instruct = (instruct or "").strip()
     if len(instruct) > (limit := limits.max_instruct_chars):
-        words = instruct[: limit + 1].rsplit(maxsplit=1)  # half a word would be another word
+        words = instruct[: limit + 1].rsplit(maxsplit=1)  # Half a word could be another word.
         instruct = words[0] if len(words) == 2 else instruct[:limit]
     refuse_control(instruct, tokenizer, "instructions")
     return instruct or None

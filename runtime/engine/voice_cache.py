@@ -28,7 +28,7 @@ from runtime.request import SAMPLE_RATE, Reference, VoicePrompt
 
 log = logging.getLogger(__name__)
 
-WARM_S = 1.0  # of noise
+WARM_S = 1.0  # Seconds of noise.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +50,7 @@ class ClonedVoice:
     x_vector: Tensor
     codes: Tensor | None = None
     text: str | None = None
-    key: str = ""  # of the reference, for caches
+    key: str = ""  # Cache key of the reference.
     sound: VoiceSound | None = None  # Code2Wav after the reference's frames
 
 
@@ -58,7 +58,7 @@ def reference_key(reference: Reference) -> str:
     """Equal for equal references. A minute of sound takes some milliseconds."""
     digest = hashlib.blake2b(np.ascontiguousarray(reference.samples).data, digest_size=16)
     digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
-    if (prompt := reference.prompt) is not None:  # a prompt that is not of these samples is another voice's
+    if (prompt := reference.prompt) is not None:  # A prompt of other samples belongs to another voice.
         digest.update(prompt.fingerprint.encode() + prompt.x_vector.tobytes())
         digest.update(b"" if prompt.codes is None else prompt.codes.tobytes())
     return digest.hexdigest()
@@ -95,7 +95,7 @@ class VoiceCache:
         noise = np.random.default_rng(0).uniform(-0.1, 0.1, round(WARM_S * SAMPLE_RATE)).astype(np.float32)
         try:
             self._read_to_speak(Reference(samples=noise, text="A"), key="")
-        except Exception:  # requests without a clone are served all the same
+        except Exception:  # Requests without a clone must still be served.
             log.exception("a voice could not be made at the start; clones may fail")
 
     def start(self, prepare: Callable[[], None]) -> None:
@@ -167,7 +167,7 @@ class VoiceCache:
             return
         try:
             self.reader.submit(read)
-        except RuntimeError:  # the reader was closed
+        except RuntimeError:  # The reader was closed.
             raise EngineDead from None
 
     def _read_to_speak(self, reference: Reference, key: str) -> ClonedVoice:
@@ -183,7 +183,7 @@ class VoiceCache:
         """The vectors of a reference: x-vector, and codes where its text is known (docs/model.md 3.5, 3.6)."""
         with self.device.stream(Stream.VOICES):
             voice = self._read(reference, key)
-            self.device.mark().synchronize()  # the device streams that use it know nothing of this thread's work
+            self.device.mark().synchronize()  # The device streams that use it are not ordered after this thread's work.
         return voice
 
     @torch.inference_mode()

@@ -24,8 +24,9 @@ from runtime.request import SAMPLE_RATE
 
 log = logging.getLogger(__name__)
 
-LENGTHS_S = (4.0, 8.0, 12.0, 20.0)  # a recording takes the time of the next; longer ones are encoded as they are
-NEVER_IN_GRAPHS = ("cpu", "mps")  # types of devices on which a buffer would only be more to encode
+# Buffer lengths: a recording takes the next larger one. Longer recordings are encoded without a buffer.
+LENGTHS_S = (4.0, 8.0, 12.0, 20.0)
+NEVER_IN_GRAPHS = ("cpu", "mps")  # Device types on which a buffer would only add work.
 
 Encode = Callable[[Tensor, Tensor], Tensor]
 
@@ -35,7 +36,7 @@ class _Bucket:
 
     def __init__(self, device: Device, samples: int, encoders: dict[str, Encode]) -> None:
         self._device = device
-        self._host = device.host_memory(1 + samples, dtype=torch.float32)  # how many count, then they
+        self._host = device.host_memory(1 + samples, dtype=torch.float32)  # The number of samples, then the samples.
         self._host.zero_()
         self._host[0] = samples
         self._inputs = self._host.to(device.torch_device)
@@ -57,7 +58,7 @@ class _Bucket:
 
     def fill(self, samples: NDArray[np.float32]) -> None:
         """Put a recording in; within ``Stream.VOICES``, after which the last one was waited for."""
-        self._host[0] = len(samples)  # exact: float32 counts to 2 ** 24
+        self._host[0] = len(samples)  # Exact, because float32 counts to 2**24.
         self._host[1 : 1 + len(samples)] = torch.from_numpy(samples)
         self._host[1 + len(samples) :] = 0
         self._inputs.copy_(self._host, non_blocking=True)
@@ -74,7 +75,7 @@ class VoiceEncoders:
         self._speaker = checkpoint.speaker_encoder
         self._speech = checkpoint.speech_tokenizer.encoder
         self._device = device
-        self._buckets: dict[int, _Bucket] = {}  # by samples
+        self._buckets: dict[int, _Bucket] = {}  # By samples.
 
     @property
     def lengths(self) -> list[int]:

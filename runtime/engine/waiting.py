@@ -15,9 +15,9 @@ from runtime.request import Queued
 
 log = logging.getLogger(__name__)
 
-WEIGHT = 0.2  # of the newest hold in the running mean
-FEW = 8  # that are told their places whenever these change
-PLACES_S = 0.25  # between two times that more are
+WEIGHT = 0.2  # Weight of the newest duration in the running mean.
+FEW = 8  # Requests at the front that are notified of every change of place.
+PLACES_S = 0.25  # Interval between notifications of the others.
 Command = Callable[[], None]
 
 
@@ -31,21 +31,21 @@ class WaitingQueue:
     """
 
     def __init__(self) -> None:
-        self._no_checkpoint: dict[int, Sequence] = {}  # by ticket, as all of these
+        self._no_checkpoint: dict[int, Sequence] = {}  # By ticket, as all of these dicts.
         self._no_text: dict[int, Sequence] = {}
         self._no_voice: dict[int, Sequence] = {}
-        self._no_slot: dict[int, Sequence] = {}  # in the order in which they came
+        self._no_slot: dict[int, Sequence] = {}  # In the order of arrival.
         self._by_state = {
             SequenceState.NO_CHECKPOINT: self._no_checkpoint,
             SequenceState.NO_TEXT: self._no_text,
             SequenceState.NO_VOICE: self._no_voice,
             SequenceState.NO_SLOT: self._no_slot,
         }
-        self._commands: dict[int, list[Command]] = {}  # by ticket, about those without a checkpoint
-        self._reading: dict[int, Future[ClonedVoice]] = {}  # by ticket
-        self._hold_s: float | None = None  # running mean of how long a slot is held
-        self._holding: Counter[str] = Counter()  # slots, by caller
-        self._has_moved = False  # places may be others than was told last
+        self._commands: dict[int, list[Command]] = {}  # By ticket, of requests without a checkpoint.
+        self._reading: dict[int, Future[ClonedVoice]] = {}  # By ticket.
+        self._hold_s: float | None = None  # Running mean of how long a slot is held.
+        self._holding: Counter[str] = Counter()  # Slots by caller.
+        self._has_moved = False  # Places may have changed since the last notification.
         self._told_at = -inf
 
     def open(self, voices: VoiceCache, slots: int, patience_s: float, wake: Callable[[], None]) -> None:
@@ -199,7 +199,7 @@ class WaitingQueue:
         """A caller has given a slot back after so long."""
         known = self._hold_s
         self._hold_s = held_s if known is None else known + WEIGHT * (held_s - known)
-        self._holding -= Counter([caller])  # which forgets callers without a slot
+        self._holding -= Counter([caller])  # Counter subtraction drops callers without slots.
         self._has_moved = True
 
     def wait_s(self, place: int) -> float | None:

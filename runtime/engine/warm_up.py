@@ -45,7 +45,7 @@ def _run_once(core: EngineCore) -> None:
     first.result()
     core.runner.step(np.array([slot])).result()
     longest = min(core.scheduler.sound_work, max(mode.max_chunk_frames for mode in core.modes.values()))
-    has_streams = core.device.max_in_flight > 0  # else they are one and the same
+    has_streams = core.device.max_in_flight > 0  # Otherwise both streams are the same.
     streams = (Stream.FIRST_SOUND, Stream.SOUND) if has_streams else (Stream.SOUND,)
     for stream in streams:
         with core.device.stream(stream):
