@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_fetch(commands.add_parser("fetch", help="fetch checkpoints from the Hub, going on where an earlier try ended"))
     _add_quantize(commands.add_parser("quantize", help="write a checkpoint again, with weights of fewer bits"))
     _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
-    for command in commands.choices.values():  # before the command or behind it
+    for command in commands.choices.values():  # Accepted before and after the command.
         command.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=VERBOSE)
     return parser
 
@@ -245,7 +245,7 @@ def _settings(arguments: argparse.Namespace, **engine: object) -> Settings:
 
 
 def _say(arguments: argparse.Namespace) -> int:
-    from runtime.say import say  # torch and the networks are slow to import, --help is not
+    from runtime.say import say  # Importing torch and the networks is slow, and --help does not need them.
 
     return say(arguments, _settings(arguments, max_slots=1))
 
@@ -261,7 +261,7 @@ def _runtime(arguments: argparse.Namespace) -> int:
         print(json.dumps(asdict(checked) | {"fits_beside": checked.fits_beside}))
         return 0
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end_early)  # until the server has its own way to end
+        signal.signal(number, _end_early)  # Until the server installs its own handler.
     from runtime.server.serve import serve
 
     server = override(settings.server, host=arguments.host, port=arguments.port, wyoming=arguments.wyoming)

@@ -46,9 +46,9 @@ class SpeechError(Exception):
 
     code: ClassVar[str]
     http_status: ClassVar[int] = 400
-    close_code: ClassVar[int] = 1008  # of a WebSocket, where the error ends it
+    close_code: ClassVar[int] = 1008  # WebSocket close code if the error ends the connection.
     retryable: ClassVar[bool] = False
-    sentence: ClassVar[str]  # str.format template over the facts of the raise
+    sentence: ClassVar[str]  # str.format template, filled with the facts of the raise.
 
     def __init__(self, *, param: str | None = None, **facts: object) -> None:
         self.param = param

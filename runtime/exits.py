@@ -9,10 +9,8 @@ class Exit(IntEnum):
     """Above 70 a supervisor does well to start the process again; the names are the reasons in figures."""
 
     ASKED = 0
-    FAILED = 1  # the operator cannot mend it
-    BAD_INPUT = 2  # the operator can mend it; starting again cannot
+    FAILED = 1  # The operator cannot fix it.
+    BAD_INPUT = 2  # The operator can fix it; a restart cannot.
     ENGINE_DIED = 70  # EX_SOFTWARE: the engine's thread ended by an exception
-    FRAME_OVERDUE = 71  # the device has not come back with a frame
-    CANARY_DIFFERS = (
-        72  # what is always the same has come out otherwise: weights, device or memory are not to be trusted
-    )
+    FRAME_OVERDUE = 71  # The device did not return a frame in time.
+    CANARY_DIFFERS = 72  # A result that never changes has changed: weights, device or memory cannot be trusted.

@@ -13,9 +13,9 @@ from runtime.errors import InvalidSetting
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Group = TypeVar("Group", bound="DataclassInstance")  # of knobs
+Group = TypeVar("Group", bound="DataclassInstance")  # Dataclass of knobs.
 
-KINDS = {bool: "a yes or no", int: "a whole number", float: "a number"}  # what a text must be
+KINDS = {bool: "a yes or no", int: "a whole number", float: "a number"}  # Names of the types in error messages.
 
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 

@@ -37,4 +37,4 @@ def told_in_options(error: SpeechError) -> str:
     where = error.facts.get("where")
     named = WORDS.get(where) if isinstance(where, str) else None
     said = in_options(error.sentence.format(**{**error.facts, "where": named}) if named else str(error))
-    return said[0].upper() + said[1:] if named else said  # others begin with a capital letter, or with a path
+    return said[0].upper() + said[1:] if named else said  # Other messages begin with a capital letter or a path.

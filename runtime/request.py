@@ -47,8 +47,8 @@ class Split(StrEnum):
     A text of one sentence is one part whatever is chosen, and so gives the same codes.
     """
 
-    AUTO = "auto"  # text that is there at once is one part; text that comes later is spoken sentence by sentence
-    NONE = "none"  # one part, spoken when the text is complete
+    AUTO = "auto"  # Complete text is one part; streamed text is spoken sentence by sentence.
+    NONE = "none"  # One part, spoken when the text is complete.
     SENTENCE = "sentence"
     CLAUSE = "clause"
 
@@ -56,10 +56,10 @@ class Split(StrEnum):
 class StopReason(StrEnum):
     """Reason why a request's frames ended."""
 
-    EOS = "eos"  # the talker said so
-    MAX_TOKENS = "max_tokens"  # the caller's own max_frames, or the slot, was used up
-    SHORT = "short"  # a part ended long before its text can have been said, and again when it was made again
-    RUNAWAY = "runaway"  # a guard stopped speech that did not end by itself; RequestStats.guard says which
+    EOS = "eos"  # The talker sampled EOS.
+    MAX_TOKENS = "max_tokens"  # The request's max_frames or the slot was used up.
+    SHORT = "short"  # A part ended much too early for its text, and again when it was repeated.
+    RUNAWAY = "runaway"  # A guard stopped speech that did not end; RequestStats.guard names it.
     CANCELLED = "cancelled"
     ERROR = "error"
 
@@ -67,10 +67,10 @@ class StopReason(StrEnum):
 class Guard(StrEnum):
     """Fault that a runaway guard found in the speech."""
 
-    BUDGET = "budget"  # more frames than the text can need
-    REPETITION = "repetition"  # the same few codes over and over, after the text was spent
-    SILENCE = "silence"  # nothing audible for seconds, after the text was spent
-    SHORT = "short"  # much less sound than the text can be said in
+    BUDGET = "budget"  # More frames than the text can need.
+    REPETITION = "repetition"  # The same few codes in a loop after the end of the text.
+    SILENCE = "silence"  # Several seconds without audible speech after the end of the text.
+    SHORT = "short"  # Too little audio for the text.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class Reference:
     """
 
     samples: NDArray[np.float32]
-    text: str | None = None  # the exact words of the audio; needed unless x_vector_only
+    text: str | None = None  # Exact transcript of the audio; required unless x_vector_only.
     x_vector_only: bool = False
     prompt: VoicePrompt | None = None
 
@@ -125,7 +125,7 @@ class SpeechRequest:
 
     text: str
     mode: Mode
-    voice: str | None = None  # speaker name, CustomVoice
+    voice: str | None = None  # Speaker name, CustomVoice.
     language: str = "auto"
     instruct: str | None = None  # VoiceDesign's description, CustomVoice's style
     reference: Reference | None = None  # Base, and CustomVoice without a speaker
@@ -134,17 +134,15 @@ class SpeechRequest:
     seed: int | None = None  # None: one is drawn and reported
     max_frames: int | None = None  # None: a budget from the text's length
     split: Split = Split.AUTO
-    tags: bool = False  # the text holds inline tags (runtime/shared/inline_tags.py)
-    open_text: bool = False  # more text follows
-    holds_end: bool = False  # streaming layout: the end token is banned until the text is spent (docs/model.md 7.1)
-    acknowledged: bool = False  # the listener reports by `SpeechEngine.taken` what has left for it
+    tags: bool = False  # The text contains inline tags (runtime/shared/inline_tags.py).
+    open_text: bool = False  # More text follows.
+    holds_end: bool = False  # Streaming layout: EOS is banned until the text is used up (docs/model.md 7.1).
+    acknowledged: bool = False  # The listener acknowledges audio by `SpeechEngine.taken`.
     first_chunk_frames: int | None = None  # None: the mode's own setting
-    yields: bool = False  # it is served only while no other is, ends as cancelled when one comes, and is not counted
-    notes: tuple[str, ...] = ()  # sentences about what was left out or replaced before the engine had it
+    yields: bool = False  # Served only while no other request is, cancelled when one arrives, and not counted.
+    notes: tuple[str, ...] = ()  # Notes about text left out or replaced before the engine received it.
     graft: bool = False  # CustomVoice with a reference: the checkpoint that reads it embeds text and codes too
-    caller: str = (
-        ""  # the client that it came from: where slots are few, clients take turns; without a name all are one
-    )
+    caller: str = ""  # Client of the request. Clients take turns if slots are few; unnamed ones count as one.
 
     @property
     def takes_reference(self) -> bool:
@@ -156,24 +154,24 @@ class SpeechRequest:
 class ModelCard:
     """Capabilities of a loaded checkpoint, for /v1/models and the page."""
 
-    name: str  # folder name or Hub id, never a path
+    name: str  # Folder name or Hub id, never a path.
     modes: tuple[Mode, ...]
     speakers: tuple[str, ...]
-    languages: tuple[str, ...]  # without "auto"
+    languages: tuple[str, ...]  # Without "auto".
     layouts: tuple[Layout, ...]
     takes_instruct: bool
     speaks: bool  # False: random weights, it makes sound but not speech
-    fingerprint: str  # of configuration and weights; VoicePrompt carries it
-    part_chars: int  # characters of a text that are spoken as one part; longer ones are split
+    fingerprint: str  # Fingerprint of configuration and weights, as in VoicePrompt.
+    part_chars: int  # Maximum characters of one part; longer texts are split.
     loaded: bool  # False: it is loaded at its first request
     samples_per_frame: int
     device: str
     dtype: str
-    slots: int = 0  # requests that speak at the same time; 0 until it is loaded
-    created: int = 0  # seconds since the epoch, when its configuration was written here
-    sampling: Sampling = field(default_factory=Sampling)  # what a request gets that says nothing
-    styles_voices: bool = False  # it speaks with a style in voices that are no speakers of its own
-    grafts_voices: bool = False  # and from what Base makes of text and codes, where that is asked for
+    slots: int = 0  # Concurrent requests; 0 until loaded.
+    created: int = 0  # Seconds since the epoch at which its configuration was written here.
+    sampling: Sampling = field(default_factory=Sampling)  # Default sampling settings.
+    styles_voices: bool = False  # It can speak with an instruct in voices other than its speakers.
+    grafts_voices: bool = False  # It can also use Base's embeddings of text and codes, if requested.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,10 +181,11 @@ class EngineLoad:
     slots: int
     active: int
     waiting: int
-    short_of_text: int = 0  # that wait for their client's text, with a slot (then they are active) or without one
+    short_of_text: int = 0  # Requests that wait for their client's text, with a slot (then also active) or without.
     # Beside how busy it is: what it has done since it started, and the device's memory.
-    frames: int = field(default=0, compare=False)  # codec frames whose sound was made
-    uncaptured: int = field(default=0, compare=False)  # calls of Code2Wav that found no graph, though graphs are held
+    frames: int = field(default=0, compare=False)  # Codec frames with audio.
+    # Code2Wav calls without a matching graph, although graphs are captured.
+    uncaptured: int = field(default=0, compare=False)
     free_bytes: int = field(default=0, compare=False)
     total_bytes: int = field(default=0, compare=False)
 
@@ -197,14 +196,14 @@ class RequestStats:
 
     queue_ms: float = 0.0
     prefill_ms: float = 0.0
-    ttfa_ms: float | None = None  # submit to first sound handed to the sink; None: no sound was made
+    ttfa_ms: float | None = None  # Submission to first audio at the sink; None: no audio.
     total_ms: float = 0.0
     prompt_tokens: int = 0
     frames: int = 0
     audio_s: float = 0.0
-    parts: int = 1  # into which the text was split
-    repeated: int = 0  # of them that were made twice, because the first time was much too short
-    underruns: int = 0  # chunks that came after a listener without a buffer had run dry
+    parts: int = 1  # Number of parts of the text.
+    repeated: int = 0  # Parts that were generated twice because the first result was too short.
+    underruns: int = 0  # Chunks that came after the buffer of a listener without delay was empty.
     guard: Guard | None = None
 
     @property
@@ -218,7 +217,7 @@ class Queued:
     """The request waits for a slot; ``position`` 0 is next."""
 
     position: int
-    eta_ms: float | None = None  # estimated wait; None: no request has ended yet to judge by
+    eta_ms: float | None = None  # Estimated wait; None: no request has ended yet.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,4 +277,4 @@ class Refused:
 
 
 SpeechEvent = Queued | Started | AudioChunk | ShortOfText | Finished | Broken | Refused
-Sink = Callable[[SpeechEvent], None]  # called on the engine's thread; must not block
+Sink = Callable[[SpeechEvent], None]  # Called on the engine's thread; must not block.

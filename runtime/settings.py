@@ -17,11 +17,11 @@ from runtime.shipped import shipped
 
 DEMO_CHECKPOINT = shipped("runtime", "assets/demo-voice")
 
-FORM_BYTES = 64 * 2**10  # around an uploaded file
+FORM_BYTES = 64 * 2**10  # Bytes of a form besides its file.
 
-MODEL = "VOICEWRIGHT_MODEL"  # checkpoints, with white space between them
+MODEL = "VOICEWRIGHT_MODEL"  # Checkpoints, separated by white space.
 
-VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")  # vLLM-Omni's clients read the first, Open WebUI the second
+VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")  # Formats of vLLM-Omni's and Open WebUI's clients.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ OF_THE_STUDIO = frozenset(
         *("VOICEWRIGHT_VISITORS_PER_ADDRESS", "VOICEWRIGHT_VISITOR_STORE_BYTES", "VOICEWRIGHT_FRAME_ANCESTORS"),
     }
 )
-_OF_TESTS = (f"{PREFIX}TEST_", f"{PREFIX}TOUR", f"{PREFIX}RAYSERVICE_CRD")  # what these names begin with
+_OF_TESTS = (f"{PREFIX}TEST_", f"{PREFIX}TOUR", f"{PREFIX}RAYSERVICE_CRD")  # Prefixes of variables that only tests use.
 
 
 def of_the_runtime() -> frozenset[str]:

@@ -10,5 +10,5 @@ from importlib.metadata import PackageNotFoundError, version
 def package_version() -> str:
     try:
         return version("voicewright")
-    except PackageNotFoundError:  # run from a source tree that was not installed
+    except PackageNotFoundError:  # Not installed, but run from a source tree.
         return "unknown"

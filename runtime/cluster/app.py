@@ -23,8 +23,9 @@ from runtime.variables import PREFIX, warn_of_unknown
 from runtime.version import package_version
 
 _SCALE = {"replicas", "max_replicas"}
-_SCALES = {"VOICEWRIGHT_REPLICAS", "VOICEWRIGHT_SLOTS_TARGET"}  # settings that say how many there are, not what each is
-_MARGIN_S = 20.0  # beyond a drain, until Serve ends a replica by force
+# Settings of the number of replicas, which do not change a replica.
+_SCALES = {"VOICEWRIGHT_REPLICAS", "VOICEWRIGHT_SLOTS_TARGET"}
+_MARGIN_S = 20.0  # Time after a drain until Serve kills a replica.
 
 
 def build(args: Arguments | Mapping[str, Any]) -> Any:
@@ -108,7 +109,7 @@ def _pool(
                 "min_replicas": pool.replicas,
                 "initial_replicas": pool.replicas,
                 "max_replicas": pool.max_replicas,
-                "look_back_period_s": 15,  # replicas tell every ten
+                "look_back_period_s": 15,  # Replicas report every ten seconds.
                 "upscale_delay_s": 5,
                 "downscale_delay_s": 120,
                 "policy": {

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from runtime.errors import InvalidSetting
 
-GPU, NPU = "GPU", "NPU"  # as Ray counts them
-_COUNTED_FOR = {"auto": (GPU, NPU), "cuda": (GPU,), "npu": (NPU,)}  # kinds that a device may be, the best first
+GPU, NPU = "GPU", "NPU"  # Resource names of Ray.
+_COUNTED_FOR = {"auto": (GPU, NPU), "cuda": (GPU,), "npu": (NPU,)}  # Resources for a device setting, the best first.
 
 
 class Pool(BaseModel):

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-MOST = 256  # the largest weight that HAProxy has
+MOST = 256  # Maximum weight in HAProxy.
 
 
 class ReplicaState(StrEnum):
     """Requests that a replica may receive."""
 
     READY = "ready"
-    DRAINING = "draining"  # nothing new; what it speaks ends there
+    DRAINING = "draining"  # No new requests; current speech ends there.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Checkpoint:
     """Checkpoint that a replica serves, as in /v1/models."""
 
     id: str
-    created: int  # seconds since the epoch
+    created: int  # Seconds since the epoch.
     modes: tuple[str, ...]
     speakers: tuple[str, ...]
     languages: tuple[str, ...]
@@ -41,7 +41,7 @@ class Replica:
     name: str
     host: str
     port: int
-    wyoming_port: int = 0  # of TCP, on the same host; 0: none
+    wyoming_port: int = 0  # TCP port on the same host; 0: none.
     pool: str
     modes: tuple[str, ...]
     checkpoints: tuple[Checkpoint, ...] = ()

@@ -22,8 +22,8 @@ from runtime.shared.port.tcp_uri import WYOMING, address_of
 
 log = logging.getLogger(__name__)
 
-NAME = "voicewright"  # of the Serve application
-_READY_S = 600.0  # for the first replica, whose checkpoint may be large
+NAME = "voicewright"  # Name of the Serve application.
+_READY_S = 600.0  # Timeout of the first replica, whose checkpoint may be large.
 _LOOK_S = 0.1
 
 
@@ -45,7 +45,7 @@ def cluster(
         InvalidSetting: ray or HAProxy is not installed, a pool is not valid, there are fewer cards than are asked for,
             or the cluster does not come up.
     """
-    if address is not None:  # a cluster on this machine has made a token in its user's folder; others say otherwise
+    if address is not None:  # A local cluster has its token in the user's folder; others need it in the environment.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -88,7 +88,7 @@ def cluster(
         if address is None:
             ray.shutdown()
             raise
-        log.warning("%s Replicas wait until Ray counts more.", missing)  # other machines may join it
+        log.warning("%s Replicas wait until Ray counts more.", missing)  # Other machines may join the cluster.
     serve.start(proxy_location="Disabled", logging_config={"enable_access_log": False, "log_level": "WARNING"})
     if address is not None:
         _deploy(build(arguments))

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from runtime.cluster.balance import Checkpoint, Replica, ReplicaState
 
-REPORT_S = 1.0  # between two reports of a replica
-LOST_S = 5.0  # without a report, after which a replica is gone; HAProxy has noticed long before
-HEEDED_S = 5.0  # for every ingress to have heard that a replica drains
-_READS_S = 3.0  # an ingress that has not read for so long is gone
+REPORT_S = 1.0  # Interval between reports of a replica.
+LOST_S = 5.0  # A replica without a report for this time is lost. HAProxy notices much earlier.
+HEEDED_S = 5.0  # Timeout until every ingress knows that a replica drains.
+_READS_S = 3.0  # An ingress that has not read for this time is lost.
 
 
 class Directory:
@@ -23,9 +23,9 @@ class Directory:
 
     def __init__(self) -> None:
         self._replicas: dict[str, Replica] = {}
-        self._seen: dict[str, float] = {}  # when a replica reported last
-        self._version = 0  # counts what ingresses must heed
-        self._heeded: dict[str, tuple[int, float]] = {}  # by ingress: which version it has carried out, and when
+        self._seen: dict[str, float] = {}  # Time of each replica's last report.
+        self._version = 0  # Incremented with every change that ingresses must apply.
+        self._heeded: dict[str, tuple[int, float]] = {}  # By ingress: applied version and time.
 
     async def report(self, replica: Replica) -> list[Checkpoint]:
         """A replica is there, as it says. What is served by any, each checkpoint once."""

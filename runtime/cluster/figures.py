@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 OURS = "voicewright_"
-SUM = "voicewright_cluster_"  # before the name of a sum
+SUM = "voicewright_cluster_"  # Prefix of summed metrics.
 
 
 class _Page:
@@ -50,4 +50,4 @@ def summed(pages: Mapping[str, str]) -> bytes:
         for (sample_name, labels), value in samples.items():
             metric.add_sample(SUM + sample_name.removeprefix(OURS), dict(labels), value)
         sums.append(metric)
-    return generate_latest(_Page([*joined.values(), *sums]))  # collect is all that it uses
+    return generate_latest(_Page([*joined.values(), *sums]))  # generate_latest only calls collect.

@@ -30,20 +30,20 @@ from runtime.shared.port.tcp_uri import WYOMING as WYOMING_SETTING
 from runtime.shared.port.tcp_uri import address_of
 from runtime.shared.system import most_files
 
-ANY = "any"  # the backend of all replicas; each mode has one besides
-WYOMING = "wyoming"  # the backend of TCP
+ANY = "any"  # Backend of all replicas, in addition to one per mode.
+WYOMING = "wyoming"  # Backend of TCP.
 BACKENDS = (ANY, *(mode.value for mode in Mode), WYOMING)
 # Files beside the configuration.
-VOICES = "voices.map"  # names of speakers to modes
-BUSY, EMPTY, LOST = "busy.map", "empty.map", "lost.map"  # what a path begins with to a refusal as its clients read it
+VOICES = "voices.map"  # Map from speakers' names to modes.
+BUSY, EMPTY, LOST = "busy.map", "empty.map", "lost.map"  # Maps from path prefixes to refusals in the dialect's format.
 
-START_S = 10.0  # until it answers its admin socket
+START_S = 10.0  # Timeout until the admin socket answers.
 
 _PID = "haproxy.pid"
-_AT_ONCE = 100  # commands in one line of the admin socket, which has room for a buffer's
+_AT_ONCE = 100  # Commands in one line of the admin socket, limited by its buffer.
 # Replicas see our address and not the client's; where there are no keys it is told, so that clients take turns.
 _CALLER = f"    http-request set-header {ACCOUNT} address:%[src] unless {{ req.hdr({ACCOUNT}) -m found }}"
-_BUFFER = 16_384  # bytes that HAProxy holds of a connection each way, and that it reads of a body to route it
+_BUFFER = 16_384  # Bytes that HAProxy buffers per direction, and of a body for routing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def map_files(settings: Settings, voices: Mapping[str, str]) -> dict[str, str]:
         LOST: ReplicaLost(retry_after_s=1.0),
     }
     found = {VOICES: "".join(f"{name} {mode}\n" for name, mode in voices.items())}
-    for file, error in refusals.items():  # of several that a path begins with HAProxy takes the longest
+    for file, error in refusals.items():  # HAProxy takes the longest matching prefix.
         lines = (f"{begin} {json.dumps(shaped(error, begin, ''))}\n" for begin in ("/", *DIALECT_PATHS))
         found[file] = "".join(lines)
     return found
@@ -278,7 +278,7 @@ class HAProxy:
             PortInUse, InvalidSetting: it cannot listen, or does not take its configuration; or its folder is not ours.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self.folder.stat().st_uid != os.getuid():  # among temporary files anybody may make one of its name
+        if self.folder.stat().st_uid != os.getuid():  # Another user may have created a temporary folder of this name.
             raise InvalidSetting(name="TMPDIR", value=str(self.folder), why="the folder belongs to another user")
         path = self.folder / "haproxy.cfg"
         words = configuration(self._settings, folder=self.folder, view_port=self._view_port)

@@ -26,7 +26,7 @@ from runtime.shared.port.tcp_uri import address_of
 
 log = logging.getLogger(__name__)
 
-_ASK_S = 1.0  # for a replica to say how busy it is
+_ASK_S = 1.0  # Timeout of a load query to a replica.
 
 
 class Ingress:
@@ -48,9 +48,9 @@ class Ingress:
         self._http = httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=_ASK_S, limits=httpx.Limits())
         self.replicas: dict[str, Replica] = {}
         self.rooms: dict[str, Room] = {}
-        self._places: dict[str, str] = {}  # name of a replica -> of its server, the same in every backend
-        self._without_place: set[str] = set()  # replicas that have been told of as such
-        self._told: dict[str, tuple[object, ...]] = {}  # what HAProxy was told of each server last
+        self._places: dict[str, str] = {}  # Server name of each replica, the same in every backend.
+        self._without_place: set[str] = set()  # Replicas already logged as having no server.
+        self._told: dict[str, tuple[object, ...]] = {}  # Last values sent to HAProxy, by server.
         self._voices: dict[str, str] = {}
         self._version = -1
         self._view = ClusterView(self, self._http, settings)
@@ -110,7 +110,7 @@ class Ingress:
 
     async def _turn(self) -> None:
         version, replicas = self._version, list(self.replicas.values())
-        with suppress(Exception):  # the directory is being started again; what was known still holds
+        with suppress(Exception):  # The directory is restarting; the last known state holds.
             version, replicas = await asyncio.wait_for(
                 self._directory.replicas.remote(self._name, self._version), _ASK_S
             )
@@ -120,7 +120,7 @@ class Ingress:
         self.rooms = {name: room for name, room in answers if room is not None}
         commands, told = self._commands(places)
         await self._haproxy.tell(commands)
-        self._told = told  # not before: what it did not hear is told again
+        self._told = told  # Set only after success, so that failed commands are sent again.
         await self._tell_voices()
         self._version = version
 
@@ -158,7 +158,7 @@ class Ingress:
                 connections[place.backend][names[place.server]] = place.connections
         commands: list[str] = []
         wanted: dict[str, tuple[object, ...]] = {}
-        checked: dict[str, int] = {}  # which other port says whether a server is well
+        checked: dict[str, int] = {}  # Health check port of each server.
         for backend in BACKENDS:
             serving = self._serving(backend)
             rooms = {name: room for name, room in self.rooms.items() if name in serving}

@@ -35,13 +35,13 @@ from runtime.shared.names import new_id
 
 log = logging.getLogger(__name__)
 
-ROOT = str(Path(__file__).resolve().parents[2])  # where the packages lie
+ROOT = str(Path(__file__).resolve().parents[2])  # Folder of the packages.
 READY = "Voicewright runtime ready at "
 _THREADS = "OMP_NUM_THREADS"
-_ASK_S = 10.0  # for the runtime to answer
-_BEGIN_S = 1.0  # for clients that came just before a drain to begin what they came for
-_CLOSE_S = 5.0  # for what a runtime that has ended has kept to reach the store
-_LOOK_S = 0.05  # between looks whether it lives
+_ASK_S = 10.0  # Timeout of a request to the runtime.
+_BEGIN_S = 1.0  # Time for clients that connected just before a drain to start their requests.
+_CLOSE_S = 5.0  # Time for the last changes of an ended runtime to reach the store.
+_LOOK_S = 0.05  # Poll interval of the runtime process.
 
 
 def outside(environment: Mapping[str, str], *, processors: float, parent: int) -> dict[str, str]:
@@ -53,7 +53,7 @@ def outside(environment: Mapping[str, str], *, processors: float, parent: int) -
     """
     kept = dict(environment)
     if _THREADS in kept and not processors:
-        with suppress(OSError):  # there is no /proc: whose word it is cannot be known
+        with suppress(OSError):  # Without /proc the owner is unknown.
             words = Path("/proc", str(parent), "environ").read_bytes().split(b"\0")
             if not any(word.startswith(f"{_THREADS}=".encode()) for word in words):
                 del kept[_THREADS]
@@ -92,7 +92,7 @@ class RuntimeReplica:
 
             host = get_node_ip_address()
         told = {"VOICEWRIGHT_ELSEWHERE_FILE": str(self._elsewhere)}
-        if self._settings.server.wyoming:  # the port that it names is the ingress's, which announces it too
+        if self._settings.server.wyoming:  # This port is the ingress's, which also announces it.
             told |= {"VOICEWRIGHT_WYOMING": f"tcp://{host}:0", "VOICEWRIGHT_WYOMING_ANNOUNCED": "no"}
         self._process = self._start(models, {**environment, **self._store.environment, **told}, host)
         url = await asyncio.get_running_loop().run_in_executor(None, self._until_ready)
@@ -150,7 +150,7 @@ class RuntimeReplica:
         server = self._settings.server
         return subprocess.Popen(  # noqa: S603  our own
             command,
-            stdin=subprocess.PIPE,  # held open for as long as we live, see runtime/shared/child.py
+            stdin=subprocess.PIPE,  # Open while this process lives; see runtime/shared/child.py.
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={
@@ -200,7 +200,7 @@ class RuntimeReplica:
     async def _report(self) -> None:
         known = None
         while not self._is_ending:
-            with suppress(Exception):  # the directory is being started again
+            with suppress(Exception):  # The directory is restarting.
                 served = await self._directory.report.remote(self._replica)
                 if served != known:
                     self._tell_elsewhere(served)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 VOICES = "voices"
 KEYS = "keys.txt"  # API keys, one a line
 _SUFFIXES = (".voice", ".pronunciations")
-_PART = ".part"  # behind the name of a file that is being written
+_PART = ".part"  # Suffix of a file that is being written.
 
 
 class Store(Protocol):
@@ -69,12 +69,13 @@ class Folder:
 class Mirror:
     """Two-way: a local folder and the store. Thread: a worker at a time, begun by the event loop."""
 
-    files: Any  # fsspec's file system
-    root: str  # of the store, in it
+    files: Any  # File system of fsspec.
+    root: str  # Root of the store in it.
     local: Path
     look_s: float
-    _base: dict[str, tuple[str, str]] = field(default_factory=dict)  # by name: versions there and here, as last equal
-    _has_keys: bool = False  # a file of keys was there at the start: nobody comes in without one
+    # By name: versions in the store and here when they were last equal.
+    _base: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _has_keys: bool = False  # A file of keys existed at the start, so every request needs a key.
     _closed: bool = False
     _looking: threading.Lock = field(default_factory=threading.Lock)
 
@@ -120,7 +121,7 @@ class Mirror:
     def _end(self) -> None:
         with suppress(Exception):
             self.look()
-        with self._looking:  # a look that saw the folder go would delete all of it from the store
+        with self._looking:  # A scan during the removal of the folder would delete everything from the store.
             self._closed = True
             shutil.rmtree(self.local, ignore_errors=True)
 
@@ -140,7 +141,7 @@ class Mirror:
             was_there, was_here = self._base.get(name, (None, None))
             is_there, is_here = there.get(name), here.get(name)
             now: tuple[str, str] | None = None
-            if name != KEYS and is_here != was_here:  # keys come from the store only
+            if name != KEYS and is_here != was_here:  # Keys are only copied from the store.
                 if is_here is None:
                     self._remove(name)
                 else:
@@ -182,7 +183,7 @@ class Mirror:
         for path in self.local.rglob("*"):
             name = path.relative_to(self.local).as_posix()
             if _is_ours(name):
-                with suppress(OSError):  # replaced just now
+                with suppress(OSError):  # Replaced in the meantime.
                     found[name] = _version(path)
         return found
 
@@ -212,7 +213,7 @@ class Mirror:
             part.write_bytes(self.files.cat_file(f"{self.root}/{name}"))
         except FileNotFoundError:
             return None
-        version = _version(part)  # which its name does not change
+        version = _version(part)  # Renaming keeps the version.
         part.replace(path)
         return version
 

@@ -21,7 +21,7 @@ from runtime.errors import NoReplica
 from runtime.settings import Settings
 from runtime.shared.port.error_responses import error_response
 
-HEALTH_OF_SERVE = "/-/healthz"  # where KubeRay asks for the health of Serve's proxy, which HAProxy replaces
+HEALTH_OF_SERVE = "/-/healthz"  # Health route of Serve's proxy, which KubeRay queries and HAProxy replaces.
 
 _GET = ["GET", "HEAD"]
 

@@ -16,10 +16,11 @@ from runtime.device.host_memory import free_bytes, total_bytes
 from runtime.device.interface import AttendSlots, Event, Graph, Stream
 
 Made = TypeVar("Made")
-DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # (q, keys, values, rows, lengths)
+# Arguments: q, keys, values, rows, lengths.
+DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
-CORES = torch.get_num_threads()  # before anything has set it
-SMALL = 100_000_000  # parameters below which a second thread costs more than it brings
+CORES = torch.get_num_threads()  # Read before anything changes it.
+SMALL = 100_000_000  # Parameters below which a second thread costs more than it saves.
 
 
 @dataclass(frozen=True, slots=True)

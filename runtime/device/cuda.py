@@ -38,7 +38,7 @@ class CudaDevice(CpuDevice):
     dtype = torch.bfloat16
     holds_graphs = True
     max_in_flight = 1
-    unit_norm = None  # the networks' own, where nothing is fused
+    unit_norm = None  # The networks use their own norms if nothing is fused.
 
     def __init__(self, *, eager: bool = False) -> None:
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
@@ -84,19 +84,19 @@ class CudaDevice(CpuDevice):
 
         began = time.monotonic()
         try:
-            with self._capture_lock:  # another checkpoint that is loaded must not launch what is not compiled yet
+            with self._capture_lock:  # Another checkpoint must not launch kernels that are not compiled yet.
                 count = compile_all(works)
             log.info("%d kernels compiled in %.1f s", count, time.monotonic() - began)
         except Exception:
             log.exception("kernels could not be compiled beside each other: they are one by one, at their first launch")
-        self.mark().synchronize()  # what is captured next knows nothing of this thread's work
+        self.mark().synchronize()  # The capture is not ordered after this thread's work.
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
-        own = self._capturing[stream]  # a graph has the priority of the stream that it was captured on
+        own = self._capturing[stream]  # A graph has the priority of the stream on which it was captured.
         filled = self.mark()
         with self._capture_lock, torch.cuda.stream(own):
-            self.wait(filled)  # what the work reads may have been put on its way by the caller's stream just now
-            work()  # kernels are compiled and libraries choose their algorithms now, and not in the capture
+            self.wait(filled)  # The caller's stream may still be writing the work's inputs.
+            work()  # Compiles kernels and lets libraries choose algorithms before the capture.
             own.synchronize()
             graph = torch.cuda.CUDAGraph()
             # Other threads may use the card meanwhile (a voice that is read): only this one is held to the rules.

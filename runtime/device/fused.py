@@ -19,7 +19,7 @@ class Rules(NamedTuple):
     seen: Tensor
     penalty: Tensor
     hold_until: Tensor
-    fewest: int  # the model's own frames before the end may come
+    fewest: int  # Frames before EOS is allowed.
     eos: int
     codes: int
 
@@ -103,7 +103,7 @@ class Fused(Protocol):
     settled for all behind it.
     """
 
-    most_rows: int  # that the products below take; more are the library's
+    most_rows: int  # Maximum rows of the products below; larger ones use the library.
 
     def gemm(
         self,

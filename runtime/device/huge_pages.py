@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-HUGE = 2**21  # bytes of such a page
+HUGE = 2**21  # Bytes of a huge page.
 COLLAPSE = 25  # MADV_COLLAPSE: now, and only what is there now
-FULL = 0.9  # of a huge page that has memory already: it would be given the rest
+FULL = 0.9  # Share of a huge page that must already have memory, because the rest is allocated too.
 
 PROCESS = Path("/proc/self")
-REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")  # this process's own, and no file's
+REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")  # Anonymous memory of this process.
 
 
 def gather() -> int:
@@ -34,7 +34,7 @@ def gather() -> int:
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     for start, stop in worthy():
-        madvise(start, stop - start, COLLAPSE)  # as far as there is room: what stays small serves as well
+        madvise(start, stop - start, COLLAPSE)  # Best effort: small pages work as well.
     return 1024 * int(re.findall(r"AnonHugePages: +(\d+) kB", rollup.read_text(encoding="ascii"))[0])
 
 
@@ -49,7 +49,7 @@ def worthy() -> Iterator[tuple[int, int]]:
                 continue
             pagemap.seek(first * pages * 8)
             entries = np.frombuffer(pagemap.read((behind - first) * pages * 8), np.uint64)
-            present = (entries >> np.uint64(63)).reshape(-1, pages).mean(axis=1)  # the highest bit says it
+            present = (entries >> np.uint64(63)).reshape(-1, pages).mean(axis=1)  # The highest bit of an entry.
             edges = np.flatnonzero(np.diff(present >= FULL, prepend=False, append=False))
             for start, stop in edges.reshape(-1, 2).tolist():
                 yield (first + start) * HUGE, (first + stop) * HUGE

@@ -18,14 +18,14 @@ Made = TypeVar("Made")
 class Stream(StrEnum):
     """Streams of work on the device, the most urgent first. Work on one runs in order; streams run side by side."""
 
-    FIRST_SOUND = "first sound"  # and short chunks that are urgent
-    STARTS = "starts"  # prompts and their first frames
-    VOICES = "voices"  # references of new voices
+    FIRST_SOUND = "first sound"  # Also short urgent chunks.
+    STARTS = "starts"  # Prompts and their first frames.
+    VOICES = "voices"  # References of new voices.
     FRAMES = "frames"
     SOUND = "sound"
 
 
-URGENT = (Stream.FIRST_SOUND, Stream.STARTS, Stream.VOICES)  # before them a request has no sound
+URGENT = (Stream.FIRST_SOUND, Stream.STARTS, Stream.VOICES)  # Work that precedes a request's first audio.
 
 
 class Event(Protocol):
@@ -48,7 +48,7 @@ class AttendSlots(Protocol):
 class Graph(Protocol, Generic[Made]):
     """Work that was captured once: the same operations on the same memory, without a word from the host."""
 
-    result: Made  # tensors at fixed addresses, written anew by every replay
+    result: Made  # Tensors at fixed addresses, overwritten by every replay.
 
     def replay(self) -> None:
         """Do the work again, on the current stream."""
@@ -60,16 +60,16 @@ class Device(Protocol):
     The engine keeps the keys and values of a layer in one tensor [S, kv_heads, T, d], one slot a request.
     """
 
-    name: str  # cpu, cuda, npu or mps
+    name: str  # One of cpu, cuda, npu and mps.
     torch_device: torch.device
-    dtype: torch.dtype  # what talker and code predictor use unless told otherwise
+    dtype: torch.dtype  # Default dtype of talker and code predictor.
     holds_graphs: bool
-    max_in_flight: int  # frames that may be in flight when the next one is launched
+    max_in_flight: int  # Frames that may be in flight when the next one is launched.
     # Whether sampling is kept to few operators: noise comes from the host, and batches that no row makes sort have
     # graphs of their own (runtime/engine/sampling.py).
     lean_sampling: bool
-    pads_prompts: bool  # whether chunks of prompts are filled up to fixed shapes, so that graphs can hold them
-    position_grain: int  # that divides the positions of a slot in memory
+    pads_prompts: bool  # True if prompt chunks are padded to fixed shapes for graphs.
+    position_grain: int  # The positions of a slot in memory are a multiple of this.
 
     @property
     def unit_norm(self) -> Callable[[Tensor, float], Tensor] | None:

@@ -29,7 +29,7 @@ class MpsDevice(CpuDevice):
     """As the CPU's, with tensors elsewhere: attention row by row, no graphs, nothing in flight."""
 
     name = "mps"
-    unit_norm = None  # the networks' own
+    unit_norm = None  # The networks use their own norms.
 
     def __init__(self) -> None:
         self.torch_device = torch.device("mps")
@@ -38,7 +38,7 @@ class MpsDevice(CpuDevice):
         return Finished()
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
-        into.copy_(tensor)  # waits, since the memory of the host is not pinned
+        into.copy_(tensor)  # Synchronous, because host memory is not pinned.
 
     def free_bytes(self) -> int:
         return max(0, self.total_bytes() - torch.mps.driver_allocated_memory())

@@ -23,11 +23,11 @@ from runtime.errors import DeviceUnavailable
 log = logging.getLogger(__name__)
 Made = TypeVar("Made")
 
-KIND = "npu"  # torch's name of the device type
-WARM_UPS = 2  # runs before a capture: operators choose their tiling and workspace then
-HIGH, NORMAL = -1, 0  # priorities of a stream
-TASK_QUEUE = "TASK_QUEUE_ENABLE"  # torch_npu's setting of how operators are launched
-NO_CAPTURES = "2"  # its value under which torch_npu refuses captures
+KIND = "npu"  # Device type name in torch.
+WARM_UPS = 2  # Runs before a capture, in which operators choose tiling and workspace.
+HIGH, NORMAL = -1, 0  # Stream priorities.
+TASK_QUEUE = "TASK_QUEUE_ENABLE"  # Environment variable of torch_npu that sets how operators are launched.
+NO_CAPTURES = "2"  # Value with which torch_npu refuses captures.
 
 
 class NpuGraph(Graph[Made]):
@@ -76,12 +76,12 @@ class NpuDevice(CpuDevice):
         self.streams = self._new_streams()
         # A graph may be replayed on any stream, but what is captured must not take up what others do meanwhile.
         self.capturing = self._new_streams()
-        self._capture_lock = threading.Lock()  # one capture at a time
+        self._capture_lock = threading.Lock()  # One capture at a time.
         # Graphs of one stream never run at the same time, so they share their memory.
         self.pools = {stream: npu.graph_pool_handle() for stream in Stream}
         everything = torch.ones(COMPRESSED, COMPRESSED, device=self.torch_device, dtype=torch.bool)
         self._ahead_of_itself = everything.triu(1)
-        self._ones: dict[tuple[int, torch.dtype], Tensor] = {}  # weights that leave a norm as it is
+        self._ones: dict[tuple[int, torch.dtype], Tensor] = {}  # Weights of ones for norms without weights.
 
     def enter_thread(self) -> None:
         self._npu.set_device(self.torch_device)
@@ -98,7 +98,7 @@ class NpuDevice(CpuDevice):
         k, v = k.contiguous(), v.contiguous()
         if seen is not None:
             return self._attend(q, k, v, ~seen, EXPLICIT)
-        if q.shape[2] == 1:  # the newest position sees every key
+        if q.shape[2] == 1:  # The newest position attends to every key.
             return self._attend(q, k, v, None, EXPLICIT)
         return self._attend(q, k, v, self._ahead_of_itself, BOTTOM_RIGHT)
 
@@ -121,7 +121,7 @@ class NpuDevice(CpuDevice):
         assert not npu.is_current_stream_capturing(), "no capture can begin within another"
         filled = self.mark()
         with self._capture_lock, npu.stream(own):
-            self.wait(filled)  # what the work reads may have been put on its way by the caller's stream just now
+            self.wait(filled)  # The caller's stream may still be writing the work's inputs.
             for _ in range(WARM_UPS):
                 work()
             own.synchronize()
@@ -161,7 +161,7 @@ class NpuDevice(CpuDevice):
         check_attention(q, k, v, unseen, mode)
         heads, scale = q.shape[1], q.shape[3] ** -0.5
         made: Tensor
-        if q.dtype is torch.float32:  # which the operator for inference does not take
+        if q.dtype is torch.float32:  # The inference operator does not support float32.
             made = self._ops.npu_fusion_attention(
                 q, k, v, heads, "BNSD", atten_mask=unseen, scale=scale, sparse_mode=mode
             )[0]

@@ -14,13 +14,13 @@ from torch import Tensor
 from runtime.errors import AttentionRefused, DeviceUnavailable
 
 # Modes of a mask. A mask is True where a query may NOT look, the opposite of torch's own attention.
-EXPLICIT = 0  # a mask for every query and key, or none: every query sees every key
-BOTTOM_RIGHT = 3  # causal, the last query sees the last key; mode 2 aligns the first with the first and is never used
-COMPRESSED = 2048  # width and height of the one mask that mode 3 takes, for any number of queries and keys
+EXPLICIT = 0  # An explicit mask, or none: every query attends to every key.
+BOTTOM_RIGHT = 3  # Causal, aligned at the last query and key. Mode 2 aligns at the first ones and is not used.
+COMPRESSED = 2048  # Size of the square mask that mode 3 takes for any number of queries and keys.
 
-BLOCK = 128  # positions of a slot that are read at once: 32 KiB of a key head 128 wide
+BLOCK = 128  # Positions of a slot per step: 32 KiB of a key head 128 wide.
 
-Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None, int], Tensor]  # (q, k, v, unseen, mode)
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None, int], Tensor]  # Arguments: q, k, v, unseen, mode.
 
 
 class NpuSlots:

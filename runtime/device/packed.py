@@ -15,8 +15,8 @@ from torch import Tensor
 
 from runtime.device.cpu import CORES
 
-LEAST = (1, 4)  # rows that are multiplied at least: in float32 one row alone has a way of its own
-TRIED = (1, 2, 3, 5, 8, 33)  # rows that must have the bits that they have among more of them
+LEAST = (1, 4)  # Minimum rows of a product: oneDNN multiplies a single float32 row by another algorithm.
+TRIED = (1, 2, 3, 5, 8, 33)  # Numbers of rows tested for batch invariance.
 WHOLE = 70
 
 

@@ -25,15 +25,15 @@ from torch import Tensor
 
 from runtime.device import native
 
-GROUP = 32  # weights of a row that share a step and a middle, in four bits
-THREE = 3  # rows that fbgemm's float16 kernels add alike in any number of: of one or two they add otherwise
-TRIED = range(1, 61)  # rows that must have the bits that they have among more of them
-PIECE = 4  # rows of one call where the library takes another way for more of them
-TILE = 16  # outputs that the library's weight-only kernels take at a time, and divisor of what they sum over
-NEAR = 64  # rows of a matrix that are rounded at a time
-FULL = 127  # steps from zero to the largest number in eight bits
-HALF = 63  # the same for rows on processors whose instructions add pairs of products in sixteen bits
-SMALLEST = 1e-30  # of a row's largest number: a row of zeros divides by this
+GROUP = 32  # Weights of a row that share a step and a middle in int4.
+THREE = 3  # fbgemm's float16 kernels add one or two rows in another order.
+TRIED = range(1, 61)  # Numbers of rows tested for batch invariance.
+PIECE = 4  # Maximum rows of one call: the library has another algorithm for more.
+TILE = 16  # Outputs per step of the library's weight-only kernels, which must also divide K.
+NEAR = 64  # Rows of a matrix rounded at a time, to stay in the cache.
+FULL = 127  # Largest int8 magnitude.
+HALF = 63  # The same on processors that add pairs of products in 16 bits.
+SMALLEST = 1e-30  # Minimum scale, so that a row of zeros can be divided.
 
 
 class Quantization(StrEnum):
@@ -44,7 +44,7 @@ class Quantization(StrEnum):
     INT4 = "int4"
 
 
-Product = Callable[[Tensor], Tensor]  # of rows [M, K]; result [M, N] in their dtype
+Product = Callable[[Tensor], Tensor]  # Rows [M, K] to a result [M, N] in their dtype.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ class Int8:
         """Shapes: weight [N, K] of any floating dtype."""
         values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
         steps = torch.empty(len(weight), device=weight.device)
-        full = torch.tensor(float(FULL), device=weight.device)  # by a plain number a card multiplies with its inverse
+        # A tensor, because a card divides by a plain number with its inverse.
+        full = torch.tensor(float(FULL), device=weight.device)
         # Some rows at a time stay near a processor; whole matrices go to memory and back for each operation.
         count = NEAR if weight.is_cpu else len(weight)
         for rows, into, step in zip(*(torch.split(part, count) for part in (weight, values, steps)), strict=True):
@@ -278,8 +279,8 @@ def _in_pieces(rows: Tensor, product: Product) -> Tensor:
 
 def _packed_by_fbgemm(rounded: Int8) -> Any:
     zeros = torch.zeros(len(rounded.steps), dtype=torch.int64)
-    with _WARNED, warnings.catch_warnings():  # whose filters are all threads'
-        warnings.simplefilter("ignore", UserWarning)  # the type of tensor that goes into packing is to go some day
+    with _WARNED, warnings.catch_warnings():  # Warning filters are shared by all threads.
+        warnings.simplefilter("ignore", UserWarning)  # The tensor type used for packing is deprecated.
         whole = torch._make_per_channel_quantized_tensor(rounded.values, rounded.steps.double(), zeros, 0)
     with _BY_FBGEMM:
         return torch.ops.quantized.linear_prepack(whole, None)

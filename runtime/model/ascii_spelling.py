@@ -24,14 +24,15 @@ MARKS = {
     **dict.fromkeys("‘’‚‛′ʼʻʹ´‹›", "'"),
     **dict.fromkeys("“”„‟″«»「」『』《》", '"'),
     **dict.fromkeys("‐‑‒–−•", "-"),
-    **dict.fromkeys("—―", " - "),  # a pause between words, which stand close to it mostly
+    **dict.fromkeys("—―", " - "),  # A pause between words, often written without spaces.
     **{"。": ".", "、": ",", "…": "...", "¿": "", "¡": ""},
-    **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),  # nothing is seen where they stand
+    **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),  # Invisible characters.
     **dict.fromkeys("\u2028\u2029", "\n"),
     **dict.fromkeys("™®", ""),
     **dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True)),
 }
-ACCENTS = (range(0x300, 0x370), range(0x1DC0, 0x1E00), range(0xFE00, 0xFE10))  # also what chooses a letter's look
+# Combining marks and variation selectors.
+ACCENTS = (range(0x300, 0x370), range(0x1DC0, 0x1E00), range(0xFE00, 0xFE10))
 
 INVISIBLE = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Nobody misses them.
 

@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 # Prefixes of keys.
 TALKER, SPEAKER_ENCODER, DECODER, ENCODER = "talker.", "speaker_encoder.", "decoder.", "encoder."
 
-_END_BYTES = 2**20  # of a weights file, from each end; the header with every name and offset is among the first
+# Bytes hashed from each end of a weights file; the header with all names and offsets is in the first.
+_END_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,13 @@ class Checkpoint:
     """Everything that one checkpoint folder holds."""
 
     name: str
-    fingerprint: str  # equal only for equal configuration and weights
+    fingerprint: str  # Equal only for equal configuration and weights.
     config: ModelConfig
     text_tokenizer: TextTokenizer
     talker: Talker
     speaker_encoder: SpeakerEncoder | None
     speech_tokenizer: SpeechTokenizer
-    quantization: Quantization | None = None  # of the products of talker and code predictor
+    quantization: Quantization | None = None  # Bits of the talker's and code predictor's weights.
 
 
 def load_checkpoint(
@@ -90,7 +91,7 @@ def load_checkpoint(
     dtypes = {TALKER: dtype, SPEAKER_ENCODER: torch.float32}
     rounded = {} if stored is None else {TALKER: stored}
     rounds = {} if stored is not None or quantization is None else {TALKER: quantization}
-    # bfloat16 in the published order takes twice the time; a small network's float32 gains nothing.
+    # Unpacked bfloat16 takes twice the time; a small network's float32 gains nothing from packing.
     finish: dict[str, Finish] = {TALKER: pack} if device.type == "cpu" and dtype is torch.bfloat16 else {}
     unread = load_weights(weight_files(folder), networks, device, dtypes, finish, rounded, rounds)
     speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
@@ -170,7 +171,7 @@ def resolve(reference: str) -> Path:
     """
     if (folder := local_folder(reference)) is not None:
         return folder
-    from runtime.model.hub_download import folder_of  # only a download waits for its imports
+    from runtime.model.hub_download import folder_of  # Only downloads need this slow import.
 
     return folder_of(reference)
 

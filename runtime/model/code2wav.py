@@ -15,7 +15,7 @@ from runtime.model.config import Code2WavConfig
 from runtime.model.layers import FusedLinear, LayerScale, RMSNorm, SwiGLU, rotary, rotate
 from runtime.model.products import Conv, Linear, TransposedConv
 
-CODEBOOK_EPS = 1e-5  # cluster usage below this counts as this (docs/model.md 2.4)
+CODEBOOK_EPS = 1e-5  # Minimum cluster usage (docs/model.md 2.4).
 SNAKE_EPS = 1e-9
 
 
@@ -247,7 +247,7 @@ class WindowAttention(nn.Module):
         self.o_proj = Linear(width, config.hidden_size, config.attention_bias)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor, state: StreamState) -> Tensor:
-        # x [B, T, H]; mask [B, T, window]
+        # Shapes: x [B, T, H]; mask [B, T, window].
         B, T, _ = x.shape
         heads = self.qkv_proj(x).view(B, T, -1, self.head_dim).transpose(1, 2)
         q, k, v = heads.split((self.heads, self.kv_heads, self.kv_heads), dim=1)
@@ -299,7 +299,7 @@ class WindowTransformer(nn.Module):
         self.output_proj = Linear(config.hidden_size, config.latent_dim)
 
     def forward(self, x: Tensor, state: StreamState) -> Tensor:
-        # x [B, T, latent]
+        # Shapes: x [B, T, latent].
         positions = state.frames[:, None] + torch.arange(x.shape[1], device=x.device)
         cos, sin = rotary(positions, self.head_dim, self.theta, x.dtype)
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
@@ -377,7 +377,7 @@ class Code2Wav(nn.Module):
     @property
     def tail_frames(self) -> int:
         """Frames of transformer output that the convolutions behind it can still remember, and one to spare."""
-        oldest = 6  # samples before the present one, walking back from the last convolution (docs/model.md 6.2)
+        oldest = 6  # Samples before the present one, from the last convolution back (docs/model.md 6.2).
         for rate in reversed(self.config.upsample_rates):
             oldest = -(-(oldest + 6 * (1 + 3 + 9)) // rate) + 1
         oldest += 6

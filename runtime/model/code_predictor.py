@@ -34,9 +34,9 @@ class Places:
 
     cos: Tensor
     sin: Tensor
-    key: Tensor  # where the new positions go
+    key: Tensor  # Keys of the new positions are written here.
     value: Tensor
-    keys: Tensor  # up to them
+    keys: Tensor  # Keys up to the new positions.
     values: Tensor
 
 
@@ -67,13 +67,13 @@ class FrameCache:
         self.keys = torch.empty(shape, device=target, dtype=dtype)
         self.values = torch.empty(shape, device=target, dtype=dtype)
         self.cos, self.sin = predictor.model.angles(positions.unsqueeze(0), dtype)
-        self.used = 0  # positions written so far in this frame
+        self.used = 0  # Positions written in this frame.
         self._device = device
         self._fused = device.fused(dtype)
         self._ops = Operations() if ops is None else ops
         self._rows = torch.arange(rows, device=target)
         self._positions = positions[:, None].repeat(1, rows)  # [Q, B]
-        self._places: dict[tuple[int, int, int, int], Places] = {}  # by layer, rows, and positions before and within
+        self._places: dict[tuple[int, int, int, int], Places] = {}  # By layer, rows, and positions before and within.
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
         B, T, _ = qkv.shape

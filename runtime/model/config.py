@@ -14,7 +14,7 @@ from runtime.model.config_reader import (
 )
 from runtime.request import Layout, Mode
 
-RESERVED_IDS = 1024  # last rows of codec_embedding: no codes, banned but for the end token (docs/model.md 4)
+RESERVED_IDS = 1024  # Last rows of codec_embedding: special tokens, banned except EOS (docs/model.md 4).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class TalkerConfig(DecoderConfig):
     codec_think_bos_id: int = 4204
     codec_think_eos_id: int = 4205
     codec_language_id: dict[str, int] = field(default_factory=dict)
-    spk_id: dict[str, int] = field(default_factory=dict)  # null or {} where there are no speakers
+    spk_id: dict[str, int] = field(default_factory=dict)  # Null or {} if there are no speakers.
     spk_is_dialect: dict[str, str | bool] = field(default_factory=dict)
 
     @property
@@ -109,18 +109,18 @@ class ModelConfig:
     speaker_encoder: SpeakerEncoderConfig | None
     generation: GenerationDefaults
     modes: tuple[Mode, ...]
-    layouts: tuple[Layout, ...]  # that it serves
-    preferred_layout: Layout | None  # of a request that names none; None: as the mode has it
+    layouts: tuple[Layout, ...]  # Supported layouts.
+    preferred_layout: Layout | None  # Layout of requests that name none; None: the mode's default.
     speaks: bool
-    part_chars: int | None  # characters that are spoken as one part; None: as the settings say
+    part_chars: int | None  # Characters spoken as one part; None: as in the settings.
     takes_instruct: bool
     im_start_token_id: int
     tts_pad_token_id: int
     tts_bos_token_id: int
     tts_eos_token_id: int
-    alphabet: str | None = None  # that it was trained on: ascii; None: all
-    quantization: str | None = None  # of the weights in its files: int8, int4 or as published
-    size: str | None = field(default=None, compare=False)  # a name; what follows from it is said above
+    alphabet: str | None = None  # Alphabet of the training text: ascii; None: all characters.
+    quantization: str | None = None  # Bits of the weights in its files: int8, int4 or as published.
+    size: str | None = field(default=None, compare=False)  # Informational; nothing is derived from it.
     notes: Notes = field(default_factory=Notes, compare=False)
 
 

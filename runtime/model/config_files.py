@@ -35,10 +35,10 @@ from runtime.model.config_reader import (
 from runtime.request import SAMPLE_RATE, Layout, Mode
 
 MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
-ROUNDED = ("int8", "int4")  # what `voicewright quantize` writes
+ROUNDED = ("int8", "int4")  # Kinds that `voicewright quantize` writes.
 ALPHABETS = ("ascii",)
-KIND_CHARS = 60  # of an unknown kind, in a sentence
-QUANTISED = ("quantization_config", "quantization")  # where transformers says so, and MLX
+KIND_CHARS = 60  # Characters of an unknown kind in an error message.
+QUANTISED = ("quantization_config", "quantization")  # Fields in which transformers and MLX declare quantisation.
 
 # Read by name, beside the sections.
 TOP = names(
@@ -169,7 +169,8 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
 def _decoder(kind: type[Decoder], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Decoder:
     raw = rope_of(raw, path, where)
     part = _with_head_dim(parse(kind, raw, path, where, notes))
-    if "num_key_value_heads" in raw and raw["num_key_value_heads"] is None:  # as many as heads; absent, the default
+    # null means as many as attention heads; an absent field means the default.
+    if "num_key_value_heads" in raw and raw["num_key_value_heads"] is None:
         part = replace(part, num_key_value_heads=part.num_attention_heads)
     require(part.hidden_act == "silu", path, f"{where}.hidden_act must be silu")
     require(not raw.get("use_sliding_window"), path, f"{where}.use_sliding_window is not supported")

@@ -15,7 +15,7 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing
 Section = TypeVar("Section")
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-NAMED_AT_MOST = 8  # fields of a kind in the log line
+NAMED_AT_MOST = 8  # Fields of a kind in the log line.
 
 
 def names(text: str) -> frozenset[str]:
@@ -121,7 +121,7 @@ def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, note
     for spec in known:
         has_default = spec.default is not MISSING or spec.default_factory is not MISSING
         if has_default and raw.get(spec.name) is None:
-            if spec.name not in raw and spec.name != "head_dim":  # a rule, and said nowhere as a rule
+            if spec.name not in raw and spec.name != "head_dim":  # head_dim has a rule instead of a default.
                 notes.defaulted.append(_named(where, spec.name))
             continue
         values[spec.name] = typed(

@@ -27,7 +27,7 @@ OTHERS = {
     "*.onnx": "a file of ONNX, which is not read; take what it was made from",
 }
 
-IndexOf = Callable[[str], dict[str, Any]]  # the content of an index, by its name
+IndexOf = Callable[[str], dict[str, Any]]  # Returns the content of an index file by its name.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class FileChoice:
 
     read: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()  # that it cannot do without
-    problems: tuple[SetUpError, ...] = ()  # what is missing and what cannot be read, in sentences
+    missing: tuple[str, ...] = ()  # Required files that are missing.
+    problems: tuple[SetUpError, ...] = ()  # Missing and unreadable files, as errors.
 
 
 def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> FileChoice:

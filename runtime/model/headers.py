@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported
 
-NAMED_AT_MOST = 5  # keys listed in one sentence of complaint
-FLOATS = frozenset({"F64", "F32", "F16", "BF16"})  # others are quantised: they mean something only with their scales
+NAMED_AT_MOST = 5  # Keys listed in one error message.
+FLOATS = frozenset({"F64", "F32", "F16", "BF16"})  # Other dtypes are quantised and meaningless without their scales.
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class TensorHeader:
     """Header of one tensor in a safetensors file."""
 
     shape: tuple[int, ...]
-    dtype: str  # as the format has it
+    dtype: str  # Dtype name of the safetensors format.
 
 
 Headers = dict[str, TensorHeader]
@@ -55,7 +55,7 @@ def check_headers(
         for key, shape in wanted.items()
         if key in found and found[key].shape != shape
     ]
-    if missing or misshaped:  # what is too much may be what is missing by another name
+    if missing or misshaped:  # A surplus tensor may be a missing one under another name.
         complaints = (("missing", missing), ("unexpected", extra), ("misshaped", misshaped))
         why = "; ".join(filter(None, (list_some(what, sorted(keys)) for what, keys in complaints)))
         raise CheckpointInvalid(path=where, why=why)

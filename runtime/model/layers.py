@@ -87,7 +87,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         # [..., width]
-        if x.is_cpu and x.dtype is torch.float32:  # the same bits in one operation
+        if x.is_cpu and x.dtype is torch.float32:  # One operation with the same bits.
             return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
         wide = x.float()
         scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
@@ -185,7 +185,7 @@ class DecoderLayer(nn.Module):
         self.mlp = SwiGLU(config.hidden_size, config.intermediate_size)
 
     def forward(self, x: Tensor, layer: int, attend: Attend, ops: Operations) -> Tensor:
-        # x [B, T, H]
+        # Shapes: x [B, T, H].
         qkv = ops.norm_linear(x, self.input_layernorm, self.self_attn.qkv_proj)
         x = ops.add_linear(x, attend(layer, self.self_attn, qkv), self.self_attn.o_proj)
         inner = ops.norm_swiglu(x, self.post_attention_layernorm, self.mlp)

@@ -15,7 +15,7 @@ from torch import Tensor
 from runtime.model.layers import Attention, Operations, RMSNorm, SwiGLU, rotate
 from runtime.model.products import Linear
 
-UnitNorm = Callable[[Tensor, float], Tensor]  # (x, eps)
+UnitNorm = Callable[[Tensor, float], Tensor]  # Arguments: x, eps.
 
 
 class NormedOperations(Operations):
@@ -23,7 +23,7 @@ class NormedOperations(Operations):
 
     def __init__(self, unit_norm: UnitNorm) -> None:
         self._unit_norm = unit_norm
-        self._heads: dict[Attention, Tensor] = {}  # weights of query and key heads, [heads + kv_heads, d]
+        self._heads: dict[Attention, Tensor] = {}  # Weights of query and key heads, [heads + kv_heads, d].
 
     def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:
         return norm.weight * self._unit_norm(x, norm.eps)

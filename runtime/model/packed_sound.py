@@ -14,8 +14,8 @@ from runtime.device.kernels.window import attend_window, ring_for
 from runtime.model.code2wav import Code2Wav, StreamState
 from runtime.model.packing import Block, pack
 
-LONGEST = 16  # frames of a chunk, at least
-ALIGNED = 64  # elements: where the memory of each convolution begins
+LONGEST = 16  # Minimum length of the longest chunk, in frames.
+ALIGNED = 64  # Alignment of each convolution's memory, in elements.
 
 
 class PackedSound:
@@ -72,7 +72,7 @@ class PackedSound:
         return self.state_of(self.side), turn
 
     def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
-        return self.latents(rows, codes)  # the convolutions remember no more than the last frames
+        return self.latents(rows, codes)  # The convolutions' state covers only the last frames.
 
     def state_of(self, slot: int) -> StreamState:
         return StreamState([self.memory[:, slot].clone()], [self.rings[slot].clone()], [], torch.empty(0))
@@ -113,7 +113,7 @@ class PackedSound:
         """One block. Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels]."""
         made = convolve(block.upsample, x, rows, block.past, then=block.head).shaped(len(x), -1, block.channels)
         for unit, past, then in zip(block.units, block.pasts, (*block.heads, after), strict=True):
-            plain = then is not after  # behind the last unit only SnakeBeta of it goes on
+            plain = then is not after  # After the last unit only its SnakeBeta is used.
             if isinstance(unit, PackedUnit):
                 made = residual_unit(unit, made.values, made.after_snake, rows, past, then, plain)
             else:

@@ -27,7 +27,7 @@ class Layer:
 
     qkv: Packed
     out: Packed
-    gate_up: Packed  # columns in pairs
+    gate_up: Packed  # Columns are interleaved in pairs.
     down: Packed
 
 
@@ -60,8 +60,8 @@ class Block:
     upsample: Packed
     past: Past
     channels: int
-    head: Snake  # before the first unit, once for every moment that the upsampling makes at once
-    heads: list[Snake]  # before the other units
+    head: Snake  # Before the first unit, applied once to all upsampled steps.
+    heads: list[Snake]  # Before the other units.
     units: list[PackedUnit | WideUnit]
     pasts: list[Past]
 
@@ -74,12 +74,12 @@ class PackedNetwork:
     entry: Packed
     entry_past: Past
     layers: list[Layer]
-    frequencies: Tensor  # of RoPE, [d / 2] float32
+    frequencies: Tensor  # Frequencies of RoPE, [d / 2] float32.
     exit: Packed
     stages: list[Stage]
     first: Packed
     first_past: Past
-    snakes: list[Snake]  # before each block, and before the last convolution
+    snakes: list[Snake]  # Before each block, and before the last convolution.
     blocks: list[Block]
     last: Tensor  # [taps, C] float32
     last_bias: Tensor
@@ -89,7 +89,7 @@ class PackedNetwork:
 def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNetwork:
     """Pack a loaded network. ``pasts``: the memory of each looking-back convolution, by its slot."""
     packer = _Packer(dtype, pasts)
-    network: Any = code2wav  # torch's types do not know what a list of modules holds
+    network: Any = code2wav  # torch's types do not cover the elements of a ModuleList.
     config, transformer = code2wav.config, network.pre_transformer
     entry, bias = _taps(network.pre_conv.conv)
     inner = transformer.input_proj.weight.double()

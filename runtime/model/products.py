@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from runtime.device.packed import packed
 from runtime.device.quantized import Product, Quantization, WeightOnlyFloat16, multiplies_float16, quantized
 
-GRAIN = 4  # rows that a kernel takes at a time
-LONG = 64  # rows from which a sequence is worth products of its own, which spare it a copy
+GRAIN = 4  # Rows that a kernel processes at a time.
+LONG = 64  # Rows from which a sequence gets its own products, which avoid a copy.
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -47,7 +47,7 @@ def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) 
     """
     B, width = len(x), len(bias)
     T = x.shape[1] - (len(taps) - 1) * dilation
-    if B > 1 and T < LONG:  # short sequences share their products
+    if B > 1 and T < LONG:  # Short sequences share their products.
         return _taps_of([x[:, i * dilation :][:, :T].flatten(0, 1) for i in range(len(taps))], taps, bias).view(
             B, T, -1
         )
@@ -80,7 +80,7 @@ def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 class Linear(nn.Linear):
     """``nn.Linear`` with rows that do not depend on each other, and with weights laid out for a CPU, or rounded."""
 
-    product: Product | None = None  # with such weights, which then stand for ``weight``
+    product: Product | None = None  # Product with packed weights, which replaces ``weight``.
 
     def forward(self, x: Tensor) -> Tensor:
         if self.product is None:
@@ -90,7 +90,7 @@ class Linear(nn.Linear):
 
     def quantize(self, kind: Quantization) -> None:
         """Round the weights and let go of the published ones."""
-        self.take(quantized(self.weight.detach(), kind))  # or what was rounded would be kept for its gradient
+        self.take(quantized(self.weight.detach(), kind))  # Detached, because autograd would keep the original weights.
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
         """Store the weight in ``dtype``, if that has fewer bits; otherwise it stays as it is."""
@@ -110,7 +110,7 @@ class Linear(nn.Linear):
 class Table(nn.Embedding):
     """``nn.Embedding`` whose rows may lie in the file as they were published, in a dtype that is exact in ours."""
 
-    dtype: torch.dtype | None = None  # of what is looked up; None: as the rows are
+    dtype: torch.dtype | None = None  # Dtype of the result; None: the rows' own.
 
     def forward(self, ids: Tensor) -> Tensor:
         return self._cast(F.embedding(ids, self.weight))
@@ -162,7 +162,7 @@ def _let_go(weight: Tensor, dtype: torch.dtype | None = None) -> nn.Parameter:
 class Conv(nn.Conv1d):
     """A convolution over [B, T, C] that pads nothing: T shrinks by (kernel - 1) * dilation."""
 
-    product: Product | None = None  # of all taps at once, which then stands for ``weight``
+    product: Product | None = None  # Product of all taps at once, which replaces ``weight``.
 
     def forward(self, x: Tensor) -> Tensor:
         if not x.is_cpu:
@@ -202,7 +202,7 @@ class Conv(nn.Conv1d):
 class TransposedConv(nn.ConvTranspose1d):
     """Upsampling of [B, T, C] to (T - kernel / stride + 1) * stride: only outputs that every tap reaches."""
 
-    product: Product | None = None  # of all taps at once, which then stands for ``weight``
+    product: Product | None = None  # Product of all taps at once, which replaces ``weight``.
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # no output_size: it follows from x
         stride = self.stride[0]

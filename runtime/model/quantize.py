@@ -23,7 +23,7 @@ from runtime.model.inspection import Inspection, inspect_folder
 from runtime.model.rounded_files import linears, tensors_of
 from runtime.model.weights import open_weights, published_places
 
-FIELD = "voicewright_quantization"  # of config.json
+FIELD = "voicewright_quantization"  # Field of config.json.
 
 
 def quantize(reference: str, kind: Quantization, out: Path) -> int:
@@ -42,7 +42,7 @@ def quantize(reference: str, kind: Quantization, out: Path) -> int:
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidSetting(name="--out", value=repr(str(out)), why="it is there already, and not an empty folder")
-    out = out.resolve()  # so that the folder has a name, and is not what only points to it
+    out = out.resolve()  # Follow links, so that the folder has a name.
     folder = resolve(reference)
     found = inspect_folder(folder)
     found.require()
@@ -56,7 +56,7 @@ def quantize(reference: str, kind: Quantization, out: Path) -> int:
         if out.exists():
             out.rmdir()
         unfinished.rename(out)
-    except (OSError, SafetensorError) as error:  # the latter also where its writer finds the disk full
+    except (OSError, SafetensorError) as error:  # safetensors raises its own error on a full disk.
         shutil.rmtree(unfinished, ignore_errors=True)
         raise StorageFailed(what=str(out), why=getattr(error, "strerror", None) or str(error)) from None
     return sum(path.stat().st_size for path in out.rglob("*") if path.is_file())

@@ -79,7 +79,7 @@ class RoundedRows(nn.Module):
     def __init__(self, products: Sequence[RoundedRowsInt8]) -> None:
         super().__init__()
         self.packed = [product.packed for product in products]
-        self.steps = products[0].steps  # the processor's
+        self.steps = products[0].steps  # The same for all products of a processor.
         self.smallest = SMALLEST
 
     def forward(self, rows: Tensor, index: int) -> Tensor:
@@ -219,7 +219,7 @@ class Norms(nn.Module):
     def __init__(self, norms: Sequence[RMSNorm]) -> None:
         super().__init__()
         self.weights = [norm.weight.detach() for norm in norms]
-        self.eps = norms[0].eps  # the stack's
+        self.eps = norms[0].eps  # The same for all norms of a stack.
 
     def forward(self, x: Tensor, index: int) -> Tensor:
         return unit_norm(x, self.eps).mul_(self.weights[index])
@@ -333,7 +333,7 @@ class DecodeStep(nn.Module):
         """
         for index in range(self.layers.count):
             q, k, v = self.layers.heads(index, x, cos, sin)
-            q = q.reshape(q.shape[0], k.shape[1], -1, q.shape[-1])  # as `CpuDevice.decode_attention` has it
+            q = q.reshape(q.shape[0], k.shape[1], -1, q.shape[-1])  # As in `CpuDevice.decode_attention`.
             parts: list[Tensor] = []
             for row in range(len(slots)):
                 at, seen, told = positions[row], keys[index][slots[row]], values[index][slots[row]]
@@ -404,7 +404,7 @@ def scripted_step(stack: DecoderStack, dtype: torch.dtype) -> ScriptedStep | Non
 def scripted(kind: Callable[[Any], nn.Module], network: nn.Module, dtype: torch.dtype) -> Any:
     """A module here, made of a loaded network, as TorchScript; None where that fails, which is logged."""
     try:
-        with _SCRIPTING, warnings.catch_warnings():  # whose filters are all threads'
+        with _SCRIPTING, warnings.catch_warnings():  # Warning filters are shared by all threads.
             warnings.simplefilter("ignore", DeprecationWarning)
             return AsWritten(torch.jit.script(kind(network).eval()))
     except Exception:

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from runtime.model.code2wav import Code2Wav, StreamState
 
-FULL_SCALE = 32767  # of s16le, as libsndfile scales
-ROW = 3  # numbers of a row: slot, turn, frames
-ANY = 1 << 30  # frames
+FULL_SCALE = 32767  # Maximum of s16le, as libsndfile scales.
+ROW = 3  # Columns of a row: slot, turn, frames.
+ANY = 1 << 30  # Any number of frames.
 
 
 class SoundNetwork(Protocol):
     """Streams of sound in slots. A slot that is not named in a call is not touched by it."""
 
-    longest: int  # frames that a call takes
+    longest: int  # Maximum frames of a call.
 
     @property
     def stepped(self) -> SteppedSound | None:
@@ -52,8 +52,8 @@ class SoundNetwork(Protocol):
 class SteppedSound(SoundNetwork, Protocol):
     """A network that goes over a reference in steps: all `move_on`, but for the last frames, which are decoded."""
 
-    side: int  # the slot in which it does; no stream has it
-    tail_frames: int  # of the last step
+    side: int  # Slot of the reference, which no stream uses.
+    tail_frames: int  # Frames of the last step.
 
     def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
         """Move streams on over frames after which at least ``tail_frames`` come. Shapes: as `decode`; result: any."""
@@ -87,7 +87,7 @@ class LibrarySound:
     def after(self, codes: Tensor) -> tuple[StreamState, int]:
         state = self.code2wav.fresh_state(1)
         self.code2wav.warm(codes.to(self.state.frames.device).unsqueeze(0), state)
-        return state.rows(torch.zeros(1, device=self.state.frames.device, dtype=torch.int64)), 0  # a copy of its own
+        return state.rows(torch.zeros(1, device=self.state.frames.device, dtype=torch.int64)), 0  # A copy.
 
     def put(self, slot: int, state: StreamState) -> None:
         self.state.write(torch.tensor([slot], device=self.state.frames.device), state)

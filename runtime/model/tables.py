@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-PART = 8192  # ids of a text table that are projected at once
+PART = 8192  # Ids of a text table projected at once.
 
 
 @dataclass(frozen=True, slots=True)

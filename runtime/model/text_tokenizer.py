@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one short text at a time
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Texts are short and tokenized one at a time.
 
 from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers.models import BPE
@@ -24,7 +24,7 @@ PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-END_OF_TEXT = "<|endoftext|>"  # which transformers' class adds whether the files have it or not
+END_OF_TEXT = "<|endoftext|>"  # transformers' class adds it even if the files do not have it.
 
 
 class TextTokenizer:
@@ -39,11 +39,11 @@ class TextTokenizer:
         self._spells_ascii = config.alphabet is not None
         try:
             self._tokenizer = qwen2_tokenizer(files)
-        except Exception as error:  # the Rust side raises bare ones
+        except Exception as error:  # The Rust side raises bare exceptions.
             raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
-        self.ids = max(self._tokenizer.get_vocab().values()) + 1  # rows that an embedding must have
+        self.ids = max(self._tokenizer.get_vocab().values()) + 1  # Rows that an embedding must have.
         self.reserved = tuple(files.added)
-        self.longest_reserved = max(map(len, self.reserved), default=1)  # characters
+        self.longest_reserved = max(map(len, self.reserved), default=1)  # Characters.
         self._role = self.encode("<|im_start|>assistant\n")
         self._check_template(folder, config)
 
@@ -77,7 +77,7 @@ class TextTokenizer:
     def body(self, text: str) -> list[int]:
         """Ids of the text to speak, or of a reference text."""
         if (spelled := self.spelled(text)) != text:
-            text = spelled.strip()  # a character that is left out may have stood before white space
+            text = spelled.strip()  # A character that is left out may have been before white space.
         return self.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[len(self._role) : -2]
 
     def pieces(self, text: str) -> list[tuple[int, list[int]]]:

@@ -17,7 +17,7 @@ Merges = list[tuple[str, str]]
 class TokenizerFiles:
     """Contents of the tokenizer files. Ids need not be contiguous, also those of added tokens."""
 
-    vocabulary: Ids  # with the added tokens
+    vocabulary: Ids  # With the added tokens.
     merges: Merges
     added: Ids
 

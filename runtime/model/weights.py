@@ -27,7 +27,7 @@ from runtime.model.rounded_files import MIDDLES, linears, rounded_headers, weigh
 
 Finish = Callable[[nn.Module], None]
 
-LYING = 2**26  # bytes of a table from which it lies in its file: a folder that is written over then ends the process
+LYING = 2**26  # Bytes from which a table is mapped from its file. Overwriting the folder then ends the process.
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ def _fill(
     """
     if isinstance(module, Table) and device.type == "cpu" and _lie(module, places, tensor, dtype):
         return
-    if isinstance(module, Linear) and kind is not None:  # rounded from what was published, whatever ``dtype`` is
+    if isinstance(module, Linear) and kind is not None:  # Rounded from the published weights, independent of ``dtype``.
         weights = [key for key, place in places.items() if place.target.rpartition(".")[2] == "weight"]
-        rows = [tensor(key).to(device) for key in weights]  # of a fused product in its order
+        rows = [tensor(key).to(device) for key in weights]  # Parts of a fused product in their order.
         module.take(quantized(rows[0] if len(rows) == 1 else torch.cat(rows), kind), dtype)
         places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
@@ -155,7 +155,7 @@ def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]
     before = torch.get_num_threads()
     with ThreadPoolExecutor(CORES, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         yield pool.map
-    torch.set_num_threads(before)  # which new threads begin with
+    torch.set_num_threads(before)  # New threads start with this number.
 
 
 def _lie(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 
-GRID_S = 0.01  # of the rule of loudness
-QUIET = 1e-2  # of the loudest window: -40 dB, under any spoken consonant in a usable recording
+GRID_S = 0.01  # Window of the loudness rule.
+QUIET = 1e-2  # Share of the loudest window: -40 dB, below any consonant in a usable recording.
 
-ENTER, LEAVE = 0.5, 0.35  # likelihoods: speech begins above the one and goes on until below the other
-SHORTEST_S = 0.25  # what is shorter is a click
-GAP_S = 0.1  # a pause that is shorter belongs to the word
+ENTER, LEAVE = 0.5, 0.35  # Speech begins above the first likelihood and continues down to the second.
+SHORTEST_S = 0.25  # Anything shorter is a click.
+GAP_S = 0.1  # A shorter pause belongs to the word.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,19 +14,19 @@ from runtime.request import SAMPLE_RATE
 from runtime.shared.speech_rate import expected_seconds, is_another_text
 from runtime.voices.activity import Activity, window_levels
 
-SHORT_S, LONG_S = 3.0, 30.0  # of speech: less says little about a voice, more costs time at every request
+SHORT_S, LONG_S = 3.0, 30.0  # Seconds of speech: less says little about a voice, more costs time at every request.
 FULL_SCALE = 0.998
-CLIPPED = 5e-4  # share of samples at full scale; a peak that touches it is less
-NOISY_DB = 20.0  # speech over pauses; a quiet room gives 40
-QUIET_DB = -40.0  # of full scale, over the speech
-PAUSES_S = 0.3  # of pauses, from which noise can be judged
+CLIPPED = 5e-4  # Share of samples at full scale; single peaks are below it.
+NOISY_DB = 20.0  # Speech over pauses; a quiet room has 40.
+QUIET_DB = -40.0  # Level of the speech relative to full scale.
+PAUSES_S = 0.3  # Minimum length of pauses to measure noise.
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0
-MUFFLED = 3e-6  # share of energy above TELEPHONE_HZ, -55 dB; ordinary speech has 1000 times that
-SPECTRUM = 1024  # samples of one spectrum
+MUFFLED = 3e-6  # Share of energy above TELEPHONE_HZ, -55 dB; ordinary speech has 1000 times as much.
+SPECTRUM = 1024  # Samples of one spectrum.
 
 # How long the transcript takes at an ordinary pace over how long the speech lasts. Talkers differ by a factor of two.
-HURRIED, DRAGGED = 1.8, 0.4  # advice
+HURRIED, DRAGGED = 1.8, 0.4  # Pace relative to the expected one, for advice.
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Levels:
     peak_db: float | None
     speech_db: float | None
     pauses_db: float | None
-    clipped: float  # share of samples at full scale
+    clipped: float  # Share of samples at full scale.
 
 
 def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:

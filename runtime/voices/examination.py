@@ -13,9 +13,9 @@ from runtime.settings import Limits
 from runtime.voices.activity import Activity, by_loudness
 from runtime.voices.checks import Advice, Levels, advise, check_transcript, levels_of
 
-MARGIN_S = 0.1  # kept around the speech: onsets and decays lie below the first thing that is sure to be speech
-PAUSE_S = 0.5  # appended silence, so that the clone does not begin in the middle of the reference's last sound
-LEAST_SPEECH_S = 1.0  # less than that found, the network did not understand the recording
+MARGIN_S = 0.1  # Margin around the speech: onsets and decays are quieter than the first certain speech.
+PAUSE_S = 0.5  # Appended silence, so that the clone does not start inside the reference's last sound.
+LEAST_SPEECH_S = 1.0  # With less detected speech the network did not understand the recording.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +23,12 @@ class Examination:
     """Checks of a recording and its transcript before anything is stored."""
 
     seconds: float
-    speech_s: float  # of speech in it, without the pauses
-    start_s: float  # what is worth keeping, with a margin
+    speech_s: float  # Seconds of speech without the pauses.
+    start_s: float  # Start of the useful part, with a margin.
     end_s: float
     levels: Levels
     advice: tuple[Advice, ...]
-    mismatch: TranscriptMismatch | None  # the transcript is that of another recording
+    mismatch: TranscriptMismatch | None  # The transcript belongs to another recording.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,7 +39,7 @@ class Intake:
     """
 
     samples: NDArray[np.float32]
-    speech_s: float  # of speech in it, without the pauses
+    speech_s: float  # Seconds of speech without the pauses.
     advice: tuple[Advice, ...]
 
 
@@ -93,7 +93,7 @@ def take_in(samples: NDArray[np.float32], transcript: str | None, limits: Limits
     require_speech(found, limits)
     if found.mismatch is not None:
         raise found.mismatch
-    longest = int(limits.max_reference_s * SAMPLE_RATE)  # of what a request may use, the pause included
+    longest = int(limits.max_reference_s * SAMPLE_RATE)  # Maximum samples of a reference, with the appended pause.
     kept = _ended(samples[round(found.start_s * SAMPLE_RATE) : round(found.end_s * SAMPLE_RATE)])
     return Intake(samples=kept[:longest], speech_s=found.speech_s, advice=found.advice)
 
@@ -110,7 +110,7 @@ def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
     """Return the active windows, and whether they are known to be speech."""
     from runtime.voices.speech_detector import (
-        find_speech,  # torch takes seconds to import, and most processes make no voices
+        find_speech,  # Importing torch takes seconds, and most processes make no voices.
     )
 
     speech = find_speech(samples)

@@ -21,8 +21,8 @@ import httpx
 
 from runtime.errors import AddressRefused, MessageTooLarge, MoreThan, SpeechError
 
-SECONDS = 5.0  # from the first question to the last byte
-LONGEST = 2048  # characters of an address
+SECONDS = 5.0  # Timeout from the first request to the last byte.
+LONGEST = 2048  # Characters of an address.
 PORT = 443
 
 # Names only, whose last label has a letter: no form of a bare number is an address here.
@@ -44,7 +44,7 @@ class WebAddress:
     """An address, taken apart."""
 
     host: str
-    target: bytes  # path and query
+    target: bytes  # Path and query.
 
 
 def web_address_of(address: str) -> WebAddress:

@@ -17,7 +17,7 @@ from runtime.shared.names import name_key
 from runtime.voices.voice import VoiceCard
 
 FILE = "index.sqlite"
-WAIT_S = 2.0  # for another process that writes
+WAIT_S = 2.0  # Timeout of a write lock.
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS voices_2 (
@@ -36,9 +36,9 @@ class IndexEntry:
     """One file. Either ``card`` or ``problem`` is there."""
 
     file: str
-    version: str  # differs whenever the file does
+    version: str  # Changes with every change of the file.
     card: VoiceCard | None = None
-    prompts: frozenset[str] = frozenset()  # fingerprints
+    prompts: frozenset[str] = frozenset()  # Fingerprints.
     problem: str | None = None
 
 
@@ -63,11 +63,11 @@ class Index:
                     path.touch(mode=0o600)
                 connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
                 connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = OFF")  # it can be made anew from the files
+                connection.execute("PRAGMA synchronous = OFF")  # The index can be rebuilt from the files.
                 return cls(connection)
-            except sqlite3.OperationalError:  # read only, locked or full
+            except sqlite3.OperationalError:  # Read-only, locked or full.
                 break
-            except sqlite3.DatabaseError:  # not a database, or a damaged one
+            except sqlite3.DatabaseError:  # Not a database, or damaged.
                 if attempt == 0:
                     for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
                         with contextlib.suppress(OSError):

@@ -33,11 +33,11 @@ from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, rea
 
 log = logging.getLogger(__name__)
 
-A_LOOK = 8  # files that `cards` and `find` read at most, some 20 ms, where others have left many
-LOOK_AGAIN = 0  # the time of no folder
-UNREAD = ""  # the version of a file that could not be read, which is none that a file has
-COPIED_S = 60.0  # a file that has not changed for so long is not being copied any more
-SETTLED_NS = 100_000_000  # a folder that changed a moment ago may change again within one tick of its clock
+A_LOOK = 8  # Maximum files that `cards` and `find` read per call, about 20 ms.
+LOOK_AGAIN = 0  # Time stamp that no folder has.
+UNREAD = ""  # Version of an unreadable file.
+COPIED_S = 60.0  # A file without changes for this time is completely copied.
+SETTLED_NS = 100_000_000  # A folder that has just changed may change again within one clock tick.
 
 
 def library_folder(voices: str, data: str = "") -> Path:
@@ -54,12 +54,12 @@ class Library:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.fingerprint: str | None = None  # of the Base checkpoint that speaks; its prompts are given out
+        self.fingerprint: str | None = None  # Fingerprint of the Base checkpoint, whose prompts are used.
         self._lock = threading.RLock()
         self._index: Index | None = None
-        self._entries: dict[str, IndexEntry] = {}  # as in the index, by file
+        self._entries: dict[str, IndexEntry] = {}  # By file, as in the index.
         self._listing = VoiceListing()
-        self._aside: tuple[str, ...] = ()  # names of damaged files
+        self._aside: tuple[str, ...] = ()  # Names of damaged files.
 
     def open(self) -> None:
         """Read the folder, and sweep what killed writers left. A folder that cannot be read is an empty library."""
@@ -206,7 +206,7 @@ class Library:
         if other is not None and other.id != voice.id:
             raise VoiceNameTaken(param="name")
         data = write_voice(voice)
-        read_voice(data)  # nothing is kept that could not be read again
+        read_voice(data)  # Verify that the voice can be read again.
         replace_file(self.folder, file_of(voice.id), data)
         self._refresh(written=file_of(voice.id))
         return self._known(voice.id)
@@ -258,7 +258,7 @@ class Library:
     def _follow(self, written: str | None, most: int | None) -> bool:
         """Read the files that differ from what is known of them; return whether those were all, or ``most`` only."""
         files = self._files()
-        if files is None:  # what is known may be there still
+        if files is None:  # The folder cannot be read now; its known entries may still exist.
             return False
         if not files and self._index is None:
             return True
@@ -284,7 +284,7 @@ class Library:
                     if item.name.endswith(SUFFIX + UNREADABLE):
                         aside.append(item.name)
                     elif item.name.endswith(SUFFIX) and not item.name.startswith("."):
-                        with contextlib.suppress(OSError):  # deleted since
+                        with contextlib.suppress(OSError):  # Deleted in the meantime.
                             state = item.stat(follow_symlinks=False)
                             found[item.name] = f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
                 self._aside = tuple(aside)
@@ -326,7 +326,7 @@ class Library:
         except SpeechError as error:
             is_unread = error.facts.get("why") == CANNOT_BE_READ
             return replace(entry, problem=str(error), version=UNREAD if is_unread else version)
-        except Exception:  # one file of anybody's making must not stop all others
+        except Exception:  # One untrusted file must not hide the others.
             log.exception("%s could not be read", file)
             return replace(entry, problem="It cannot be read.")
         if voice.id != voice_id:

@@ -10,7 +10,7 @@ from runtime.voices.index import IndexEntry
 from runtime.voices.voice import VoiceCard
 
 SUFFIX = ".voice"
-UNREADABLE = ".unreadable"  # behind the name of a damaged file
+UNREADABLE = ".unreadable"  # Suffix of a damaged file's name.
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class Problem:
 class VoiceListing:
     """The library at one moment."""
 
-    stamp: int | None = None  # the folder's mtime_ns; None: there was none
+    stamp: int | None = None  # The folder's mtime_ns; None: no folder.
     cards: tuple[VoiceCard, ...] = ()
     by_id: Mapping[str, VoiceCard] = field(default_factory=dict)
     by_name: Mapping[str, VoiceCard] = field(default_factory=dict)
-    prompts: Mapping[str, frozenset[str]] = field(default_factory=dict)  # fingerprints by id
+    prompts: Mapping[str, frozenset[str]] = field(default_factory=dict)  # Fingerprints by id.
     problems: tuple[Problem, ...] = ()
 
 

@@ -22,7 +22,7 @@ from runtime.voices.voice import Edit, Voice, VoiceCard
 
 FOLDER = "owners"
 PRONUNCIATIONS = "pronunciations"
-OPEN = 256  # owners' libraries that are kept open; another one is opened again when it is asked for
+OPEN = 256  # Owners' libraries kept open.
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class OwnerLibrary:
 
     own: Library
     common: Library | None = None  # None: the own ones are the common ones
-    most: int = 0  # voices of its own; 0: any number
-    most_pronunciations: int = 0  # dictionaries of its own; 0: any number
+    most: int = 0  # Maximum voices of its own; 0: unlimited.
+    most_pronunciations: int = 0  # Maximum dictionaries of its own; 0: unlimited.
 
     @property
     def pronunciations(self) -> OwnerDictionaries:

@@ -20,10 +20,10 @@ from runtime.shared.audio import Sound, resample
 from runtime.voices.activity import Activity, by_likelihood
 
 RATE = 16_000  # Hz, what the network hears
-WINDOW = 512  # samples of one judgement, 32 ms
+WINDOW = 512  # Samples of one window, 32 ms.
 NETWORK = "silero_vad/data/silero_vad.jit"
 
-_turn = threading.Lock()  # the network holds the state of the recording that it listens to
+_turn = threading.Lock()  # The network holds the state of the current recording.
 
 
 def find_speech(samples: NDArray[np.float32]) -> Activity:

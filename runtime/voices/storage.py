@@ -36,7 +36,7 @@ def read_file(path: Path, most: int) -> bytes:
     except FileNotFoundError:
         raise VoiceNotFound from None
     except OSError as error:
-        if error.errno == errno.ELOOP:  # a link
+        if error.errno == errno.ELOOP:  # A symbolic link.
             raise VoiceFileInvalid(why=NO_FILE) from None
         raise VoiceFileInvalid(why=CANNOT_BE_READ) from None
     if len(data) > most:

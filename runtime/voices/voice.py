@@ -22,21 +22,22 @@ class VoiceCard:
     description: str | None = None
     tags: tuple[str, ...] = ()
     transcript: str | None = None  # None: it clones by x-vector only
-    seconds: float = 0.0  # of the reference audio
+    seconds: float = 0.0  # Seconds of reference audio.
     file_bytes: int = 0
-    created_at: float = 0.0  # seconds since the epoch
-    consent: str | None = None  # the speaker's, in the uploader's words
-    provenance: dict[str, str] = field(default_factory=dict)  # where it comes from: model, seed, description, ...
-    advice: tuple[str, ...] = ()  # sentences of the examination's checks
+    created_at: float = 0.0  # Seconds since the epoch.
+    consent: str | None = None  # The speaker's consent, in the uploader's words.
+    # Origin of the voice: model, seed, description and others.
+    provenance: dict[str, str] = field(default_factory=dict)
+    advice: tuple[str, ...] = ()  # Advice of the examination.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
     """The speaker's permission."""
 
-    words: str  # as they came with the upload
-    who: str = ""  # the speaker, if said
-    when: float = 0.0  # seconds since the epoch
+    words: str  # Text of the consent as uploaded.
+    who: str = ""  # The speaker, if named.
+    when: float = 0.0  # Seconds since the epoch.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,12 +53,12 @@ class Voice:
     language: str = "auto"
     description: str | None = None
     tags: tuple[str, ...] = ()
-    transcript: str | None = None  # the exact words of the reference; None: it clones by x-vector only
-    created_at: float = 0.0  # seconds since the epoch
+    transcript: str | None = None  # Exact transcript of the reference; None: cloned by x-vector only.
+    created_at: float = 0.0  # Seconds since the epoch.
     consent: Consent | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
-    prompts: Mapping[str, VoicePrompt] = field(default_factory=dict)  # by the fingerprint of the checkpoint
+    prompts: Mapping[str, VoicePrompt] = field(default_factory=dict)  # By the fingerprint of the checkpoint.
 
     def card(self, file_bytes: int) -> VoiceCard:
         return VoiceCard(
@@ -90,7 +91,7 @@ class Edit:
     """What is to become different of a stored voice; None: that stays."""
 
     name: str | None = None
-    description: str | None = None  # empty: it shall have none
+    description: str | None = None  # An empty string removes the description.
     tags: tuple[str, ...] | None = None
 
     def of(self, voice: Voice) -> Voice:

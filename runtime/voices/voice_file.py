@@ -25,7 +25,7 @@ from runtime.voices.voice import Consent, Voice
 
 FORMAT, VERSIONS = "voicewright.voice", ("1", "2")
 OTHER_VERSION = f"its version is not {' or '.join(VERSIONS)}"
-TAGGED = "2"  # the version that brought tags; a voice without them is written as version 1, for older readers
+TAGGED = "2"  # First version with tags; a voice without tags is written as version 1 for older readers.
 
 MAX_BYTES = 16 * 2**20
 MAX_HEADER_BYTES = 256 * 2**10
@@ -33,9 +33,9 @@ MAX_REFERENCE_S = 120
 MAX_PROMPTS = 8
 MAX_X_VECTOR = 8192
 MAX_FRAMES, MAX_CODEBOOKS, MAX_CODE = 4096, 64, 2**20
-MAX_TRANSCRIPT, MAX_WORDS = 4096, 500  # characters of the transcript; of any other text
-MAX_KEY = 64  # characters of a name in provenance
-MAX_ENTRIES = 32  # of provenance and of advice
+MAX_TRANSCRIPT, MAX_WORDS = 4096, 500  # Characters of the transcript, and of any other text.
+MAX_KEY = 64  # Characters of a provenance key.
+MAX_ENTRIES = 32  # Entries of provenance and of advice.
 
 LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,31}")
 
@@ -88,7 +88,7 @@ def read_voice(data: bytes) -> Voice:
     metadata = _checked_header(data)
     try:
         tensors: Tensors = load(data)
-    except Exception:  # safetensors raises a class of its own that is not in its interface
+    except Exception:  # safetensors raises a class that is not in its interface.
         _refuse("its tensors do not lie where its header says")
     given = metadata.pop("sha256")
     if _checksum(tensors, metadata) != given:
@@ -231,7 +231,7 @@ def _words(metadata: Mapping[str, str], name: str, most: int) -> str | None:
 def _text(value: object, most: int) -> str:
     if not isinstance(value, str) or len(value) > most or "\x00" in value:
         raise ValueError("text")
-    value.encode()  # half a character raises UnicodeEncodeError, a ValueError
+    value.encode()  # A lone surrogate raises UnicodeEncodeError, a ValueError.
     return value
 
 

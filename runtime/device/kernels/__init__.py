@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 HOPPER = 9
-PDL_CAPABILITY = HOPPER  # and later; kernels may start before the one ahead of them has ended
-READS_SHARED = (HOPPER, 10)  # capabilities whose tensor cores take the stage at work from shared memory, too
-PLENTY = 2**20  # bytes, where there is no card to ask
+PDL_CAPABILITY = HOPPER  # From this capability on, a kernel may start before the previous one has ended.
+READS_SHARED = (HOPPER, 10)  # Capabilities whose tensor cores read the current stage from shared memory.
+PLENTY = 2**20  # Bytes of shared memory assumed without a card.
 
 
 @cache

@@ -33,7 +33,7 @@ from runtime.device.kernels import (
 
 log = logging.getLogger(__name__)
 
-THREADS = 16  # at most
+THREADS = 16  # Maximum number of compiler threads.
 # Launchers are extension modules of one name. Loaded beside each other, a kernel was once given another's.
 LOADING = threading.Lock()
 MODULES = (
@@ -78,14 +78,14 @@ class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no typ
             try:
                 kernel = compile_fn()
                 with LOADING:
-                    _ = kernel.run  # makes its launcher, and puts it on the card
+                    _ = kernel.run  # Creates the launcher and loads the kernel onto the card.
             except Exception as error:
                 log.warning("a kernel could not be compiled: %s: %s", type(error).__name__, error)
                 return None
             return kernel
 
         super().submit(key, compile_and_load, finalize_fn)
-        finalize_fn(UNHEARD)  # what is met again is known; the last word comes when all are compiled
+        finalize_fn(UNHEARD)  # Progress is reported once all kernels are compiled.
         return UNHEARD
 
 

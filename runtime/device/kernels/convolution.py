@@ -30,7 +30,7 @@ class After(IntEnum):
 
     NOTHING = 0
     GELU = 1
-    SWIGLU = 2  # columns come in pairs: gate, up
+    SWIGLU = 2  # Columns come in pairs: gate, up.
 
 
 GELU = tl.constexpr(int(After.GELU))
@@ -66,7 +66,7 @@ class Tile:
     columns: int
     warps: int
     stages: int
-    depth: int = 64  # of K, taken at once
+    depth: int = 64  # Elements of K per step.
 
     def depth_for(self, dtype: torch.dtype) -> int:
         return self.depth if dtype is torch.bfloat16 else self.depth // 2
@@ -86,9 +86,9 @@ TILES = (
     Tile(64, 32, 4, 5, 128),
     Tile(64, 16, 4, 6, 128),
 )
-BUSY = 128  # programs from which a card is full
-LINE = tl.constexpr(64)  # numbers of 16 bits in a line of the cache
-NORM_TILE = Tile(64, 16, 4, 6, 128)  # of products whose squares are wanted: they are summed up tile by tile
+BUSY = 128  # Programs that fill a card.
+LINE = tl.constexpr(64)  # Elements of 16 bits in a cache line.
+NORM_TILE = Tile(64, 16, 4, 6, 128)  # Tile of products whose squares are needed; they are summed by tile.
 NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 
 
@@ -184,7 +184,7 @@ def _convolve(
         if memory is None:
             places = x + m[:, None] * C + ks[None, :]
         else:
-            if C % BK == 0:  # all of one tap
+            if C % BK == 0:  # All columns belong to one tap.
                 source = (t + (k // C) * dilation - left)[:, None]
                 channel = (tl.multiple_of(k % C, BK) + tl.arange(0, BK))[None, :]
             else:
@@ -236,7 +236,7 @@ class Made:
 
     plain: Tensor | None
     activated: Tensor | None
-    squares: Tensor | None = None  # sums over each tile's columns [B * T, tiles], for the norm of what comes next
+    squares: Tensor | None = None  # Sums over each tile's columns [B * T, tiles], for the next norm.
 
     @property
     def values(self) -> Tensor:

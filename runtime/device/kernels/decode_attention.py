@@ -23,9 +23,9 @@ from runtime.device.kernels.qk_norm_rope import (
     query_heads,
 )
 
-PART = 16  # keys that a warp takes at a time
-PARTS = 4  # warps that share the keys of a row: with more, fewer programs fit a multiprocessor side by side
-FEWEST_WARPS = 2  # of a program whose keys are few
+PART = 16  # Keys per step of a warp.
+PARTS = 4  # Warps that share the keys of a row. More warps would lower the occupancy.
+FEWEST_WARPS = 2  # Minimum warps of a program with few keys.
 
 
 def decode_attention(
@@ -53,7 +53,7 @@ def decode_attention(
     count = query_heads(qkv, heads, cache, new, rows, positions)
     out = torch.empty(len(qkv), count * d, device=qkv.device, dtype=qkv.dtype)
     parts, width = min(PARTS, triton.next_power_of_2(triton.cdiv(T, PART))), triton.next_power_of_2(d)
-    block = 2 * parts * PART * width * qkv.itemsize  # bytes of keys and values
+    block = 2 * parts * PART * width * qkv.itemsize  # Bytes of keys and values.
     _decode_attention[(len(rows), kv_heads)](
         qkv,
         heads.q_norm.weight,
@@ -119,13 +119,14 @@ def _decode_attention(
     """
     if PDL:
         if not SETTLED:
-            tl.extra.cuda.gdc_wait()  # before the next may begin: see ``Fused``
+            tl.extra.cuda.gdc_wait()  # The next kernel may start now: see ``Fused``.
         tl.extra.cuda.gdc_launch_dependents()
     row, kv_head = tl.program_id(0), tl.program_id(1)
     GROUP: tl.constexpr = HEADS // KV_HEADS
     FAN: tl.constexpr = (HEADS + 2 * KV_HEADS) * D
     slot = tl.load(rows + row)
-    first = tl.maximum(tl.minimum(tl.load(positions + row), T - NEW), 0).to(tl.int32)  # even a wild one: in its slot
+    # Clamped to the slot, even if the position is invalid.
+    first = tl.maximum(tl.minimum(tl.load(positions + row), T - NEW), 0).to(tl.int32)
     query, news, dims = tl.arange(0, QUERIES), tl.arange(0, NEW), tl.arange(0, WIDTH)
     new_of, head, live = query // GROUP, kv_head * GROUP + query % GROUP, query < NEW * GROUP
     partner = partners(dims, D)

@@ -13,7 +13,7 @@ from torch import Tensor
 from runtime.device.fused import Sampled, SlotState
 from runtime.device.kernels import launch_options
 
-WIDTH = 256  # numbers of a row that share a program
+WIDTH = 256  # Elements of a row per program.
 
 
 def begin(
@@ -91,7 +91,8 @@ def _begin(
     at, made = tl.load(position + slot), tl.load(frame + slot)
     codebook = tl.arange(0, GROUPS)
     code = tl.minimum(tl.load(codes + slot * Q + codebook, mask=codebook < Q, other=0), V - 1)
-    word = tl.load(trailing + slot * L + tl.maximum(tl.minimum(made - 1, L - 1), 0))  # the scratch slot has made none
+    # The scratch slot has made no frame.
+    word = tl.load(trailing + slot * L + tl.maximum(tl.minimum(made - 1, L - 1), 0))
     own = frames + ((codebook * V + code) * H)[:, None] + dims[None, :]
     if ADDRESSED:
         kind: tl.constexpr = tl.pointer_type(out.dtype.element_ty)
@@ -184,7 +185,7 @@ def _finish(
     first = tl.load(codes + row * Q)
     stop = tl.load(positions + row) + (tl.load(counts + row) if COUNTED else 1)
     frames = tl.load(frame + slot) + 1
-    moves = (slot < S - 1).to(tl.int64)  # the last slot is scratch
+    moves = (slot < S - 1).to(tl.int64)  # The last slot is scratch.
     tl.store(position + slot, stop * moves)
     tl.store(frame + slot, frames * moves)
     tl.store(last + slot * Q + group, made, mask=inside)

@@ -21,8 +21,8 @@ from runtime.device.kernels import launch_options, stages
 from runtime.device.kernels.split_k import LINE_BITS, split_k_gemm
 
 MOST_ROWS = 512
-MANY_ROWS = tl.constexpr(64)  # of the matrix, for a program: as many as the tensor cores' largest instruction takes
-PARTS = 4  # stretches of K whose sums are added up one after the other, of every matrix below
+MANY_ROWS = tl.constexpr(64)  # Matrix rows per program that fill the largest tensor core instruction.
+PARTS = 4  # Parts of K whose sums are added in order, for every matrix below.
 
 
 class Tiles(NamedTuple):
@@ -92,14 +92,14 @@ def _gemm_kernel(
     PREFETCH: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    # x [M, K]; w [N, K], or [2 N, K] with the gate above; scale [N] or [2 N], or None where w has the dtype of x;
+    # x [M, K]; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], or None if w has the dtype of x;
     # bias [N]; residual, out [M, N].
     # Programs that follow each other have the same weights, which are so read from memory once.
     n0 = tl.program_id(1) * BN
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
     m_mask = m < M
-    whole: tl.constexpr = N % BN == 0 and K % BK == 0  # otherwise tiles reach beyond the matrix
+    whole: tl.constexpr = N % BN == 0 and K % BK == 0  # Otherwise tiles reach beyond the matrix.
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         if PREFETCH:
@@ -112,7 +112,7 @@ def _gemm_kernel(
     stretch: tl.constexpr = K // PARTS
     tile: tl.constexpr = BN * (1 + GATED)
     dtype = x.dtype.element_ty
-    row = tl.arange(0, tile)  # of the matrix: the gate's first
+    row = tl.arange(0, tile)  # Matrix rows of the tile: the gate's first.
     row, n_mask = n0 + row % BN + row // BN * N, n0 + row % BN < N
     acc = tl.zeros((tile, BM), tl.float32)
     if PARTS == 1 or tile >= MANY_ROWS:
@@ -297,7 +297,7 @@ def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
     return tiles.BN * (1 + gated) >= MANY_ROWS.value
 
 
-FEW = 64  # rows that one program may have all of
+FEW = 64  # Maximum rows that one program processes alone.
 # In place of tiles with too few rows of a matrix of eight bits; with few outputs there would be too few programs.
 WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)
 MANY_OUTPUTS = 2048

@@ -21,9 +21,9 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from runtime.device.kernels import pdl, shared_memory, staging
 from runtime.device.kernels.gemm import PARTS
 
-SIZES = 16, 32, 64  # rows of the input that a program looks at: few, for each is a kernel to compile
+SIZES = 16, 32, 64  # Input rows per program. Each size is a kernel to compile.
 MOST_ROWS = SIZES[-1]
-BESIDES = 1024  # bytes of shared memory besides weights and rows
+BESIDES = 1024  # Bytes of shared memory in addition to weights and rows.
 
 
 class MediumTiles(NamedTuple):
@@ -100,7 +100,7 @@ def _medium_m_gemm_kernel(
     ROWS_AHEAD: gl.constexpr,
     PDL: gl.constexpr,
 ):
-    # x [M, K]; w [N, K], or [2 N, K] with the gate above; residual, out [M, N]. A warp has a stretch of K.
+    # Shapes: x [M, K]; w [N, K], or [2 N, K] with the gate first; residual, out [M, N]. Each warp sums a part of K.
     STRETCH: gl.constexpr = K // PARTS
     STEPS: gl.constexpr = STRETCH // BK
     OUTPUTS: gl.constexpr = BN // (1 + GATED)

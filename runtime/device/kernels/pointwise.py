@@ -11,9 +11,9 @@ from runtime.device.kernels import pdl
 from runtime.device.kernels.streams import ROW, Past, remember, take_turn
 
 FULL_SCALE = tl.constexpr(32767.0)
-ROUNDING = tl.constexpr(12582912.0)  # as in snake.py
-TOGETHER = 1  # moments of a program of ``normed_depthwise``
-MOMENTS = 64  # samples of a program of ``pcm``
+ROUNDING = tl.constexpr(12582912.0)  # As in snake.py.
+TOGETHER = 1  # Time steps per program of ``normed_depthwise``.
+MOMENTS = 64  # Samples per program of ``pcm``.
 
 
 @triton.jit
@@ -33,7 +33,8 @@ def _look_up(
     total = tl.zeros((BLOCK,), tl.float32)
     for group in range(GROUPS):
         code = tl.load(codes + m * GROUPS + group)
-        code = tl.minimum(tl.maximum(code, 0), SIZE - 1)  # one stream's nonsense must not end the others
+        # Clamped, because an invalid code of one stream must not end the others.
+        code = tl.minimum(tl.maximum(code, 0), SIZE - 1)
         total += tl.load(tables + (group * SIZE + code) * WIDTH + c, c < WIDTH, 0.0).to(tl.float32)
     tl.store(out + m * WIDTH + c, total, c < WIDTH)
 
@@ -203,7 +204,7 @@ def pcm(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past) -> Te
         out.stride(0),
         C=C,
         TAPS=len(weight),
-        BLOCK=max(16, C & -C),  # a power of two that divides most widths
+        BLOCK=max(16, C & -C),  # A power of two that divides most widths.
         BM=MOMENTS,
         PDL=pdl(),
         launch_pdl=pdl(),

@@ -23,8 +23,8 @@ from runtime.device.kernels.qk_norm_rope import (
     query_heads,
 )
 
-TILE = 32  # positions that share a program
-BLOCK = 64  # keys that it takes at a time
+TILE = 32  # Positions per program.
+BLOCK = 64  # Keys per step.
 FLOAT32_BLOCK = 16
 
 

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from runtime.device.fused import KVView, QKNormRope
 
-STAGES = 3  # blocks of keys on their way at once, the one at work among them
-FLOAT32_STAGES = 2  # as many as fit a multiprocessor's memory
+STAGES = 3  # Blocks of keys in the pipeline, with the current one.
+FLOAT32_STAGES = 2  # Limited by a multiprocessor's memory.
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-LOWEST = tl.constexpr(-1e30)  # below every score, and finite: what is subtracted from it stays a number
+LOWEST = tl.constexpr(-1e30)  # Below every score, and finite, so that differences stay numbers.
 
 
 def query_heads(qkv: Tensor, heads: QKNormRope, cache: KVView, new: int, *indices: Tensor) -> int:

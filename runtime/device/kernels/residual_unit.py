@@ -19,9 +19,9 @@ from runtime.device.kernels.convolution import Made, Packed, Tile
 from runtime.device.kernels.snake import Snake, snake
 from runtime.device.kernels.streams import ROW, Past, remember, take_turn
 
-WIDEST = {torch.bfloat16: 192, torch.float32: 16}  # channels that fit into the registers of a program
-SMALLEST = 16  # columns of a tile
-BUSY = 128  # programs from which a card is full
+WIDEST = {torch.bfloat16: 192, torch.float32: 16}  # Channels that fit into a program's registers.
+SMALLEST = 16  # Columns of a tile.
+BUSY = 128  # Programs that fill a card.
 
 
 def split(channels: int) -> tuple[int, int]:
@@ -125,7 +125,7 @@ def _unit(
         acc1 = tl.zeros((BM, C1), tl.float32)
     for k in tl.range(0, K, BK):
         ks = k + tl.arange(0, BK)
-        if C % BK == 0:  # all of one tap
+        if C % BK == 0:  # All columns belong to one tap.
             source = (t + (k // C) * dilation - left)[:, None]
             channel = (tl.multiple_of(k % C, BK) + tl.arange(0, BK))[None, :]
         else:

@@ -15,10 +15,10 @@ from torch import Tensor
 from runtime.device.fused import Lookup, Rules, Sampled, SamplingState
 from runtime.device.kernels import launch_options
 
-WARPS = 8  # of a program
+WARPS = 8  # Warps per program.
 
 GOLDEN = tl.constexpr(0x9E3779B9)
-LEAST = tl.constexpr(-(2**31))  # below every ordered key
+LEAST = tl.constexpr(-(2**31))  # Below every ordered key.
 
 
 def sample(
@@ -118,7 +118,7 @@ def _sample(
 ):
     if PDL:
         if not SETTLED:
-            tl.extra.cuda.gdc_wait()  # before the next may begin: see ``Fused``
+            tl.extra.cuda.gdc_wait()  # The next kernel may start now: see ``Fused``.
         tl.extra.cuda.gdc_launch_dependents()
     row = tl.program_id(0)
     slot = tl.load(rows + row)
@@ -154,7 +154,7 @@ def _sample(
     noisy = tl.where(allowed, _ordered(warm + noise), LEAST)
 
     share = tl.zeros((WIDTH,), tl.float32)
-    spare = 0.0  # probability that top-p leaves out, at most
+    spare = 0.0  # Maximum probability that top-p leaves out.
     top = tl.max(keys)
     if p < 1:
         share = tl.exp(warm - tl.max(tl.where(allowed, warm, float("-inf"))))

@@ -26,9 +26,9 @@ from runtime.device.fused import Norm
 from runtime.device.kernels import pdl, shared_memory, staging, wgmma
 from runtime.device.kernels.gemm import PARTS
 
-MOST_ROWS = 8  # the tensor cores' instruction takes as many
-BESIDES = 1024  # bytes of shared memory besides weights and rows, and more: the norm's sums
-MOST_AHEAD = gl.constexpr(384)  # numbers, in two bytes each: 192 of 255 registers
+MOST_ROWS = 8  # Rows of the tensor core instruction.
+BESIDES = 1024  # Upper bound of shared memory in bytes in addition to weights and rows: the norm's sums.
+MOST_AHEAD = gl.constexpr(384)  # Elements of two bytes: 192 of 255 registers.
 
 
 class SmallTiles(NamedTuple):
@@ -84,7 +84,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTile
 def fit_tiles(BN: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> SmallTiles | None:
     """The tiles with so many rows of the matrix a program; None: this card's shared memory has not the room."""
     stretch, rows = K // PARTS, 1 if M == 1 else MOST_ROWS
-    BK = stretch & -stretch  # the largest power of two that divides it
+    BK = stretch & -stretch  # The largest power of two that divides it.
     for rows_resident, inputs in ((True, K), (False, PARTS * BK)):
         if weight_itemsize * BN * K + itemsize * rows * inputs <= shared_memory() - BESIDES:
             return SmallTiles(BN, rows, BK, rows_resident)
@@ -232,7 +232,7 @@ def _small_m_gemm_kernel(
     ROWS_RESIDENT: gl.constexpr,
     PDL: gl.constexpr,
 ):
-    # x [M, K], of which ROWS rows are looked at; w [N, K], or [2 N, K] with the gate above; scale [N] or [2 N], or None
+    # x [M, K], of which ROWS rows are read; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], or None
     # where w has the dtype of x; norm [K]; residual, out [M, N]. A warp has a stretch of K.
     STRETCH: gl.constexpr = K // PARTS
     STEPS: gl.constexpr = STRETCH // BK

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from runtime.device.kernels import launch_options
 
-LINE_BITS = tl.constexpr(1024)  # of a line of the cache
-WIDTH = 256  # outputs of a row that a program adds up
+LINE_BITS = tl.constexpr(1024)  # Bits of a cache line.
+WIDTH = 256  # Outputs of a row per program.
 
 
 def split_k_gemm(
@@ -92,7 +92,7 @@ def _stretch(
     PREFETCH: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    # x [M, K]; w [N, K]; sums [PARTS, M, N].
+    # Shapes: x [M, K]; w [N, K]; sums [PARTS, M, N].
     part = tl.program_id(2)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     n = tl.program_id(0) * BN + tl.arange(0, BN)
@@ -132,7 +132,7 @@ def _add_up(
     WIDTH: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    # sums [PARTS, M, N]; scale, bias [N]; residual, out [M, N].
+    # Shapes: sums [PARTS, M, N]; scale, bias [N]; residual, out [M, N].
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()

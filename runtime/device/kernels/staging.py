@@ -13,7 +13,7 @@ from triton.experimental.gluon import language as gl
 @gluon.jit
 def offsets(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
     """Indices of the stretches [PARTS, 1, 1], a warp each, of rows [1, R, 1], and of what a step takes [1, 1, BK]."""
-    VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth  # numbers that a thread copies at once
+    VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth  # Elements that a thread copies at once.
     lanes: gl.constexpr = min(32, BK // VECTOR)
     spread: gl.constexpr = gl.BlockedLayout([1, 1, VECTOR], [1, 32 // lanes, lanes], [PARTS, 1, 1], [2, 1, 0])
     part = gl.arange(0, PARTS, gl.SliceLayout(1, gl.SliceLayout(2, spread)))

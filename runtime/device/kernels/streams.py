@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROW = tl.constexpr(3)  # numbers of a row: slot, turn, frames decoded so far
+ROW = tl.constexpr(3)  # Columns of a row: slot, turn, frames decoded.
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from torch import Tensor
 from runtime.device.kernels import pdl
 from runtime.device.kernels.streams import ROW, take_turn
 
-QUERIES = 16  # rows of a tile, the fewest that the tensor cores take
+QUERIES = 16  # Rows of a tile: the minimum of the tensor cores.
 
 
 def ring_for(window: int, longest: int) -> int:
@@ -75,7 +75,7 @@ def _attend(
         at += KV_HEADS * D
         tl.store(values + place, tl.load(at, new, 0.0), new)
         tl.store(values + place + D // 2, tl.load(at + D // 2, new, 0.0), new)
-    tl.debug_barrier()  # what other threads of this program have written is read now
+    tl.debug_barrier()  # Makes writes of the program's other threads visible.
     r = tl.arange(0, RING)
     held = r[:, None] * D + j[None, :]
     k_first, k_second = tl.load(keys + held, has, 0.0), tl.load(keys + held + D // 2, has, 0.0)
