@@ -110,13 +110,13 @@ def build(
         return unrouted(app.router.routes[:last], request.scope)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.downloads = downloads  # what the page is told first says where one is
+    app.state.downloads = downloads  # The page's first state includes downloads.
     app.state.drain = relay.drain
     app.add_middleware(VisitorCookies, visitors=keeping.visitors)
     must = settings.visits.sign_in == "required"
     app.add_middleware(VisitLimits, accounts=accounts, settings=settings.visits, must_sign_in=must)
     if sign_in is not None:
-        sign_in.add_to(app)  # its session has to surround whatever asks for the visitor
+        sign_in.add_to(app)  # Its session must wrap everything that needs the visitor.
     app.add_middleware(SecurityHeaders, ancestors=settings.visits.frame_ancestors)
     app.add_middleware(Door, settings=told.server, hosts=Hosts(told.server.hosts, settings.host))
     app.router.routes.extend([*keeping.routes(), *keeping.voice_routes(relay)])
@@ -127,14 +127,15 @@ def build(
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
     app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
     app.add_route("/studio/i18n/{language}", words_of, methods=["GET", "HEAD"])
-    for prefix in ("/v1", "/tts"):  # the runtime's own routes, and Cartesia's
+    for prefix in ("/v1", "/tts"):  # Routes of the runtime and of Cartesia's dialect.
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
     for path in ("/voices", "/pronunciation-dicts"):  # Cartesia's too
         app.add_route(path, relay.http, methods=HTTP_METHODS)
         app.add_route(f"{path}/{{path:path}}", relay.http, methods=HTTP_METHODS)
-    app.add_route("/v2/voices", relay.http, methods=HTTP_METHODS)  # and ElevenLabs'
-    app.router.routes += openapi_routes(relay, list(app.router.routes))  # what all these are, and as a page
+    app.add_route("/v2/voices", relay.http, methods=HTTP_METHODS)  # Route of ElevenLabs' dialect.
+    # OpenAPI document and page of all these routes.
+    app.router.routes += openapi_routes(relay, list(app.router.routes))
     app.router.routes += [
         *voice_routes(relay, voice_bin),
         *transcribe_routes(desk, told.limits),

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 # Of a runtime that goes on without us nobody says which sockets are idle: those that have carried nothing for so long.
 AT_REST_S = 5.0
-_LOOK_S = 0.05  # between looks at what still runs
+_LOOK_S = 0.05  # Poll interval of running requests.
 
 
 class Drain:
     """What is passed on, and whether it has to go."""
 
     def __init__(self) -> None:
-        self._open = 0  # requests and sockets
+        self._open = 0  # Open requests and sockets.
         self._begun = asyncio.Event()
         self._ends_idle = False
         self._all_out = asyncio.Event()

@@ -31,7 +31,7 @@ from studio.visitors import MemberOf, Visitors
 log = logging.getLogger(__name__)
 
 TIDY_S = 3600.0
-EXPORTS = 2  # that are made at the same time
+EXPORTS = 2  # Concurrent exports.
 
 
 class Keeping:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 API = "/gradio_api"
 JOIN, CALL = f"{API}/queue/join", f"{API}/call/"
-PAGES = frozenset({"/", "/config"})  # whose query Gradio would read: saved states and pages that we do not have
+PAGES = frozenset({"/", "/config"})  # Pages whose query Gradio would read; we have no saved states.
 OPEN = PAGES | {
     "/favicon.ico",
     "/manifest.json",
@@ -39,7 +39,7 @@ OPEN = PAGES | {
     ),
     *(f"{API}/{name}" for name in ("startup-events", "theme.css")),
 }
-FILE = f"{API}/file="  # before the path of what an action has answered
+FILE = f"{API}/file="  # Prefix of file paths in action results.
 FOLDERS = ("/assets/", "/static/", "/svelte/", CALL, f"{API}/heartbeat/")
 CLOSED = (f"{CALL}v2/",)
 
@@ -147,7 +147,7 @@ class PageDoor:
         except ClientDisconnect:
             return
         except Exception as error:
-            if started:  # as where a caller asks for what was never begun; it is told in the stream
+            if started:  # Errors after the start are reported in the stream.
                 log.warning("Gradio broke an answer off: %s", type(error).__name__)
                 return
             log.exception("Gradio failed at a request")

@@ -45,7 +45,7 @@ class Passage(Response):
         """``headers`` are the request's; those of the answer that are ``dropped`` go no further."""
         super().__init__()
         self._drain = drain
-        self._has_begun = False  # to answer
+        self._has_begun = False  # True once the response has started.
         self._client = client
         self._url = url
         self._asked = headers

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 HTTP_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 # What a client may tell the runtime of itself on a WebSocket; Origin was judged here and ends here.
 PASSED_ON = ("authorization", "x-api-key", "xi-api-key", "cartesia-version", "user-agent", "x-voice-owner")
-OWNER = "x-voice-owner"  # by whom a request is, for the runtime (docs/api.md)
+OWNER = "x-voice-owner"  # Header that tells the runtime whose request it is (docs/api.md).
 ONE_HOP = {
     "connection",
     "forwarded",
@@ -63,10 +63,10 @@ ONE_HOP = {
 }
 # What waits here is sound that a cancel cannot take back, and that the runtime believes to be heard.
 MAX_WAITING_FRAMES = 1
-RECEIVE_BYTES = 16_384  # of the kernel's, for what comes from the runtime
+RECEIVE_BYTES = 16_384  # Kernel receive buffer for the runtime's data.
 # A runtime whose sound is not read cannot answer a close; after this the connection is cut.
 CLOSE_S = 0.5
-GONE = (RuntimeError, WebSocketDisconnect)  # what a socket raises that the page has left
+GONE = (RuntimeError, WebSocketDisconnect)  # Exceptions of a socket whose page has disconnected.
 
 
 # The word under which the runtime keeps the voices of whoever is there; empty for the host, whose are the common ones.
@@ -197,7 +197,7 @@ class Relay:
                 compression=None,
                 max_size=None,
                 max_queue=MAX_WAITING_FRAMES,
-                ping_timeout=None,  # the answer may stand behind unread sound; the kernel tells which peer is gone
+                ping_timeout=None,  # The pong may be queued after unread audio; the kernel detects dead peers.
                 close_timeout=CLOSE_S,
                 proxy=None,
             )

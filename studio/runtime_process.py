@@ -19,13 +19,13 @@ from runtime.errors import PortInUse
 from runtime.shared.certificates import certificates
 from runtime.shared.system import NEW_GROUP
 
-ROOT = str(Path(__file__).resolve().parent.parent)  # where the packages lie, wherever we were started
-POLL_S = 0.1  # while it starts
-WATCH_S = 2.0  # while it runs
-HEALTH_S = 10.0  # a runtime that answers nothing for so long three times over is hung
-STOP_S = 5.0  # for the runtime to close its sockets and leave
-LAST_WORDS_S = 1.0  # for what a child that has ended still had to say
-MOST_WORDS = 4096  # bytes of a line of its log that are kept
+ROOT = str(Path(__file__).resolve().parent.parent)  # Folder of the packages, independent of the working directory.
+POLL_S = 0.1  # Poll interval while it starts.
+WATCH_S = 2.0  # Poll interval while it runs.
+HEALTH_S = 10.0  # Timeout of a health check; three in a row mean a hung runtime.
+STOP_S = 5.0  # Timeout for the runtime to close its sockets and exit.
+LAST_WORDS_S = 1.0  # Timeout for the last output of an ended child.
+MOST_WORDS = 4096  # Bytes of a log line that are kept.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class ChildProcess:
     async def ended(self) -> int:
         """Wait for its end; its exit status."""
         code = await self._process.wait()
-        await asyncio.wait({self._listening}, timeout=LAST_WORDS_S)  # they may say why
+        await asyncio.wait({self._listening}, timeout=LAST_WORDS_S)  # The last output may contain the reason.
         return code
 
     def kill(self) -> None:
@@ -174,12 +174,12 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
         "-m",
         "runtime.shared.child",
         *command,
-        stdin=asyncio.subprocess.PIPE,  # held open for as long as we live, see runtime/shared/child.py
+        stdin=asyncio.subprocess.PIPE,  # Open while this process lives; see runtime/shared/child.py.
         stderr=asyncio.subprocess.PIPE,
         stdout=stdout,
         env={**os.environ, "PYTHONPATH": path},
         start_new_session=True,  # Ctrl-C is ours; the child is told when we are ready to go
-        creationflags=NEW_GROUP,  # the same where there are no sessions
+        creationflags=NEW_GROUP,  # Keeps Ctrl-C from the child on systems without sessions.
     )
 
 

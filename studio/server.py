@@ -36,10 +36,10 @@ from studio.supervisor import ChildRuntime, Runtime, until_answers
 from studio.transcribing.desk import Desk
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-GRACE_S = 2  # for open requests when the process ends
-GOODBYE_S = 2.0  # before that, for what could not be finished to be told
-HURRIED_GOODBYE_S = 0.3  # the same, once the operator has signalled again
-AT_ONCE_S = 0.5  # in which sockets that carry nothing have gone, once the runtime is told to end
+GRACE_S = 2  # Timeout of open requests at the end of the process.
+GOODBYE_S = 2.0  # Timeout for final messages before that.
+HURRIED_GOODBYE_S = 0.3  # The same after a second signal.
+AT_ONCE_S = 0.5  # Timeout of idle sockets after the runtime is told to end.
 
 
 async def serve(settings: StudioSettings) -> int:
@@ -50,7 +50,7 @@ async def serve(settings: StudioSettings) -> int:
         InvalidSetting: the studio's data was written by a newer one.
     """
     if settings.runtime_url:
-        warn_of_unknown(os.environ)  # a runtime of our own does
+        warn_of_unknown(os.environ)  # A runtime child warns by itself.
     else:
         os.environ.setdefault("VOICEWRIGHT_ACCOUNT_KEY", secrets.token_urlsafe(32))  # The runtime inherits it.
     told = Settings.from_env()
@@ -92,7 +92,7 @@ async def serve(settings: StudioSettings) -> int:
     helpers = (supervision, handing_over, announcing, told_to_end)
     for helper in helpers:
         helper.cancel()
-    # uvicorn may stumble over a socket that is closing already; the process ends all the same.
+    # uvicorn may fail on a socket that is already closing; the process ends anyway.
     await asyncio.gather(answering, *helpers, return_exceptions=True)
     ignore_signals(SIGNALS)
     return code

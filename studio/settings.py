@@ -16,7 +16,7 @@ from runtime.errors import InvalidSetting
 from runtime.knobs import group_from_env, knob
 from studio.transcribing.plugin import Choice
 
-TRANSCRIBER = "faster-whisper:small"  # used where it is installed; VOICEWRIGHT_TRANSCRIBER names another, or nothing
+TRANSCRIBER = "faster-whisper:small"  # Used if installed; VOICEWRIGHT_TRANSCRIBER names another, or none.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +182,6 @@ def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         has_place = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none, or an IPv6 address
+    except ValueError:  # An invalid port or IPv6 address.
         return False
     return has_place and parts.scheme in ("http", "https") and not (parts.query or parts.fragment)

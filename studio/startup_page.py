@@ -45,7 +45,7 @@ class Opening:
 
     async def _wait(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = StudioOpening()
-        if scope["type"] != "http":  # a socket: closed before it is accepted, which is an answer of 403
+        if scope["type"] != "http":  # A WebSocket closed before it is accepted gets a 403.
             await send({"type": "websocket.close", "code": error.close_code, "reason": error.code})
             return
         request = Request(scope)

@@ -22,13 +22,13 @@ from studio.runtime_process import POLL_S, Answer, Refused, RuntimeProcess, answ
 
 logger = logging.getLogger(__name__)
 
-RUNTIME = ("runtime.cli", "runtime")  # module and its arguments
+RUNTIME = ("runtime.cli", "runtime")  # Module and its arguments.
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
-HEALTHY_S = 60.0  # having run for so long, its next death starts the backoff anew
-LEAVE_S = 5.0  # beside what a runtime that is replaced gives its speech, for it to be gone
-UNKNOWN = 255  # the exit status of a child that could not be started or watched
-NO_ANSWER = "no_answer"  # why a runtime was started again: its /health said nothing good for too long
+HEALTHY_S = 60.0  # Run time after which the restart backoff is reset.
+LEAVE_S = 5.0  # Extra time for a replaced runtime to exit after its speech has ended.
+UNKNOWN = 255  # Exit status of a child that could not be started or watched.
+NO_ANSWER = "no_answer"  # Reason of a restart after failed health checks.
 
 
 class RuntimeState(StrEnum):
@@ -46,10 +46,10 @@ class Status:
     state: RuntimeState
     sentence: str
     starts: int = 0
-    loaded: int | None = None  # checkpoints that are there, of `of`; None: it has not said yet
+    loaded: int | None = None  # Loaded checkpoints out of `of`; None: unknown.
     of: int | None = None
-    problem: str | None = None  # why the last change of checkpoints came to nothing
-    change: str | None = None  # how far a change of checkpoints is
+    problem: str | None = None  # Error of the last failed change of checkpoints.
+    change: str | None = None  # Progress of a change of checkpoints.
 
 
 class Runtime(Protocol):
@@ -76,19 +76,19 @@ class ChildRuntime:
         self.args = tuple(args)
         self._command = tuple(command)
         self._drain_s = drain_s
-        self._child: RuntimeProcess | None = None  # serves, or is about to
+        self._child: RuntimeProcess | None = None  # The child that serves or is starting.
         self._changing: asyncio.Task[None] | None = None
-        self._settled = asyncio.Event()  # a change has left `_child` as it shall be
-        self._makes_room = False  # the child is ended for one that has no room beside it
-        self._leaving: dict[asyncio.Task[None], RuntimeProcess] = {}  # replaced, and still speaking
+        self._settled = asyncio.Event()  # Set while no change of checkpoints is running.
+        self._makes_room = False  # The child ends first, because both do not fit into memory.
+        self._leaving: dict[asyncio.Task[None], RuntimeProcess] = {}  # Replaced children that are still speaking.
         self._is_draining = False
         self._problem: str | None = None
         self.url: str | None = None
         self.status = Status(RuntimeState.STARTING, "The runtime is starting.")
         self.starts = 0
-        self.restarts: Counter[str] = Counter()  # by reason
-        self._is_hung = False  # the child that is ending now was ended by us
-        self._lost_port = False  # the last child that ended came too late for its port
+        self.restarts: Counter[str] = Counter()  # By reason.
+        self._is_hung = False  # True if this process is ending a hung child.
+        self._lost_port = False  # The last child lost its port to another program.
         self.was_ready = False
 
     @property
@@ -113,7 +113,7 @@ class ChildRuntime:
                     backoff = FIRST_BACKOFF_S
                     continue
                 if self._lost_port:
-                    continue  # the next one is given another
+                    continue  # Choose another port.
                 if code == Exit.BAD_INPUT and not self.was_ready:
                     return code
                 if loop.time() - began > HEALTHY_S:
@@ -148,7 +148,7 @@ class ChildRuntime:
         try:
             if self._child is None:
                 child = await self._start(self.args)
-                if self._settled.is_set() or self._makes_room:  # a change was quicker
+                if self._settled.is_set() or self._makes_room:  # A change of checkpoints came first.
                     await child.end()
                     return None
                 self._child = child
@@ -251,7 +251,7 @@ class ChildRuntime:
         Raises:
             Refused: they do not serve; the sentence says why.
         """
-        if (missing := missing_folder(args)) is not None:  # known at once; the check takes a process and seconds
+        if (missing := missing_folder(args)) is not None:  # Known at once; the full check takes a process and seconds.
             raise Refused(f"{missing} [{missing.code}]")
         if await fits_beside([*self._command, *args]):
             self._take_over(await self._loaded(args), args)

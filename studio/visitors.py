@@ -40,7 +40,7 @@ MemberOf = Callable[[HTTPConnection], tuple[str, str] | None]
 class Visitor:
     """``owner`` is None for a visitor whose browser keeps no cookie: there is nothing of theirs to see."""
 
-    kind: str  # host, visitor or member
+    kind: str  # One of host, visitor and member.
     owner: str | None
     name: str | None = None
 

@@ -10,12 +10,12 @@ from studio.relay import Whose
 from studio.store.owners import HOST
 from studio.visitors import Visitors
 
-NOBODY = "nobody"  # an owner that sees what is common and can keep nothing
+NOBODY = "nobody"  # Owner that sees shared voices and can store nothing.
 KEPT = (
     *("/v1/audio/voices", "/studio/voices"),
     *("/v1/audio/pronunciations", "/v1/pronunciation-dictionaries", "/pronunciation-dicts"),
 )
-CHECK = "/v1/audio/voices/check"  # keeps nothing
+CHECK = "/v1/audio/voices/check"  # Route that stores nothing.
 
 
 def whose_voices(visitors: Visitors) -> Whose | None:
@@ -36,6 +36,6 @@ def whose_voices(visitors: Visitors) -> Whose | None:
 
 
 def _changes_what_is_kept(connection: HTTPConnection) -> bool:
-    path = str(connection.scope["path"])  # as it is routed; that of `url` begins with whatever the Host header adds
+    path = str(connection.scope["path"])  # The routed path; `url` also depends on the Host header.
     is_read = connection.scope.get("method", "GET") in SAFE_METHODS
     return path.startswith(KEPT) and path != CHECK and not is_read

@@ -35,13 +35,13 @@ from runtime.shared.port.error_shapes import CARTESIA
 
 TOKEN = "voicewright.token."  # noqa: S105  prefix of a subprotocol that carries a key, for browsers
 
-_MAX_REMEMBERED = 4096  # callers with a counted rate
+_MAX_REMEMBERED = 4096  # Callers whose rate is counted.
 
 
 @dataclass(slots=True)
 class _TokenBucket:
     tokens: float
-    filled: float  # when
+    filled: float  # Time at which the bucket was last filled.
 
 
 class Rate:
@@ -131,7 +131,8 @@ class AccessControl(Checking):
         offered.append(bearer.strip() if scheme.lower() == "bearer" else None)
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if scope["path"].startswith(CARTESIA):
-            offered += query.get("api_key", [])[:1]  # how its clients send it where they can set no headers
+            # ElevenLabs' clients send the key in the query if they cannot set headers.
+            offered += query.get("api_key", [])[:1]
         if scope["type"] == "websocket":
             offered += [word.removeprefix(TOKEN) for word in scope["subprotocols"] if word.startswith(TOKEN)]
         for key in filter(None, offered):

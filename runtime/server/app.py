@@ -43,7 +43,7 @@ from runtime.version import package_version
 
 GET = ["GET", "HEAD"]
 
-DIALECTS = [  # what speaks, and on which routes
+DIALECTS = [  # Dialects and their routes.
     *(websocket_routes, openai_routes),
     *(cartesia_speech, cartesia_voices, cartesia_pronunciations),
     *(elevenlabs_sockets, elevenlabs_speech, elevenlabs_catalogue, elevenlabs_user, elevenlabs_pronunciations),
@@ -89,7 +89,7 @@ def create_app(host: Host) -> FastAPI:
     app.add_middleware(Door, settings=server, hosts=hosts, origins=server.origins, refused=host.metrics.refused)
     if origins := [word.strip() for word in server.origins.split(",") if word.strip()]:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
-    app.add_middleware(RequestIds)  # the last that is added is around all others
+    app.add_middleware(RequestIds)  # The last middleware added is the outermost.
 
     @app.api_route("/health", methods=GET)
     @documented(answer=Health, refusals=UNREADY, is_open=True)

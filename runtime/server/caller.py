@@ -35,8 +35,9 @@ class Caller:
     """
 
     door: str = ""
-    allowance: Allowance | None = None  # for whom it asks, where whoever stands before us says so
-    wait_s: Callable[[], float] = _any_number  # counts one more request of the door's; seconds until there may be one
+    allowance: Allowance | None = None  # Account and limits set by a trusted proxy, if any.
+    # Counts a request of the account and returns the seconds until it may start.
+    wait_s: Callable[[], float] = _any_number
     utterances: int = 0
 
     @property

@@ -78,7 +78,7 @@ class TextMessage:
 
     text: str
     is_terminal: bool = False
-    number: int | None = None  # of the utterance whose sound it carries (base64), if it carries any
+    number: int | None = None  # Number of the utterance whose audio the message carries (base64), if any.
     samples: int = 0
 
 
@@ -87,7 +87,7 @@ class AudioMessage:
     """A binary message."""
 
     data: bytes = field(repr=False)
-    number: int  # of the utterance
+    number: int  # Number of the utterance.
     samples: int
 
 
@@ -95,8 +95,8 @@ class AudioMessage:
 class EncodedMessage:
     """A JSON message whose sound is still to be encoded. Messages of one client are made one after the other."""
 
-    make: Callable[[], str] = field(repr=False)  # thread: a worker; empty: nothing is complete yet
-    number: int  # of the utterance
+    make: Callable[[], str] = field(repr=False)  # Runs on a worker thread; an empty result sends nothing.
+    number: int  # Number of the utterance.
     samples: int
 
 

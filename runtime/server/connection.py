@@ -47,7 +47,7 @@ from runtime.shared.port.sending import within
 log = logging.getLogger(__name__)
 
 _MAX_INLINE_CHARS = 256  # A worker takes longer messages: to read and filter them may take tens of milliseconds.
-_MAX_READING = 4  # references of one client that are decoded or wait for it; their messages are large
+_MAX_READING = 4  # References of one client being decoded or waiting for it; their messages are large.
 
 
 class Socket(Protocol):
@@ -82,7 +82,7 @@ class _Running:
 
     ticket: int
     log: RequestLog
-    sent: int = 0  # samples that have left for the client
+    sent: int = 0  # Samples sent to the client.
 
     @property
     def is_wanted(self) -> bool:
@@ -101,10 +101,10 @@ class Connection:
         self._session_id = session_id
         self._send_s = host.settings.server.send_s
         self._loop = asyncio.get_running_loop()
-        self._running: dict[int, _Running] = {}  # utterances whose end has not come
+        self._running: dict[int, _Running] = {}  # Utterances that have not ended.
         self._reading: set[asyncio.Future[Reference]] = set()
-        self._wake = asyncio.Event()  # there may be something to write
-        self._eased = asyncio.Event()  # something was written, or a reference was read
+        self._wake = asyncio.Event()  # Set if there may be something to write.
+        self._eased = asyncio.Event()  # Set after a write or a decoded reference.
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: deque[tuple[Callable[[], None], bool]] | None = None  # Events while a worker has the dialect.
         self._draining = False
@@ -141,10 +141,10 @@ class Connection:
                 message = await self._socket.receive()
             except BadRequest as error:
                 self.shut(error, error.close_code)
-                continue  # it is written by another task, and until then there is only the client's end to come
+                continue  # Another task writes it; until then only a disconnect can arrive.
             if message["type"] == "websocket.disconnect":
                 if message.get("reason") == SlowReader.code and not self._dialect.closed:
-                    self._host.metrics.refused(SlowReader.code)  # a relay says so: its client took nothing
+                    self._host.metrics.refused(SlowReader.code)  # A relay reports that its client did not read.
                 return
             text = message.get("text")
             if text is None:
@@ -367,7 +367,8 @@ class Connection:
         )
         self._host.metrics.refused(error.code)
         self._feed(partial(self._dialect.shut, error, error.close_code))
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it has left, or a close was on its way already
+        # The client has disconnected, or a close was already sent.
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._socket.close(error.close_code, error.code)
 
     def _release(self) -> None:

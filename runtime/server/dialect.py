@@ -25,14 +25,14 @@ Speaking = TypeVar("Speaking", bound=Utterance[Any])
 Config = TypeVar("Config", bound=SpeechConfig)
 
 _MAX_OTHER_VALUES = 4096  # In a message, in addition to its text's characters.
-_MAX_NAMES = 64  # of refused contexts, for which messages may still be on their way
+_MAX_NAMES = 64  # Remembered refused contexts, for which messages may still arrive.
 
 
 class RecentNames:
     """A set that forgets its oldest members."""
 
     def __init__(self) -> None:
-        self._names: dict[str, None] = {}  # ordered
+        self._names: dict[str, None] = {}  # Ordered by age.
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
@@ -50,23 +50,23 @@ class RecentNames:
 class Dialect(ABC, Generic[Speaking]):
     """One client on one socket. Thread: event loop."""
 
-    gives_notice = False  # before the session has lasted too long
+    gives_notice = False  # True if the session warns before its time limit.
 
     def __init__(
         self, *, limits: Limits, cards: Sequence[ModelCard], library: VoiceLibrary, clock: Callable[[], float]
     ) -> None:
-        self.closed = False  # a Close was said; what comes in is ignored
-        self._is_new = True  # nothing was heard yet
+        self.closed = False  # A Close was emitted; further input is ignored.
+        self._is_new = True  # No message has arrived yet.
         self._limits = limits
         self._clock = clock
         self._timers = SessionTimers(limits, clock, gives_notice=self.gives_notice)
         self._library = library
         self._resolver = VoiceResolver(cards, library)
-        self.utterances: dict[int, Speaking] = {}  # by number: those that events may come for
-        self._uttered = 0  # numbers that were given
-        self._reading: dict[int, ChosenVoice[Any]] = {}  # upload -> the voice that waits for it
+        self.utterances: dict[int, Speaking] = {}  # By number: utterances that may get events.
+        self._uttered = 0  # Last utterance number.
+        self._reading: dict[int, ChosenVoice[Any]] = {}  # By upload: the voice that waits for it.
         self._uploads = 0
-        self._muted = RecentNames()  # refused: what the client had sent for them meanwhile is ignored
+        self._muted = RecentNames()  # Refused contexts, whose later messages are ignored.
         self._commands: list[Command] = []
         self.send_queue = SendQueue()
 
@@ -75,7 +75,7 @@ class Dialect(ABC, Generic[Speaking]):
     def commands(self) -> list[Command]:
         """Return what the process must do now; each command once."""
         commands = self._commands.copy()
-        self._commands.clear()  # its utterances hold this very list
+        self._commands.clear()  # Cleared in place, because utterances share this list.
         return commands
 
     def take(self) -> Outgoing | None:

@@ -36,10 +36,10 @@ log = logging.getLogger(__name__)
 
 OpenEngine = Callable[[Settings, Progress], SpeechEngine]
 
-OWNER = "x-voice-owner"  # the owner of the voices that a request sees beside the common ones
-_DECODERS = max(2, min(8, (os.cpu_count() or 1) // 2))  # threads that decode reference audio, for the whole process
-_ENCODERS = 2  # threads that encode sound; not the decoders, which a long recording keeps for a second
-_CLOSE_S = 5.0  # for the engine to finish its frame
+OWNER = "x-voice-owner"  # Header with the owner of private voices; shared voices are visible to all.
+_DECODERS = max(2, min(8, (os.cpu_count() or 1) // 2))  # Threads of the process that decode reference audio.
+_ENCODERS = 2  # Threads that encode audio, separate because decoding a long recording takes a second.
+_CLOSE_S = 5.0  # Timeout for the engine's current frame.
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class Host:
         )
         server = settings.server
         self.owner_libraries = OwnerLibraries(self.library, server.owned_voices, server.owned_pronunciations)
-        self.sockets: dict[Connection, asyncio.Task[None] | None] = {}  # and the task that serves each
-        self.ports: dict[str, str] = {}  # addresses that are open beside that of HTTP, by dialect
-        self.replies: set[asyncio.Task[Any]] = set()  # that are being made over HTTP
+        self.sockets: dict[Connection, asyncio.Task[None] | None] = {}  # With the task that serves each.
+        self.ports: dict[str, str] = {}  # Addresses open besides HTTP, by dialect.
+        self.replies: set[asyncio.Task[Any]] = set()  # HTTP responses in progress.
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
         # One thread, since it computes in Python and each more would make the event loop wait for the interpreter.
         self.texts = ThreadPoolExecutor(1, thread_name_prefix="text")
@@ -75,8 +75,8 @@ class Host:
         self.progress = LoadingStep(of=len(settings.models))
         self._prompts: PromptKeeper | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._requests = 0  # over HTTP, under way
-        self._ends: WeakSet[SpeechError] = WeakSet()  # of requests
+        self._requests = 0  # HTTP requests in progress.
+        self._ends: WeakSet[SpeechError] = WeakSet()  # Final errors of requests.
         self._open_engine = open_engine
         self._engine: SpeechEngine | None = None
         self._watchdog: Watchdog | None = None
@@ -176,7 +176,7 @@ class Host:
         self._engine.start()
         self._watchdog = Watchdog(self._engine, self.settings.server, self.metrics)
         await self._watchdog.start()
-        if isinstance(self._problem, Loading):  # and not draining already
+        if isinstance(self._problem, Loading):  # Unless it drains already.
             self._problem = None
         self._prompts = PromptKeeper(self.owner_libraries.libraries, self._engine, self.decoders)
         self._keeping = asyncio.create_task(self._prompts.run(), name="prompts")

@@ -33,7 +33,7 @@ class HttpSpeech(ABC, Generic[Body]):
     """Serves one body, once. Thread: event loop; voices are read and sound is encoded by workers."""
 
     dialect: ClassVar[str]
-    text_field: ClassVar[str]  # what its clients call the text
+    text_field: ClassVar[str]  # Name of the text field in the dialect.
 
     def __init__(self, host: Host, body: Body, library: VoiceLibrary, request_id: str) -> None:
         self._id = request_id

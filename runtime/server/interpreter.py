@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-SWITCH_S = 0.0005  # between threads
+SWITCH_S = 0.0005  # Switch interval of threads.
 
 
 def switch_often() -> None:

@@ -12,7 +12,7 @@ from hashlib import sha256
 from runtime.settings import ServerSettings
 from runtime.shared.watched_file import WatchedFile
 
-MAX_REMEMBERED = 4096  # tickets
+MAX_REMEMBERED = 4096  # Remembered tickets.
 
 Clock = Callable[[], float]
 
@@ -29,7 +29,7 @@ class KeyRing:
     """
 
     def __init__(self, settings: ServerSettings, clock: Clock = time.monotonic) -> None:
-        self.is_needed = settings.needs_key  # no request comes in without one
+        self.is_needed = settings.needs_key  # True if every request needs a key.
         self._own = [digest(key) for key in settings.keys]
         self._filed: WatchedFile[list[bytes]] = WatchedFile(settings.api_keys_file, _digests, [], clock)
 
@@ -53,7 +53,7 @@ class Tickets:
     def __init__(self, ticket_s: float, clock: Clock = time.monotonic) -> None:
         self.ticket_s = ticket_s
         self._clock = clock
-        self._ends: OrderedDict[bytes, float] = OrderedDict()  # digest -> when it is void
+        self._ends: OrderedDict[bytes, float] = OrderedDict()  # By digest: time of expiry.
 
     def issue(self) -> str:
         ticket = secrets.token_urlsafe(32)
@@ -92,7 +92,7 @@ class SharedTickets(Tickets):
             end = float(words.partition("~")[0])
         except ValueError:
             return False
-        offered = signature.encode(errors="surrogateescape")  # what is not ASCII is compared as bytes only
+        offered = signature.encode(errors="surrogateescape")  # Non-ASCII keys are compared as bytes.
         good = [hmac.compare_digest(offered, self._signature(words, key).encode()) for key in self._keys.digests()]
         if (
             not any(good)

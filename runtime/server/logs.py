@@ -23,12 +23,12 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 class RequestLog:
     """One request as log and metrics know it."""
 
-    id: str  # the session's, and the utterance's in it
+    id: str  # Id of the session, with the utterance.
     dialect: str
     mode: Mode
     chars: int = 0
     text: str | None = None  # None: texts are not to be logged
-    is_cancelled: bool = False  # no client waits for it any more, so that its end is no fault
+    is_cancelled: bool = False  # No client waits for it, so that its end is not a fault.
 
     def append(self, text: str) -> None:
         """More of its text has come."""

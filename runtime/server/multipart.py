@@ -15,7 +15,7 @@ from runtime.settings import Limits
 
 FIELD_BYTES = 32 * 2**10
 MOST_FIELDS, MOST_FILES = 16, 2
-FORM_BYTES = MOST_FIELDS * FIELD_BYTES  # beside the file
+FORM_BYTES = MOST_FIELDS * FIELD_BYTES  # Bytes of all fields besides the file.
 
 # It warns of every damaged form, and a client may send as many as it likes.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)

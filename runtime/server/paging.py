@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from runtime.server.wire import number_in
 
-MOST = 100  # in a page, as at Cartesia and ElevenLabs
+MOST = 100  # Items of a page, as at Cartesia and ElevenLabs.
 
 Item = TypeVar("Item")
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADER = "X-Request-Id"
-_SAFE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")  # nothing that could end a line of a log or of a header
+_SAFE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")  # No character that could end a log line or a header.
 
 
 class RequestIds:

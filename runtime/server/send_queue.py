@@ -9,15 +9,15 @@ from collections.abc import Callable
 from runtime.server.commands import AudioMessage, Close, EncodedMessage, Outgoing, TextMessage
 from runtime.server.wire import Reply
 
-_CONGESTED = 256  # untaken messages without sound; a client that does not read these is not listened to either
+_CONGESTED = 256  # Unread messages without audio, above which no input is read from the client.
 
 
 class SendQueue:
     """A queue of which the sound of one utterance can be taken back, or all that is about one name."""
 
     def __init__(self) -> None:
-        self.untaken_ends = 0  # last messages of utterances that the client cannot have seen yet
-        self.items: deque[tuple[Outgoing, str | None]] = deque()  # and the name that it is about
+        self.untaken_ends = 0  # Final messages that the client cannot have received yet.
+        self.items: deque[tuple[Outgoing, str | None]] = deque()  # With the name of the context that each is about.
         self._untaken = 0
 
     @property

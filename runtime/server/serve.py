@@ -29,7 +29,7 @@ from runtime.shared.port.serving import Server, config
 from runtime.shared.port.signals import ignore_signals, stop_on_signals, tell_of_wait
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_LINGER_S = 3  # for the closing handshakes that are left after the goodbyes
+_LINGER_S = 3  # Timeout of closing handshakes after the final messages.
 
 
 def serve(settings: Settings) -> int:
@@ -60,7 +60,7 @@ async def _run_alone(settings: Settings) -> int:
 def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
     if has_own_process(settings):
         return EngineClient.open(settings, progress)
-    from runtime.engine.engine import Engine  # torch takes seconds to import; the port is open meanwhile
+    from runtime.engine.engine import Engine  # Importing torch takes seconds; the port is already open.
 
     return Engine.open(settings, progress)
 
@@ -110,7 +110,7 @@ async def run(
         elif living.done():
             living.result()
         elif serving.done():
-            serving.result()  # uvicorn could not start
+            serving.result()  # Raises the error with which uvicorn failed to start.
         else:
             await drain(host, hurry, tell_of_wait if has_signals else lambda _: None)
         return living.result() if died else Exit.ASKED
@@ -123,7 +123,7 @@ async def run(
             await asyncio.gather(serving, living, stopping, lag, return_exceptions=True)
             if wyoming is not None:
                 await wyoming.leave()
-        finally:  # a second cancellation leaves no engine behind either
+        finally:  # Close the engine also after a second cancellation.
             host.close()
 
 

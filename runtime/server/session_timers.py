@@ -7,7 +7,7 @@ from collections.abc import Callable
 from runtime.errors import Expired, SessionIdle, SessionTooLong
 from runtime.settings import Limits
 
-_NOTICE_S = 60.0  # before a session has lasted too long, where it may last so long at all
+_NOTICE_S = 60.0  # Warning time before a session reaches its limit.
 
 
 class SessionTimers:

@@ -8,7 +8,7 @@ from typing import Protocol
 from runtime.errors import SpeechError
 from runtime.request import EngineLoad, Mode, ModelCard, Reference, Sink, SpeechRequest, VoicePrompt
 
-Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, what happens now; any thread
+Progress = Callable[[int, int, str], None]  # Checkpoints loaded, total, current step; called on any thread.
 
 
 class SpeechEngine(Protocol):

@@ -48,16 +48,16 @@ class SpeechStream:
         on_end: Callable[[Finished | Broken], None] = lambda _: None,
     ) -> None:
         self.seed = request.seed
-        self.notes: tuple[str, ...] = ()  # sentences: once it has a slot of what is ignored, at the end of the speech
-        self.queue_ms: float | None = None  # until it got a slot
-        self.ttfa_ms: float | None = None  # until its first sound was here
+        self.notes: tuple[str, ...] = ()  # Notes about ignored fields once it has a slot, and about faults at its end.
+        self.queue_ms: float | None = None  # Time until it got a slot.
+        self.ttfa_ms: float | None = None  # Time until its first audio.
         self._engine = engine
         self._request = request
         self._text_field = text_field
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[SpeechEvent] = asyncio.Queue()  # the engine pauses the row, so it stays short
-        self._given = self._taken = 0  # samples: to the consumer, and of them those that it is done with
+        self._events: asyncio.Queue[SpeechEvent] = asyncio.Queue()  # Short, because the engine pauses the row.
+        self._given = self._taken = 0  # Samples given to the consumer, and of these acknowledged.
         self._ended = False
 
     def headers(self) -> dict[str, str]:

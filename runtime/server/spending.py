@@ -14,7 +14,7 @@ from runtime.errors import SpeechSpent
 from runtime.shared.port.allowance import Allowance
 
 _DAY_S = 86_400
-_BYTES_PER_S = 48_000  # s16le at 24 kHz
+_BYTES_PER_S = 48_000  # PCM s16le at 24 kHz.
 _MAX_ACCOUNTS = 65_536
 
 
@@ -24,7 +24,7 @@ class Spending:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._spent: OrderedDict[str, int] = OrderedDict()  # in the order of their last request
+        self._spent: OrderedDict[str, int] = OrderedDict()  # In the order of their last request.
         self._day = 0
 
     def __len__(self) -> int:

@@ -103,12 +103,12 @@ class GrowingText:
         tags: bool = False,
     ) -> None:
         self._limits = limits
-        self._param = param  # the field that it comes in
+        self._param = param  # Name of the text field.
         self._chars = 0
         self._filter = text_filter(filter_name, dictionary_for(pronunciations, limits, tags=tags))
-        self._pause_s = pause_s  # after which what there is is spoken; None: a pause means nothing
+        self._pause_s = pause_s  # Pause after which received text is spoken; None: pauses have no effect.
         self._tail = ""
-        self.due: float | None = None  # when it is to be spoken as far as it has come; None: not before there is more
+        self.due: float | None = None  # Time at which received text is spoken; None: not before more text arrives.
 
     def count(self, text: str) -> None:
         """Count what a client has sent.
@@ -155,19 +155,19 @@ class Utterance(Generic[Config]):
     What is held for the engine is one text, or, where it ``keeps_pieces``, the pieces and flushes as they came.
     """
 
-    commands: list[Command]  # of its session
+    commands: list[Command]  # Commands of its session.
     voice: ChosenVoice[Config]
     text: GrowingText
     number: int = 0
     keeps_pieces: bool = False
     is_submitted: bool = False
-    is_complete: bool = False  # its text
-    is_told: bool = False  # the engine knows that the text is complete
-    held: deque[str | None] = field(default_factory=deque)  # what the engine was not told yet; None: a flush
-    told_chars: int = 0  # of text that the engine has got
-    samples: int = 0  # made
-    sent_samples: int = 0  # taken by the connection
-    seed: int | None = None  # known once it has a slot
+    is_complete: bool = False  # True if its text is complete.
+    is_told: bool = False  # The engine knows that the text is complete.
+    held: deque[str | None] = field(default_factory=deque)  # Text not sent to the engine yet; None: a flush.
+    told_chars: int = 0  # Characters sent to the engine.
+    samples: int = 0  # Samples generated.
+    sent_samples: int = 0  # Samples taken by the connection.
+    seed: int | None = None  # Known once it has a slot.
 
     def request(self, text: str, *, open_text: bool) -> SpeechRequest:
         """Return the utterance as the engine takes it, as far as its text is known."""
@@ -197,7 +197,7 @@ class Utterance(Generic[Config]):
         self.text.settle()
         self.hold(self.text.flush())
         if self.keeps_pieces and (not self.held or self.held[-1] is not None):
-            self.held.append(None)  # flushes in a row are one, so that no client makes this queue long
+            self.held.append(None)  # Consecutive flushes are merged, so that no client can grow this queue.
         self.tell(is_flushed=not self.keeps_pieces)
 
     def finish(self) -> None:

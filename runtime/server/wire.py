@@ -16,7 +16,7 @@ from runtime.shared.validation import first_fault
 
 Reply = Mapping[str, Any]
 
-BYTES_PER_SAMPLE = 2  # s16le, mono
+BYTES_PER_SAMPLE = 2  # Mono s16le.
 # A quarter of a second: control messages and other contexts pass between the pieces of a long chunk.
 PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE
 
@@ -60,7 +60,7 @@ def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
         raise InvalidMessage(why=f"the syntax breaks at character {error.pos}") from None
     except RecursionError:
         raise InvalidMessage(why="it is nested too deep") from None
-    except ValueError:  # an integer of thousands of digits
+    except ValueError:  # An integer with thousands of digits.
         raise InvalidMessage(why="a number in it is too long") from None
     if not isinstance(value, dict):
         raise InvalidMessage(why="it is another JSON value")
@@ -127,7 +127,7 @@ def pieces(pcm: bytes) -> Iterator[bytes]:
 
 
 def _sentence(error: ValidationError, fields: dict[str, Any]) -> InvalidConfig:
-    path, why = first_fault(error, fields)  # names of ours and numbers, as no model has keys of its client's choice
+    path, why = first_fault(error, fields)  # Only field names and indices: models have no keys of the client's choice.
     return InvalidConfig(where=path or "The message", why=why, param=path.partition(".")[0] if path else None)
 
 

@@ -46,11 +46,11 @@ class Downmix:
     """
 
     channel: int | None = None
-    count: int = 0  # samples so far
+    count: int = 0  # Samples so far.
     _blocks: list[NDArray[np.float32]] = field(default_factory=list)
     _energies: NDArray[np.float64] = field(default_factory=lambda: np.zeros(MAX_CHANNELS))
-    _mixed: float = 0.0  # energy of the average
-    _expected: float = 0.0  # energy that the average of independent channels has
+    _mixed: float = 0.0  # Energy of the average of the channels.
+    _expected: float = 0.0  # Expected energy of the average of independent channels.
 
     def add(self, block: NDArray[np.float32]) -> None:
         """Take the next samples. Shapes: block [N, channels]."""
@@ -61,7 +61,7 @@ class Downmix:
             mono = block[:, min(self.channel, channels - 1)]
         else:
             mono = block.mean(axis=1, dtype=np.float32)
-            with np.errstate(over="ignore", invalid="ignore"):  # floats that are not finite are refused later
+            with np.errstate(over="ignore", invalid="ignore"):  # Floats that are not finite are refused later.
                 energies = np.einsum("ij,ij->j", block, block, dtype=np.float64)
                 self._energies[:channels] += energies
                 self._expected += float(energies.sum()) / channels**2

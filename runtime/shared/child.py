@@ -22,7 +22,7 @@ def main() -> None:
 def _end_with_parent() -> None:
     while os.read(0, 1024):
         pass
-    os._exit(1)  # no client is left to be served, and nothing of ours is on disk
+    os._exit(1)  # The parent is gone, and this process has nothing to write.
 
 
 if __name__ == "__main__":

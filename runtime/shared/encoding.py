@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 
-COMMENT = "AI-generated speech"  # written where the container has tags
+COMMENT = "AI-generated speech"  # Comment tag of containers that have tags.
 SPEEDS = (0.25, 4.0)
 TAGS_IN_WAV = {"title": "INAM", "comment": "ICMT", "software": "ISFT", "date": "ICRD"}  # RIFF knows no others
 DATA_CHUNK = 36  # Offset of the data chunk in the 44-byte header.
-UNKNOWN_SIZE = 0xFFFFFFFF  # of a WAV that is still being made
+UNKNOWN_SIZE = 0xFFFFFFFF  # Length field of a WAV that is still being written.
 
 _BYTES_PER_SAMPLE = 2
-_SLOWEST_STEP = 0.5  # of one atempo filter; slower speech goes through two
+_SLOWEST_STEP = 0.5  # Minimum tempo of one atempo filter; slower speech uses two.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,12 @@ class Format:
     media_type: str
     codec: str | None = None
     container: str = ""
-    samples: str = "s16"  # what the codec takes
+    samples: str = "s16"  # Sample format of the codec.
     bit_rate: int | None = None
     frame_ms: int | None = None  # None: the codec's own
     codec_options: dict[str, str] = field(default_factory=dict)
     container_options: dict[str, str] = field(default_factory=dict)
-    live_options: dict[str, str] = field(default_factory=dict)  # of the container, while its length is unknown
+    live_options: dict[str, str] = field(default_factory=dict)  # Container options while the length is unknown.
 
 
 # Ogg otherwise collects a second of Opus in a page; FLAC a tenth in a frame, and 8 KiB of padding in its head.
@@ -199,7 +199,7 @@ class _Coded:
     def __del__(self) -> None:
         # Container and stream hold each other, and with them the codec's threads, until the container is closed.
         # Here and not in a `close`: a worker may be inside `add` when the reply that it is for is given up.
-        container = getattr(self, "_container", None)  # none, where __init__ has failed
+        container = getattr(self, "_container", None)  # Missing if __init__ has failed.
         if container is not None:
             with contextlib.suppress(av.FFmpegError):
                 container.close()
@@ -211,7 +211,7 @@ class _Coded:
         return self._taken()
 
     def finish(self) -> bytes:
-        if not self._made:  # a codec that was never fed writes a file that is not read
+        if not self._made:  # Without any samples the codec would write an unreadable file.
             self.add(bytes(_BYTES_PER_SAMPLE))
         self._container.mux(self._stream.encode(None))
         self._container.close()

@@ -89,7 +89,7 @@ def _replace_custom_layout(context: av.AudioCodecContext) -> None:
 def _is_audio(name: str) -> bool:
     try:
         return av.Codec(name, "r").type == "audio"
-    except UnknownCodecError:  # it only encodes
+    except UnknownCodecError:  # An encoder without a decoder.
         return False
 
 

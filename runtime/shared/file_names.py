@@ -6,7 +6,7 @@ import re
 import unicodedata
 from urllib.parse import quote
 
-LONGEST = 60  # characters, without the suffix
+LONGEST = 60  # Characters without the suffix.
 # Windows opens a device for these names, whatever follows the first dot.
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)", re.IGNORECASE)
 

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.audio import Sound, resample
 
-SILENCE_LUFS = -70.0  # what the gate of the measure takes for silence
+SILENCE_LUFS = -70.0  # Level below which the measure's gate ignores audio.
 CEILING_DBTP = -1.0
-MAX_GAIN_DB = 30.0  # more would raise the noise of what is all but silent
+MAX_GAIN_DB = 30.0  # More gain would raise the noise of nearly silent audio.
 
-_PIECE = 10 * SAMPLE_RATE  # samples that are measured at once
+_PIECE = 10 * SAMPLE_RATE  # Samples measured at once.
 _OVERSAMPLED = 4  # BS.1770's, for peaks between samples
-_BLOCK = SAMPLE_RATE // 1000  # the limiter's gain moves from one millisecond to the next
-_AHEAD = 6  # blocks before and behind a peak over which it moves
+_BLOCK = SAMPLE_RATE // 1000  # Samples between changes of the limiter's gain.
+_AHEAD = 6  # Blocks before and after a peak over which the gain moves.
 _PASSES = 4
 
 
@@ -91,9 +91,9 @@ def _limited(samples: NDArray[np.int16], gain: float, ceiling: float) -> NDArray
 
     Piece by piece: an hour as floats would take gigabytes.
     """
-    ceiling -= 2 / 32768  # room for rounding to 16 bits
+    ceiling -= 2 / 32768  # Headroom for rounding to 16 bits.
     gains = np.full(_blocks(samples), gain)
-    for _ in range(2):  # the moving gain may lift a peak between two samples by a little; the second time takes that
+    for _ in range(2):  # The moving gain may raise a peak between two samples; the second pass removes it.
         needed = np.minimum(1.0, ceiling / np.maximum(_block_peaks(samples, gains), 1e-9))
         if needed.min(initial=1.0) >= 1.0:
             break

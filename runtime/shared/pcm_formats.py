@@ -63,7 +63,7 @@ def _a_law(samples: Samples) -> bytes:
     """G.711 A-law: sign, segment by the highest bit of 12, four bits below it, each second bit flipped."""
     wide = _s16(samples).astype(np.int32) >> 3
     magnitude = np.where(wide < 0, ~wide, wide)
-    segment = np.maximum(np.frexp(magnitude)[1] - 5, 0)  # up to 31 is linear
+    segment = np.maximum(np.frexp(magnitude)[1] - 5, 0)  # Values up to 31 are linear.
     coded = segment << 4 | (magnitude >> np.maximum(segment, 1)) & 15
     return (coded ^ np.where(wide < 0, 0x55, 0xD5)).astype(np.uint8).tobytes()
 

@@ -17,9 +17,9 @@ from runtime.settings import Limits
 from runtime.shared.audio import resample
 from runtime.shared.decoding import decode
 
-SILENCE = 1e-3  # peak below -60 dBFS: a muted microphone, nothing to clone
-LARGEST = 512 * 2**20  # bytes of a file that the operator named: a minute of the widest sound
-LOUDEST = 4.0  # float files may pass full scale a little; 12 dB over it the file is scaled in another unit
+SILENCE = 1e-3  # Peak below -60 dBFS: a muted microphone.
+LARGEST = 512 * 2**20  # Bytes of a file named by the operator: a minute of the widest format.
+LOUDEST = 4.0  # Float files may exceed full scale slightly; above 12 dB the file has another unit.
 
 
 def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:

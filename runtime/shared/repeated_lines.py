@@ -18,7 +18,8 @@ class RepeatedLines(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._places: dict[tuple[str, int], tuple[float, int]] = {}  # (time of the last line, lines left out since)
+        # Time of the last line, and lines suppressed since.
+        self._places: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if hasattr(record, "figures"):

@@ -20,7 +20,7 @@ WRITTEN_BY = {
 }
 # Latin letters stand in texts of every language, Greek ones and those of no script of their own (ℝ, ʼ) as symbols.
 EVERYWHERE = ("Latin", "Greek", "Common", "Inherited")
-DIALECT = "dialect"  # those that checkpoints name are Chinese ones
+DIALECT = "dialect"  # Dialects named by checkpoints are Chinese.
 
 
 def strange_script(text: str, languages: Iterable[str]) -> str:

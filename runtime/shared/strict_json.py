@@ -7,8 +7,8 @@ import math
 from typing import Any, NoReturn
 
 BYTE_ORDER_MARK = "\ufeff"
-MOST_DEPTH = 32  # lists and objects in one another; what the page keeps has 6
-MOST_DIGITS = 100  # of a whole number: more than any seed or count, and still a float
+MOST_DEPTH = 32  # Nesting depth; the page's own objects have 6.
+MOST_DIGITS = 100  # Digits of an integer: more than any seed or count, and still a float.
 
 
 def parse(text: str | bytes, most_depth: int = MOST_DEPTH) -> Any:
@@ -19,7 +19,7 @@ def parse(text: str | bytes, most_depth: int = MOST_DEPTH) -> Any:
             too many levels. The text of the error says which.
     """
     if isinstance(text, str):
-        text = text.removeprefix(BYTE_ORDER_MARK)  # json.loads itself skips that of bytes
+        text = text.removeprefix(BYTE_ORDER_MARK)  # json.loads skips it only in bytes.
     try:
         value = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite, parse_int=_whole

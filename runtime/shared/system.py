@@ -33,7 +33,7 @@ with suppress(ImportError):
 _NVIDIA = "/dev/nvidiactl"
 _HELD = 36  # EDEADLOCK as Windows numbers it: another process still has the lock
 
-NEW_GROUP = 0x200 if sys.platform == "win32" else 0  # for a child where a session of its own is none: Ctrl-C stays ours
+NEW_GROUP = 0x200 if sys.platform == "win32" else 0  # Keeps Ctrl-C from the child on systems without sessions.
 
 
 def flags(*names: str) -> int:
@@ -53,7 +53,7 @@ def lock(descriptor: int) -> None:
     if _fcntl is not None:
         _fcntl.flock(descriptor, _fcntl.LOCK_EX)
     elif _msvcrt is not None:
-        while True:  # it tries for ten seconds, and then gives up
+        while True:  # Retried for ten seconds.
             try:
                 os.lseek(descriptor, 0, os.SEEK_SET)
                 _msvcrt.locking(descriptor, _msvcrt.LK_LOCK, 1)
@@ -85,7 +85,7 @@ def limit_process(**limits: int) -> None:
     for name, value in limits.items():
         try:
             _resource.setrlimit(getattr(_resource, name), (value, value))
-        except (AttributeError, ValueError, OSError):  # macOS refuses RLIMIT_AS
+        except (AttributeError, ValueError, OSError):  # macOS refuses RLIMIT_AS.
             continue
 
 

@@ -44,7 +44,7 @@ def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]
     """
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, _fields(first["loc"], given, is_missing=first["type"] == "missing"))) or None
-    if first["type"] == "value_error":  # one of our own, in our words
+    if first["type"] == "value_error":  # Raised by one of our validators, with its own message.
         return where, str(first["ctx"]["error"])
     return where, _WHY.get(first["type"], "it is not what this field takes").format(**first.get("ctx", {}))
 

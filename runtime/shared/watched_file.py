@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-LOOK_S = 0.5  # between two looks whether the file has changed
+LOOK_S = 0.5  # Interval between checks of the file.
 
 Value = TypeVar("Value")
 

@@ -17,9 +17,9 @@ from runtime.errors import BadReferenceAudio
 from runtime.shared.audio import FORMAT_NOT_TAKEN, Downmix, Sound, check_length, check_shape, mixed_down
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # of a subformat that is a plain format number
-MOST_CHUNKS = 256  # before the samples; a recorder writes a handful
-TO_THE_END = {0, 0xFFFFFFFF}  # sizes that streaming writers leave there
+GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # Subformat GUID of a plain format number.
+MOST_CHUNKS = 256  # Chunks before the samples; recorders write a few.
+TO_THE_END = {0, 0xFFFFFFFF}  # Sizes that streaming writers leave.
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _format_chunk(data: bytes) -> bytes | None:
 
 def _tag(chunk: bytes) -> int | None:
     if len(chunk) < 16:
-        return PCM  # too short to say; `read_wav` will refuse it
+        return PCM  # Too short to identify; `read_wav` refuses it.
     tag = int.from_bytes(chunk[:2], "little")
     if tag == EXTENSIBLE:
         return int.from_bytes(chunk[24:26], "little") if chunk[26:40] == GUID_TAIL else None
@@ -119,7 +119,7 @@ def _read(data: memoryview, count: int, layout: WavLayout, mix: Downmix) -> int:
 def _floats(raw: memoryview, layout: WavLayout) -> NDArray[np.float32]:
     """Full scale is 1. Shapes: raw of n * channels samples -> [n * channels]."""
     if layout.is_float:
-        with np.errstate(over="ignore"):  # a double may lie beyond float32; it is then found not to be finite
+        with np.errstate(over="ignore"):  # A double may overflow float32 and is then not finite.
             return np.frombuffer(raw, f"<f{layout.bits // 8}").astype(np.float32)
     if layout.bits == 8:
         return (np.frombuffer(raw, np.uint8).astype(np.float32) - 128) / np.float32(128)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 from runtime.request import SAMPLE_RATE
 
-_PER_LETTER_S = 0.07  # a letter and the space behind it, at some 14 a second
+_PER_LETTER_S = 0.07  # Seconds per letter with its share of white space, at about 14 letters a second.
 _PER_SYLLABLE_S = 0.22
 # Scripts without spaces, where a character is a syllable or more, and so a word of its own.
 _SYLLABIC = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _UNSPACED = _SYLLABIC.replace("\uac00-\ud7af", "")  # Korean is written with spaces
-_SPAN = re.compile(rf"\s*(?:[{_UNSPACED}][^\s\w]*|[^\s{_UNSPACED}]+)\s*")  # a word, and the white space around it
+_SPAN = re.compile(rf"\s*(?:[{_UNSPACED}][^\s\w]*|[^\s{_UNSPACED}]+)\s*")  # A word with the white space around it.
 _IS_SYLLABLE = re.compile(rf"[{_SYLLABIC}]")
 
 
@@ -50,10 +50,10 @@ class WordTimes:
     """The words of one growing text beside its growing sound."""
 
     def __init__(self) -> None:
-        self._tail = ""  # may still grow into a longer word
+        self._tail = ""  # May still grow into a longer word.
         self._spans: deque[str] = deque()
         self._samples = 0
-        self._told_until = 0.0  # seconds
+        self._told_until = 0.0  # Seconds.
 
     def add(self, text: str) -> None:
         """Take more text."""

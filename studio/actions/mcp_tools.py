@@ -82,7 +82,7 @@ def tools(app: ASGIApp) -> FastMCP:
 def _tool(app: ASGIApp, action: Action) -> Action:
     async def call(*, context: Context[Any, Any, Any], **arguments: Any) -> CallToolResult:
         request = context.request_context.request
-        assert isinstance(request, Request)  # the only transport is HTTP
+        assert isinstance(request, Request)  # The only transport is HTTP.
         try:
             address = request.client.host if request.client else ""
             told = await action(Asking(app, request.headers, address), **arguments)

@@ -7,9 +7,9 @@ from html import escape
 
 from runtime.shared.word_times import TimedWords
 
-MOST_CHARS = 84  # of a cue: two lines
+MOST_CHARS = 84  # Characters of a cue: two lines.
 ENDS = tuple(".!?…。！？")
-CLOSING = "\"'”’»）)]"  # may stand behind an end
+CLOSING = "\"'”’»）)]"  # Characters that may follow a sentence end.
 
 
 def webvtt(words: TimedWords, note: str) -> str:

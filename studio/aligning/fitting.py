@@ -9,7 +9,7 @@ from itertools import pairwise
 from runtime.shared.word_times import TimedWords, shared_out, spans_of
 from studio.aligning.plugin import Placed
 
-SLACK_S = 0.05  # by which a last word may outlast the sound: an aligner counts in frames
+SLACK_S = 0.05  # A last word may end this much after the audio, because aligners count in frames.
 
 
 class MisfitError(ValueError):
@@ -31,7 +31,7 @@ def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
         theirs = letters[read : read + len(said)]
         if not said or [text[at].lower() for at in theirs] != [character.lower() for character in said]:
             raise MisfitError("its words are not those of the text")
-        if not earliest <= start <= end <= seconds + SLACK_S:  # nan is none of these either
+        if not earliest <= start <= end <= seconds + SLACK_S:  # NaN fails all comparisons.
             raise MisfitError("its times are out of order or outside the sound")
         firsts.append(theirs[0])
         times.append((start, min(end, seconds)))

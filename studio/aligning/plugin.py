@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from studio.extras import is_installed
 
-GROUP = "voicewright.aligners"  # of entry points
+GROUP = "voicewright.aligners"  # Entry point group.
 BUILT_IN = "pocketsphinx"
 
-Placed = tuple[str, float, float]  # a word, and when it begins and ends: seconds from the beginning of the sound
+Placed = tuple[str, float, float]  # Word, start and end in seconds from the beginning of the audio.
 
 
 class Aligner(Protocol):

@@ -13,8 +13,8 @@ from runtime.shared.audio import Sound, resample
 from studio.aligning.plugin import Placed
 
 RATE = 16_000  # Hz, of the model
-FRAMES = 100  # a second
-ENGLISH = 0.8  # part of the words that the dictionary knows where it is not said that a text is English
+FRAMES = 100  # Frames per second.
+ENGLISH = 0.8  # Share of known words from which a text without a language is treated as English.
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 # What a letter most often is; enough to find a word in its place that the dictionary does not have.
@@ -29,12 +29,13 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
     """As `Aligner` says."""
     if language not in {None, "en"}:
         return None
-    decoder = Decoder(samprate=RATE, lm=None, loglevel="FATAL")  # anew: words that are added to one stay in it
+    # A new decoder each time, because added words stay in it.
+    decoder = Decoder(samprate=RATE, lm=None, loglevel="FATAL")
     words = [word for word in text.split() if any(map(str.isalnum, word))]
     spoken = [_tokens(word) for word in words]
     known = [bool(decoder.lookup_word(token)) for tokens in spoken for token in tokens]
     if not all(spoken) or (language is None and sum(known) < ENGLISH * len(known)):
-        return None  # a word is written in letters of another language, or too many words are of one
+        return None  # A word has letters of another language, or too many words are foreign.
     for token in dict.fromkeys(token for tokens in spoken for token in tokens):
         if not decoder.lookup_word(token):
             decoder.add_word(token, _phones(token, decoder.lookup_word))

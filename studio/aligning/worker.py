@@ -22,17 +22,17 @@ from runtime.shared.system import be_polite
 from studio.aligning.fitting import MisfitError, fitted
 from studio.aligning.plugin import Aligner, installed
 
-POLITENESS = 10  # live speech comes first
+POLITENESS = 10  # Nice value: live speech comes first.
 
 Question = tuple[dict[str, Any], NDArray[np.float32]]
 
 
 def main() -> None:
     """Answer until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's, who closes the pipe
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles it and closes the pipe.
     be_polite(POLITENESS)
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what an aligner prints is no answer
+    os.dup2(2, 1)  # Aligners may print; stdout carries only results.
     questions: queue.SimpleQueue[Question] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(questions,), name="questions", daemon=True).start()
     while True:

@@ -31,7 +31,7 @@ class Decoded:
     text: str
     encoding: str
     candidates: list[str] = field(default_factory=list)
-    damaged: int = 0  # characters that are replaced by U+FFFD
+    damaged: int = 0  # Characters replaced by U+FFFD.
 
 
 def decode(data: bytes, encoding: str | None = None) -> Decoded:
@@ -63,7 +63,7 @@ def decode(data: bytes, encoding: str | None = None) -> Decoded:
     texts = [(name, confidence, text) for name, confidence in names if (text := _decoded(data, name)) is not None]
     if not texts:
         raise UnreadableError(NO_DOCUMENT)
-    texts.sort(key=lambda one: bool(_MIXED.search(one[2])))  # stable: the most confident first
+    texts.sort(key=lambda one: bool(_MIXED.search(one[2])))  # Stable: the most confident first.
     name, confidence, text = texts[0]
     others: dict[str, str] = {}
     for other, near, reading in texts[1:]:

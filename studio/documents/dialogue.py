@@ -13,11 +13,11 @@ from studio.documents.subtitles import Cue
 # A file rolls if at least this share of its cues begins with rows of the cue before.
 ROLLING_SHARE = 1 / 3
 MIN_ROLLING_CUES = 2
-MAX_ROWS = 8  # that may be shown together
+MAX_ROWS = 8  # Rows shown together.
 # Rows that are shown again after a longer time are said again.
 MAX_ROLLING_GAP_S = 0.5
 
-SPEAKER = "Speaker {}"  # of dashes and of >>, which say that somebody else speaks but not who
+SPEAKER = "Speaker {}"  # Dashes and >> mark a change of speaker without a name.
 
 _NOTES = "♪♫♬♩"
 _SOUND = re.compile(
@@ -83,8 +83,8 @@ def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
 
 def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
     """Return the cues without what is still shown from the cue before, if the file rolls."""
-    again = [0] * len(cues)  # rows at the beginning of each cue
-    grown = [False] * len(cues)  # cues whose only row the next one continues
+    again = [0] * len(cues)  # Repeated rows at the beginning of each cue.
+    grown = [False] * len(cues)  # True for cues whose only row the next one extends.
     for at, (before, cue) in enumerate(pairwise(cues), 1):
         if cue.start - before.end > MAX_ROLLING_GAP_S or cue.voice != before.voice:
             continue
@@ -95,7 +95,7 @@ def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
     if rolling < max(MIN_ROLLING_CUES, ROLLING_SHARE * (len(cues) - 1)):
         return cues
     kept = []
-    start = None  # of the row that has grown
+    start = None  # Start of the extended row.
     for cue, n, grows in zip(cues, again, grown, strict=True):
         begun = cue.start if start is None else start
         start = begun if grows else None

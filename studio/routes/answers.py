@@ -28,9 +28,9 @@ from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.origins import SAFE_METHODS
 from studio.relay import same_origin
 
-BODY_BYTES = 2 * 2**20  # of a JSON body
-FIELD_BYTES = 2**20  # of one text field of a form
-IDLE_S = 60.0  # until the next piece of a body must have come
+BODY_BYTES = 2 * 2**20  # Bytes of a JSON body.
+FIELD_BYTES = 2**20  # Bytes of a form's text field.
+IDLE_S = 60.0  # Timeout of the next piece of a body.
 # Of the caller, and never to be guessed at by a shared cache, another site or a browser.
 PRIVATE = {
     "cache-control": "private, no-cache",

@@ -75,7 +75,7 @@ def _rendered(name: str) -> str:
         for other, title in _titles().items()
     )
     body = reader.renderer.render(tokens, reader.options, {})
-    body = body.replace("<th></th>", "<td></td>")  # a column without a name has no head to be read out
+    body = body.replace("<th></th>", "<td></td>")  # A column without a name has no header for screen readers.
     # What is wider than the page scrolls in itself, also by keys.
     body = body.replace("<table>", '<div class="vw-docs-table" tabindex="0"><table>')
     body = body.replace("</table>", "</table></div>").replace("<pre>", '<pre tabindex="0">')

@@ -14,7 +14,7 @@ from studio.store.records import decode, read
 from studio.store.store import Store
 from studio.visitors import Visitors
 
-PIECE = 2**18  # bytes
+PIECE = 2**18  # Bytes per piece.
 
 
 class ExportRoutes:

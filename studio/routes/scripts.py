@@ -53,7 +53,7 @@ class ScriptRoutes:
         owner, script_id = self._named(request)
         if not is_script_id(script_id):
             raise InvalidConfig(where="id", why="it must have 1 to 64 letters, digits, - or _", param="id")
-        body = await body_of(request, 2 * MAX_BYTES)  # escaped characters are longer
+        body = await body_of(request, 2 * MAX_BYTES)  # Escaped characters are longer.
         return said(await self._aside(self._put, owner, script_id, body))
 
     def _put(self, owner: str, script_id: str, body: bytes) -> dict[str, Any]:

@@ -26,8 +26,8 @@ from studio.store.store import Store
 from studio.visitors import Visitors
 
 FORMAT = "mp3"
-AT_A_TIME = 8  # files that are being read or encoded for those who have links
-KEPT = 16  # files that were encoded lately
+AT_A_TIME = 8  # Concurrent reads and encodings for shared links.
+KEPT = 16  # Cached encoded files.
 _RANGE = re.compile(r"bytes=(\d{0,12})-(\d{0,12})")
 HEADERS = {
     **PRIVATE,
@@ -153,7 +153,7 @@ def _address(token: str | None) -> dict[str, Any]:
 def _part(wanted: re.Match[str], size: int) -> tuple[int, int] | None:
     """First and last byte; None: there are no such."""
     first, last = wanted[1], wanted[2]
-    if not first:  # the last so many
+    if not first:  # A suffix range.
         return (max(0, size - int(last)), size - 1) if last and int(last) > 0 else None
     end = min(int(last), size - 1) if last else size - 1
     return (int(first), end) if int(first) <= end else None

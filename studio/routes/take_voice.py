@@ -21,8 +21,8 @@ from studio.visitors import Visitors
 
 # Said in place of a speaker's permission. English in every interface: it is a record, not a label.
 CONSENT = "Designed by description; nobody was recorded."
-MOST_WORDS = 500  # characters of one entry of a voice's provenance
-MOST_ANCESTORS = 32  # takes that are asked for the words that a voice was described by
+MOST_WORDS = 500  # Characters of a provenance entry.
+MOST_ANCESTORS = 32  # Takes searched for the description of a voice.
 
 
 def take_voice_routes(store: Store, visitors: Visitors, aside: Aside, relay: Relay) -> list[Route]:
@@ -64,7 +64,7 @@ def description(record: dict[str, Any], store: Store, owner: str) -> str:
             break
         try:
             record = store.takes.find(owner, record["parent"])
-        except SpeechError:  # deleted meanwhile
+        except SpeechError:  # Deleted in the meantime.
             break
     return ""
 

@@ -29,7 +29,7 @@ from studio.store.store import Store
 from studio.store.takes import MOST_AT_ONCE, Wanted
 from studio.visitors import Visitors
 
-KEPT = "private, max-age=86400, immutable"  # what a browser need not ask for again
+KEPT = "private, max-age=86400, immutable"  # Browsers may cache a take without revalidation.
 
 
 class TakeRoutes:

@@ -25,7 +25,7 @@ from studio.store.store import Store
 from studio.visitors import Visitors
 
 FORMATS = ("json", "vtt")
-MOST_KNOWN = 64  # takes whose words are kept in memory
+MOST_KNOWN = 64  # Takes whose word times are kept in memory.
 
 
 @dataclass(frozen=True, slots=True)

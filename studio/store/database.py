@@ -20,7 +20,7 @@ from studio.errors import StoreBusy
 log = logging.getLogger(__name__)
 
 FILE = "studio.sqlite"
-WAIT_S = 5.0  # for another process that writes
+WAIT_S = 5.0  # Timeout of another process's write lock.
 
 # The form of the file is PRAGMA user_version: how many of these it has been through. Only ever append.
 MIGRATIONS = (
@@ -90,7 +90,7 @@ class Database:
         self._connection = connection
         self._lock = threading.RLock()
         self.moved_aside = moved_aside
-        self.unreadable = 0  # rows that have been set aside since this one was begun
+        self.unreadable = 0  # Unreadable rows set aside since this database was created.
 
     @classmethod
     def open(cls, folder: Path) -> Database:
@@ -105,7 +105,7 @@ class Database:
             return cls(_opened(path))
         except sqlite3.OperationalError:
             raise
-        except sqlite3.DatabaseError:  # not a database, or a damaged one
+        except sqlite3.DatabaseError:  # Not a database, or damaged.
             aside = _move_aside(path)
         log.warning("%s was damaged; it was moved to %s and a new one begun", path, aside.name)
         return cls(_opened(path), aside)
@@ -128,7 +128,7 @@ class Database:
             StoreBusy: another process had the database for too long.
         """
         with self._lock, _told(what):
-            if self._connection.in_transaction:  # of the same thread, which has the lock
+            if self._connection.in_transaction:  # A transaction of the same thread, which has the lock.
                 yield self._connection
                 return
             self._connection.execute("BEGIN IMMEDIATE")
@@ -166,7 +166,7 @@ def _opened(path: Path) -> sqlite3.Connection:
     path.touch(mode=0o600)  # SQLite's journals get the same mode.
     path.chmod(0o600)
     connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
-    connection.text_factory = lambda data: data.decode("utf-8", "replace")  # one damaged text stops no list
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")  # One damaged text must not break a list.
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")

@@ -25,7 +25,7 @@ from studio.store.takes import Takes
 MOST_CLIPS = 4000
 MOST_SILENCE_S = 60.0
 LOUDNESS_LUFS = (-40.0, -5.0)
-IN_MEMORY = 16 * 2**20  # bytes
+IN_MEMORY = 16 * 2**20  # Bytes kept in memory.
 
 
 class ClipFields(BaseModel):
@@ -99,7 +99,7 @@ def _clips(takes: Takes, owner: str, wanted: ExportFields, most_s: float) -> lis
     seconds = sum(records[clip.take]["seconds"] if clip.take else clip.silence_s or 0.0 for clip in wanted.clips)
     if seconds > most_s:
         raise InvalidConfig(where="clips", why=f"they last {seconds:.0f} s; the limit is {most_s:g} s", param="clips")
-    if wanted.shape == "srt":  # lengths are all that is needed
+    if wanted.shape == "srt":  # Subtitles only need lengths.
         sounds = {name: np.broadcast_to(np.int16(0), record["samples"]) for name, record in records.items()}
     else:
         sounds = {name: np.frombuffer(takes.pcm(owner, name)[1], "<i2") for name in records}
@@ -113,7 +113,7 @@ def _clips(takes: Takes, owner: str, wanted: ExportFields, most_s: float) -> lis
 
 def _archive(wanted: ExportFields, name: str, programme: Samples, parts: list[ProgrammePart]) -> Export:
     file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  closed by its reader
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # sound does not compress
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # Audio does not compress.
         if wanted.shape == "all":
             archive.writestr(file_name(name, wanted.format), _encoded(wanted.format, programme, parts, name))
             archive.writestr(file_name(name, "srt"), subtitles(parts))

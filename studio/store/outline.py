@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 PARTS = 32
-FULL = 255  # the value of the loudest sample there is
+FULL = 255  # Value of a full-scale sample.
 
 
 def outline(pcm: bytes) -> list[int]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-HOST = "host"  # everybody, where visitors share what is kept
-VISITOR = "visitor:"  # and what is made of the visitor's cookie
-MEMBER = "member:"  # and the name under which somebody signed in
+HOST = "host"  # Shared owner if visitors have no separate history.
+VISITOR = "visitor:"  # Followed by a digest of the visitor's cookie.
+MEMBER = "member:"  # Followed by the name of a signed-in user.

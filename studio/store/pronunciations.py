@@ -14,7 +14,7 @@ from studio.store.owned_rows import OwnedRows, next_version
 from studio.store.owners import VISITOR
 from studio.store.records import PronunciationFields, TextToSay
 
-TAG = may_be_tag(500)  # none of its words
+TAG = may_be_tag(500)  # Tags are not part of a dictionary's words.
 EMPTY: dict[str, Any] = {"words": [], "updated_at": None}
 
 

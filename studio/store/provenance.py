@@ -9,7 +9,7 @@ from typing import Any
 from runtime.shared.encoding import COMMENT
 from runtime.version import package_version
 
-MOST_NAMED = 32  # seeds in the tags of a joined file
+MOST_NAMED = 32  # Seeds in the tags of a joined file.
 
 
 def tags_of(record: dict[str, Any]) -> dict[str, str]:

@@ -19,8 +19,8 @@ from runtime.shared.strict_json import parse_object
 from runtime.shared.validation import first_fault
 
 MAX_SCRIPT_LINES = 10_000  # A novel has 6,000 paragraphs.
-MOST_WORDS = 500  # of a pronunciation dictionary
-MOST_SAID = 200  # that a request brings
+MOST_WORDS = 500  # Entries of a pronunciation dictionary.
+MOST_SAID = 200  # Entries in a request.
 
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _SCRIPT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")

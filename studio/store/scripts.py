@@ -16,8 +16,8 @@ from studio.store.owned_rows import OwnedRows, next_version
 from studio.store.owners import VISITOR
 from studio.store.records import ScriptFields
 
-MAX_BYTES = 8 * 2**20  # of one script as JSON
-BEGINNING = 120  # characters of a script's first words in the list
+MAX_BYTES = 8 * 2**20  # Bytes of one script as JSON.
+BEGINNING = 120  # Characters of a script's first words in the list.
 _OF_THE_STORE = {"id", "updated_at"}
 
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 TAKES, REFERENCES = "takes", "references"
 SUFFIX = ".flac"
-RECORD = "voicewright_take"  # the tag that holds it
+RECORD = "voicewright_take"  # Tag with the take's record.
 
 
 class SoundFiles:
@@ -113,7 +113,8 @@ class SoundFiles:
         """Owner and record as the file holds them; None if it holds none, or is damaged."""
         path = self.takes / (take_id + SUFFIX)
         try:
-            held = parse_object(read_tags(str(path)).get(RECORD, ""), MOST_DEPTH + 1)  # as it came, in one of ours
+            # The stored record adds one level.
+            held = parse_object(read_tags(str(path)).get(RECORD, ""), MOST_DEPTH + 1)
             owner, record = held["owner"], held["record"]
             self.pcm(take_id, record["sha256"])
         except (OSError, ValueError, KeyError, TypeError, TakeDamaged):

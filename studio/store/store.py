@@ -24,7 +24,7 @@ from studio.store.takes import Takes
 
 log = logging.getLogger(__name__)
 
-MAX_PREFERENCES = 64  # of one owner
+MAX_PREFERENCES = 64  # Preferences of one owner.
 
 ON_A_SPACE = (
     "This Space has no storage of its own: takes, scripts and voices are gone when it restarts. "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-JUMP_S = 60.0  # more than this apart from the time that has passed is a jump
+JUMP_S = 60.0  # Difference from elapsed time that counts as a jump.
 
 
 def _date() -> float:
@@ -21,7 +21,7 @@ class WallClock:
     def __init__(self, wall: Callable[[], float] = _date, passed: Callable[[], float] = time.monotonic) -> None:
         self._wall = wall
         self._passed = passed
-        self._apart = wall() - passed()  # seconds
+        self._apart = wall() - passed()  # Seconds.
 
     def jumped_s(self) -> float:
         """Seconds that it went further than time did since the last look; 0.0: no more than ``JUMP_S``."""

@@ -31,7 +31,7 @@ class Heard:
 class Transcriber(Protocol):
     """Writes down recordings, one at a time. Thread: the one in which it was made."""
 
-    name: str  # who wrote it down, as people are told
+    name: str  # Name of the recogniser, as shown to users.
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
         """The words of a recording; an empty text where there are none.

@@ -23,7 +23,7 @@ class Whisper:
             samples,
             language=language,
             beam_size=5,
-            condition_on_previous_text=False,  # one short recording; what it says of itself leads it astray
+            condition_on_previous_text=False,  # Recordings are short, and earlier text misleads the recogniser.
             without_timestamps=True,
         )
         return Heard("".join(segment.text for segment in segments).strip(), info.language)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from runtime.shared.system import be_polite
 from studio.transcribing.plugin import Choice, Transcriber
 
-POLITENESS = 10  # live speech comes first
+POLITENESS = 10  # Nice value: live speech comes first.
 
 
 def begin() -> None:

@@ -21,11 +21,11 @@ from voicewright.speech import OnQueue, Speech
 from voicewright.values import Cancelled, Config, Done, End, Queued, Start, Stats
 from voicewright.wire import PROTOCOL, read_frame, socket_address
 
-CONNECT_S = 10.0  # until the runtime has introduced itself
-SILENCE_S = 300.0  # for which an utterance may be silent: its checkpoint may have to be loaded first
-MAX_QUEUE = 4  # messages that wait beside those of the utterances
-PING_S = 30.0  # an idle session is closed after two minutes
-CLOSE_S = 1.0  # a runtime whose sound was not read cannot answer a close at once
+CONNECT_S = 10.0  # Timeout until the runtime's first message.
+SILENCE_S = 300.0  # Timeout without audio; a checkpoint may have to be loaded first.
+MAX_QUEUE = 4  # Queued messages besides those of the utterances.
+PING_S = 30.0  # An idle session is closed after two minutes.
+CLOSE_S = 1.0  # Timeout of a close, which waits for unread audio.
 
 
 class Client(Routes):
@@ -42,7 +42,7 @@ class Client(Routes):
         self._connection = connection
         self._speeches: dict[str, Speech] = {}
         self._channels: dict[int, Speech] = {}
-        self._complaint: SpeechRefused | None = None  # bound to no utterance: why the socket is about to close
+        self._complaint: SpeechRefused | None = None  # Error without an utterance, which explains the coming close.
         self._has_ended = False
         self._count = 0
 
@@ -182,9 +182,9 @@ async def _opened(url: str, headers: dict[str, str], proxy: Proxy) -> tuple[Clie
             socket_address(url),
             subprotocols=[Subprotocol(PROTOCOL)],
             additional_headers=headers,
-            compression=None,  # sound does not compress
+            compression=None,  # Audio does not compress.
             max_queue=MAX_QUEUE,
-            open_timeout=None,  # the caller's covers it
+            open_timeout=None,  # Covered by the caller's timeout.
             close_timeout=CLOSE_S,
             proxy=proxy,
         )

@@ -152,7 +152,7 @@ def refusal_of(status: int, body: bytes | bytearray) -> SpeechRefused:
     """The error that a refused request or handshake came with."""
     try:
         return SpeechRefused.from_fields(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError):  # not a runtime of ours, or one behind another program's door
+    except (ValueError, KeyError, TypeError):  # Not a Voicewright runtime, or one behind another program.
         sentence = f"The address answers with HTTP status {status}, and not as a runtime does."
         return SpeechRefused("unknown_route", sentence)
 

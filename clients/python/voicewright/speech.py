@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 from voicewright.errors import ConnectionLost, SpeechRefused, SpeechTimeout, VoicewrightError
 from voicewright.values import Chunk, Done, End, Queued, Start
 
-MAX_WAITING = 32  # chunks of at most 250 ms, and so 384 KiB, for each utterance
+MAX_WAITING = 32  # Chunks of at most 250 ms, so 384 KiB per utterance.
 
 
 class Open(Protocol):
@@ -56,7 +56,7 @@ class Speech:
         self._send = send
         self._on_queue = on_queue
         self._timeout = timeout
-        self._patience: asyncio.Timeout | None = None  # of a reader that waits for sound
+        self._patience: asyncio.Timeout | None = None  # Timeout of a reader that waits for audio.
         self._beginning = asyncio.Lock()
         self._has_begun = False
         self._ended = asyncio.Event()
@@ -153,9 +153,9 @@ class Speech:
 
     async def on_sound(self, first_sample: int, pcm: bytes) -> None:
         """Take a frame, when there is room for it."""
-        if self.end is not None or self._silenced:  # what was on its way when it was cancelled
+        if self.end is not None or self._silenced:  # Audio that was on its way when the utterance was cancelled.
             return
-        if first_sample != self._samples:  # a hole would be audible, and is the runtime's fault
+        if first_sample != self._samples:  # A gap would be audible, and is the runtime's fault.
             self.on_end(SpeechRefused("generation_failed", "Sound arrived out of order.", retryable=True))
             await self._send("context.cancel", context_id=self.context_id)
         else:
@@ -164,17 +164,19 @@ class Speech:
 
     def on_queued(self, queued: Queued) -> None:
         self.queued = queued
-        if self._patience is not None and self._timeout is not None:  # a place in the queue is news too
+        # A report of the place in the queue restarts the timeout.
+        if self._patience is not None and self._timeout is not None:
             self._patience.reschedule(asyncio.get_running_loop().time() + self._timeout)
         if self._on_queue is not None:
-            asyncio.get_running_loop().call_soon(self._on_queue, queued)  # its faults are not the reader's
+            # Errors of the callback must not reach the reader.
+            asyncio.get_running_loop().call_soon(self._on_queue, queued)
 
     def on_end(self, end: End) -> None:
         """Take the terminal message; a second one is ignored."""
         if self.end is None:
             self.end = end
             self._ended.set()
-            with suppress(asyncio.QueueFull):  # then no reader waits
+            with suppress(asyncio.QueueFull):  # No reader waits if the queue is full.
                 self._sound.put_nowait(None)
 
     async def _begun(self) -> Self:

@@ -16,16 +16,16 @@ class Config(TypedDict, total=False):
     voice: str
     language: str
     instructions: str
-    graft: bool  # experimental, of a stored voice with instructions
-    ref_audio: str | bytes  # bytes: of a sound file
+    graft: bool  # Experimental: a stored voice with instructions.
+    ref_audio: str | bytes  # A URL, or the bytes of an audio file.
     ref_text: str
     x_vector_only_mode: bool
     non_streaming_mode: bool
     split_granularity: str
     max_buffer_delay_ms: float
-    tags: bool  # the text holds tags: [excited], [pause:500ms]
+    tags: bool  # The text contains tags: [excited], [pause:500ms].
     pronunciations: list[dict[str, Any]]  # {"word": …, "say_as": …}, perhaps "case_sensitive": True
-    pronunciation_dictionaries: list[str]  # ids of kept ones
+    pronunciation_dictionaries: list[str]  # Ids of stored dictionaries.
     text_filter: str  # "none" where a whole text is spoken and nothing else is said
     initial_codec_chunk_frames: int
     seed: int
@@ -45,7 +45,7 @@ class Queued:
     """The utterance waits for a slot; ``position`` 0 is next."""
 
     position: int
-    eta_ms: float | None = None  # estimated wait; None: nothing has ended yet to judge by
+    eta_ms: float | None = None  # Estimated wait; None: no request has ended yet.
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +73,16 @@ class Stats:
 
     queue_ms: float = 0.0
     prefill_ms: float = 0.0
-    ttfa_ms: float | None = None  # to the first sound; None: no sound was made
+    ttfa_ms: float | None = None  # Time to first audio; None: no audio.
     total_ms: float = 0.0
     prompt_tokens: int = 0
     frames: int = 0
     audio_s: float = 0.0
-    parts: int = 1  # into which the text was split
-    repeated: int = 0  # of them that were made twice
-    underruns: int = 0  # chunks that came after a listener without a buffer had run dry
-    guard: str | None = None  # why speech was stopped that did not end by itself
-    rtf: float | None = None  # compute time over audio time
+    parts: int = 1  # Number of parts of the text.
+    repeated: int = 0  # Parts that were generated twice.
+    underruns: int = 0  # Chunks that came after the buffer of a listener without delay was empty.
+    guard: str | None = None  # Guard that stopped speech which did not end.
+    rtf: float | None = None  # Compute time divided by audio time.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 PROTOCOL = "voicewright.speech.v1"
 ROUTE = "/v1/audio/speech/stream"
 SAMPLE_RATE = 24_000  # Hz, of all sound
-HEADER = struct.Struct("<BBHIQ")  # version, kind, channel, number of the message, first sample
+HEADER = struct.Struct("<BBHIQ")  # Version, kind, channel, number of the message, first sample.
 VERSION = 1
 KIND_S16LE = 1
 

@@ -20,7 +20,7 @@ class Segment(Utterance[Generation]):
 
     context: Context
     flush_id: int = 1
-    is_flushed: bool = False  # by a flush, which is answered after its sound
+    is_flushed: bool = False  # Flushed by the client, which gets a message after its audio.
 
     def request(self, text: str, *, open_text: bool) -> SpeechRequest:
         request = Utterance.request(self, text, open_text=open_text)
@@ -32,18 +32,18 @@ class Context:
     """One growing text and one stream of sound."""
 
     name: str
-    voice: ChosenVoice[Generation]  # as its first message said: voice, language and format stay
+    voice: ChosenVoice[Generation]  # From the first message: voice, language and format cannot change.
     writer: PcmWriter
     words: WordTimes | None  # None: the client does not want times
-    text: GrowingText  # without the tags
-    said_at: float  # seconds, when the last chunk was queued, or the context opened
-    segments: deque[Segment] = field(default_factory=deque)  # the head speaks, the last grows
+    text: GrowingText  # Text without tags.
+    said_at: float  # Time in seconds at which the context opened or its last chunk was queued.
+    segments: deque[Segment] = field(default_factory=deque)  # The first is being spoken, the last receives text.
     tags: Tags = field(default_factory=Tags)
-    seed: int | None = None  # of its first segment, for the others
-    is_complete: bool = False  # its text
-    short_since: float | None = None  # seconds, when the last sound of all its text so far was handed out
-    notes: list[str] = field(default_factory=list)  # each once: of what was ignored, and what is wrong with the speech
-    owed_samples: int = 0  # made, but still in the resampler: they count with the next message
+    seed: int | None = None  # Seed of its first segment, reused by the others.
+    is_complete: bool = False  # True if its text is complete.
+    short_since: float | None = None  # Time in seconds at which the audio of all text so far was sent.
+    notes: list[str] = field(default_factory=list)  # Unique notes about ignored fields and faults of the speech.
+    owed_samples: int = 0  # Samples still in the resampler; they count with the next message.
 
     @property
     def head(self) -> Segment:

@@ -23,8 +23,8 @@ from runtime.server.wire import Name, Reply, StrictFields, Text, checked
 GET = ["GET", "HEAD"]
 PATH = "/pronunciation-dicts"
 ONE = PATH + "/{dictionary_id}"
-_OWNER = "voicewright"  # of all that is kept here, as of the account
-_PHONEMES = "<<"  # begins an alias that spells sounds
+_OWNER = "voicewright"  # Owner of all dictionaries in Cartesia's responses.
+_PHONEMES = "<<"  # Start of an alias that spells phonemes.
 
 
 def _no_phonemes(alias: str) -> str:

@@ -20,7 +20,7 @@ from runtime.shared.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 MAX_BUFFER_DELAY_MS = 3000  # Cartesia's default
 
 Encoding = Literal["pcm_s16le", "pcm_f32le", "pcm_mulaw", "pcm_alaw"]
-BYTES_OF = {"pcm_s16le": 2, "pcm_f32le": 4, "pcm_mulaw": 1, "pcm_alaw": 1}  # of a sample
+BYTES_OF = {"pcm_s16le": 2, "pcm_f32le": 4, "pcm_mulaw": 1, "pcm_alaw": 1}  # Bytes of a sample.
 MP3_RATES = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz; there are no others
 
 Read = TypeVar("Read", bound="CartesiaRequest")

@@ -28,7 +28,7 @@ from runtime.shared.speech_rate import is_speakable
 from runtime.shared.word_times import TimedWords, WordTimes
 
 _IDLE_S = 300.0  # Cartesia's own: clients keep a socket ready for as long
-_MAX_SEGMENTS = 64  # of one context, that wait for their turn
+_MAX_SEGMENTS = 64  # Maximum waiting segments of a context.
 
 
 class CartesiaSession(Dialect[Segment]):
@@ -39,7 +39,7 @@ class CartesiaSession(Dialect[Segment]):
         self._id = session_id
         self._expiry_s = expiry_s
         self._contexts: dict[str, Context] = {}
-        self._cancelled = RecentNames()  # an end that was sent meanwhile is ignored
+        self._cancelled = RecentNames()  # The client may have sent the end of a context before it saw the cancel.
 
     # --- the clocks
 
@@ -114,11 +114,11 @@ class CartesiaSession(Dialect[Segment]):
         is_blank = not message.transcript.strip()
         if context is None and is_blank and not message.goes_on:
             if name not in self._cancelled:
-                self._say(name, replies.done(name))  # the end of a text that never was
+                self._say(name, replies.done(name))  # End of a context without text.
             self._cancelled.forget(name)
             return
         if context is not None and context.is_complete:
-            if not is_blank:  # a second end is none
+            if not is_blank:  # A second end has no effect.
                 error = OutOfOrder(what="transcript", why="the text of that context was said to be complete")
                 self._say(name, {**replies.error(error, name, self._id), "done": False})
             return
@@ -175,13 +175,13 @@ class CartesiaSession(Dialect[Segment]):
             context.is_complete = True
         self._tell_of(context, is_flushed=message.speaks_at_once)
         if last.held and not last.is_complete and message.speaks_at_once:
-            last.hold(" ")  # it waits for its voice; what comes next is no part of its last word
+            last.hold(" ")  # While its voice is prepared, keep the next text from joining its last word.
 
     def _cancel(self, name: str | None) -> None:
         if name is None:
             return
         self._muted.forget(name)
-        self.send_queue.drop_all_about(name)  # its last message too, if it was to have one by now
+        self.send_queue.drop_all_about(name)  # Also its final message, if that is queued.
         if context := self._contexts.pop(name, None):
             self._release(context.head)
             if not context.is_complete:

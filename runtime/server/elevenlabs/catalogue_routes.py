@@ -26,7 +26,7 @@ from runtime.server.wire import Reply
 from runtime.settings import Limits
 
 GET = ["GET", "HEAD"]
-KEY = "xi-api-key"  # the header that its clients always send, and others never
+KEY = "xi-api-key"  # Header that only ElevenLabs' clients send.
 
 # What a request is spoken with that says nothing; no voice has settings of its own here.
 _SETTINGS: Reply = {

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from runtime.shared.sentence_ends import TAIL, may_end
 
-DEFAULT = (120, 160, 250, 290)  # characters, as there
-_TRIGGER = 50  # below it ``try_trigger_generation`` does nothing there
+DEFAULT = (120, 160, 250, 290)  # Characters, as ElevenLabs' default.
+_TRIGGER = 50  # Minimum characters for ``try_trigger_generation``, as at ElevenLabs.
 
 
 class ChunkSchedule:
@@ -19,8 +19,8 @@ class ChunkSchedule:
 
     def __init__(self, lengths: Sequence[float] = DEFAULT) -> None:
         self._lengths = tuple(lengths) or DEFAULT
-        self.chunks = 0  # that are spoken, or will be once there is sound
-        self._chars = 0  # behind the last end of a sentence, or the last chunk
+        self.chunks = 0  # Chunks spoken or released.
+        self._chars = 0  # Characters since the last sentence end or chunk.
         self._tail = ""
         self._is_triggered = False
 
@@ -34,7 +34,7 @@ class ChunkSchedule:
 
     def add(self, text: str, *, is_triggered: bool = False) -> None:
         """Take more text; ``is_triggered``: its client would have it spoken now."""
-        if may_end(self._tail) and text.strip():  # what is before this is spoken already
+        if may_end(self._tail) and text.strip():  # Text before the sentence end is already released.
             self.begin()
         self._chars += len(text)
         self._tail = (self._tail + text)[-2 * TAIL :]

@@ -13,7 +13,7 @@ from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_tags import Tags
 from runtime.shared.word_times import WordTimes
 
-_LEAD_S = 1.0  # before a listener runs dry: a sentence is cut no sooner than it must
+_LEAD_S = 1.0  # Time before a listener's buffer is empty, so that sentences are cut late.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -24,15 +24,15 @@ class Context(Utterance[Manner]):
     speed: float
     sound: SoundMessages
     schedule: ChunkSchedule | None  # None: the client sends what belongs together, and has it spoken at once
-    heard_of: float  # seconds, when its client last spoke of it, or it last made a sound
-    read: ReadText | None = None  # its text without the tags that the engine acts on; None: brackets are text
+    heard_of: float  # Time in seconds of the client's last message or the last audio.
+    read: ReadText | None = None  # Text without the engine's tags; None: brackets are text.
     keeps_pieces: bool = True
     tags: Tags = field(default_factory=Tags)
     words: WordTimes = field(default_factory=WordTimes)
-    owed_samples: int = 0  # made, but still in the writer: they count with the next message
-    notes: list[str] = field(default_factory=list)  # of what was ignored, and what is wrong with the speech
-    plays_until: float | None = None  # when a listener without a buffer has heard all that was made; None: nothing was
-    _last: str = " "  # character of its text
+    owed_samples: int = 0  # Samples still in the encoder; they count with the next message.
+    notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faults of the speech.
+    plays_until: float | None = None  # Time at which a listener without delay has heard all audio; None: no audio yet.
+    _last: str = " "  # Last character of its text.
 
     @property
     def dues(self) -> Iterator[float]:
@@ -44,7 +44,7 @@ class Context(Utterance[Manner]):
         if self.plays_until is not None:
             yield self.plays_until - _LEAD_S
         elif not self.schedule.chunks:
-            yield self.heard_of  # now
+            yield self.heard_of  # Now.
 
     def take(self, message: ClientMessage, now: float) -> None:
         """Take more text, and speak what there is if that is wanted.
@@ -56,7 +56,7 @@ class Context(Utterance[Manner]):
         text = message.text or ""
         self.text.count(text)
         if self._last.isspace():
-            text = text.lstrip()  # a context begins with a space of its own
+            text = text.lstrip()  # The first message of a context starts with a space.
         if text:
             self._hold(self.text.add(self.tags.add(text), now))
             self.tell()

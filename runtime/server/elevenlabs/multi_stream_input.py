@@ -11,7 +11,7 @@ from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.session import ElevenLabsSession
 
-_DEFAULT = "default"  # context of messages that name none
+_DEFAULT = "default"  # Context of messages that name none.
 
 
 class MultiStreamInputSession(ElevenLabsSession):
@@ -47,7 +47,7 @@ class MultiStreamInputSession(ElevenLabsSession):
             if (message.text or "").strip():
                 error = OutOfOrder(what="text", why="that context was closed")
                 self._say(name, replies.error(error, name))
-        elif context is not None or message.text:  # an empty text keeps the socket open, and opens nothing
+        elif context is not None or message.text:  # An empty text keeps the socket open and opens no context.
             try:
                 self._take(context or self._begun(name, message), message)
             except BadRequest as error:
@@ -96,7 +96,7 @@ class MultiStreamInputSession(ElevenLabsSession):
     # --- refusals and the end
 
     def _give_up_all(self, error: SpeechError) -> None:
-        self._is_leaving = False  # the error ends the socket, and not the last of these
+        self._is_leaving = False  # The error closes the socket, not the end of the last context.
         super()._give_up_all(error)
 
     def _fail(self, utterance: Context, error: SpeechError) -> None:

@@ -41,7 +41,7 @@ PATH = "/v1/pronunciation-dictionaries"
 ONE = "/{pronunciation_dictionary_id}"
 GET = ["GET", "HEAD"]
 
-_OWNER = "voicewright"  # of the account that everybody shares
+_OWNER = "voicewright"  # Name of the shared account.
 _BY_TIME, _BY_NAME, _UP, _DOWN = "creation_time_unix", "name", "ascending", "descending"
 _FOUND = frozenset({DictionaryNotFound})
 _RULE = {"type": "alias", "string_to_replace": "Nguyen", "alias": "Win"}

@@ -10,7 +10,7 @@ from runtime.errors import InvalidMessage, SpeechError
 from runtime.server.wire import Reply
 from runtime.shared.port.error_shapes import elevenlabs_message
 
-_MISTAKE = 1008  # how a socket is closed for what the client can mend
+_MISTAKE = 1008  # Close code of errors that the client can fix.
 
 
 def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) -> Reply:

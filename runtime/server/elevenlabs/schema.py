@@ -27,7 +27,7 @@ PREMADE = (
     *("hpp4J3VqNfWAUOO0d1Us", "EXAVITQu4vr4xnSDxMaL", "21m00Tcm4TlvDq8ikWAM", "JBFqnCBsd6RMkjVDRZzb"),
     *("cgSgspJ2msm6clMCkdW9", "pNInz6obpgDQGcFmaJgB", "nPczCjzI2devNBz1zQrb", "Xb7hH8MSUJpSbSDYk0k2"),
 )
-NEUTRAL, _SWING = 0.5, 0.4  # stability that changes nothing; by how much of the temperature all of it does
+NEUTRAL, _SWING = 0.5, 0.4  # Neutral stability, and the maximum change of the temperature.
 
 Read = TypeVar("Read", bound="Spoken")
 
@@ -69,7 +69,7 @@ class SocketOptions(FileOptions):
     model_id: Name | None = None
     language_code: Name | None = None
     seed: Annotated[Seed, Field(strict=False)] | None = None
-    inactivity_timeout: Annotated[int, Field(strict=False, ge=1, le=180)] = 20  # seconds
+    inactivity_timeout: Annotated[int, Field(strict=False, ge=1, le=180)] = 20  # Seconds.
     auto_mode: Annotated[bool, Field(strict=False)] = False
     sync_alignment: Annotated[bool, Field(strict=False)] = False
 

@@ -17,7 +17,7 @@ class SoundMessages:
         self._speed = speed
         self._label = label
         self._is_relative = is_relative
-        self._told = TimedWords()  # that wait for the next sound to go with
+        self._told = TimedWords()  # Word times for the next audio message.
 
     @property
     def is_instant(self) -> bool:

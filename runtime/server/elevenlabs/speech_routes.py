@@ -32,7 +32,7 @@ from runtime.shared.speech_tags import without_tags
 from runtime.shared.word_times import TimedWords, WordTimes
 
 PATH = "/v1/text-to-speech/{voice_id}"
-JSON_LINES = "application/x-ndjson"  # theirs says application/json, which a reader would take for one object
+JSON_LINES = "application/x-ndjson"  # ElevenLabs sends application/json, which readers would take for a single object.
 MEDIA_TYPES = tuple(dict.fromkeys(form.media_type for form in OUTPUT_FORMATS.values()))
 
 _TAKEN: dict[str, Any] = {

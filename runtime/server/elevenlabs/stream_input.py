@@ -23,7 +23,7 @@ class StreamInputSession(ElevenLabsSession):
         try:
             context = context or self._opened("", message)
             if not context.takes_text:
-                return  # it was said to be complete
+                return  # The text was already complete.
             if message.text == "":
                 self._close_context(context)
             else:

@@ -15,8 +15,8 @@ from runtime.server.wire import Reply
 PATH = "/v1/user"
 GET = ["GET", "HEAD"]
 
-_WITHOUT_END = 2**31 - 1  # their number for what has no limit here
-_NAME = "voicewright"  # of an account that everybody shares
+_WITHOUT_END = 2**31 - 1  # ElevenLabs' number for an unlimited value.
+_NAME = "voicewright"  # Name of the shared account.
 
 
 def add_routes(app: FastAPI, host: Host) -> None:

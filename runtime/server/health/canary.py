@@ -37,7 +37,7 @@ SEED = 1
 TEXT = "The bread is warm."
 INSTRUCT = "A warm young voice."
 REFERENCE_S = 2.0
-DIGITS = 16  # of the digest of the codes: enough to compare by, and to be read in a log
+DIGITS = 16  # Hex digits of the digest of the codes, short enough for a log line.
 
 
 class Outcome(StrEnum):
@@ -45,7 +45,7 @@ class Outcome(StrEnum):
 
     SAME = "same"
     DIFFERENT = "different"
-    INTERRUPTED = "interrupted"  # a request wanted to be served
+    INTERRUPTED = "interrupted"  # A request took precedence.
 
 
 class Canary:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from runtime.errors import Draining
 from runtime.server.engine_host import Host
 
-GOODBYE_S = 2.0  # for every client to be told
-HURRIED_GOODBYE_S = 0.3  # the same, once the operator has signalled again
-_LOOK_S = 0.02  # between looks at what still runs
+GOODBYE_S = 2.0  # Timeout for the final messages to all clients.
+HURRIED_GOODBYE_S = 0.3  # The same after a second signal.
+_LOOK_S = 0.02  # Poll interval of running requests.
 
 
 async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None]) -> None:

@@ -16,9 +16,9 @@ from runtime.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.2  # between looks at the engine; a dead one is to be told to every client within a second
-AGAIN_S = 1.0  # after which a canary that was interrupted is tried again
-SLACK = 5  # times the longest step that has come back so far: a large checkpoint on a slow CPU is no hanging device
+LOOK_S = 0.2  # Poll interval of the engine; clients must learn of a dead engine within a second.
+AGAIN_S = 1.0  # Delay before an interrupted canary runs again.
+SLACK = 5  # Multiple of the longest finished step, because large checkpoints on a CPU are slow.
 
 
 class Watchdog:
@@ -29,7 +29,7 @@ class Watchdog:
         self._settings = settings
         self._metrics = metrics
         self._canary = Canary(engine)
-        self._heard = asyncio.Event()  # every checkpoint was heard for the first time, or will be later
+        self._heard = asyncio.Event()  # Every checkpoint has passed its first canary, or will run it later.
         self._task: asyncio.Task[Exit] | None = None
         self.verdict: Exit | None = None
 

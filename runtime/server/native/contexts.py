@@ -16,8 +16,8 @@ class NativeUtterance(Utterance[SessionConfig]):
 
     context_id: str
     keeps_pieces: bool = True
-    messages: int = 0  # of sound, queued
-    played_ms: float | None = None  # as the client last reported
+    messages: int = 0  # Queued audio messages.
+    played_ms: float | None = None  # Last position reported by the client.
 
     @property
     def channel(self) -> int:

@@ -73,7 +73,8 @@ class Session(Dialect[NativeUtterance]):
         is_used = any(utterance.voice is voice for utterance in self.utterances.values())
         super()._go_on_with(voice)
         name = voice.config.context_id
-        if isinstance(voice.reference, SpeechError) and self._voices.get(name) is voice:  # no later one took its place
+        # No later voice has replaced it.
+        if isinstance(voice.reference, SpeechError) and self._voices.get(name) is voice:
             del self._voices[name]
             if not is_used:
                 self._refuse_name(name or DEFAULT_CONTEXT, voice.reference)
@@ -139,7 +140,7 @@ class Session(Dialect[NativeUtterance]):
 
     def _done(self, name: str) -> None:
         utterance = self._taking_text(name, "input.done")
-        self._muted.forget(name)  # this was the last message of a context that was refused
+        self._muted.forget(name)  # Final message of a refused context.
         if utterance is not None:
             utterance.finish()
 
@@ -155,7 +156,7 @@ class Session(Dialect[NativeUtterance]):
             utterance.played_ms = utterance.played_ms if played_ms is None else played_ms
             self._release(utterance)
             self._finish(utterance, replies.context_cancelled(utterance))
-        elif self._voices.pop(name, None):  # it was configured, and would have begun with its text
+        elif self._voices.pop(name, None):  # Configured, but without text yet.
             self.send_queue.say(replies.unbegun_cancelled(name, played_ms), is_terminal=True)
 
     def _bye(self) -> None:
@@ -195,7 +196,7 @@ class Session(Dialect[NativeUtterance]):
         utterance = NativeUtterance(self._commands, voice, text, context_id=name)
         if self.utterances and not all(each.labelled for each in (utterance, *self.utterances.values())):
             raise OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')
-        self._voices.pop(name, None)  # what was configured for this name serves once
+        self._voices.pop(name, None)  # A named configuration is used once.
         return self._number(utterance)
 
     def _finish(self, utterance: NativeUtterance, reply: Reply) -> None:

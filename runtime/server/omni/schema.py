@@ -112,7 +112,7 @@ def read_config(fields: dict[str, Any], limits: Limits) -> OmniConfig:
         raise InvalidConfig(where="speaker_embedding", why=why, param="speaker_embedding")
     # Fields of the native protocol that mean nothing here are as unknown as any other.
     known = {name: value for name, value in fields.items() if name not in {"context_id", "frames"}}
-    if known.get("streaming_mode") in ("token_level", "sentence_commit"):  # these are streams without saying so
+    if known.get("streaming_mode") in ("token_level", "sentence_commit"):  # These modes imply streaming.
         known = {"response_format": "pcm", **known, "stream_audio": True}
     config = checked(OmniConfig, known)
     if config.frame_limit is not None:

@@ -21,7 +21,7 @@ class SentenceEncoder(Protocol):
     def finish(self) -> bytes: ...
 
 
-OpenEncoder = Callable[[str, float], SentenceEncoder]  # response_format, speed
+OpenEncoder = Callable[[str, float], SentenceEncoder]  # Arguments: response_format, speed.
 
 
 @dataclass(slots=True, eq=False)
@@ -32,9 +32,9 @@ class Turn:
     voice: ChosenVoice[OmniConfig]
     text: GrowingText
     sentences: int = 0
-    fragments: int = 0  # of a live text, which that server counts instead
-    seed: int | None = None  # of its first sentence, for the others
-    style: str = ""  # tag that holds for its next sentence
+    fragments: int = 0  # Fragments of live text, which vLLM-Omni counts instead.
+    seed: int | None = None  # Seed of its first sentence, reused by the others.
+    style: str = ""  # Tag that applies to its next sentence.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -43,16 +43,16 @@ class Sentence(Utterance[OmniConfig]):
 
     turn: Turn
     index: int
-    words: str  # what there was of it when it was submitted
-    shown: str  # what the client is told of it
-    is_over: bool = False  # the engine has said its last word of it
+    words: str  # Text received until it was submitted.
+    shown: str  # Text shown to the client.
+    is_over: bool = False  # The engine has emitted its final event.
     is_announced: bool = False
-    has_begun: bool = False  # it holds a slot
+    has_begun: bool = False  # It has a slot.
     may_go_ahead: bool = True  # False: the engine had no room for it beside the one before
-    unsent: list[bytes] = field(default_factory=list)  # samples before its turn, or the file that is being written
+    unsent: list[bytes] = field(default_factory=list)  # Audio before its turn, or a file being encoded.
     sent_bytes: int = 0
     encoder: SentenceEncoder | None = None
-    notes: tuple[str, ...] = ()  # of what was ignored
+    notes: tuple[str, ...] = ()  # Notes about ignored fields.
     finished: Finished | None = None
     error: SpeechError | None = None
 

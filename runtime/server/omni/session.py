@@ -34,12 +34,12 @@ from runtime.server.utterance import ChosenVoice, GrowingText
 from runtime.server.wire import check_text
 from runtime.shared.inline_tags import last_style
 
-_IDLE_S = 30.0  # that server's; ours is longer
+_IDLE_S = 30.0  # vLLM-Omni's idle timeout, shorter than ours.
 _MAX_CONFIG_BYTES = 4 * 2**20
-_MAX_QUEUED = 256  # sentences and ends that wait; the rest waits in the client's socket
+_MAX_QUEUED = 256  # Waiting sentences and ends; further input waits in the client's socket.
 _MAX_COMMIT_ID = 256
-_SHOWN = 80  # characters of a live text that audio.start repeats
-_MAX_QUEUED_TEXTS = 16  # the same in full texts
+_SHOWN = 80  # Characters of a live text repeated in audio.start.
+_MAX_QUEUED_TEXTS = 16  # The same for complete texts.
 
 
 class OmniSession(Dialect[Sentence]):
@@ -49,14 +49,14 @@ class OmniSession(Dialect[Sentence]):
         super().__init__(**shared)
         self._open_encoder = open_encoder
         self._voice: ChosenVoice[OmniConfig] | None = None
-        self._turn: Turn | None = None  # the utterance whose text is coming
+        self._turn: Turn | None = None  # Utterance whose text is arriving.
         self._text = Sentences(Split.NONE)
-        self._live: Sentence | None = None  # the utterance's, where its text is live
-        self._unspoken_chars = 0  # of the text that was sent: a live one's, or those of the part that is not complete
-        self._uncommitted = ""  # of it: text that no input.commit has followed yet
+        self._live: Sentence | None = None  # The utterance's sentence, if its text is live.
+        self._unspoken_chars = 0  # Unspoken characters: of a live text, or of sentences that are not complete.
+        self._uncommitted = ""  # Text not followed by input.commit yet.
         cards = shared["cards"]
         self._streaming = frozenset(mode for card in cards if Layout.STREAMING in card.layouts for mode in card.modes)
-        self._is_overlong = False  # the rest of the utterance's text is ignored
+        self._is_overlong = False  # The rest of the utterance's text is ignored.
         self._is_leaving = False
         self._turns = 0
         self._queue = SentenceQueue()
@@ -187,7 +187,7 @@ class OmniSession(Dialect[Sentence]):
         # The audio is decoded once, the message that brought it need not be kept.
         changed: dict[str, Any] = {"ref_audio": None, "pronunciations": words}
         if config.is_live and config.non_streaming_mode is None and resolved.mode in self._streaming:
-            changed["non_streaming_mode"] = False  # that server's: spoken with its first words
+            changed["non_streaming_mode"] = False  # vLLM-Omni starts speaking with the first words.
         self._voice = self._chosen(config.model_copy(update=changed), resolved, config.ref_audio)
         self._text = Sentences(config.cut, self._limits if config.tags else None)
 
@@ -307,7 +307,7 @@ class OmniSession(Dialect[Sentence]):
             self._unspoken_chars = self._text.waiting_chars
 
     def _enqueue(self, turn: Turn, text: str, *, is_live: bool = False) -> Sentence:
-        shown = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "") if is_live else text  # as that server does
+        shown = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "") if is_live else text  # As vLLM-Omni does.
         sentence = Sentence(
             self._commands, turn.voice, turn.text, turn=turn, index=turn.sentences, words=text, shown=shown
         )
@@ -424,7 +424,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _leave(self, text: str, error: SpeechError) -> None:
         self._say(text, error)
-        self._close(1000, error.code)  # that server closes in order, whatever the reason
+        self._close(1000, error.code)  # vLLM-Omni closes with 1000 for every reason.
 
     def _say(self, text: str, error: SpeechError) -> None:
         self.send_queue.say(replies.error(text, error))

@@ -18,8 +18,8 @@ from runtime.server.wire import Name, Text, checked
 from runtime.shared.encoding import FORMATS, SPEEDS
 
 STREAM_FORMATS = ("audio", "sse")
-LENGTH_FIRST = ("wav", "flac")  # their heads say how long they are, and many readers believe it
-BATCH_FORMAT = "wav"  # vLLM-Omni's default there; OpenAI's is mp3
+LENGTH_FIRST = ("wav", "flac")  # Formats whose header contains the length, on which many readers rely.
+BATCH_FORMAT = "wav"  # vLLM-Omni's default; OpenAI's is mp3.
 _WHOLE: dict[str, Any] = {"stream": False, "stream_format": None}
 
 

@@ -30,7 +30,7 @@ class Whole:
     media_type: str
     seed: int | None
     end: Finished
-    notes: tuple[str, ...]  # sentences about what was ignored, and what is wrong with the speech
+    notes: tuple[str, ...]  # Notes about ignored fields and faults of the speech.
 
 
 class SpeechResponder(HttpSpeech[SpeechBody]):

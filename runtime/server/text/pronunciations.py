@@ -18,7 +18,7 @@ from runtime.settings import Limits
 from runtime.shared.inline_tags import may_be_tag
 from runtime.shared.pronouncing import Dictionary, dictionary_of
 
-MOST_DICTIONARIES = 3  # of one request
+MOST_DICTIONARIES = 3  # Dictionaries of one request.
 
 
 def line(most: int) -> Callable[[str], str]:

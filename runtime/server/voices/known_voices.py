@@ -14,13 +14,13 @@ from runtime.server.languages import code_of
 class KnownVoice:
     """A speaker of a loaded checkpoint, or a stored voice."""
 
-    id: str  # of a speaker its name
+    id: str  # A speaker's id is its name.
     name: str
     description: str
-    language: str  # its code
-    created_at: float  # seconds since the epoch
+    language: str  # Language code.
+    created_at: float  # Seconds since the epoch.
     is_speaker: bool = False
-    is_owner: bool = False  # the caller may change it
+    is_owner: bool = False  # The caller may change it.
 
 
 def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:

@@ -19,9 +19,9 @@ from runtime.voices.library import Library
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 10.0  # between looks for voices that other processes left in the folder
-BUSY_S = 0.5  # between looks whether a request is still being spoken
-MAKE_S = 120.0  # for one prompt
+LOOK_S = 10.0  # Poll interval for voices that other processes stored in the folder.
+BUSY_S = 0.5  # Poll interval while requests are being served.
+MAKE_S = 120.0  # Timeout of one prompt.
 
 
 class PromptKeeper:
@@ -32,7 +32,7 @@ class PromptKeeper:
         self._engine = engine
         self._workers = workers
         self._woken = asyncio.Event()
-        self._failed: set[tuple[str, str]] = set()  # voice and fingerprint: not tried again before the next upload
+        self._failed: set[tuple[str, str]] = set()  # Voice and fingerprint: not retried before the next upload.
 
     def wake(self) -> None:
         """There is a new voice, or an old one was replaced."""
@@ -93,7 +93,7 @@ class PromptKeeper:
                 made.set_result(result)
 
         def done(result: VoicePrompt | SpeechError) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
+            with contextlib.suppress(RuntimeError):  # The loop is closed.
                 loop.call_soon_threadsafe(settle, result)
 
         self._engine.prepare(reference, Mode.BASE, done)

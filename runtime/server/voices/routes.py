@@ -49,9 +49,9 @@ from runtime.voices.voice import Edit, to_pcm
 
 GET = ["GET", "HEAD"]
 VOICES = "/v1/audio/voices"
-OPEN_WEBUI = "/v1/open-webui"  # a base of its own for a client whose list of voices has another form
+OPEN_WEBUI = "/v1/open-webui"  # Own base path for a client that expects another format of the list.
 
-KNOWN = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # what may be wrong with one that is named
+KNOWN = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # Errors of a named voice.
 
 SHADOWED = "A speaker has its name; rename it, or ask for it as voice:NAME."
 

@@ -21,8 +21,8 @@ class Speaker:
 
     name: str
     model: str
-    language: str  # its checkpoint's first; empty: it says none
-    created: int  # seconds since the epoch, of the checkpoint
+    language: str  # The first language of its checkpoint; empty if it has none.
+    created: int  # Creation time of the checkpoint, in seconds since the epoch.
 
 
 class Speakers:

@@ -22,8 +22,8 @@ VOICE_ALIASES = (
 )
 
 
-MOST_NAMED = 40  # voices that a refusal lists
-STORED = "voice:"  # before the name of a stored voice: no speaker is meant
+MOST_NAMED = 40  # Voices listed in an error message.
+STORED = "voice:"  # Prefix of a stored voice's name, which excludes speakers.
 
 
 def is_speaker(name: str, speakers: Iterable[str]) -> bool:

@@ -67,7 +67,7 @@ async def announced(bound: str, port: int) -> None:
 
 def _addresses() -> list[str]:
     """Those of this machine that others can reach."""
-    import ifaddr  # it comes with zeroconf
+    import ifaddr  # A dependency of zeroconf.
 
     found = [ip.ip for adapter in ifaddr.get_adapters() for ip in adapter.ips if isinstance(ip.ip, str)]
     return [address for address in found if not ipaddress.ip_address(address).is_loopback] or found

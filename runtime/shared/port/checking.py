@@ -11,7 +11,7 @@ from runtime.errors import SpeechError
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.proxies import network_of
 
-OPEN = frozenset({"/health", "/ready"})  # these answer every client
+OPEN = frozenset({"/health", "/ready"})  # Routes without access control.
 
 
 class Checking(ABC):

@@ -8,7 +8,7 @@ import socket
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import ServerSettings
 
-WAITING = 1024  # connections that may wait in the kernel to be accepted
+WAITING = 1024  # Kernel backlog of connections.
 _KERNEL_GRACE_S = 15.0  # after which the kernel drops a peer that we have closed on and that takes nothing
 
 

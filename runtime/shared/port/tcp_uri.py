@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from runtime.errors import InvalidSetting
 
-WYOMING = "VOICEWRIGHT_WYOMING"  # or --uri of `voicewright wyoming`
+WYOMING = "VOICEWRIGHT_WYOMING"  # Also --uri of `voicewright wyoming`.
 
 
 def address_of(uri: str, *, setting: str) -> tuple[str, int]:
