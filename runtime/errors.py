@@ -12,7 +12,8 @@
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
-    │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · VoiceNameOfSpeaker · TooManyVoices
+    │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · VoiceNameOfSpeaker · VoiceNameLooksAlike
+    │  ├─ TooManyVoices
     │  ├─ VoiceFileInvalid · ConsentRequired
     │  └─ DictionaryNotFound · DictionaryNotYours · TooManyDictionaries
     ├─ Busy                  try again later:
@@ -319,6 +320,12 @@ class VoiceNameOfSpeaker(BadRequest):
     code = "voice_name_of_speaker"
     http_status = 409
     sentence = "A speaker of a loaded checkpoint has that name; choose another for the voice."
+
+
+class VoiceNameLooksAlike(BadRequest):
+    code = "voice_name_looks_alike"
+    http_status = 409
+    sentence = "The name looks like that of another voice, {other}; choose another."
 
 
 class VoiceFileInvalid(BadRequest):

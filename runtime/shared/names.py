@@ -7,14 +7,16 @@ import unicodedata
 import uuid
 from collections.abc import Iterable
 
+import regex
+
 from runtime.errors import InvalidConfig
 
 LONGEST = 64  # characters
 LONGEST_TAG, MOST_TAGS = 32, 16
 JOINERS = frozenset("\u200c\u200d")  # Persian and emoji need them
-_ALPHABETS = frozenset({"Latin", "Cyrillic", "Greek", "Armenian", "Cherokee"})  # With letters of one look.
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # controls, bidi overrides, half characters, line ends
 
+_IGNORABLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -31,13 +33,9 @@ def checked_name(name: str) -> str:
     """The name as it is kept: composed (NFC), without white space around it.
 
     Raises:
-        InvalidConfig: it is empty or too long, holds what cannot be seen, mixes alphabets that look alike, or looks
-            like an id.
+        InvalidConfig: it is empty or too long, holds what cannot be seen, or looks like an id.
     """
     name = _seen(name, LONGEST, "name", "it")
-    if len(found := _ALPHABETS & {_script(letter) for letter in name}) > 1:
-        why = f"it mixes {' and '.join(sorted(found))} letters, which look alike; write it in one alphabet"
-        raise InvalidConfig(where="name", why=why, param="name")
     if is_id(name.lower()):
         raise InvalidConfig(where="name", why="it looks like the id of a voice", param="name")
     return name
@@ -63,14 +61,10 @@ def _seen(text: str, longest: int, where: str, what: str) -> str:
     text = unicodedata.normalize("NFC", text).strip()
     if not 1 <= len(text) <= longest:
         raise InvalidConfig(where=where, why=f"{what} must have 1 to {longest} characters", param=where)
-    if any(unicodedata.category(character) in UNSEEN and character not in JOINERS for character in text):
+    hidden = (unicodedata.category(character) in UNSEEN and character not in JOINERS for character in text)
+    if any(hidden) or not _IGNORABLE.sub("", text).strip():
         raise InvalidConfig(where=where, why=f"{what} holds characters that cannot be seen", param=where)
     return text
-
-
-def _script(letter: str) -> str:
-    """Return the alphabet of a letter, as its Unicode name begins; empty for other characters."""
-    return unicodedata.name(letter, "").partition(" ")[0].capitalize() if letter.isalpha() else ""
 
 
 def name_key(name: str) -> str:

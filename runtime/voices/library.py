@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from platformdirs import user_data_dir
 
-from runtime.errors import SpeechError, VoiceFileInvalid, VoiceNameTaken, VoiceNotFound
+from runtime.errors import SpeechError, VoiceFileInvalid, VoiceNameLooksAlike, VoiceNameTaken, VoiceNotFound
 from runtime.request import Reference, VoicePrompt
+from runtime.shared.confusables import find_look_alike
 from runtime.shared.files import locked, remove_file, replace_file, storing, sweep
 from runtime.shared.names import checked_name, is_id, name_key, new_id
 from runtime.voices.index import Index, IndexEntry
@@ -136,7 +137,7 @@ class Library:
 
         Raises:
             InvalidConfig: its name cannot be one.
-            VoiceNameTaken: another voice has its name.
+            VoiceNameTaken, VoiceNameLooksAlike: another voice has its name, or one that looks like it.
             VoiceNotFound: there is no voice to replace.
         """
         with self._writing():
@@ -148,7 +149,7 @@ class Library:
         """Keep a voice that was made elsewhere, under its own id where that is free.
 
         Raises:
-            VoiceNameTaken: another voice has its name.
+            VoiceNameTaken, VoiceNameLooksAlike: another voice has its name, or one that looks like it.
         """
         with self._writing():
             is_free = not (self.folder / file_of(voice.id)).exists()
@@ -159,7 +160,7 @@ class Library:
 
         Raises:
             InvalidConfig: it cannot have them.
-            VoiceNameTaken: another voice has the name.
+            VoiceNameTaken, VoiceNameLooksAlike: another voice has the name, or one that looks like it.
             VoiceNotFound, VoiceFileInvalid: there is no such voice any more.
         """
         with self._writing():
@@ -205,6 +206,10 @@ class Library:
         other = self._listing.by_name.get(name_key(voice.name))
         if other is not None and other.id != voice.id:
             raise VoiceNameTaken(param="name")
+        if other is None:
+            others = (card.name for card in self._listing.cards if card.id != voice.id)
+            if (look_alike := find_look_alike(voice.name, others)) is not None:
+                raise VoiceNameLooksAlike(other=look_alike, param="name")
         data = write_voice(voice)
         read_voice(data)  # Verify that the voice can be read again.
         replace_file(self.folder, file_of(voice.id), data)

@@ -53,6 +53,8 @@ def sound_of(client: httpx.Client, voice: str, **fields: object) -> bytes:
 def test_a_name_that_means_a_speaker_is_refused_however_it_comes(client: httpx.Client) -> None:
     for name in ("Serena", "sERENA", "Ｓｅｒｅｎａ"):
         refused(upload(client, name), 409, "voice_name_of_speaker", "name")
+    for name in ("Sеrena", "ѕerena", "serenɑ", "se\u200drena", "s\u0332erena", "serenа"):
+        refused(upload(client, name), 409, "voice_name_looks_alike", "name")
     file = write_voice(a_voice("serena", samples=48_000))
     refused(client.post(VOICES, files={"file": ("a.voice", file)}), 409, "voice_name_of_speaker", "name")
     made = upload(client, "Mine").json()

@@ -62,7 +62,7 @@ _OF_DICTIONARIES: set[type[SpeechError]] = {
 }
 _OF_THE_LIBRARY: set[type[SpeechError]] = {
     *(errors.VoiceNotYours, errors.TooManyVoices, errors.VoiceNameTaken, errors.VoiceNameOfSpeaker),
-    *(errors.ConsentRequired, errors.DictionaryNotYours, errors.TooManyDictionaries),
+    *(errors.VoiceNameLooksAlike, errors.ConsentRequired, errors.DictionaryNotYours, errors.TooManyDictionaries),
 }
 # Of a body with a voice in it, and of a form that keeps one.
 SPEECH: Refusals = (

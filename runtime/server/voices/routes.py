@@ -19,6 +19,7 @@ from runtime.errors import (
     StorageFailed,
     UnknownRoute,
     VoiceFileInvalid,
+    VoiceNameLooksAlike,
     VoiceNameOfSpeaker,
     VoiceNotFound,
 )
@@ -40,6 +41,7 @@ from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.server.voices.voice_resolver import is_speaker
 from runtime.server.wire import Reply, decode
 from runtime.settings import OBJECTS, VOICES_AS, Limits
+from runtime.shared.confusables import find_look_alike
 from runtime.shared.file_names import disposition, file_name
 from runtime.voices.checks import Advice
 from runtime.voices.examination import Examination
@@ -162,15 +164,17 @@ def voices_router(host: Host) -> APIRouter:
 
 
 def check_free(name: str, speakers: list[str]) -> None:
-    """Refuse a name that would mean a speaker, or that clients take out of an address.
+    """Refuse a name that is or looks like a speaker's, or that clients take out of an address.
 
     Raises:
-        InvalidConfig, VoiceNameOfSpeaker: it would.
+        InvalidConfig, VoiceNameOfSpeaker, VoiceNameLooksAlike: it does.
     """
     if name in {".", ".."}:
         raise InvalidConfig(where="name", why="an address cannot hold it", param="name")
     if is_speaker(name, speakers):
         raise VoiceNameOfSpeaker(param="name")
+    if (other := find_look_alike(name, speakers)) is not None:
+        raise VoiceNameLooksAlike(other=other, param="name")
 
 
 def kept(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers: list[str]) -> VoiceCard:

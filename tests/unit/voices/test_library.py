@@ -18,7 +18,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runtime.errors import InvalidConfig, StorageFailed, VoiceFileInvalid, VoiceNameTaken, VoiceNotFound
+from runtime.errors import (
+    InvalidConfig,
+    StorageFailed,
+    VoiceFileInvalid,
+    VoiceNameLooksAlike,
+    VoiceNameTaken,
+    VoiceNotFound,
+)
 from runtime.shared.files import LOCK
 from runtime.shared.names import name_key, new_id
 from runtime.voices.index import FILE
@@ -138,6 +145,19 @@ def test_names_are_unique_without_regard_to_case(library: Library) -> None:
         library.change(second.id, Edit(name="strasse"))
     assert library.change(first.id, Edit(name="STRASSE")).name == "STRASSE"  # its own name may change its case
     assert names(library) == ["STRASSE", "Weg"]
+
+
+def test_a_new_name_must_not_look_like_another(library: Library) -> None:
+    first = library.add(a_voice("Clara"))
+    second = library.add(a_voice("Bert"))
+    with pytest.raises(VoiceNameLooksAlike, match="Clara"):
+        library.add(a_voice("Сlаrа"))
+    with pytest.raises(VoiceNameLooksAlike, match="Clara"):
+        library.import_(a_voice("CIara"))
+    with pytest.raises(VoiceNameLooksAlike, match="Bert"):
+        library.change(first.id, Edit(name="Веrt"))
+    assert library.change(second.id, Edit(name="Веrt")).name == "Веrt"  # Looks like its own old name only.
+    assert names(library) == ["Clara", "Веrt"]
 
 
 def test_a_voice_can_be_replaced_in_its_place(library: Library, folder: Path) -> None:

@@ -1,0 +1,66 @@
+"""Names that look like the name of another voice, and names that do not."""
+
+from __future__ import annotations
+
+import ctypes.util
+import unicodedata
+
+import pytest
+
+from runtime.shared.confusables import TABLE, find_look_alike
+from tools.confusables import Icu
+
+SPEAKERS = ["angus", "clara", "nora", "eric", "uncle_fu", "ono_anna"]
+
+
+@pytest.mark.parametrize(
+    ("name", "speaker"),
+    [
+        ("ɑngus", "angus"),
+        ("CIara", "clara"),
+        ("c1ara", "clara"),
+        ("Сӏага", "clara"),
+        ("Angυs", "angus"),
+        ("ang𝗎s", "angus"),
+        ("АNGuS", "angus"),
+        ("ａｎｇｕｓ", "angus"),
+        ("ang\u200dus", "angus"),
+        ("ang\u034fus", "angus"),
+        ("an\u0332gus", "angus"),
+        ("ꓚꓡꓮꓣꓮ", "clara"),
+        ("N0ra", "nora"),
+        ("Erıс", "eric"),
+        ("uncIe_fu", "uncle_fu"),
+        ("ono\uff3fаnna", "ono_anna"),
+    ],
+)
+def test_names_that_look_like_a_speakers_are_found(name: str, speaker: str) -> None:
+    assert find_look_alike(name, SPEAKERS) == speaker
+
+
+@pytest.mark.parametrize(
+    "name", ["DJ Смэш", "Анна TTS", "Ангус", "Κλάρα", "安娜", "Ciara", "Éric", "Nora 2", "Angus B"]
+)
+def test_names_that_look_different_are_not(name: str) -> None:
+    assert find_look_alike(name, SPEAKERS) is None
+
+
+def test_a_capital_i_is_an_l_and_a_capital_l_is_not_an_i() -> None:
+    assert find_look_alike("lan", ["Ian"]) == "Ian"
+    assert find_look_alike("Lan", ["Ian"]) is None
+
+
+def test_letters_may_look_like_two() -> None:
+    assert find_look_alike("rnary", ["Mary"]) == "Mary"
+    assert find_look_alike("maMа", ["rnarna"]) == "rnarna"
+
+
+@pytest.mark.skipif(ctypes.util.find_library("icui18n") is None, reason="no ICU on this machine")
+def test_the_table_is_what_icu_says() -> None:
+    icu = Icu()
+    lines = TABLE.read_text(encoding="utf-8").split("\n")
+    if icu.unicode_version() not in lines[0]:
+        pytest.skip("another version of Unicode")
+    for line in lines[1:-1:16]:
+        character, prototype = line.split("\t", 1)
+        assert unicodedata.normalize("NFD", icu.skeleton(character)) == prototype
