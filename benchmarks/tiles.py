@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from runtime.device.kernels import gemm, medium_m_gemm, shared_memory, small_m_gemm
-from runtime.device.kernels.gemm import MOST_ROWS, PARTS, Tiles
+from runtime.device.kernels.gemm import MAX_ROWS, PARTS, Tiles
 from runtime.device.kernels.medium_m_gemm import MediumTiles
 from runtime.device.kernels.small_m_gemm import SmallTiles
 from runtime.device.quantized import Int8
@@ -118,7 +118,7 @@ def wide_split_ks(product: Product) -> Iterator[Tiles]:
 
 def small_tiles(product: Product, rows: int, *, eight_bits: bool) -> Iterator[SmallTiles]:
     """Tiles of small_m_gemm."""
-    if rows <= small_m_gemm.MOST_ROWS:
+    if rows <= small_m_gemm.MAX_ROWS:
         for tile in (16, 32, 64, 128):
             if (tiles := small_m_gemm.fit_tiles(tile, rows, product.K, 2, 1 if eight_bits else 2)) is not None:
                 yield tiles
@@ -126,7 +126,7 @@ def small_tiles(product: Product, rows: int, *, eight_bits: bool) -> Iterator[Sm
 
 def medium_tiles(product: Product, rows: int) -> Iterator[MediumTiles]:
     """Tiles of medium_m_gemm: as many weights ahead as have room, in all of a multiprocessor's memory or in half."""
-    if rows > medium_m_gemm.MOST_ROWS:
+    if rows > medium_m_gemm.MAX_ROWS:
         return
     outputs = product.N * (2 if product.gated else 1)
     sizes = itertools.product((16, 32, 64, 128), (64, 128), (3, 4, 6), (2, 1))
@@ -179,7 +179,7 @@ class Bench:
         random_weights = (random(*shape) * product.K**-0.5 for _ in range(count))
         self.weights = [Weights.of(weight, eight_bits=eight_bits) for weight in random_weights]
         # The first row is the same whatever the rows, so that its bits can be compared from one table to the next.
-        count = max(rows, MOST_ROWS)
+        count = max(rows, MAX_ROWS)
         self.x = random(count, product.K)[:rows]
         self.residual = random(count, product.N)[:rows]
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 # Of a runtime that goes on without us nobody says which sockets are idle: those that have carried nothing for so long.
 AT_REST_S = 5.0
-_LOOK_S = 0.05  # Poll interval of running requests.
+_POLL_INTERVAL_S = 0.05  # Poll interval of running requests.
 
 
 class Drain:
@@ -48,7 +48,7 @@ class Drain:
         self._begun.set()
         end = asyncio.get_running_loop().time() + patience_s
         while self._open and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  until one of two things
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def turn_out(self, patience_s: float) -> None:
         """Have all go that is left, and wait so long for that."""
@@ -66,4 +66,4 @@ class Drain:
         while not self._all_out.is_set():
             if self._ends_idle and loop.time() - moved() > AT_REST_S:
                 return
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)

@@ -25,7 +25,7 @@ WATCH_S = 2.0  # Poll interval while it runs.
 HEALTH_S = 10.0  # Timeout of a health check; three in a row mean a hung runtime.
 STOP_S = 5.0  # Timeout for the runtime to close its sockets and exit.
 LAST_WORDS_S = 1.0  # Timeout for the last output of an ended child.
-MOST_WORDS = 4096  # Bytes of a log line that are kept.
+MAX_LOG_LINE_BYTES = 4096  # Bytes of a log line that are kept.
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ChildProcess:
         while piece := await words.read(65536):
             sys.stderr.buffer.write(piece)
             sys.stderr.flush()
-            *lines, rest = (rest[-MOST_WORDS:] + piece).split(b"\n")
+            *lines, rest = (rest[-MAX_LOG_LINE_BYTES:] + piece).split(b"\n")
             for line in filter(None, lines):
                 self.last_words = line.decode("utf-8", "replace").removeprefix("voicewright: ")
 

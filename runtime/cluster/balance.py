@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-MOST = 256  # Maximum weight in HAProxy.
+MAX_WEIGHT = 256  # Maximum weight in HAProxy.
 
 
 class ReplicaState(StrEnum):
@@ -78,4 +78,4 @@ def weights(rooms: Mapping[str, Room], connections: Mapping[str, int]) -> dict[s
     """
     wanted = {name: (connections.get(name, 0) + 1) * room.free for name, room in rooms.items()}
     most = max(wanted.values(), default=1.0)
-    return {name: max(1, round(MOST * weight / most)) for name, weight in wanted.items()}
+    return {name: max(1, round(MAX_WEIGHT * weight / most)) for name, weight in wanted.items()}

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 NAME = "voicewright"  # Name of the Serve application.
 _READY_S = 600.0  # Timeout of the first replica, whose checkpoint may be large.
-_LOOK_S = 0.1
+_POLL_INTERVAL_S = 0.1
 
 
 def cluster(
@@ -161,7 +161,7 @@ def _wait_until_ready(url: str, ended: threading.Event) -> None:
                     return
             except httpx.HTTPError:
                 pass
-            ended.wait(_LOOK_S)
+            ended.wait(_POLL_INTERVAL_S)
     if not ended.is_set():
         why = f"no replica takes requests after {_READY_S:g} s; Ray's logs say more ({logs_folder()})"
         raise InvalidSetting(name="cluster", value="not ready", why=why)

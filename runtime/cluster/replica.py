@@ -41,7 +41,7 @@ _THREADS = "OMP_NUM_THREADS"
 _ASK_S = 10.0  # Timeout of a request to the runtime.
 _BEGIN_S = 1.0  # Time for clients that connected just before a drain to start their requests.
 _CLOSE_S = 5.0  # Time for the last changes of an ended runtime to reach the store.
-_LOOK_S = 0.05  # Poll interval of the runtime process.
+_POLL_INTERVAL_S = 0.05  # Poll interval of the runtime process.
 
 
 def outside(environment: Mapping[str, str], *, processors: float, parent: int) -> dict[str, str]:
@@ -186,7 +186,7 @@ class RuntimeReplica:
     async def _watch(self) -> None:
         """End with the runtime, so that Serve starts another of us."""
         while self._process.poll() is None:  # noqa: ASYNC110  a process, which only a look tells of
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         if self._is_ending:
             return
         log.error("the runtime of %s ended with status %s", self._name, self._process.returncode)
@@ -242,7 +242,7 @@ class RuntimeReplica:
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGTERM)
         while self._process.poll() is None:  # noqa: ASYNC110  a process, which only a look tells of
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         await self._store.close()
         self._clear()
         with suppress(Exception):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from runtime.device.cpu import CORES
 
-LEAST = (1, 4)  # Minimum rows of a product: oneDNN multiplies a single float32 row by another algorithm.
+MIN_ROWS = (1, 4)  # Minimum rows of a product: oneDNN multiplies a single float32 row by another algorithm.
 TRIED = (1, 2, 3, 5, 8, 33)  # Numbers of rows tested for batch invariance.
 WHOLE = 70
 
@@ -54,7 +54,7 @@ def lays_out(dtype: torch.dtype) -> bool:
 def least_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
     """Return the minimum number of rows for which a product is batch-invariant, for matrices [N, K].
 
-    None where no number of ``LEAST`` is enough, by one thread and by all.
+    None where no number of ``MIN_ROWS`` is enough, by one thread and by all.
     """
     if platform.machine().lower() not in ("x86_64", "amd64") or not lays_out(dtype):
         return None
@@ -62,8 +62,8 @@ def least_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
     # Each output has the numbers of the one before, moved on by one: to draw all of them would take half of the time.
     weight = torch.randn(N + K, generator=random).to(dtype).as_strided((N, K), (1, 1))
     rows = torch.randn((WHOLE, K), generator=random).to(dtype)
-    product = PackedProduct(weight, LEAST[0])
-    for product.least in LEAST:
+    product = PackedProduct(weight, MIN_ROWS[0])
+    for product.least in MIN_ROWS:
         if all(_keeps_rows(product, rows, threads) for threads in {1, CORES}):
             return product.least
     return None

@@ -21,7 +21,7 @@ from runtime.device.interface import Stream
 from runtime.engine.code2wav_streams import Code2WavStreams
 from runtime.engine.code2wav_worker import Code2WavTask, Code2WavWorker
 from runtime.engine.guards import spent_after
-from runtime.engine.scheduler import BACKLOG, ENDLESS, Pace, Scheduler, SequenceTable, Slots, SoundChunk
+from runtime.engine.scheduler import ENDLESS, MAX_BACKLOG_FRAMES, Pace, Scheduler, SequenceTable, Slots, SoundChunk
 from runtime.engine.sequence import Sequence
 from runtime.errors import GenerationFailed, SpeechError
 from runtime.request import SAMPLE_RATE, Guard
@@ -81,14 +81,14 @@ class Code2WavScheduler:
         self._guarded = guarded
         self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # 16-bit mono PCM.
         # Codes of the frames that have no sound yet, a ring a slot.
-        self._codes: Codes = np.zeros((len(table.made), BACKLOG, streams.groups), np.int64)
+        self._codes: Codes = np.zeros((len(table.made), MAX_BACKLOG_FRAMES, streams.groups), np.int64)
         # Withdrawing an ended request's work also withdrew others' work, which must be offered again.
         self._withdrawn = False
         self._outputs: deque[_Output] = deque()  # Filled by the worker.
 
     def keep(self, slots: Slots, codes: Codes) -> None:
         """Keep a new frame of some rows until its sound is made. Shapes: slots [B], codes [B, Q]."""
-        self._codes[slots, self._table.made[slots] % BACKLOG] = codes
+        self._codes[slots, self._table.made[slots] % MAX_BACKLOG_FRAMES] = codes
         self._table.made[slots] += 1
 
     # --- the first sound, behind the first frame
@@ -184,7 +184,7 @@ class Code2WavScheduler:
         # A row that is filled up repeats its last frame.
         own = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)
         at = self._table.sent[chunk.slots][:, None] + own
-        codes = self._codes[chunk.slots[:, None], at % BACKLOG]
+        codes = self._codes[chunk.slots[:, None], at % MAX_BACKLOG_FRAMES]
         sequences = [self._sequences[int(slot)] for slot in chunk.slots]
         firsts = at[:, 0].tolist()
         spent = [spent_from(sequence) - first for sequence, first in zip(sequences, firsts, strict=True)]

@@ -21,7 +21,7 @@ from runtime.engine.model_runner import FrameLost, FrameResult, ModelRunner
 from runtime.engine.parts import Parts
 from runtime.engine.prefix_cache import PrefixCache
 from runtime.engine.prompt_batches import STARTS
-from runtime.engine.scheduler import SCARCE, Scheduler, SequenceTable, Slots
+from runtime.engine.scheduler import YIELD_BUSY_SHARE, Scheduler, SequenceTable, Slots
 from runtime.engine.sequence import Sequence, SequenceState
 from runtime.engine.slots import SlotInputs
 from runtime.engine.text_stream import TextStream
@@ -273,7 +273,7 @@ class EngineCore:
         if not self.in_flight.may_begin:
             return False
         began = self.clock()
-        is_scarce = self.waiting.ready > 0 or len(self.holders) > max(1, SCARCE * self.slots)
+        is_scarce = self.waiting.ready > 0 or len(self.holders) > max(1, YIELD_BUSY_SHARE * self.slots)
         is_scarce &= not self.scheduler.is_ample(self.code2wav_scheduler.pace)
         is_patient = self.scheduler.is_patient(self.code2wav_scheduler.pace)
         slots = self.scheduler.runnable(self.table, began, is_scarce=is_scarce, is_patient=is_patient)

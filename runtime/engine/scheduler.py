@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 Slots = NDArray[np.int64]
 
 ENDLESS = 2**62  # Frame limit of a text that is complete.
-BACKLOG = 64  # Frames that a row may be ahead of Code2Wav. More frames would not be heard sooner.
-GROWTH = 4  # Maximum ratio between the lengths of two successive chunks.
-DOUBT = 3.0  # A frame may take up to 3x the recent time.
-SCARCE = 0.5  # Share of busy slots from which a row that is far ahead yields.
-AMPLE = 0.25  # If a turn takes less than this share of a frame's audio, yielding helps no other row.
-IN_TIME = 0.75  # Maximum share of a frame's audio in which the next frame and its chunk must be ready.
-PATIENT_S = 0.16  # Rows with more unplayed audio than this may wait.
-URGENT_FRAMES = GROWTH  # Maximum frames of an urgent chunk: the one after a first chunk of one frame is no larger.
+MAX_BACKLOG_FRAMES = 64  # Frames that a row may be ahead of Code2Wav. More frames would not be heard sooner.
+MAX_CHUNK_GROWTH = 4  # Maximum ratio between the lengths of two successive chunks.
+FRAME_TIME_MARGIN = 3.0  # A frame may take up to 3x the recent time.
+YIELD_BUSY_SHARE = 0.5  # Share of busy slots from which a row that is far ahead yields.
+FAST_TURN_SHARE = 0.25  # If a turn takes less than this share of a frame's audio, yielding helps no other row.
+MAX_TURN_SHARE = 0.75  # Maximum share of a frame's audio in which the next frame and its chunk must be ready.
+LOW_BUFFER_S = 0.16  # Rows with more unplayed audio than this may wait.
+URGENT_FRAMES = (
+    MAX_CHUNK_GROWTH  # Maximum frames of an urgent chunk: the one after a first chunk of one frame is no larger.
+)
 
 
 class SequenceTable:
@@ -109,26 +111,26 @@ class Scheduler:
         """Slots whose next frame is to be made: they have text, room and a listener that keeps up.
 
         Where slots are scarce, a row with more than ``lead_cap_s`` of unplayed sound yields. While a first sound is
-        made, patient rows yield: those with more than ``PATIENT_S``, and those whose first sound it is.
+        made, patient rows yield: those with more than ``LOW_BUFFER_S``, and those whose first sound it is.
         """
         begun = table.begun
-        may = table.speaking & (begun < table.limit) & (begun < table.text) & (begun - table.sent < BACKLOG)
+        may = table.speaking & (begun < table.limit) & (begun < table.text) & (begun - table.sent < MAX_BACKLOG_FRAMES)
         may &= ~self.waits_for_reader(table, begun)
         if is_scarce:
             may &= table.dry_at - now + (begun - table.sent) * self.frame_s <= self.lead_cap_s
         if is_patient:
             unheard = (table.made >= np.maximum(1, table.first_chunk)) & (table.last_chunk == 0)
             if unheard.any():
-                may &= (table.dry_at - now <= PATIENT_S) & ~unheard
+                may &= (table.dry_at - now <= LOW_BUFFER_S) & ~unheard
         return np.flatnonzero(may)
 
     def is_ample(self, pace: Pace) -> bool:
         """True if decoding is fast enough to let rows that are ahead finish and free their slots."""
-        return pace.turn_s <= AMPLE * self.frame_s
+        return pace.turn_s <= FAST_TURN_SHARE * self.frame_s
 
     def is_patient(self, pace: Pace) -> bool:
         """True if rows may wait for another row's first chunk: a frame and its chunk in sequence are still in time."""
-        return self.first_alone and pace.turn_s + pace.sound_s <= IN_TIME * self.frame_s
+        return self.first_alone and pace.turn_s + pace.sound_s <= MAX_TURN_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Rows that, with so many frames, make no more until more of their sound was taken. Shapes: frames [S]."""
@@ -142,14 +144,16 @@ class Scheduler:
         gets what there is: many small calls would only make a slow machine slower.
         """
         first = table.last_chunk == 0
-        wanted = np.minimum(np.where(first, table.first_chunk, GROWTH * table.last_chunk), table.largest_chunk)
+        wanted = np.minimum(
+            np.where(first, table.first_chunk, MAX_CHUNK_GROWTH * table.last_chunk), table.largest_chunk
+        )
         wanted = np.minimum(wanted, self.sound_work)
         pending, lead_s = table.pending, table.dry_at - now
         while True:
             starves = wanted * self.frame_s > lead_s
             if np.isfinite(pace.turn_s + pace.sound_s):
                 made_s = np.maximum(wanted - pending, 0) * pace.turn_s + wanted * pace.sound_s
-                starves &= DOUBT * made_s >= lead_s
+                starves &= FRAME_TIME_MARGIN * made_s >= lead_s
             shrink = ~first & (wanted > 1) & starves & (lead_s > 0)
             if not shrink.any():
                 break
@@ -177,7 +181,7 @@ class Scheduler:
         sizes, is_urgent = self.chunk_sizes(table, now, pace), table.last_chunk == 0
         if self.company:
             self._gather(table, sizes, ~is_urgent, now)
-            is_urgent |= (table.dry_at - now <= PATIENT_S) & (sizes <= URGENT_FRAMES)
+            is_urgent |= (table.dry_at - now <= LOW_BUFFER_S) & (sizes <= URGENT_FRAMES)
         chunks = [
             chunk
             for kind in (True, False)
@@ -193,7 +197,9 @@ class Scheduler:
         """
         enough = self.company * np.count_nonzero(table.speaking)
         waits = (
-            (table.dry_at - now > PATIENT_S) & ~self._at_rest(table) & (table.pending < np.minimum(2 * sizes, BACKLOG))
+            (table.dry_at - now > LOW_BUFFER_S)
+            & ~self._at_rest(table)
+            & (table.pending < np.minimum(2 * sizes, MAX_BACKLOG_FRAMES))
         )
         at_end = table.ended & (table.pending <= sizes)
         for size in np.unique(sizes[further & (sizes > 0)])[::-1]:

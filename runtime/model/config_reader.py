@@ -15,7 +15,7 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing
 Section = TypeVar("Section")
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-NAMED_AT_MOST = 8  # Fields of a kind in the log line.
+MAX_NAMED = 8  # Fields of a kind in the log line.
 
 
 def names(text: str) -> frozenset[str]:
@@ -235,5 +235,5 @@ def _named(where: str, name: str) -> str:
 
 
 def _some(names: list[str]) -> str:
-    rest = len(names) - NAMED_AT_MOST
-    return ", ".join(names[:NAMED_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")

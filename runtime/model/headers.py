@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported
 
-NAMED_AT_MOST = 5  # Keys listed in one error message.
+MAX_NAMED = 5  # Keys listed in one error message.
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})  # Other dtypes are quantised and meaningless without their scales.
 
 
@@ -64,6 +64,6 @@ def check_headers(
 
 def list_some(what: str, names: Sequence[str]) -> str:
     """A few names behind a word, and how many more there are; nothing where there are none."""
-    rest = len(names) - NAMED_AT_MOST
-    shown = ", ".join(names[:NAMED_AT_MOST])
+    rest = len(names) - MAX_NAMED
+    shown = ", ".join(names[:MAX_NAMED])
     return f"{what} {shown}" + (f" and {rest} more" if rest > 0 else "") if names else ""

@@ -14,8 +14,8 @@ from runtime.errors import InvalidConfig, MessageTooLarge, MoreThan, SessionIdle
 from runtime.settings import Limits
 
 FIELD_BYTES = 32 * 2**10
-MOST_FIELDS, MOST_FILES = 16, 2
-FORM_BYTES = MOST_FIELDS * FIELD_BYTES  # Bytes of all fields besides the file.
+MAX_FIELDS, MAX_FILES = 16, 2
+FORM_BYTES = MAX_FIELDS * FIELD_BYTES  # Bytes of all fields besides the file.
 
 # It warns of every damaged form, and a client may send as many as it likes.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
@@ -39,7 +39,7 @@ async def read_multipart(
         raise InvalidConfig(where="body", why=refused, param="body")
     body = _bounded(request, limits)
     parser = MultiPartParser(
-        request.headers, body, max_files=MOST_FILES, max_fields=MOST_FIELDS, max_part_size=FIELD_BYTES
+        request.headers, body, max_files=MAX_FILES, max_fields=MAX_FIELDS, max_part_size=FIELD_BYTES
     )
     try:
         form = await parser.parse()

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from runtime.server.wire import number_in
 
-MOST = 100  # Items of a page, as at Cartesia and ElevenLabs.
+MAX_PAGE_SIZE = 100  # Items of a page, as at Cartesia and ElevenLabs.
 
 Item = TypeVar("Item")
 
@@ -27,7 +27,7 @@ def page_size(size: str, where: str) -> int:
     Raises:
         InvalidConfig: it is no number from 1 to 100.
     """
-    return number_in(size, where, 1, MOST)
+    return number_in(size, where, 1, MAX_PAGE_SIZE)
 
 
 def page(listed: Sequence[Item], id_of: Callable[[Item], str], size: int, after: str, before: str = "") -> Page[Item]:

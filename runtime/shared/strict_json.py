@@ -7,11 +7,11 @@ import math
 from typing import Any, NoReturn
 
 BYTE_ORDER_MARK = "\ufeff"
-MOST_DEPTH = 32  # Nesting depth; the page's own objects have 6.
-MOST_DIGITS = 100  # Digits of an integer: more than any seed or count, and still a float.
+MAX_DEPTH = 32  # Nesting depth; the page's own objects have 6.
+MAX_DIGITS = 100  # Digits of an integer: more than any seed or count, and still a float.
 
 
-def parse(text: str | bytes, most_depth: int = MOST_DEPTH) -> Any:
+def parse(text: str | bytes, most_depth: int = MAX_DEPTH) -> Any:
     """Read a JSON value.
 
     Raises:
@@ -32,7 +32,7 @@ def parse(text: str | bytes, most_depth: int = MOST_DEPTH) -> Any:
     return value
 
 
-def parse_object(text: str | bytes, most_depth: int = MOST_DEPTH) -> dict[str, Any]:
+def parse_object(text: str | bytes, most_depth: int = MAX_DEPTH) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
@@ -79,7 +79,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _whole(digits: str) -> int:
-    if len(digits.removeprefix("-")) > MOST_DIGITS:
+    if len(digits.removeprefix("-")) > MAX_DIGITS:
         raise ValueError("a number in it is too long")
     return int(digits)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-LOOK_S = 0.5  # Interval between checks of the file.
+POLL_INTERVAL_S = 0.5  # Interval between checks of the file.
 
 Value = TypeVar("Value")
 
@@ -32,7 +32,7 @@ class WatchedFile(Generic[Value]):
 
     def value(self) -> Value:
         """Return the file's current value, at most half a second old."""
-        if self._path is not None and self._clock() - self._looked >= LOOK_S:
+        if self._path is not None and self._clock() - self._looked >= POLL_INTERVAL_S:
             self._looked = self._clock()
             self._look(self._path)
         return self._value

@@ -18,7 +18,7 @@ from runtime.shared.audio import FORMAT_NOT_TAKEN, Downmix, Sound, check_length,
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # Subformat GUID of a plain format number.
-MOST_CHUNKS = 256  # Chunks before the samples; recorders write a few.
+MAX_CHUNKS = 256  # Chunks before the samples; recorders write a few.
 TO_THE_END = {0, 0xFFFFFFFF}  # Sizes that streaming writers leave.
 
 
@@ -68,7 +68,7 @@ def read_wav(data: bytes, *, limit_s: float) -> Sound:
 def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Name, place and announced size of each chunk."""
     place = 12
-    for _ in range(MOST_CHUNKS):
+    for _ in range(MAX_CHUNKS):
         if place + 8 > len(data):
             return
         name, size = struct.unpack_from("<4sI", data, place)

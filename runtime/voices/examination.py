@@ -15,7 +15,7 @@ from runtime.voices.checks import Advice, Levels, advise, check_transcript, leve
 
 MARGIN_S = 0.1  # Margin around the speech: onsets and decays are quieter than the first certain speech.
 PAUSE_S = 0.5  # Appended silence, so that the clone does not start inside the reference's last sound.
-LEAST_SPEECH_S = 1.0  # With less detected speech the network did not understand the recording.
+MIN_SPEECH_S = 1.0  # With less detected speech the network did not understand the recording.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
     )
 
     speech = find_speech(samples)
-    return (speech, True) if speech.seconds >= LEAST_SPEECH_S else (by_loudness(samples), False)
+    return (speech, True) if speech.seconds >= MIN_SPEECH_S else (by_loudness(samples), False)
 
 
 def _kept(samples: NDArray[np.float32], activity: Activity) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from studio.actions.asking import ActionRefused, Asking
 from studio.actions.speech import Spoken, as_file, speak
 
-MOST_LINES = 100
+MAX_LINES = 100
 LINE_FIELDS = {"text", "mode", "voice", "language", "instruct", "seed", "tags", "pronunciations"}
 
 
@@ -26,8 +26,8 @@ async def script(studio: Asking, lines: list[dict[str, Any]], name: str = "") ->
         lines: objects with text, and if wanted the other arguments of speak.
         name: a name for the script.
     """
-    if not 1 <= len(lines) <= MOST_LINES:
-        raise ActionRefused(f"lines must be from 1 to {MOST_LINES}.", "invalid_config", "lines")
+    if not 1 <= len(lines) <= MAX_LINES:
+        raise ActionRefused(f"lines must be from 1 to {MAX_LINES}.", "invalid_config", "lines")
     for number, line in enumerate(lines):
         if not isinstance(line, dict) or not isinstance(line.get("text"), str) or set(line) - LINE_FIELDS:
             why = f"lines[{number}] must be an object with text, and only {', '.join(sorted(LINE_FIELDS))}."

@@ -13,7 +13,7 @@ from runtime.request import SAMPLE_RATE
 from studio.actions.asking import ActionRefused, Asking
 from voicewright import wav
 
-MOST_TAKES = 6
+MAX_TAKES = 6
 ROOMS = {"custom_voice": "speakers", "voice_design": "design", "base": "clone"}
 BYTES_A_SECOND = 2 * SAMPLE_RATE
 
@@ -97,8 +97,8 @@ async def design(
         language: a language of the model, or auto.
         seeds: one for each take; without them, they are drawn and returned.
     """
-    if not 1 <= takes <= MOST_TAKES:
-        raise ActionRefused(f"takes must be from 1 to {MOST_TAKES}.", "invalid_config", "takes")
+    if not 1 <= takes <= MAX_TAKES:
+        raise ActionRefused(f"takes must be from 1 to {MAX_TAKES}.", "invalid_config", "takes")
     if seeds and len(seeds) != takes:
         raise ActionRefused(f"{takes} takes need as many seeds, not {len(seeds)}.", "invalid_config", "seeds")
     config = {"task_type": "voice_design", "language": language, "instructions": description}

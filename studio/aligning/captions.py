@@ -7,7 +7,7 @@ from html import escape
 
 from runtime.shared.word_times import TimedWords
 
-MOST_CHARS = 84  # Characters of a cue: two lines.
+MAX_CUE_CHARS = 84  # Characters of a cue: two lines.
 ENDS = tuple(".!?…。！？")
 CLOSING = "\"'”’»）)]"  # Characters that may follow a sentence end.
 
@@ -22,7 +22,7 @@ def _cues(spans: list[str]) -> Iterator[tuple[int, int]]:
     """From which word to which."""
     first = chars = 0
     for at, span in enumerate(spans):
-        if at > first and chars + len(span) > MOST_CHARS:
+        if at > first and chars + len(span) > MAX_CUE_CHARS:
             yield first, at
             first = at
             chars = 0

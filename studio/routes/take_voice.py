@@ -21,8 +21,8 @@ from studio.visitors import Visitors
 
 # Said in place of a speaker's permission. English in every interface: it is a record, not a label.
 CONSENT = "Designed by description; nobody was recorded."
-MOST_WORDS = 500  # Characters of a provenance entry.
-MOST_ANCESTORS = 32  # Takes searched for the description of a voice.
+MAX_PROVENANCE_CHARS = 500  # Characters of a provenance entry.
+MAX_ANCESTORS = 32  # Takes searched for the description of a voice.
 
 
 def take_voice_routes(store: Store, visitors: Visitors, aside: Aside, relay: Relay) -> list[Route]:
@@ -57,7 +57,7 @@ def take_voice_routes(store: Store, visitors: Visitors, aside: Aside, relay: Rel
 
 def description(record: dict[str, Any], store: Store, owner: str) -> str:
     """The words that a take's voice was described by: its own, or those of the take after whose sound it was made."""
-    for _ in range(MOST_ANCESTORS):
+    for _ in range(MAX_ANCESTORS):
         if words := record["config"].get("instructions"):
             return str(words)
         if not record["parent"]:
@@ -84,4 +84,6 @@ def provenance(record: dict[str, Any], words: str) -> dict[str, str]:
         "sha256": record["sha256"],
         "parent": record["parent"],
     }
-    return {name: str(value)[:MOST_WORDS] for name, value in known.items() if value is not None and value != ""}
+    return {
+        name: str(value)[:MAX_PROVENANCE_CHARS] for name, value in known.items() if value is not None and value != ""
+    }

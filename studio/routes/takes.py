@@ -26,7 +26,7 @@ from studio.store.outline import outline
 from studio.store.provenance import tags_of, title_of
 from studio.store.records import TakeChanges, TakeFields, decode, read
 from studio.store.store import Store
-from studio.store.takes import MOST_AT_ONCE, Wanted
+from studio.store.takes import MAX_PAGE_SIZE, Wanted
 from studio.visitors import Visitors
 
 KEPT = "private, max-age=86400, immutable"  # Browsers may cache a take without revalidation.
@@ -65,7 +65,7 @@ class TakeRoutes:
             room=query.get("room", "")[:32],
             favourite=is_yes(request, "favourite"),
             before=query.get("cursor", "")[:80],
-            limit=whole_number(request, "limit", 30, 1, MOST_AT_ONCE),
+            limit=whole_number(request, "limit", 30, 1, MAX_PAGE_SIZE),
             loose=is_yes(request, "loose"),
             script=query.get("script", "")[:64],
         )

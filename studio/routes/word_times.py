@@ -25,7 +25,7 @@ from studio.store.store import Store
 from studio.visitors import Visitors
 
 FORMATS = ("json", "vtt")
-MOST_KNOWN = 64  # Takes whose word times are kept in memory.
+MAX_CACHED_TAKES = 64  # Takes whose word times are kept in memory.
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,6 @@ class WordTimeRoutes:
             return TakeWords(shared_out(spans_of(read), 0.0, record["seconds"]), None)
         words, by = aligned
         found = self._known[record["id"]] = TakeWords(words if read == heard else written(read, words), by)
-        while len(self._known) > MOST_KNOWN:
+        while len(self._known) > MAX_CACHED_TAKES:
             self._known.popitem(last=False)
         return found

@@ -22,8 +22,8 @@ from studio.store.provenance import joined_tags
 from studio.store.records import Line
 from studio.store.takes import Takes
 
-MOST_CLIPS = 4000
-MOST_SILENCE_S = 60.0
+MAX_CLIPS = 4000
+MAX_SILENCE_S = 60.0
 LOUDNESS_LUFS = (-40.0, -5.0)
 IN_MEMORY = 16 * 2**20  # Bytes kept in memory.
 
@@ -34,7 +34,7 @@ class ClipFields(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     take: str | None = None
-    silence_s: Annotated[float, Field(ge=0, le=MOST_SILENCE_S)] | None = None
+    silence_s: Annotated[float, Field(ge=0, le=MAX_SILENCE_S)] | None = None
     line: Annotated[int, Field(ge=0, le=10**9)] | None = None
 
     @model_validator(mode="after")
@@ -55,7 +55,7 @@ class ExportFields(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    clips: Annotated[list[ClipFields], Field(min_length=1, max_length=MOST_CLIPS)]
+    clips: Annotated[list[ClipFields], Field(min_length=1, max_length=MAX_CLIPS)]
     format: Annotated[str, AfterValidator(_format)] = "wav"
     shape: Literal["joined", "files", "srt", "all"] = "joined"
     loudness_lufs: Annotated[float, Field(ge=LOUDNESS_LUFS[0], le=LOUDNESS_LUFS[1])] | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from runtime.shared.encoding import COMMENT
 from runtime.version import package_version
 
-MOST_NAMED = 32  # Seeds in the tags of a joined file.
+MAX_SEEDS = 32  # Seeds in the tags of a joined file.
 
 
 def tags_of(record: dict[str, Any]) -> dict[str, str]:
@@ -50,7 +50,7 @@ def model_of(model: object) -> str:
 def _all(values: Any) -> str:
     """Each of several values once, in their order."""
     named = [str(value) for value in dict.fromkeys(values) if value is not None and value != ""]
-    return ", ".join(named[:MOST_NAMED] + ["…"] * (len(named) > MOST_NAMED))
+    return ", ".join(named[:MAX_SEEDS] + ["…"] * (len(named) > MAX_SEEDS))
 
 
 def _line(text: str) -> str:

@@ -20,7 +20,7 @@ from runtime.shared.audio import read_pcm
 from runtime.shared.encoding import Encoder, read_tags
 from runtime.shared.files import locked, remove_file, replace_file, storing, sweep
 from runtime.shared.names import is_id
-from runtime.shared.strict_json import MOST_DEPTH, parse_object
+from runtime.shared.strict_json import MAX_DEPTH, parse_object
 from studio.errors import NotKept, TakeDamaged
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class SoundFiles:
         path = self.takes / (take_id + SUFFIX)
         try:
             # The stored record adds one level.
-            held = parse_object(read_tags(str(path)).get(RECORD, ""), MOST_DEPTH + 1)
+            held = parse_object(read_tags(str(path)).get(RECORD, ""), MAX_DEPTH + 1)
             owner, record = held["owner"], held["record"]
             self.pcm(take_id, record["sha256"])
         except (OSError, ValueError, KeyError, TypeError, TakeDamaged):

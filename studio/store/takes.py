@@ -27,7 +27,7 @@ from studio.store.sound_files import SoundFiles, encoded_take
 
 log = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 100  # Takes in one page of the list.
+MAX_PAGE_SIZE = 100  # Takes in one page of the list.
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.support.company import MOST, medians_on
+from tests.support.company import MAX_RATIO, medians_on
 
 pytestmark = [
     pytest.mark.gpu,
@@ -15,4 +15,4 @@ pytestmark = [
 
 def test_four_clients_wait_at_most_four_times_as_long_as_one() -> None:
     alone, together = medians_on("cuda")
-    assert together <= MOST * alone, (alone, together)
+    assert together <= MAX_RATIO * alone, (alone, together)

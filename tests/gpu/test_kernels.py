@@ -16,7 +16,7 @@ from runtime.device.fused import Lookup, Norm, Rules, Sampled
 from runtime.device.kernels import medium_m_gemm, small_m_gemm
 from runtime.device.kernels.decode_attention import decode_attention
 from runtime.device.kernels.frame_io import begin, finish
-from runtime.device.kernels.gemm import MOST_ROWS, TILES, Tiles, gemm, norm, swiglu
+from runtime.device.kernels.gemm import MAX_ROWS, TILES, Tiles, gemm, norm, swiglu
 from runtime.device.kernels.prefill_attention import prefill_attention
 from runtime.device.kernels.sample import sample
 from runtime.device.quantized import DequantizedInt8, Int8
@@ -221,7 +221,7 @@ def test_a_frames_input_is_the_sum_of_its_codes_and_its_text(dtype: torch.dtype)
 def product_of(N: int, K: int, *, gated: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Weight, as many rows as a product may have, and a residual."""
     generator = torch.Generator("cuda").manual_seed(N + K)
-    shapes = ((2 * N if gated else N, K), (MOST_ROWS, K), (MOST_ROWS, N))
+    shapes = ((2 * N if gated else N, K), (MAX_ROWS, K), (MAX_ROWS, N))
     weight, x, residual = (torch.randn(shape, generator=generator, device="cuda").bfloat16() for shape in shapes)
     return weight * K**-0.5, x, residual
 
@@ -255,9 +255,9 @@ def test_a_products_row_has_the_same_bits_among_any_others(shape: tuple[int, int
     else:
         expected += residual[:64].float()
     torch.testing.assert_close(together.float(), expected, rtol=2e-2, atol=2e-2)
-    for count in (1, 7, 16, 17, 32, 33, 128, 192, 256, 384, MOST_ROWS):
+    for count in (1, 7, 16, 17, 32, 33, 128, 192, 256, 384, MAX_ROWS):
         assert torch.equal(rows(count)[:64], together[:count]), count
-    assert torch.equal(rows(MOST_ROWS)[-64:], of(x[-64:], residual[-64:]))
+    assert torch.equal(rows(MAX_ROWS)[-64:], of(x[-64:], residual[-64:]))
 
 
 def test_pieces_of_one_launch_attend_as_the_whole_chunk_alone() -> None:

@@ -16,7 +16,7 @@ from tests.support.speech_client import talk
 
 TEXT = "The kettle has just boiled, and nobody is at home."
 CALLS = 4  # of each client
-MOST = 4.0  # times the median of one client
+MAX_RATIO = 4.0  # times the median of one client
 
 
 async def _first_sound_ms(server: RunningServer, seed: int) -> float:

@@ -44,7 +44,7 @@ def _compile(N: int, K: int, gated: bool, rows: int, dtype: torch.dtype) -> dict
     kernel = small_m_gemm._small_m_gemm_kernel
     constants: dict[str, int | None] = {
         **{"N": N, "K": K, "NORM": normed, "RESIDUAL": not (normed or gated), "GATED": gated},
-        **{"ROWS": tiles.rows, "BM": small_m_gemm.MOST_ROWS, "BN": tiles.BN, "PARTS": PARTS},
+        **{"ROWS": tiles.rows, "BM": small_m_gemm.MAX_ROWS, "BN": tiles.BN, "PARTS": PARTS},
         **{"BK": tiles.BK, "ROWS_RESIDENT": tiles.rows_resident, "PDL": True},
     }  # fmt: skip
     names, types = kernel.arg_names, TYPES

@@ -34,8 +34,8 @@ from runtime.settings import EngineSettings, Limits, ModeSettings, Settings
 from tests.support.signals import voice
 
 GREEDY = Sampling(greedy=True)
-MOST_TICKS = 2000
-MOST_IDLE_S = 120.0
+MAX_TICKS = 2000
+MAX_IDLE_S = 120.0
 
 new_device: Callable[[], Device] = CpuDevice  # of the engines that `engine_of` makes
 
@@ -130,14 +130,14 @@ def drain(
     before_tick: Callable[[], None] = lambda: None,
 ) -> None:
     """Tick until nothing is left to do, while the clock moves on by so much a turn."""
-    ticks, late = 0, time.monotonic() + MOST_IDLE_S
-    while ticks < MOST_TICKS and time.monotonic() < late:
+    ticks, late = 0, time.monotonic() + MAX_IDLE_S
+    while ticks < MAX_TICKS and time.monotonic() < late:
         before_tick()
         worked = engine.tick()
         if not engine.busy:
             return
         if worked:
-            ticks, late = ticks + 1, time.monotonic() + MOST_IDLE_S
+            ticks, late = ticks + 1, time.monotonic() + MAX_IDLE_S
         elif isinstance(engine.clock, VirtualClock):
             engine.clock.now += PAUSE_S  # somebody waits for time to pass
             time.sleep(0.0005)  # or for another thread

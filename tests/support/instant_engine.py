@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 AT_ONCE = 12  # frames
 SPEED = 1.25  # of what follows them, over real time
 UNREAD = 250  # frames that may have left before the listener has taken any of them
-MOST_AT_ONCE = 8  # frames in a chunk
+MAX_CHUNK_FRAMES = 8  # frames in a chunk
 TURN_S = 0.01
 RETRY_AFTER_S = 2.0
 X_VECTOR = 64  # any size: nothing reads it
@@ -150,7 +150,7 @@ class Saying:
         codes = np.zeros((frames if self.has_codes else 0, 4), np.int64)
         first = self.made * FRAME
         self.made += frames
-        self.chunk = min(2 * self.chunk, MOST_AT_ONCE)
+        self.chunk = min(2 * self.chunk, MAX_CHUNK_FRAMES)
         return AudioChunk(pcm=sound.astype("<i2").tobytes(), codes=codes, first_sample=first)
 
     @property

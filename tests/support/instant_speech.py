@@ -14,9 +14,9 @@ from runtime.shared.speech_rate import expected_frames
 
 FRAME = 1920  # samples
 PACE = 0.5  # of the ordinary time; below 0.4 the page says that words are missing
-LEAST_FRAMES = 6
+MIN_FRAMES = 6
 AUDIBLE = 0.02  # root mean square of a frame that is no pause
-LEAST_GAIN = 0.4
+MIN_GAIN = 0.4
 
 
 @cache
@@ -30,7 +30,7 @@ def _recordings() -> NDArray[np.float32]:
 
 def frames_of(text: str) -> int:
     """How many frames a text takes: half of its ordinary time."""
-    return max(LEAST_FRAMES, round(PACE * expected_frames(text)))
+    return max(MIN_FRAMES, round(PACE * expected_frames(text)))
 
 
 def speech(text: str, manner: object, frames: int) -> NDArray[np.int16]:
@@ -41,6 +41,6 @@ def speech(text: str, manner: object, frames: int) -> NDArray[np.int16]:
     digest = hashlib.blake2b(repr((text, manner)).encode(errors="surrogatepass"), digest_size=8).digest()
     recordings = _recordings()
     begin = int.from_bytes(digest[:6], "little") % recordings.size
-    gain = LEAST_GAIN + (1 - LEAST_GAIN) * int.from_bytes(digest[6:], "little") / 2**16
+    gain = MIN_GAIN + (1 - MIN_GAIN) * int.from_bytes(digest[6:], "little") / 2**16
     piece = recordings.take(np.arange(begin, begin + frames * FRAME), mode="wrap")
     return np.asarray((32767 * gain * piece).clip(-32768, 32767), np.int16)

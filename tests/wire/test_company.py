@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.company import MOST, medians_on
+from tests.support.company import MAX_RATIO, medians_on
 
 
 @pytest.mark.thorough
 def test_four_clients_wait_at_most_four_times_as_long_as_one() -> None:
     alone, together = medians_on("cpu")
-    assert together <= MOST * alone, (alone, together)
+    assert together <= MAX_RATIO * alone, (alone, together)

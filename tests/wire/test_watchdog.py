@@ -91,7 +91,7 @@ def test_health_fails_once_a_frame_is_overdue() -> None:
 
 @pytest.mark.logs_errors
 def test_a_machine_whose_steps_take_long_is_given_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "LOOK_S", 0.01)
+    monkeypatch.setattr(watchdog, "POLL_INTERVAL_S", 0.01)
     looks = 0
 
     class Slow(ScriptedEngine):

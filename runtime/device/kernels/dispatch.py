@@ -10,7 +10,7 @@ from runtime.device.kernels import medium_m_gemm as medium
 from runtime.device.kernels import small_m_gemm as small
 from runtime.device.kernels.decode_attention import decode_attention
 from runtime.device.kernels.frame_io import begin, finish
-from runtime.device.kernels.gemm import MOST_ROWS as most_rows
+from runtime.device.kernels.gemm import MAX_ROWS as most_rows
 from runtime.device.kernels.gemm import norm
 from runtime.device.kernels.prefill_attention import prefill_attention
 from runtime.device.kernels.sample import sample

@@ -20,7 +20,7 @@ from runtime.device.fused import Norm
 from runtime.device.kernels import launch_options, stages
 from runtime.device.kernels.split_k import LINE_BITS, split_k_gemm
 
-MOST_ROWS = 512
+MAX_ROWS = 512
 MANY_ROWS = tl.constexpr(64)  # Matrix rows per program that fill the largest tensor core instruction.
 PARTS = 4  # Parts of K whose sums are added in order, for every matrix below.
 

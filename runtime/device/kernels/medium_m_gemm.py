@@ -22,7 +22,7 @@ from runtime.device.kernels import pdl, shared_memory, staging
 from runtime.device.kernels.gemm import PARTS
 
 SIZES = 16, 32, 64  # Input rows per program. Each size is a kernel to compile.
-MOST_ROWS = SIZES[-1]
+MAX_ROWS = SIZES[-1]
 BESIDES = 1024  # Bytes of shared memory in addition to weights and rows.
 
 
@@ -61,7 +61,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
     M, K = x.shape
     found = TILES.get((len(weight) // (1 + gated), K, gated))
     # Weights of eight bits, and numbers of 32, are another kernel's.
-    if found is None or M > MOST_ROWS or not pdl() or x.itemsize != 2 or weight.dtype != x.dtype:
+    if found is None or M > MAX_ROWS or not pdl() or x.itemsize != 2 or weight.dtype != x.dtype:
         return None
     tiles = found[SIZES.index(block_rows(M))]
     return tiles if tiles is not None and shared_bytes(tiles, M) <= shared_memory() else None
@@ -168,7 +168,7 @@ def medium_m_gemm(
     (M, K), N = x.shape, len(weight) // (1 + gated)
     assert x.stride(1) == 1
     assert weight.is_contiguous()
-    assert M <= MOST_ROWS
+    assert M <= MAX_ROWS
     if out is None:
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     assert out.shape == (M, N)

@@ -18,7 +18,7 @@ from runtime.device.kernels import launch_options
 WARPS = 8  # Warps per program.
 
 GOLDEN = tl.constexpr(0x9E3779B9)
-LEAST = tl.constexpr(-(2**31))  # Below every ordered key.
+MIN_KEY = tl.constexpr(-(2**31))  # Below every ordered key.
 
 
 def sample(
@@ -150,8 +150,8 @@ def _sample(
         held = made < tl.maximum(tl.load(hold_until + slot), FEWEST)
         allowed = (code < CODES) | ((code == EOS) & (not held))
     warm = tl.div_rn(scores, tl.zeros_like(scores) + heat)
-    keys = tl.where(allowed, _ordered(warm), LEAST)
-    noisy = tl.where(allowed, _ordered(warm + noise), LEAST)
+    keys = tl.where(allowed, _ordered(warm), MIN_KEY)
+    noisy = tl.where(allowed, _ordered(warm + noise), MIN_KEY)
 
     share = tl.zeros((WIDTH,), tl.float32)
     spare = 0.0  # Maximum probability that top-p leaves out.
@@ -160,7 +160,7 @@ def _sample(
         share = tl.exp(warm - tl.max(tl.where(allowed, warm, float("-inf"))))
         share = tl.where(allowed & (keys >= _kth_largest(keys, k)), share, 0.0)
         spare = (1 - p) * tl.sum(share)
-    drawn, key = _best_above(keys, noisy, code, LEAST)
+    drawn, key = _best_above(keys, noisy, code, MIN_KEY)
     again = _is_banned(keys, share, key, top, k, p, spare, V)
     while again:
         drawn, key = _best_above(keys, noisy, code, key)
@@ -177,9 +177,9 @@ def _sample(
 @triton.jit
 def _best_above(keys, noisy, code, floor):
     """The first code with the best noisy score among those whose score is above the floor, and its score's key."""
-    noisy = tl.where(keys > floor, noisy, LEAST)
+    noisy = tl.where(keys > floor, noisy, MIN_KEY)
     drawn = tl.min(tl.where(noisy == tl.max(noisy), code, 2**30))
-    return drawn, tl.max(tl.where(code == drawn, keys, LEAST))
+    return drawn, tl.max(tl.where(code == drawn, keys, MIN_KEY))
 
 
 @triton.jit

@@ -26,9 +26,9 @@ from runtime.device.fused import Norm
 from runtime.device.kernels import pdl, shared_memory, staging, wgmma
 from runtime.device.kernels.gemm import PARTS
 
-MOST_ROWS = 8  # Rows of the tensor core instruction.
+MAX_ROWS = 8  # Rows of the tensor core instruction.
 BESIDES = 1024  # Upper bound of shared memory in bytes in addition to weights and rows: the norm's sums.
-MOST_AHEAD = gl.constexpr(384)  # Elements of two bytes: 192 of 255 registers.
+MAX_AHEAD = gl.constexpr(384)  # Elements of two bytes: 192 of 255 registers.
 
 
 class SmallTiles(NamedTuple):
@@ -60,7 +60,7 @@ TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (3072, 2048, False): (16, 16),
     (3072, 1024, False): (32, 32),
 }
-# The same for weights of eight bits, where they differ: registers have room for those of a program (MOST_AHEAD).
+# The same for weights of eight bits, where they differ: registers have room for those of a program (MAX_AHEAD).
 EIGHT_BITS: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (3072, 1024, True): (32, 32),
     (6144, 2048, True): (16, 16),
@@ -75,7 +75,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTile
     if weight.itemsize < x.itemsize:
         # Where there is no wgmma the bits of gemm.py are others (its ``choose_tiles``).
         found = EIGHT_BITS.get(shape, found) if wgmma() else None
-    if found is None or M > MOST_ROWS or not pdl():
+    if found is None or M > MAX_ROWS or not pdl():
         return None
     BN = found[M > 1]
     return None if BN is None else fit_tiles(BN, M, K, x.itemsize, weight.itemsize)
@@ -83,7 +83,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTile
 
 def fit_tiles(BN: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> SmallTiles | None:
     """The tiles with so many rows of the matrix a program; None: this card's shared memory has not the room."""
-    stretch, rows = K // PARTS, 1 if M == 1 else MOST_ROWS
+    stretch, rows = K // PARTS, 1 if M == 1 else MAX_ROWS
     BK = stretch & -stretch  # The largest power of two that divides it.
     for rows_resident, inputs in ((True, K), (False, PARTS * BK)):
         if weight_itemsize * BN * K + itemsize * rows * inputs <= shared_memory() - BESIDES:
@@ -239,7 +239,7 @@ def _small_m_gemm_kernel(
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
     NARROW: gl.constexpr = scale is not None
     # A thread's registers have room for so many numbers of the matrix: they are widened before the rows are known.
-    WIDENED_AHEAD: gl.constexpr = NARROW and BN * K <= MOST_AHEAD * 32 * PARTS
+    WIDENED_AHEAD: gl.constexpr = NARROW and BN * K <= MAX_AHEAD * 32 * PARTS
     dtype: gl.constexpr = x.dtype.element_ty
     staged = _copy_weights(w, N, K, GATED, BN, PARTS, BK)
     if scale is not None:
@@ -353,7 +353,7 @@ def small_m_gemm(
         RESIDUAL=residual is not None,
         GATED=gated,
         ROWS=tiles.rows,
-        BM=MOST_ROWS,
+        BM=MAX_ROWS,
         BN=tiles.BN,
         PARTS=PARTS,
         BK=tiles.BK,

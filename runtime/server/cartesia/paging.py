@@ -8,7 +8,7 @@ from runtime.server import paging
 from runtime.server.wire import Reply
 
 PARAMETERS = {
-    "limit": f"how many, 1 to {paging.MOST}",
+    "limit": f"how many, 1 to {paging.MAX_PAGE_SIZE}",
     "starting_after": "the id of the last of the page before",
     "ending_before": "the id of the first of the page behind",
 }

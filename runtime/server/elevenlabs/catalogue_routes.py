@@ -53,7 +53,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refusals=frozenset({InvalidConfig}),
         refused_as=ElevenLabsError,
         parameters={
-            "page_size": f"how many, 1 to {paging.MOST}",
+            "page_size": f"how many, 1 to {paging.MAX_PAGE_SIZE}",
             "search": "words of the name or description",
             "next_page_token": "as the page before said",
         },

@@ -104,7 +104,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refusals=frozenset({InvalidConfig}),
         refused_as=ElevenLabsError,
         parameters={
-            "page_size": f"how many, 1 to {paging.MOST}",
+            "page_size": f"how many, 1 to {paging.MAX_PAGE_SIZE}",
             "cursor": "as the page before said",
             "sort": f"{_BY_TIME} or {_BY_NAME}",
             "sort_direction": f"{_UP} or {_DOWN}",

@@ -15,7 +15,7 @@ from runtime.request import ModelCard, Sampling
 from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
 from runtime.server.languages import language_of
 from runtime.server.text.filter import FilterName
-from runtime.server.text.pronunciations import MOST_DICTIONARIES, Pronunciations
+from runtime.server.text.pronunciations import MAX_DICTIONARIES, Pronunciations
 from runtime.server.utterance import Manner
 from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
@@ -85,7 +85,7 @@ class Spoken(StrictFields):
     """Synthesis fields of a request; those below ``seed`` are extensions."""
 
     voice_settings: VoiceSettings = VoiceSettings()
-    pronunciation_dictionary_locators: Annotated[list[DictionaryLocator], Field(max_length=MOST_DICTIONARIES)] = Field(
+    pronunciation_dictionary_locators: Annotated[list[DictionaryLocator], Field(max_length=MAX_DICTIONARIES)] = Field(
         default_factory=list
     )
     seed: Seed | None = None

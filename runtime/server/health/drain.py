@@ -10,7 +10,7 @@ from runtime.server.engine_host import Host
 
 GOODBYE_S = 2.0  # Timeout for the final messages to all clients.
 HURRIED_GOODBYE_S = 0.3  # The same after a second signal.
-_LOOK_S = 0.02  # Poll interval of running requests.
+_POLL_INTERVAL_S = 0.02  # Poll interval of running requests.
 
 
 async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None]) -> None:
@@ -27,5 +27,5 @@ async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None])
     loop = asyncio.get_running_loop()
     end = loop.time() + drain_s
     while host.is_serving and loop.time() < end and not hurry.is_set():  # noqa: ASYNC110  several things to await at once
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_INTERVAL_S)
     await host.shut(Draining(), 1001, patience_s=HURRIED_GOODBYE_S if hurry.is_set() else GOODBYE_S)

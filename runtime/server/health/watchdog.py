@@ -16,7 +16,7 @@ from runtime.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.2  # Poll interval of the engine; clients must learn of a dead engine within a second.
+POLL_INTERVAL_S = 0.2  # Poll interval of the engine; clients must learn of a dead engine within a second.
 AGAIN_S = 1.0  # Delay before an interrupted canary runs again.
 SLACK = 5  # Multiple of the longest finished step, because large checkpoints on a CPU are slow.
 
@@ -67,15 +67,17 @@ class Watchdog:
         """
         since, looks, longest = None, 0, 0
         while self._engine.alive:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
             at_work_since = self._engine.at_work_since()
             if at_work_since is not None and at_work_since == since:
                 looks += 1
             else:
                 longest, looks = max(longest, looks), 0
             since = at_work_since
-            if 0 < self._settings.frame_s <= looks * LOOK_S and looks >= SLACK * longest:
-                log.critical("the device has not come back for %.1f s:\n%s", looks * LOOK_S, self._engine.stacks())
+            if 0 < self._settings.frame_s <= looks * POLL_INTERVAL_S and looks >= SLACK * longest:
+                log.critical(
+                    "the device has not come back for %.1f s:\n%s", looks * POLL_INTERVAL_S, self._engine.stacks()
+                )
                 return Exit.FRAME_OVERDUE
         return Exit.ENGINE_DIED
 

@@ -18,7 +18,7 @@ from runtime.settings import Limits
 from runtime.shared.inline_tags import may_be_tag
 from runtime.shared.pronouncing import Dictionary, dictionary_of
 
-MOST_DICTIONARIES = 3  # Dictionaries of one request.
+MAX_DICTIONARIES = 3  # Dictionaries of one request.
 
 
 def line(most: int) -> Callable[[str], str]:
@@ -47,7 +47,7 @@ class Pronunciation(StrictFields):
 Pronunciations = Annotated[list[Pronunciation], Field(max_length=MOST_WORDS)]
 
 
-DictionaryIds = Annotated[list[Name], Field(max_length=MOST_DICTIONARIES)]
+DictionaryIds = Annotated[list[Name], Field(max_length=MAX_DICTIONARIES)]
 
 
 class NamesDictionaries(Protocol):

@@ -19,7 +19,7 @@ from runtime.voices.library import Library
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 10.0  # Poll interval for voices that other processes stored in the folder.
+POLL_INTERVAL_S = 10.0  # Poll interval for voices that other processes stored in the folder.
 BUSY_S = 0.5  # Poll interval while requests are being served.
 MAKE_S = 120.0  # Timeout of one prompt.
 
@@ -49,7 +49,7 @@ class PromptKeeper:
                 else:
                     await self._make(*found)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(POLL_INTERVAL_S):
                     await self._woken.wait()
 
     def _next(self) -> tuple[Library, str, str] | None:

@@ -22,7 +22,7 @@ VOICE_ALIASES = (
 )
 
 
-MOST_NAMED = 40  # Voices listed in an error message.
+MAX_NAMED = 40  # Voices listed in an error message.
 STORED = "voice:"  # Prefix of a stored voice's name, which excludes speakers.
 
 
@@ -123,7 +123,7 @@ class VoiceResolver:
         """Return the error for a name that neither a speaker nor a stored voice has."""
         stored = [card.name for card in self._library.cards()] if self._is_served(Mode.BASE) else []
         names = [*speakers, *stored]
-        listed = [*names[:MOST_NAMED], "…"] if len(names) > MOST_NAMED else names
+        listed = [*names[:MAX_NAMED], "…"] if len(names) > MAX_NAMED else names
         return UnknownVoice(known=", ".join(listed) or "none", param="voice")
 
     def _is_served(self, mode: Mode) -> bool:

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.cluster.autoscaling import needed
-from runtime.cluster.balance import MOST, Room, weights
+from runtime.cluster.balance import MAX_WEIGHT, Room, weights
 
 
 def chosen(heavy: dict[str, int], connections: dict[str, int]) -> str:
     """What leastconn takes: the smallest (connections + 1) / weight, as HAProxy computes it."""
-    return min(heavy, key=lambda name: (connections[name] + 1) * MOST / heavy[name])
+    return min(heavy, key=lambda name: (connections[name] + 1) * MAX_WEIGHT / heavy[name])
 
 
 def test_sockets_that_are_silent_do_not_count() -> None:
@@ -42,7 +42,7 @@ def test_weights_are_haproxys_and_prefer_room(replicas: list[tuple[int, int, int
     }
     connections = {str(n): others for n, (_, _, others) in enumerate(replicas)}
     heavy = weights(rooms, connections)
-    assert all(1 <= weight <= MOST for weight in heavy.values())
+    assert all(1 <= weight <= MAX_WEIGHT for weight in heavy.values())
     taken = chosen(heavy, connections)
     # Whole weights round: what is taken may have a little less room than the roomiest, never less than half of it.
     if min(heavy.values()) > 8:

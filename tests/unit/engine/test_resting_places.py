@@ -10,7 +10,7 @@ from runtime.engine.engine import Engine
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Finished, Mode, SpeechEvent
 from runtime.server.commands import Append, AudioMessage, FinishText, Recall, Submit
-from tests.support.engines import MOST_TICKS, Heard, VirtualClock, cloned, core_of, engine_of
+from tests.support.engines import MAX_TICKS, Heard, VirtualClock, cloned, core_of, engine_of
 from tests.support.late_device import LateDevice
 from tests.unit.server.native.driver import Driver, two_voices
 
@@ -101,7 +101,7 @@ def test_a_request_rests_in_the_places_that_are_named_and_in_no_other(cloner: Ch
     (recall,) = [command for command in way.driver.commands if isinstance(command, Recall)]
     way.driver.decoded(recall.upload, two_voices().reference(recall.voice_id))
     way.obey()
-    for _ in range(MOST_TICKS):
+    for _ in range(MAX_TICKS):
         engine.tick()
         clock.now += 0.02
         way.look()

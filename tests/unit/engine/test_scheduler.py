@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.scheduler import BACKLOG, ENDLESS, GROWTH, PATIENT_S, Pace, Scheduler, SequenceTable, frame_limit
+from runtime.engine.scheduler import (
+    ENDLESS,
+    LOW_BUFFER_S,
+    MAX_BACKLOG_FRAMES,
+    MAX_CHUNK_GROWTH,
+    Pace,
+    Scheduler,
+    SequenceTable,
+    frame_limit,
+)
 from tests.support.examples import examples
 from tests.support.simulation import FRAME_S, Listener, Simulation, nobody_waits_for, stepped_with
 
@@ -48,7 +57,7 @@ def test_chunks_grow_up_to_the_largest_while_there_is_time() -> None:
     listener = Listener(frames=300)
     simulation.run([listener])
     assert listener.chunks[:4] == [1, 4, 16, 16]
-    assert all(after <= GROWTH * before for before, after in itertools.pairwise(listener.chunks))
+    assert all(after <= MAX_CHUNK_GROWTH * before for before, after in itertools.pairwise(listener.chunks))
 
 
 def test_an_engine_slower_than_speech_sends_every_frame_as_soon_as_it_is_made() -> None:
@@ -144,7 +153,7 @@ def test_who_is_far_ahead_yields_only_where_slots_are_scarce() -> None:
 def test_while_a_first_sound_is_made_only_rows_near_their_end_make_frames() -> None:
     scheduler, table = speaking(4)
     table.made[:3], table.sent[:3], table.last_chunk[:3] = 9, 8, 4
-    table.dry_at[:3] = 100.0 + PATIENT_S + np.array([0.1, -0.1, -9.0])
+    table.dry_at[:3] = 100.0 + LOW_BUFFER_S + np.array([0.1, -0.1, -9.0])
     assert scheduler.runnable(table, 100.0, is_scarce=False, is_patient=True).tolist() == [1, 2]
     assert scheduler.runnable(table, 100.0, is_scarce=False, is_patient=False).tolist() == [0, 1, 2, 3]
     table.first_chunk[3] = 2  # it lacks a frame of its first sound
@@ -194,7 +203,7 @@ def test_frames_that_are_begun_count_as_if_they_were_known(what: str) -> None:
     elif what == "text":
         table.text[:] = 10
     elif what == "backlog":
-        table.sent[:], table.begun[:] = 10 - BACKLOG, (10, 9)
+        table.sent[:], table.begun[:] = 10 - MAX_BACKLOG_FRAMES, (10, 9)
     else:
         table.acknowledged[:], table.taken[:] = True, 10 - scheduler.reader_frames
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [1]
@@ -219,7 +228,7 @@ def test_a_row_without_text_waits_and_sends_what_it_has() -> None:
 
 
 def test_a_row_never_overwrites_codes_whose_sound_is_not_made() -> None:
-    scheduler, table = speaking(1, made=BACKLOG)
+    scheduler, table = speaking(1, made=MAX_BACKLOG_FRAMES)
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == []
 
 
@@ -306,7 +315,7 @@ def test_nobody_waits_alone() -> None:
 
 def test_patience_ends_with_the_buffer_or_another_chunk_of_ones_own() -> None:
     scheduler, table = in_company(16, 16, 3, 3, 3, 3, 3, 3)
-    table.dry_at[1] = PATIENT_S
+    table.dry_at[1] = LOW_BUFFER_S
     assert asked(scheduler, table) == [(True, [1], [2])]  # what can be heard until it runs dry, and urgent
     table.dry_at[1], table.made[0] = 50.0, table.sent[0] + 32
     assert asked(scheduler, table) == [(False, [0, 1], [16, 16])]
@@ -329,10 +338,10 @@ def test_a_short_chunk_of_a_listener_near_its_end_does_not_wait_for_a_call_of_ma
 
 
 def test_nobody_waits_who_can_make_no_more_frames() -> None:
-    scheduler, table = in_company(BACKLOG - 1, 3, 3, 3)
+    scheduler, table = in_company(MAX_BACKLOG_FRAMES - 1, 3, 3, 3)
     table.largest_chunk[:] = table.last_chunk[:] = 48
     assert asked(scheduler, table) == []
-    table.begun[0] = table.made[0] = table.sent[0] + BACKLOG
+    table.begun[0] = table.made[0] = table.sent[0] + MAX_BACKLOG_FRAMES
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [1, 2, 3]
     assert asked(scheduler, table) == [(False, [0], [48])]
 
@@ -395,7 +404,7 @@ def test_a_chunk_never_outgrows_the_largest_the_growth_the_work_or_the_lead(
     size = int(scheduler.chunk_sizes(table, 0.0, Pace())[0])
     assert 1 <= size <= min(largest, work)
     if last:
-        assert size <= GROWTH * last
+        assert size <= MAX_CHUNK_GROWTH * last
         assert size == 1 or size * FRAME_S <= lead or lead <= 0
     else:
         assert size == min(first, largest, work)

@@ -26,7 +26,7 @@ from runtime.errors import Busy, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Split, Started
 from runtime.settings import Limits
-from tests.support.engines import MOST_TICKS, Heard, VirtualClock, core_of, custom_voice, engine_of
+from tests.support.engines import MAX_TICKS, Heard, VirtualClock, core_of, custom_voice, engine_of
 from tests.support.examples import examples
 from tests.support.frames import Slots, launched
 
@@ -223,7 +223,7 @@ class Walk(RuleBasedStateMachine):
         for ticket in self.heards:
             self.engine.finish_text(ticket)
         self.stand.fails = False
-        for _ in range(MOST_TICKS):
+        for _ in range(MAX_TICKS):
             self.engine.tick()
             self.clock.now += 0.01
             for ticket, heard in self.heards.items():

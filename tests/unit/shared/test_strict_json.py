@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.shared.strict_json import MOST_DEPTH, MOST_DIGITS, parse, parse_object
+from runtime.shared.strict_json import MAX_DEPTH, MAX_DIGITS, parse, parse_object
 
 VALUES = st.recursive(
     st.none()
@@ -40,14 +40,14 @@ def test_what_can_be_kept_passes_as_it_is(value: object) -> None:
         ("[NaN]", "not finite"),
         ("[-Infinity]", "not finite"),
         ("[1e999]", "not finite"),
-        ("9" * (MOST_DIGITS + 1), "too long"),
+        ("9" * (MAX_DIGITS + 1), "too long"),
         ("9" * 4000, "too long"),
         ("-" + "9" * 5000, "too long"),
         (r'{"a": "\ud800"}', "half a character"),
         (r'{"\udfff": 1}', "half a character"),
         (b'["\xed\xa0\x80"]', "half a character"),
         ('{"a": 1, "a": 2}', "twice"),
-        ("[" * (MOST_DEPTH + 1) + "1" + "]" * (MOST_DEPTH + 1), "levels"),
+        ("[" * (MAX_DEPTH + 1) + "1" + "]" * (MAX_DEPTH + 1), "levels"),
         ("[" * 960 + "]" * 960, "levels"),
         ("[" * 100_000 + "]" * 100_000, "levels"),
         ('{"a":' * 100_000 + "1" + "}" * 100_000, "levels"),
@@ -60,8 +60,8 @@ def test_what_could_not_be_written_or_read_again_is_refused(text: str | bytes, w
 
 
 def test_as_many_levels_and_digits_as_may_be_pass() -> None:
-    parse("[" * MOST_DEPTH + "1" + "]" * MOST_DEPTH)
-    assert parse("9" * MOST_DIGITS) == int("9" * MOST_DIGITS)
+    parse("[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH)
+    assert parse("9" * MAX_DIGITS) == int("9" * MAX_DIGITS)
 
 
 def test_an_object_is_one() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime.shared.watched_file import LOOK_S, WatchedFile
+from runtime.shared.watched_file import POLL_INTERVAL_S, WatchedFile
 
 
 def test_it_is_read_anew_when_it_changes_and_at_no_other_time(tmp_path: Path) -> None:
@@ -19,18 +19,18 @@ def test_it_is_read_anew_when_it_changes_and_at_no_other_time(tmp_path: Path) ->
     assert watched.value() == -1, "it is not there yet"
     path.write_text("7")
     assert watched.value() == -1, "no look is due"
-    now += LOOK_S
+    now += POLL_INTERVAL_S
     assert [watched.value(), watched.value(), reads] == [7, 7, 1]
-    now += LOOK_S
+    now += POLL_INTERVAL_S
     assert (watched.value(), reads) == (7, 1), "it has not changed"
     path.write_text("not a number")
-    now += LOOK_S
+    now += POLL_INTERVAL_S
     assert watched.value() == -1
     path.write_text("12")
-    now += LOOK_S
+    now += POLL_INTERVAL_S
     assert watched.value() == 12
     path.unlink()
-    now += LOOK_S
+    now += POLL_INTERVAL_S
     assert watched.value() == -1
 
 

@@ -126,7 +126,7 @@ def test_nothing_is_made_while_somebody_speaks_or_before_the_checkpoint_is_loade
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompt_keeper, "BUSY_S", 0.01)
-    monkeypatch.setattr(prompt_keeper, "LOOK_S", 0.01)
+    monkeypatch.setattr(prompt_keeper, "POLL_INTERVAL_S", 0.01)
     library.add(a_voice("A", prompts={}))
     engine = PreparingEngine(active=1)
 
@@ -145,7 +145,7 @@ def test_nothing_is_made_while_somebody_speaks_or_before_the_checkpoint_is_loade
 def test_a_voice_that_cannot_be_prepared_is_not_tried_for_ever(
     library: Library, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(prompt_keeper, "LOOK_S", 0.01)
+    monkeypatch.setattr(prompt_keeper, "POLL_INTERVAL_S", 0.01)
     card = library.add(a_voice("A", prompts={}))
     engine = PreparingEngine(refuse=ReferenceTooLong(seconds=70.0, limit=60.0))
 
