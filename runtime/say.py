@@ -122,10 +122,11 @@ def _check_output(option: str, path: Path | None) -> None:
 
 @contextmanager
 def _written(option: str, value: str) -> Iterator[None]:
-    """
+    """Write to a file or to stdout.
+
     Raises:
-        InvalidSetting: what is written in it could not be.
-        BrokenPipeError: nobody reads it any more.
+        InvalidSetting: the file cannot be written.
+        BrokenPipeError: the reader has closed the pipe.
     """
     try:
         yield

@@ -270,7 +270,8 @@ async def _up(browser: WebSocket, upstream: ClientConnection, traffic: Traffic) 
 
 
 async def _down(browser: WebSocket, upstream: ClientConnection, traffic: Traffic, send_s: float) -> None:
-    """
+    """Pass messages from the runtime to the page.
+
     Raises:
         SlowReader: the page took nothing for ``send_s``.
     """

@@ -29,9 +29,10 @@ class SignIn:
     """Routes, and who has signed in. Thread: the event loop."""
 
     def __init__(self, env: Mapping[str, str], *, required: bool = False) -> None:
-        """
+        """Read the OAuth settings.
+
         Raises:
-            InvalidSetting: a variable is missing, or the libraries are.
+            InvalidSetting: a variable or a library is missing.
         """
         try:
             from authlib.integrations.starlette_client import OAuth

@@ -1,6 +1,8 @@
-"""Pin the dependencies: requirements.lock for running, requirements-dev.lock for working on the project, and
-requirements-clients.lock, other people's clients that tests/clients runs against the server; and
-requirements-cluster.lock, what the extra `cluster` adds to the first.
+"""Pin the dependencies.
+
+requirements.lock is for running, requirements-dev.lock for working on the project, requirements-clients.lock for other
+people's clients that tests/clients runs against the server, and requirements-cluster.lock has what the extra `cluster`
+adds to the first.
 
 torch is pinned to one version and left to choose its build; the CUDA packages that some builds depend on are not
 pinned here, since a CPU build must not bring gigabytes of them. `python tools/lock.py --check` says whether the first

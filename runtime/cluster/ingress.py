@@ -35,8 +35,12 @@ class Ingress:
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self, directory: Any, environment: dict[str, str], *replicas: Any, folder: str
     ) -> None:
-        """``directory`` is the handle of the `Directory`; ``replicas`` are those of what it leads to, for Serve to
-        start them; ``folder`` is this machine's, for HAProxy's files.
+        """Open the ports and start HAProxy.
+
+        Args:
+            directory: handle of the `Directory`.
+            replicas: handles of the deployments behind the ingress, for Serve to start them.
+            folder: folder on this machine for HAProxy's files.
 
         Raises:
             PortInUse, InvalidSetting: the port cannot be opened, or HAProxy is missing.
@@ -180,8 +184,10 @@ class Ingress:
         return commands, wanted
 
     def _serving(self, backend: str) -> dict[str, Replica]:
-        """The replicas of a backend. Wyoming's clients choose from the voices that the first replica tells of, which
-        should be those that people give names to: where CustomVoice is served, it is they who serve Wyoming.
+        """Return the replicas of a backend.
+
+        Wyoming's clients choose from the voices of the first replica, so replicas with named speakers (CustomVoice)
+        serve it if there are any.
         """
         if backend == ANY:
             return self.replicas

@@ -188,9 +188,10 @@ class Mirror:
         return found
 
     def _carry(self, name: str) -> str:
-        """Up, whole: a name that is not looked at, then its own. (A store of objects writes whole in any case.)
+        """Upload a file under a temporary name, then rename it.
 
-        Returns its version there; "" where another replica has changed it meanwhile.
+        Returns:
+            Its version in the store, or "" if another replica has changed it in the meantime.
         """
         data = (self.local / name).read_bytes()
         target = f"{self.root}/{name}"

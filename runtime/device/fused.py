@@ -116,7 +116,7 @@ class Fused(Protocol):
         residual: Tensor | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        """residual + norm(x) times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
+        """Residual + norm(x) times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
 
         Weights are of the dtype of x, or whole numbers of eight bits with a scale for each output channel: the sum of
         their products is multiplied by it in float32.

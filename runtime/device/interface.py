@@ -86,13 +86,14 @@ class Device(Protocol):
         """
 
     def attend_slots(self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1) -> AttendSlots:
-        """For ``new`` positions of each of some rows, the first of them at ``starts``: each sees its own slot up to
-        itself and no further.
+        """Return attention for ``new`` positions of some rows, the first of each at ``starts``.
+
+        Each position attends to its own slot up to itself.
 
         Args:
-            span: positions that the longest row reaches with these, or more.
+            span: upper bound of the positions that the longest row reaches.
             like: keys of a layer.
-            new: more than one only where ``pads_prompts``.
+            new: more than one only if ``pads_prompts``.
 
         Shapes: rows, starts [B] int64.
         """

@@ -55,7 +55,8 @@ class NpuDevice(CpuDevice):
     position_grain = BLOCK
 
     def __init__(self, *, eager: bool = False) -> None:
-        """
+        """Load torch_npu and set its devices up.
+
         Raises:
             DeviceUnavailable: torch_npu is not installed, cannot be loaded, or sees no device.
         """

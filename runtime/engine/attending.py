@@ -46,8 +46,9 @@ class PrefillAttention:
 
 
 class SlotAttention:
-    """New positions of every row, as many in each, written to its slot and attended from: where the device looks up
-    which, so that graphs can hold it.
+    """Attention of new positions, the same number in every row, which are written to the rows' slots.
+
+    The device looks up the slots, so that graphs can capture it.
 
     Shapes: rows, starts [B] int64; a row's new positions begin at its start and end below ``span``, or are unused.
     """

@@ -228,6 +228,7 @@ class ModelRunner:
         """The first frame of some slots whose prompts were read, at most STARTS[-1].
 
         Shapes: slots [B]. ``then`` may go on with the codes [B, Q] where they are, on the same stream.
+
         Raises:
             FrameLost: after any other exception the prompts may be read again and the frame be made again.
         """
@@ -256,6 +257,7 @@ class ModelRunner:
         """Make the next frame of some slots, each of which has made one before.
 
         Shapes: slots [B].
+
         Raises:
             FrameLost: after any other exception the frame may be made again, of any of the slots.
         """

@@ -48,8 +48,10 @@ class SequenceState(Enum):
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """All that the engine knows of a request. What it has of sound belongs to the Code2Wav worker from its first
-    frame on; the rest is the engine thread's."""
+    """State of one request, from admission to its last sample.
+
+    From the first frame on its audio fields belong to the Code2Wav worker; the others belong to the engine thread.
+    """
 
     ticket: int
     request: SpeechRequest

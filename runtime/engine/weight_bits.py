@@ -87,7 +87,8 @@ class WeightBits:
     """What the settings say of weights, for one checkpoint after the other. Measures each shape once."""
 
     def __init__(self, settings: EngineSettings, device: Device) -> None:
-        """
+        """Check the settings.
+
         Raises:
             InvalidSetting: the device has no products with so few bits, or there is no such dtype.
         """

@@ -316,7 +316,7 @@ class WindowTransformer(nn.Module):
 
 
 class Code2Wav(nn.Module):
-    """The decoder of the speech tokenizer, published under ``decoder.``"""
+    """Decoder of the speech tokenizer; its published keys begin with ``decoder.``."""
 
     def __init__(self, config: Code2WavConfig) -> None:
         super().__init__()

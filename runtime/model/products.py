@@ -34,7 +34,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def silu(x: Tensor) -> Tensor:
-    """x times its sigmoid. The library's own rounds the last few numbers of a tensor otherwise than those before."""
+    """X times its sigmoid. The library's own rounds the last few numbers of a tensor otherwise than those before."""
     if not x.is_cpu or x.dtype is not torch.float32:
         return F.silu(x)
     return x / (1 + torch.exp(-x))

@@ -235,10 +235,10 @@ class EncoderQuantizer(nn.Module):
 
 
 class SpeechEncoder(nn.Module):
-    """Published under ``encoder.``
+    """Encoder of the speech tokenizer; its published keys begin with ``encoder.``.
 
     Args:
-        groups: codes of a frame to make; greedy residual quantisation makes the first ones the same whatever follows.
+        groups: codes per frame. Residual quantisation is greedy, so fewer groups give the same first codes.
         samples_per_frame: 1920 in published models.
     """
 

@@ -12,8 +12,11 @@ PART = 8192  # Ids of a text table projected at once.
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Shapes: text [text_vocab, H]; codec [talker_vocab + 1, H], the last row empty; frames [Q, V, H], codes of each
-    codebook in the talker's width; first [talker_vocab, H'] and rest [Q - 1, V, H'] in the code predictor's."""
+    """Embedding tables of a checkpoint.
+
+    Shapes: text [text_vocab, H]; codec [talker_vocab + 1, H], the last row empty; frames [Q, V, H], codes of each
+    codebook in the talker's width; first [talker_vocab, H'] and rest [Q - 1, V, H'] in the code predictor's.
+    """
 
     text: Tensor
     codec: Tensor

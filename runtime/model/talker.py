@@ -36,7 +36,7 @@ class TalkerDecoder(DecoderStack):
 
 
 class Talker(nn.Module):
-    """Talker and code predictor of one checkpoint, published under ``talker.``"""
+    """Talker and code predictor of one checkpoint; their published keys begin with ``talker.``."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

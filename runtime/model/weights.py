@@ -285,7 +285,7 @@ def open_weights(path: Path) -> safe_open:
 
 @contextmanager
 def on_meta() -> Iterator[None]:
-    """Build networks without memory: ``with on_meta(): Talker(config)``."""
+    """Build networks in the body on the meta device, without memory."""
     with torch.device("meta"), _Unfilled():
         yield
 

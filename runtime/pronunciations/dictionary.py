@@ -111,7 +111,8 @@ def _version(fields: dict[str, Any]) -> Version:
 
 
 def _check(dictionary: PronunciationDictionary) -> None:
-    """
+    """Check a dictionary read from a file.
+
     Raises:
         ValueError: a value is of another type, or out of its range.
     """

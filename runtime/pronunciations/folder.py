@@ -34,9 +34,10 @@ class DictionaryEdit:
     words: Callable[[tuple[Word, ...]], Iterable[Word]] | None = None  # of those that it has
 
     def of(self, dictionary: PronunciationDictionary, now: float) -> PronunciationDictionary:
-        """
+        """Check the values of a new dictionary.
+
         Raises:
-            InvalidConfig: the name cannot be one, or the words are too many.
+            InvalidConfig: the name is invalid, or there are too many words.
         """
         changed = replace(
             dictionary,
@@ -146,10 +147,11 @@ class DictionaryFolder:
 
 @lru_cache(_READ)
 def _parsed(path: Path, _version: tuple[int, int, int]) -> PronunciationDictionary:
-    """
+    """Read a dictionary file.
+
     Raises:
-        OSError: it cannot be read any more.
-        ValueError: it is no dictionary.
+        OSError: the file cannot be read.
+        ValueError: it is not a dictionary.
     """
     descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
     with open(descriptor, "rb") as file:

@@ -52,27 +52,27 @@ class OwnerDictionaries:
         return self.own.find(dictionary_id) is not None
 
     def add(self, name: str, words: Iterable[Word], *, description: str = "") -> PronunciationDictionary:
-        """As `DictionaryFolder.add`; besides:
+        """Add a dictionary, as `DictionaryFolder.add`.
 
         Raises:
-            TooManyDictionaries: it may keep no more.
+            TooManyDictionaries: the client has reached its limit.
         """
         return self.own.add(name, words, description=description, check=self._check_room)
 
     def change(self, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
-        """As `DictionaryFolder.change`; besides:
+        """Change a dictionary, as `DictionaryFolder.change`.
 
         Raises:
-            DictionaryNotYours: it is one of the common ones.
+            DictionaryNotYours: it is a shared one.
         """
         check_owned(dictionary_id, self.own, self.common, DictionaryNotYours)
         return self.own.change(dictionary_id, edit)
 
     def delete(self, dictionary_id: str) -> None:
-        """As `DictionaryFolder.delete`; besides:
+        """Delete a dictionary, as `DictionaryFolder.delete`.
 
         Raises:
-            DictionaryNotYours: it is one of the common ones.
+            DictionaryNotYours: it is a shared one.
         """
         check_owned(dictionary_id, self.own, self.common, DictionaryNotYours)
         self.own.delete(dictionary_id)

@@ -32,9 +32,10 @@ class Spending:
         return len(self._spent)
 
     def check(self, allowance: Allowance) -> None:
-        """
+        """Check that the client has audio left today.
+
         Raises:
-            SpeechSpent: no more today.
+            SpeechSpent: the daily limit is reached.
         """
         now = int(self._clock())
         with self._lock:

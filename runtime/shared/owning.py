@@ -27,13 +27,14 @@ def check_owned(thing_id: str, own: Finds, common: Finds | None, not_yours: type
 
 
 def check_room(count: int, most: int, too_many: type[SpeechError]) -> None:
-    """
+    """Check that a client may store one more item.
+
     Args:
-        count: of its own things.
-        most: that it may keep; 0: any number.
+        count: items that the client has.
+        most: its limit; 0: unlimited.
 
     Raises:
-        too_many: there is no room for one more.
+        too_many: the limit is reached.
     """
     if most and count >= most:
         raise too_many(limit=most)

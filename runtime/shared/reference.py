@@ -26,6 +26,7 @@ def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
     """Decode reference audio that a client sent.
 
     Shapes: [N] float32, mono, 24 kHz. Mono 24 kHz input passes through bit for bit.
+
     Raises:
         BadReferenceAudio: not audio, silent, not finite, or of a kind that is not taken.
         ReferenceTooShort, ReferenceTooLong: outside the limits.

@@ -19,8 +19,12 @@ class WatchedFile(Generic[Value]):
     def __init__(
         self, path: str, read: Callable[[str], Value], absent: Value, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``read`` makes the value of the file's text; ``absent`` is it where the file cannot be read, or ``read``
-        raises ValueError. An empty ``path`` is no file.
+        """Watch a file.
+
+        Args:
+            read: parses the file's text; may raise ValueError.
+            absent: value if the file cannot be read or parsed.
+            path: an empty path is a file that does not exist.
         """
         self._path = Path(path) if path else None
         self._read = read

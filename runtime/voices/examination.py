@@ -84,6 +84,7 @@ def take_in(samples: NDArray[np.float32], transcript: str | None, limits: Limits
     """Prepare a recording that `read_reference` accepted, and judge it.
 
     Shapes: samples [N] float32, mono, 24 kHz.
+
     Raises:
         BadReferenceAudio: trimming leaves too little.
         TranscriptMismatch: the transcript cannot be that of the recording.

@@ -75,38 +75,38 @@ class OwnerLibrary:
     # --- what changes its own
 
     def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
-        """As `Library.add`; besides:
+        """Add a voice, as `Library.add`.
 
         Raises:
-            TooManyVoices: it may keep no more.
+            TooManyVoices: the client has reached its limit.
         """
         if replace_id is None:
             self._check_room()
         return self.own.add(voice, replace_id=replace_id)
 
     def import_(self, voice: Voice) -> VoiceCard:
-        """As `Library.import_`; besides:
+        """Import a voice file, as `Library.import_`.
 
         Raises:
-            TooManyVoices: it may keep no more.
+            TooManyVoices: the client has reached its limit.
         """
         self._check_room()
         return self.own.import_(voice)
 
     def change(self, voice_id: str, edit: Edit) -> VoiceCard:
-        """As `Library.change`; besides:
+        """Change a voice, as `Library.change`.
 
         Raises:
-            VoiceNotYours: it is one of the common voices.
+            VoiceNotYours: it is a shared voice.
         """
         check_owned(voice_id, self.own, self.common, VoiceNotYours)
         return self.own.change(voice_id, edit)
 
     def delete(self, voice_id: str) -> None:
-        """As `Library.delete`; besides:
+        """Delete a voice, as `Library.delete`.
 
         Raises:
-            VoiceNotYours: it is one of the common voices.
+            VoiceNotYours: it is a shared voice.
         """
         check_owned(voice_id, self.own, self.common, VoiceNotYours)
         self.own.delete(voice_id)

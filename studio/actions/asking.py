@@ -34,7 +34,8 @@ class Asking:
     """The studio's routes for one caller. Thread: the event loop."""
 
     def __init__(self, app: ASGIApp, headers: Mapping[str, str], address: str = "127.0.0.1") -> None:
-        """
+        """Identify the caller of an action.
+
         Raises:
             ActionRefused: a page of another site asks.
         """

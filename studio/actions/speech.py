@@ -19,8 +19,11 @@ BYTES_A_SECOND = 2 * SAMPLE_RATE
 
 
 class Spoken(TypedDict):
-    """A finished utterance. ``take`` is its id in the history, null where the caller has none; ``audio`` its address;
-    ``wav`` a mono 16-bit file in base64. ``notes`` are sentences about what was left out or went wrong."""
+    """A finished utterance.
+
+    ``take`` is its id in the history, null if the caller has none; ``audio`` its address; ``wav`` a mono 16-bit file in
+    base64. ``notes`` are sentences about text that was left out and about faults.
+    """
 
     take: str | None
     audio: str | None
@@ -62,8 +65,9 @@ async def speak(
     tags: bool = False,
     pronunciations: list[dict[str, str]] | None = None,
 ) -> Spoken:
-    """Speak a text, keep it as a take in the history, and return it as a WAV file. Words of the caller's pronunciation
-    dictionary are said as it has them.
+    """Speak a text, keep it as a take in the history, and return it as a WAV file.
+
+    The caller's pronunciation dictionary applies.
 
     Args:
         text: what to say.

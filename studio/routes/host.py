@@ -48,8 +48,10 @@ def is_host(request: Request, settings: StudioSettings) -> bool:
 
 
 def _is_passed_on(request: Request) -> bool:
-    """True if a proxy has sent the request. Without any configuration nginx gives itself away by its connection alone:
-    it uses HTTP/1.0, or closes after each answer, which no browser does.
+    """True if a proxy has forwarded the request.
+
+    Without any configuration nginx is recognised by its connection: it uses HTTP/1.0, or closes after each response,
+    which no browser does.
     """
     closes = request.headers.get("connection", "").lower() == "close"
     return closes or request.scope["http_version"] == "1.0" or any(name in request.headers for name in FORWARDED)

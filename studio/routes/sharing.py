@@ -117,9 +117,10 @@ class SharingRoutes:
         return Response(data[first : last + 1], status_code=206, media_type=FORMATS[FORMAT], headers=headers)
 
     async def _encoded(self, token: str, sha256: str) -> bytes:
-        """
+        """Return a take as an encoded file.
+
         Raises:
-            SharingBusy: too many ask for files that are not there yet.
+            SharingBusy: too many clients wait for files that are not encoded yet.
         """
         if self._busy >= AT_A_TIME:
             raise SharingBusy(retry_after_s=1)

@@ -1,7 +1,7 @@
-"""Say one utterance with the reference, on any local checkpoint, with the flags of `voicewright say`.
+r"""Say one utterance with the reference, on any local checkpoint, with the flags of `voicewright say`.
 
     python -m tests.golden.oracle_say --random-checkpoint FOLDER --mode base --seed 3
-    python -m tests.golden.oracle_say "Hello." --model FOLDER --mode base --ref-audio a.wav --ref-text Hi. \\
+    python -m tests.golden.oracle_say "Hello." --model FOLDER --mode base --ref-audio a.wav --ref-text Hi. \
         --greedy --max-frames 40 --codes-out codes.npy --out hello.wav
 
 with the python of .venv-oracle, from the root of the repository.

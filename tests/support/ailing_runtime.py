@@ -1,5 +1,4 @@
-"""Runs the runtime's process with a real engine that falls ill when it is told: SIGUSR1 hangs its device, SIGUSR2
-changes a weight."""
+"""Runtime process with a real engine and planted faults: SIGUSR1 hangs its device, SIGUSR2 changes a weight."""
 
 from __future__ import annotations
 

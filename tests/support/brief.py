@@ -1,7 +1,7 @@
-"""Fixtures for tests of what holds whatever a frame is made of: the usual checkpoints with a quarter of the codes, and
-engines that capture a few shapes of sound.
+"""Fixtures for tests that do not depend on the number of codes: checkpoints with a quarter of the code groups.
 
-Import them into a conftest.py, where the checkpoints stand in front of the ones with sixteen code groups.
+Their engines capture a few shapes of Code2Wav. Import them into a conftest.py, where these checkpoints replace the ones
+with sixteen code groups.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ def cloner(loaded: Loaded) -> Checkpoint:
 
 @pytest.fixture
 def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small pieces and batches, and several of each: a chunk is still a sum of pieces, and rows go in groups or leave
-    some to spare. Where a device holds graphs, every engine would spend most of its start on up to 44 shapes;
-    tests/unit/engine/test_sound_graphs.py holds what all of them do, and test_npu_engine.py has an engine of them.
+    """Use few sizes of Code2Wav pieces and batches, because every engine would capture up to 44 shapes.
+
+    There are several of each, so that a chunk is still a sum of pieces, and rows go in groups or leave some to spare.
+    tests/unit/engine/test_sound_graphs.py tests all shapes, and test_npu_engine.py has an engine with them.
     """
     families = {
         Stream.FIRST_SOUND: Family((1, 2), (1, 2)),

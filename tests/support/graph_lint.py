@@ -1,7 +1,8 @@
-"""What no graph can hold: reads by the host, shapes that depend on data, randomness of the device's own, copies between
-devices, and operators that Ascend's graphs refuse.
+"""Detector of operations that no graph can hold.
 
-Best run over meta tensors, where nothing is computed, so that every copy from the host shows by its device.
+It finds reads by the host, data-dependent shapes, the device's own randomness, copies between devices, and operators
+that Ascend's graphs refuse. Best run over meta tensors, which compute nothing and show every copy from the host by its
+device.
 """
 
 from __future__ import annotations
@@ -72,8 +73,10 @@ def devices_of(values: Any) -> set[torch.device]:
 
 
 def leaves(values: Any) -> Iterator[Any]:
-    """What is in arguments of operators, which are tuples, lists and dictionaries and nothing else; torch's own walk
-    over trees of any kind takes longer than the operators do."""
+    """Yield the leaves of operator arguments, which are only tuples, lists and dictionaries.
+
+    torch's own walk over trees of any kind takes longer than the operators.
+    """
     if isinstance(values, tuple | list):
         for value in values:
             yield from leaves(value)

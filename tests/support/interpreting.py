@@ -15,8 +15,10 @@ from triton.runtime import interpreter
 
 @contextmanager
 def repaired() -> Iterator[None]:
-    """Loop bounds that are arrays of one number, which numpy 2.4 refuses; products of bfloat16, which it takes for the
-    integers that they are stored as; and rounding to bfloat16, which it does by cutting off.
+    """Repair Triton's interpreter.
+
+    It fixes loop bounds that are arrays of one number (refused by numpy 2.4), products of bfloat16 (taken for the
+    integers in which they are stored), and rounding to bfloat16 (truncated).
     """
     patch_tensor, dot = interpreter._patch_lang_tensor, interpreter.InterpreterBuilder.create_dot
     convert = interpreter._convert_float

@@ -1,8 +1,7 @@
-"""Capture and replay as a device does them: operators are written down once, with the memory that they use, and done
-again without a word of Python.
+"""Capture and replay of operators as a device does it: recorded once with their memory, and replayed without Python.
 
-What was made within belongs to the graph and keeps its place. What came from outside is remembered by its memory
-alone: if that was freed or moved meanwhile, the replay says so, where a device would read what now lies there.
+Tensors made during the capture belong to the graph and keep their address. Tensors from outside are remembered by their
+memory only: if it was freed or moved, the replay fails, where a device would read unrelated data.
 """
 
 from __future__ import annotations

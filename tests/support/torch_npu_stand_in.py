@@ -1,8 +1,8 @@
-"""A stand-in for torch_npu that computes by torch on the CPU and fails loudly where the real one would refuse, or would
-answer something else than was meant.
+"""Stand-in for torch_npu that computes by torch on the CPU.
 
-Its tensors have torch's device type ``npu`` (npu_backend.py), its operators are in npu_operators.py. Names, defaults
-and rules were read from torch_npu 2.14.0: its wheel's operator table and Python sources (docs/npu.md).
+It fails loudly if the real one would refuse an operation or compute something else than was meant. Its tensors have
+torch's device type ``npu`` (npu_backend.py), its operators are in npu_operators.py. Names, defaults and rules were read
+from torch_npu 2.14.0: its wheel's operator table and Python sources (docs/npu.md).
 """
 
 from __future__ import annotations

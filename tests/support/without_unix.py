@@ -1,8 +1,10 @@
-"""Runs a module as if the system were not Unix: ``python -m tests.support.without_unix MODULE ARGUMENTS…``
+"""Run a module as if the system were not Unix.
 
-What Windows' Python lacks is taken away before anything of ours is imported: modules, functions and flags of ``os``,
-socket options, and signal handlers of the event loop. What remains is Linux all the same: a stand-in for msvcrt locks
-by what was taken away. It shows that nothing of ours needs these, not that Windows works.
+Usage: ``python -m tests.support.without_unix MODULE ARGUMENTS…``
+
+Features that Windows' Python lacks are removed before the module is imported: modules, functions and flags of ``os``,
+socket options, and signal handlers of the event loop. The rest is Linux: a stand-in for msvcrt locks by the removed
+functions. It shows that our code does not need them, not that Windows works.
 """
 
 from __future__ import annotations

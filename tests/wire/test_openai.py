@@ -550,7 +550,7 @@ def test_what_openais_client_sends_is_understood(server: RunningServer) -> None:
 def test_a_file_whose_head_says_its_length_says_the_true_one(
     server: RunningServer, plain: bytes, response_format: str
 ) -> None:
-    """libsndfile believes the head, and so do librosa and browsers; who wants it as it is made says so."""
+    """Libsndfile believes the head, and so do librosa and browsers; who wants it as it is made says so."""
     data = post(server, response_format=response_format).content
     with soundfile.SoundFile(io.BytesIO(data)) as file:
         assert file.frames == SAMPLES

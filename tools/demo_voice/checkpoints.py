@@ -46,7 +46,8 @@ def load_voice(path: Path, device: torch.device) -> tuple[Voice, TextVocabulary]
 
 def moved(state: State, before: TextVocabulary, now: TextVocabulary) -> State:
     """Return the state with its text embedding over other pieces: one that was there keeps its row, a new one begins
-    as the sum of the pieces that it was spelled with, no longer than these are."""
+    as the sum of the pieces that it was spelled with, no longer than these are.
+    """
     old, rows = state[EMBEDDING], torch.zeros(now.rows, state[EMBEDDING].shape[1])
     for name, row in now.pieces.items():
         parts = torch.stack([old[before.pieces[piece]] for piece in _spelled(name, before)])

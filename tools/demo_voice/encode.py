@@ -43,7 +43,8 @@ def encode_rows(store: Store, codec: torch.nn.Module, rows: list[dict]) -> np.nd
 
 class Spoken:
     """What stage 4 reads while the speakers still speak: codes, phones and rows, in files of their own each time that
-    shards are taken in. Loaders in other processes read them (`prompts.Corpus`)."""
+    shards are taken in. Loaders in other processes read them (`prompts.Corpus`).
+    """
 
     def __init__(self, store: Store, codec: torch.nn.Module, folder: Path) -> None:
         self.store = store

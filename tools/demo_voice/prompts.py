@@ -53,7 +53,8 @@ def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speake
 
 def add_text(t: TextVocabulary, prompt: Prompt, body: list[int], streaming: bool) -> None:
     """Append the text and the position whose logits are the first code: in the streaming layout that has the text's
-    first id, and the others go beside the frames."""
+    first id, and the others go beside the frames.
+    """
     if streaming:
         prompt.text.append(body[0])
         prompt.codec.append(v.CODEC_BOS)

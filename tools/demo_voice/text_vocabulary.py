@@ -97,7 +97,8 @@ class TextVocabulary:
 
     def tokenizer(self, dropout: float | None = None) -> Tokenizer:
         """Return the tokenizer. With `dropout` each merge is left out that often, anew at every call: pieces and the
-        letters that they are made of learn to mean the same."""
+        letters that they are made of learn to mean the same.
+        """
         return _scheme(models.BPE(vocab=self.pieces, merges=list(self.merges), dropout=dropout))
 
     def write(self, folder: Path) -> None:

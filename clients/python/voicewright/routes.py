@@ -41,8 +41,11 @@ class Routes:
         return await self._http.json("GET", _of(voice))
 
     async def add_voice(self, name: str, audio: bytes, *, consent: str, **more: str) -> dict[str, Any]:
-        """Keep a voice that `Client.speak` can name. ``consent`` is the speaker's; ``more`` is ``ref_text`` (the exact
-        words of the recording, which make a better clone), ``language``, and the other form fields.
+        """Store a voice that `Client.speak` can use by name.
+
+        Args:
+            consent: the speaker's consent, in their own words.
+            more: ``ref_text`` (the exact transcript, for a better clone), ``language`` and the other form fields.
         """
         form = {"name": name, "consent": consent, **more}
         return await self._http.json("POST", VOICES, data=form, files={"audio_sample": ("audio", audio)})

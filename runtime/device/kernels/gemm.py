@@ -187,7 +187,7 @@ def gemm(
     out: Tensor | None = None,
     tiles: Tiles | None = None,
 ) -> Tensor:
-    """residual + x times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
+    """Residual + x times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
 
     Shapes: x [M, K]; weight [N, K]; scale [N] float32, of weights of eight bits; bias [N]; residual, out, result
     [M, N].

@@ -160,7 +160,7 @@ def medium_m_gemm(
     out: Tensor | None = None,
     gated: bool = False,
 ) -> Tensor:
-    """residual + x times a matrix, or silu(gate) * up of it, in a tensor of its own or in ``out``.
+    """Residual + x times a matrix, or silu(gate) * up of it, in a tensor of its own or in ``out``.
 
     Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate above; residual, out, result [M, N], whose rows may lie
     apart. All in one dtype of two bytes.

@@ -321,7 +321,7 @@ def small_m_gemm(
     out: Tensor | None = None,
     gated: bool = False,
 ) -> Tensor:
-    """residual + norm(x) times a matrix, or silu(gate) * up of it, in a tensor of its own or in ``out``.
+    """Residual + norm(x) times a matrix, or silu(gate) * up of it, in a tensor of its own or in ``out``.
 
     Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate above; scale [N] or [2 N] float32, of weights of eight
     bits; residual, out, result [M, N], whose rows may lie apart.

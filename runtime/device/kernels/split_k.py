@@ -34,7 +34,7 @@ def split_k_gemm(
     stages: int,
     prefetch: bool,
 ) -> None:
-    """residual + x times a matrix + bias.
+    """Residual + x times a matrix + bias.
 
     Shapes: x [M, K]; weight [N, K]; scale [N] float32, of weights of eight bits; bias [N]; residual, out [M, N], whose
     rows may lie apart.

@@ -421,7 +421,7 @@ def test_a_body_over_the_limit_is_refused_by_its_size_where_that_is_known(
 
 @pytest.mark.parametrize("value", ["Bearer ", "Bearer k \t "])
 def test_spaces_behind_a_header_s_value_are_no_part_of_it(value: str) -> None:
-    """curl sends "Authorization: Bearer " where the variable that should hold the key is not set."""
+    """Curl sends "Authorization: Bearer " where the variable that should hold the key is not set."""
 
     async def key(request: Request) -> Response:
         return Response(request.headers["authorization"])
