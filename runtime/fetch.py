@@ -68,7 +68,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
 
 
 def told(error: SetUpError) -> dict[str, str | float | bool]:
-    """The facts of an error, paths among them: only the operator is told."""
+    """Return the facts of an error, paths among them: only the operator is told."""
     return {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
 
 

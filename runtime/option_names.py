@@ -28,12 +28,12 @@ FIELDS = re.compile(rf"\b({'|'.join(OPTIONS)})\b")
 
 
 def in_options(said: str) -> str:
-    """A sentence with options in the places of fields."""
+    """Return a sentence with options in the places of fields."""
     return FIELDS.sub(lambda found: OPTIONS[found[0]], said)
 
 
 def told_in_options(error: SpeechError) -> str:
-    """The sentence of an error for whoever gave options."""
+    """Return the sentence of an error for whoever gave options."""
     where = error.facts.get("where")
     named = WORDS.get(where) if isinstance(where, str) else None
     said = in_options(error.sentence.format(**{**error.facts, "where": named}) if named else str(error))

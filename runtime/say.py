@@ -137,7 +137,7 @@ def _written(option: str, value: str) -> Iterator[None]:
 
 
 def _split(arguments: argparse.Namespace) -> Split:
-    """A call that counts frames or windows is compared with the reference, which speaks every text in one go.
+    """Return a call that counts frames or windows is compared with the reference, which speaks every text in one go.
 
     Raises:
         InvalidSetting: windows would go over the parts of a text.
@@ -151,7 +151,7 @@ def _split(arguments: argparse.Namespace) -> Split:
 
 
 def _pronounced(arguments: argparse.Namespace, limits: Limits) -> str:
-    """The text, with the words in it that are to be said otherwise.
+    """Return the text, with the words in it that are to be said otherwise.
 
     Raises:
         InvalidSetting: one of them is no word and how it is said.

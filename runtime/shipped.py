@@ -8,6 +8,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def shipped(package: str, name: str) -> Path:
-    """The folder or file of data that a package needs, by its path in the checkout."""
+    """Return the folder or file of data that a package needs, by its path in the checkout."""
     packed = ROOT / package / "data" / name
     return packed if packed.exists() else ROOT / name

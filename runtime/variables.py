@@ -41,7 +41,7 @@ def of_the_runtime() -> frozenset[str]:
 
 
 def unknown(env: Mapping[str, str]) -> dict[str, str | None]:
-    """The variables of ours by name that no process reads, and the setting that each may have meant."""
+    """Return the variables of ours by name that no process reads, and the setting that each may have meant."""
     known = sorted(of_the_runtime() | OF_THE_STUDIO)
     words = [name.removeprefix(PREFIX) for name in known]
     found: dict[str, str | None] = {}

@@ -30,12 +30,12 @@ def values_of(args: Sequence[str], option: str) -> list[str]:
 
 
 def with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
-    """The same arguments with other checkpoints."""
+    """Return the same arguments with other checkpoints."""
     return _without(args, "--model") + [word for model in models for word in ("--model", model)]
 
 
 def with_bits(args: Sequence[str], word: str) -> list[str]:
-    """The same arguments with other bits of weights; an empty word leaves that to the environment."""
+    """Return the same arguments with other bits of weights; an empty word leaves that to the environment."""
     return _without(args, BITS) + ([f"{BITS}={word}"] if word else [])
 
 
@@ -56,7 +56,7 @@ def _without(args: Sequence[str], option: str) -> list[str]:
 
 
 def missing_folder(args: Sequence[str]) -> CheckpointMissing | None:
-    """The first folder to load that is not there. What may be a Hub id, the runtime has to see."""
+    """Return the first folder to load that is not there. What may be a Hub id, the runtime has to see."""
     for name in named_in(args):
         word, is_mode, rest = name.partition("=")
         reference = rest if is_mode and word in set(Mode) else name

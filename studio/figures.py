@@ -72,7 +72,7 @@ def starts_page(starts: int, restarts: Mapping[str, int]) -> str:
 
 
 def quantile(buckets: dict[float, float], share: float) -> float | None:
-    """A quantile of a histogram: cumulative counts by upper edge, a straight line within a bucket."""
+    """Return a quantile of a histogram: cumulative counts by upper edge, a straight line within a bucket."""
     edges = sorted(buckets)
     if not edges or buckets[edges[-1]] == 0:
         return None

@@ -75,7 +75,7 @@ def blocks(studio: ASGIApp) -> gr.Blocks:
 
 
 def markup() -> str:
-    """The shell with every room in it, all but hidden until one is entered."""
+    """Return the shell with every room in it, all but hidden until one is entered."""
     return _read("studio").replace("@rooms", "\n".join(_panel(room) for room in ROOMS))
 
 

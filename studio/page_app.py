@@ -91,7 +91,7 @@ def without_stub_files() -> Iterator[None]:
 
 
 def _defaults(named: dict[str, Any], name: object) -> tuple[Any, ...]:
-    """The values of a function's last parameters that may be left out, by Gradio's own description."""
+    """Return the values of a function's last parameters that may be left out, by Gradio's own description."""
     parameters = named[f"/{name}"]["parameters"] if f"/{name}" in named else []
     given = itertools.takewhile(lambda parameter: parameter["parameter_has_default"], reversed(parameters))
     return tuple(parameter["parameter_default"] for parameter in given)[::-1]

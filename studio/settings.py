@@ -167,7 +167,7 @@ def _port(name: str, text: str) -> int:
 
 
 def _url(name: str, text: str) -> str | None:
-    """The URL of a runtime without the slash at its end; None where there is none."""
+    """Return the URL of a runtime without the slash at its end; None where there is none."""
     if not text:
         return None
     if not _is_url(text):

@@ -29,7 +29,7 @@ _PAGE = """<!doctype html>
 
 
 def shared_page(record: dict[str, Any], token: str, accepted: str) -> str:
-    """The page of a take. ``token`` is of the link, ``accepted`` the browser's languages."""
+    """Return the page of a take. ``token`` is of the link, ``accepted`` the browser's languages."""
     language, said = _said(accepted)
     listen = escape(said["shared.listen"])
     content = (
@@ -49,7 +49,7 @@ def ended(accepted: str) -> str:
 
 
 def _said(accepted: str) -> tuple[str, dict[str, str]]:
-    """The words of the first language that both know."""
+    """Return the words of the first language that both know."""
     known = languages()
     wanted = [tag.split(";")[0].strip().lower().partition("-")[0] for tag in accepted[:200].split(",")]
     language = next((code for code in wanted if code in known), "en")

@@ -271,7 +271,7 @@ class ChildRuntime:
             self._settled.set()
 
     async def _loaded(self, args: tuple[str, ...]) -> RuntimeProcess:
-        """A child with these arguments that is ready.
+        """Return a child with these arguments that is ready.
 
         Raises:
             Refused: it ended before.

@@ -16,13 +16,13 @@ NAME = "shell.language"
 
 
 def languages(folder: Path = FOLDER) -> dict[str, str]:
-    """The languages that the page can speak in, by code, English first."""
+    """Return the languages that the page can speak in, by code, English first."""
     codes = sorted((path.name for path in folder.iterdir() if path.is_dir()), key=lambda code: (code != "en", code))
     return {code: words(code, folder)[NAME] for code in codes}
 
 
 def words(language: str, folder: Path = FOLDER) -> dict[str, str]:
-    """All words of one language by key.
+    """Return all words of one language by key.
 
     Raises:
         KeyError: there is no such language.

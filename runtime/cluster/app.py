@@ -64,7 +64,7 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
 
 
 def placed(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
-    """The arguments with the accelerators of every pool named; those that are named already stay.
+    """Return the arguments with the accelerators of every pool named; those that are named already stay.
 
     ``counted`` is what Ray has, by kind.
 
@@ -86,7 +86,7 @@ def environment_of(arguments: Arguments) -> dict[str, str]:
 
 
 def folder_of(settings: Settings) -> str:
-    """A machine's folder for HAProxy's files: one a public port, short enough for a socket's name."""
+    """Return a machine's folder for HAProxy's files: one a public port, short enough for a socket's name."""
     return os.path.join(tempfile.gettempdir(), f"voicewright-{os.getuid()}-{settings.server.port}")
 
 

@@ -29,7 +29,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
-        """An entry of /v1/models, of which it keeps what a replica has to know of another."""
+        """Return an entry of /v1/models, of which it keeps what a replica has to know of another."""
         lists = {name: tuple(entry[name]) for name in ("modes", "speakers", "languages")}
         return cls(id=entry["id"], created=entry["created"], **lists)
 

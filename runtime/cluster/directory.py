@@ -59,7 +59,7 @@ class Directory:
             await asyncio.sleep(0.02)
 
     async def replicas(self, ingress: str, carried_out: int) -> tuple[int, list[Replica]]:
-        """All replicas and the version of that; ``carried_out`` is the version that the ingress has acted on."""
+        """Return all replicas and the version of that; ``carried_out`` is the version that the ingress has acted on."""
         now = time.monotonic()
         self._heeded[ingress] = (carried_out, now)
         for name in [name for name, when in self._seen.items() if now - when > LOST_S]:

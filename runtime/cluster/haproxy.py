@@ -57,7 +57,7 @@ class Place:
 
 
 def find_haproxy(named: str) -> str:
-    """The binary: the one that the settings name, the one that Ray brings along, or the system's.
+    """Return the binary: the one that the settings name, the one that Ray brings along, or the system's.
 
     Raises:
         InvalidSetting: there is none.
@@ -151,7 +151,7 @@ def map_files(settings: Settings, voices: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refusal(folder: Path, file: str) -> str:
-    """The body of a reply, and its type."""
+    """Return the body of a reply, and its type."""
     return f"content-type application/json lf-string %[var(txn.path),map_beg({folder}/{file})]"
 
 
@@ -207,7 +207,7 @@ def _wyoming(settings: Settings, long_s: int) -> list[str]:
 
 
 def _bound(host: str) -> str:
-    """An address as HAProxy binds it."""
+    """Return an address as HAProxy binds it."""
     return "*" if host in {"0.0.0.0", "::", ""} else host  # noqa: S104  compared
 
 
@@ -416,5 +416,5 @@ def _runs(pid: int, folder: Path) -> bool:
 
 
 def _but_the_view(words: str) -> list[str]:
-    """A configuration without the port that every ingress chooses anew."""
+    """Return a configuration without the port that every ingress chooses anew."""
     return [line for line in words.splitlines() if not line.startswith("    server view ")]

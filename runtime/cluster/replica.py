@@ -45,7 +45,7 @@ _POLL_INTERVAL_S = 0.05  # Poll interval of the runtime process.
 
 
 def outside(environment: Mapping[str, str], *, processors: float, parent: int) -> dict[str, str]:
-    """The environment of a worker of Ray without what Ray put there that a runtime must not have.
+    """Return the environment of a worker of Ray without what Ray put there that a runtime must not have.
 
     Ray gives OpenMP one thread in a worker that has no ``processors`` of its own, where nobody has said otherwise; the
     ``parent``, by its process id, which starts workers, knows only what somebody has said. In a worker that has some,
@@ -165,7 +165,7 @@ class RuntimeReplica:
         )
 
     def _until_ready(self) -> str:
-        """The runtime's address, once it is ready. Thread: a worker."""
+        """Return the runtime's address, once it is ready. Thread: a worker."""
         assert self._process.stdout is not None
         threading.Thread(target=self._pass_on, name="runtime-log", daemon=True).start()
         for line in self._process.stdout:

@@ -45,7 +45,7 @@ class Store(Protocol):
 
 
 def store_of(settings: Settings) -> Store:
-    """The store that the settings name: without one, the folder of the voices serves all replicas of a machine.
+    """Return the store that the settings name: without one, the folder of the voices serves all replicas of a machine.
 
     Raises:
         OSError, ValueError: the store cannot be reached, or fsspec does not know its protocol.
@@ -229,7 +229,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _told(facts: Mapping[str, Any]) -> str:
-    """A version, of whatever a file system says of a file."""
+    """Return a version, of whatever a file system says of a file."""
     names = ("ETag", "etag", "md5Hash", "ino", "mtime", "LastModified", "last_modified", "created", "size")
     return " ".join(str(facts[name]) for name in names if name in facts)
 

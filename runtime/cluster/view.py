@@ -119,7 +119,7 @@ class ClusterView:
         return Response(summed(named), media_type=CONTENT_TYPE)
 
     async def _models(self, request: Request) -> Response:
-        """The checkpoints of all replicas, each once; Open WebUI's clients read them under two names."""
+        """Return the checkpoints of all replicas, each once; Open WebUI's clients read them under two names."""
         pages = await self._pages(request, self._known.ready, request.url.path)
         if isinstance(pages, Response):
             return pages
@@ -149,7 +149,7 @@ class ClusterView:
         return [page if page is not None and page.status_code == httpx.codes.OK else None for page in pages]
 
     async def _answers(self, request: Request, replicas: list[Replica], path: str) -> list[httpx.Response]:
-        """The answers of all that answer."""
+        """Return the answers of all that answer."""
         pages = await asyncio.gather(*(self._ask(request, replica, path) for replica in replicas))
         return [page for page in pages if page is not None]
 
@@ -165,7 +165,7 @@ class ClusterView:
             return None
 
     async def _if_allowed(self, request: Request, answer: Response) -> Response:
-        """The answer, where a replica lets the caller in; where none says so, it is not let in."""
+        """Return the response if a replica lets the caller in; otherwise refuse."""
         pages = await self._pages(request, self._known.ready, "/v1/models")
         if isinstance(pages, Response):
             return pages
@@ -173,5 +173,5 @@ class ClusterView:
 
 
 def _passed(answer: httpx.Response) -> Response:
-    """A replica's answer as ours."""
+    """Return a replica's answer as ours."""
     return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))

@@ -57,7 +57,7 @@ def multiplies_bfloat16() -> bool:
 
 
 def unit_norm(x: Tensor, eps: float) -> Tensor:
-    """The bits of the networks' own norm in one call of seven. Shapes: x, result [..., K]."""
+    """Return the bits of the networks' own norm in one call of seven. Shapes: x, result [..., K]."""
     return F.rms_norm(x, x.shape[-1:], None, eps)
 
 

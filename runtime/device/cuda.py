@@ -124,7 +124,7 @@ PRIORITIES = {Stream.FIRST_SOUND: -3, Stream.STARTS: -2, Stream.VOICES: -2, Stre
 
 
 def _streams() -> dict[Stream, torch.cuda.Stream]:
-    """A CUDA stream for each of ours."""
+    """Return a CUDA stream for each of ours."""
     return {stream: torch.cuda.Stream(priority=PRIORITIES[stream]) for stream in Stream}  # type: ignore[no-untyped-call]
 
 

@@ -151,7 +151,7 @@ class Fused(Protocol):
         """
 
     def prefill_attention(self, qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
-        """The same for P positions of each of n slots, from each one's ``start`` on.
+        """Return the same for P positions of each of n slots, from each one's ``start`` on.
 
         Shapes: qkv [n * P, ...]; slot, start [n] int64; result [n * P, heads * d].
 

@@ -20,7 +20,7 @@ class _Status(ctypes.Structure):
 
 
 def total_bytes() -> int:
-    """All that there is."""
+    """Return all that there is."""
     return _windows().total if sys.platform == "win32" else _pages("SC_PHYS_PAGES")
 
 

@@ -105,7 +105,7 @@ class Device(Protocol):
         """Run the body's device work on this stream."""
 
     def mark(self) -> Event:
-        """The point that the current stream has been given work up to."""
+        """Return the point that the current stream has been given work up to."""
 
     def wait(self, event: Event) -> None:
         """Let the current stream go on only after an event of another stream; the host does not wait."""

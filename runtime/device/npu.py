@@ -88,7 +88,7 @@ class NpuDevice(CpuDevice):
         self._npu.set_device(self.torch_device)
 
     def unit_norm(self, x: Tensor, eps: float) -> Tensor:
-        """The library's norm with a weight of ones: with another it would multiply before it casts."""
+        """Apply the library's norm with a weight of ones; it multiplies other weights before it casts."""
         key = x.shape[-1], x.dtype
         if key not in self._ones:
             self._ones[key] = torch.ones(x.shape[-1], device=self.torch_device, dtype=x.dtype)

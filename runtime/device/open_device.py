@@ -44,7 +44,7 @@ def open_device(name: str, *, eager: bool = False) -> Device:
 
 
 def choose_dtype(name: str, device: Device, *, is_large: bool = False) -> torch.dtype:
-    """The dtype of talker and code predictor, but of products that have fewer bits.
+    """Return the dtype of talker and code predictor, but of products that have fewer bits.
 
     Args:
         is_large: whether it is that of a large checkpoint as it was published, which is bfloat16: a CPU that
@@ -67,7 +67,7 @@ def choose_dtype(name: str, device: Device, *, is_large: bool = False) -> torch.
 
 
 def choose_quantization(word: str, device: Device) -> Quantization | None:
-    """The bits of the weights of talker and code predictor; a word of the settings but auto, which are checked.
+    """Return the bits of the weights of talker and code predictor; a word of the settings but auto, which are checked.
 
     Raises:
         InvalidSetting: the device has no products with so few bits.
@@ -81,7 +81,7 @@ def choose_quantization(word: str, device: Device) -> Quantization | None:
 
 
 def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantization: Quantization | None) -> torch.dtype:
-    """The dtype of Code2Wav; a word of the settings, which are checked.
+    """Return the dtype of Code2Wav; a word of the settings, which are checked.
 
     Args:
         dtype, quantization: of talker and code predictor. On a CPU Code2Wav is float32 where they are, and else

@@ -102,7 +102,7 @@ Rounded = Int8 | Int4
 
 
 def rounded(weight: Tensor, kind: Quantization) -> Rounded:
-    """A matrix of whole numbers: eight bits, or four where its shape allows. Shapes: weight [N, K]."""
+    """Return a matrix of whole numbers: eight bits, or four where its shape allows. Shapes: weight [N, K]."""
     return Int4.of(weight) if kind is Quantization.INT4 and takes_four_bits(*weight.shape) else Int8.of(weight)
 
 
@@ -119,7 +119,7 @@ def product_of(weights: Rounded) -> Product:
 
 
 def quantized(weight: Tensor, kind: Quantization) -> Product:
-    """The product with a matrix whose weights are rounded. Shapes: weight [N, K]."""
+    """Return the product with a matrix whose weights are rounded. Shapes: weight [N, K]."""
     return WeightOnlyFloat16(weight) if kind is Quantization.FLOAT16 else product_of(rounded(weight, kind))
 
 

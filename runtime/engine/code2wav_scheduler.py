@@ -217,7 +217,7 @@ class Code2WavScheduler:
         self._outputs.append(_Output(chunk, sequences, sounds, paused, now))
 
     def _decode(self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes) -> list[bytes | SpeechError]:
-        """The sound of every row: what followed its first frame, else decoded now. Thread: worker."""
+        """Return the sound of every row: what followed its first frame, else decoded now. Thread: worker."""
         stream = Stream.FIRST_SOUND if chunk.is_urgent else Stream.SOUND
         sounds: dict[int, bytes | SpeechError] = {}
         with self._streams.device.stream(stream):

@@ -129,7 +129,7 @@ class Code2WavStreams:
     def decode(
         self, slots: Sequence[int], codes: Tensor, stream: Stream = Stream.SOUND, *, at_end: bool = False
     ) -> list[bytes | SpeechError]:
-        """The sound of the next frames of some streams, as s16le, or why a stream has none.
+        """Return the sound of the next frames of some streams, as s16le, or why a stream has none.
 
         A piece that fails has moved no stream on: the state of a row is written last of all, or beside what the call
         read. Each half of the streams tries it again, until the faulty stream fails alone.
@@ -222,5 +222,5 @@ class Code2WavStreams:
 
 
 def _evenly(frames: int, longest: int) -> list[int]:
-    """A chunk in pieces of the longest that a network takes, and the rest."""
+    """Return a chunk in pieces of the longest that a network takes, and the rest."""
     return [min(longest, frames - begin) for begin in range(0, frames, longest)]

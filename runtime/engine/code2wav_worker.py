@@ -105,7 +105,7 @@ class Code2WavWorker:
             return task.begin()
 
     def _await(self, takes: Takes) -> Callable[[], None] | None:
-        """The next task of a thread; None when the worker is closed."""
+        """Return the next task of a thread; None when the worker is closed."""
         with self.lock:
             while not self._closing:
                 if (run := self.next_task(takes)) is not None:

@@ -108,7 +108,7 @@ class Frame:
             self.device.mark().synchronize()  # The frame stream is not ordered after this thread's work.
 
     def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None, *, plain: bool = False) -> Tensor:
-        """The next frame of rows that have made one before.
+        """Return the next frame of rows that have made one before.
 
         Args:
             plain: whether all of them draw plainly (runtime/engine/slots.py), as far as the host decides by it.
@@ -175,7 +175,7 @@ class Frame:
         self.slot_cache.position[rows] = stops
 
     def first(self, rows: Tensor, slots: Slots | None = None, *, plain: bool = False) -> Tensor:
-        """The first frame of rows whose prompts were read. Shapes as in `next`."""
+        """Return the first frame of rows whose prompts were read. Shapes as in `next`."""
         hidden = self.hidden[rows]
         if self.fused is None:
             return self._sample(hidden, rows, slots, self.start_cache, self.start_noise, plain)

@@ -81,7 +81,7 @@ class GraphPool:
         return self._graphs[work]
 
     def get(self, work: Work, *shape: int) -> Any | None:
-        """The graph of a shape, or None."""
+        """Return the graph of a shape, or None."""
         return self._graphs[work].get(shape)
 
     def fitting(self, work: Work, *least: int) -> tuple[Shape, Any | None]:

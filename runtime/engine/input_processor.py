@@ -109,7 +109,7 @@ class Admission:
         return PartPlan(prompt_inputs, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
 
     def styled(self, style: str) -> Admission:
-        """The same for a part with a style of its own, which follows the description of a voice."""
+        """Return the same for a part with a style of its own, which follows the description of a voice."""
         if not style:
             return self
         description = self.prompt_inputs.instruct if self.prompt_inputs.mode is Mode.VOICE_DESIGN else None
@@ -129,7 +129,7 @@ class Admission:
 
 
 def seed_of_repeat(seed: int) -> int:
-    """The seed of a part that is made again: far from those that clients count up by one."""
+    """Return the seed of a part that is made again: far from those that clients count up by one."""
     return (seed + 2**32) % (SEEDS[1] + 1)
 
 

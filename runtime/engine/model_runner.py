@@ -225,7 +225,7 @@ class ModelRunner:
 
     @torch.inference_mode()
     def first(self, slots: Slots, then: Callable[[Tensor], None] = lambda codes: None) -> LaunchedFrame:
-        """The first frame of some slots whose prompts were read, at most STARTS[-1].
+        """Return the first frame of some slots whose prompts were read, at most STARTS[-1].
 
         Shapes: slots [B]. ``then`` may go on with the codes [B, Q] where they are, on the same stream.
 
@@ -298,7 +298,7 @@ class ModelRunner:
     def _fitting(
         self, slots: Slots, work: Work, *least: int, plain: bool = False
     ) -> tuple[Shape, Graph[Tensor] | None]:
-        """The graph for these slots. Only where operations are fused does it know of grafted ones."""
+        """Return the graph for these slots. Only where operations are fused does it know of grafted ones."""
         if self._is_lean:
             least = (*least, PLAIN if plain else SORTED)
         if self.frame.fused is None and self.slot_cache.host_grafted[slots].any():

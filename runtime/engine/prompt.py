@@ -152,7 +152,7 @@ def _add_tags(columns: Columns, inputs: PromptInputs, config: ModelConfig) -> No
 
 
 def _add_text(columns: Columns, body: list[int], layout: Layout, config: ModelConfig) -> list[int]:
-    """The text and its end without a reference (docs/model.md 3.3, 3.4)."""
+    """Return the text and its end without a reference (docs/model.md 3.3, 3.4)."""
     talker = config.talker
     if layout is Layout.NON_STREAMING:
         columns.add(body, talker.codec_pad_id)

@@ -51,7 +51,7 @@ class PromptBatches(Protocol):
     """Shapes of prefill launches, and the packing of prompt chunks into them."""
 
     def shapes(self) -> Iterable[Shape]:
-        """All that a launch may have, small ones first."""
+        """Return all that a launch may have, small ones first."""
 
     def batches(self, chunks: Sequence[Chunk], scratch: int) -> Iterator[PromptBatch]:
         """Launches, in their order, that read all of some chunks."""

@@ -39,7 +39,7 @@ class RegistryEntry:
 
     @classmethod
     def read(cls, text: str) -> RegistryEntry:
-        """The entry of ``[mode=]PATH_OR_ID``; configurations only, no weights.
+        """Return the entry of ``[mode=]PATH_OR_ID``; configurations only, no weights.
 
         Raises:
             SetUpError: the checkpoint is missing or not valid, or does not serve the mode.
@@ -52,7 +52,7 @@ class RegistryEntry:
         return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(folder), created)
 
     def card(self, device: str, limits: Limits) -> ModelCard:
-        """The checkpoint as clients see it, without what others lend it."""
+        """Return the checkpoint as clients see it, without what others lend it."""
         config, generation = self.config, self.config.generation
         return ModelCard(
             name=self.name,
@@ -103,11 +103,11 @@ class Registry:
         return registry
 
     def entry(self, mode: Mode) -> RegistryEntry | None:
-        """The entry that serves a mode."""
+        """Return the entry that serves a mode."""
         return next((entry for entry in self.entries if mode in entry.modes), None)
 
     def usable(self, mode: Mode) -> RegistryEntry:
-        """The entry that serves a mode.
+        """Return the entry that serves a mode.
 
         Raises:
             ModeNotServed: none does.
@@ -136,7 +136,7 @@ class Registry:
         return (entry,) if reader is entry else (entry, self.usable(Mode.BASE))
 
     def not_served(self, mode: Mode) -> ModeNotServed:
-        """The error for a mode that no checkpoint serves."""
+        """Return the error for a mode that no checkpoint serves."""
         return ModeNotServed(param="task_type", mode=mode, known=", ".join(self.modes))
 
     def reader(self, entry: RegistryEntry) -> RegistryEntry | None:

@@ -203,7 +203,7 @@ class Sequence:
             self.sink(Finished(stop_reason=outcome, stats=stats, notes=notes))
 
     def describe(self, outcome: StopReason | SpeechError, stats: RequestStats) -> str:
-        """The figures of a log line; no text of the client's."""
+        """Return the figures of a log line; no text of the client's."""
         word = outcome.code if isinstance(outcome, SpeechError) else outcome
         guard = f" ({self.guard})" if self.guard else ""
         ttfa = "-" if stats.ttfa_ms is None else f"{stats.ttfa_ms:.0f}"

@@ -71,7 +71,7 @@ class SlotInputs:
 
 
 def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
-    """A request's own words over the checkpoint's generation_config.json."""
+    """Return a request's own words over the checkpoint's generation_config.json."""
 
     def own(value: float | None, default: float) -> float:
         return default if value is None else value
@@ -122,13 +122,13 @@ class LevelCache:
         self.host_top_p[slot] = choice.top_p
 
     def sampling(self, seed: Tensor, frame: Tensor) -> SamplingState:
-        """The settings of every slot, where they lie. Shapes: seed, frame [S] int64, of every slot."""
+        """Return the settings of every slot, where they lie. Shapes: seed, frame [S] int64, of every slot."""
         return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, seed, frame)
 
     def of(
         self, rows: Tensor, slots: NDArray[np.int64] | None, *, lean: bool = False, plain: bool = False
     ) -> LevelSettings:
-        """The settings of some rows.
+        """Return the settings of some rows.
 
         Args:
             lean: whether thresholds come of one sort (runtime/engine/sampling.py).
@@ -327,7 +327,7 @@ class SlotCache:
         self.free_slots.append(slot)
 
     def prefix_of(self, slot: int, length: int) -> PromptPrefix:
-        """A copy of what the first ``length`` positions of a slot's prompt left, whole chunks of it."""
+        """Return a copy of what the first ``length`` positions of a slot's prompt left, whole chunks of it."""
         return PromptPrefix(self._cache[:, :, slot, :, :length].clone())
 
     def copy_prefix(self, slot: int, prefix: PromptPrefix) -> None:

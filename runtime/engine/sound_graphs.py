@@ -52,7 +52,7 @@ WORKS = {
 
 
 def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
-    """A chunk as a sum of sizes, largest first; what is left over, where 1 is not among them, comes last."""
+    """Return a chunk as a sum of sizes, largest first; what is left over, where 1 is not among them, comes last."""
     cut = []
     for size in sorted(sizes, reverse=True):
         while frames >= size:

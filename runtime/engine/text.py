@@ -30,7 +30,7 @@ def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
 
 
 def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Limits) -> str | None:
-    """The instruct without surrounding white space and up to the limit, or None where it says nothing.
+    """Return the instruct without surrounding white space and up to the limit, or None where it says nothing.
 
     Raises:
         InvalidConfig: it holds a control token of the model.

@@ -171,7 +171,7 @@ class VoiceCache:
             raise EngineDead from None
 
     def _read_to_speak(self, reference: Reference, key: str) -> ClonedVoice:
-        """A voice with all that its first sound needs."""
+        """Return a voice with all that its first sound needs."""
         voice = self.read(reference, key)
         if voice.codes is not None:
             with self.device.stream(Stream.VOICES):
@@ -180,7 +180,7 @@ class VoiceCache:
         return voice
 
     def read(self, reference: Reference, key: str) -> ClonedVoice:
-        """The vectors of a reference: x-vector, and codes where its text is known (docs/model.md 3.5, 3.6)."""
+        """Return the vectors of a reference: x-vector, and codes where its text is known (docs/model.md 3.5, 3.6)."""
         with self.device.stream(Stream.VOICES):
             voice = self._read(reference, key)
             self.device.mark().synchronize()  # The device streams that use it are not ordered after this thread's work.

@@ -129,7 +129,7 @@ def load_checkpoint(
 def settle_quantization(
     where: object, stored: Quantization | None, asked: Quantization | None, device: str
 ) -> Quantization | None:
-    """The bits of the weights of talker and code predictor, by what the files hold and what is asked for.
+    """Return the bits of the weights of talker and code predictor, by what the files hold and what is asked for.
 
     Args:
         device: its type.
@@ -147,7 +147,7 @@ def settle_quantization(
 
 
 def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
-    """The networks of model.safetensors by the prefix of their keys, without memory."""
+    """Return the networks of model.safetensors by the prefix of their keys, without memory."""
     with on_meta():
         networks: dict[str, nn.Module] = {TALKER: Talker(config)}
         if config.speaker_encoder is not None:
@@ -156,14 +156,14 @@ def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
 
 
 def sound_networks(config: SpeechTokenizerConfig) -> dict[str, nn.Module]:
-    """The networks of the speech tokenizer, likewise."""
+    """Return the networks of the speech tokenizer, likewise."""
     with on_meta():
         encoder = SpeechEncoder(config.encoder, config.encoder_valid_num_quantizers, config.encode_downsample_rate)
         return {DECODER: Code2Wav(config.code2wav), ENCODER: encoder}
 
 
 def resolve(reference: str) -> Path:
-    """The local folder of a checkpoint, downloaded from the Hub if it has to be.
+    """Return the local folder of a checkpoint, downloaded from the Hub if it has to be.
 
     Raises:
         CheckpointMissing: there is no such folder.
@@ -177,7 +177,7 @@ def resolve(reference: str) -> Path:
 
 
 def local_folder(reference: str) -> Path | None:
-    """The folder that a reference names, or None where it is a Hub id.
+    """Return the folder that a reference names, or None where it is a Hub id.
 
     Raises:
         CheckpointMissing: it can be neither.
@@ -246,7 +246,7 @@ def check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, 
 
 
 def _shared(folder: Path, loaded: Sequence[Checkpoint]) -> SpeechTokenizer | None:
-    """The speech tokenizer of a loaded checkpoint that has the same weights."""
+    """Return the speech tokenizer of a loaded checkpoint that has the same weights."""
     weights = weight_files(folder)
     tokenizers = (other.speech_tokenizer for other in loaded)
     return next((other for other in tokenizers if are_same(weights, weight_files(other.folder))), None)

@@ -45,7 +45,7 @@ class StreamState:
         return x
 
     def rows(self, index: Tensor) -> StreamState:
-        """A copy of some rows. Shapes: index [B] int64."""
+        """Return a copy of some rows. Shapes: index [B] int64."""
         return StreamState(
             [part[index] for part in self.convs],
             [part[index] for part in self.keys],

@@ -154,6 +154,6 @@ class CodePredictor(nn.Module):
             draw(group, logits, x[:, 0] if group < last else None)
 
     def project(self, x: Tensor) -> Tensor:
-        """The talker's width to the predictor's. Shapes: x [B, H]; result [B, H']."""
+        """Project the talker's hidden states to the predictor's width. Shapes: x [B, H]; result [B, H']."""
         projected: Tensor = self.small_to_mtp_projection(x)
         return projected

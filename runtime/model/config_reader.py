@@ -19,7 +19,7 @@ MAX_NAMED = 8  # Fields of a kind in the log line.
 
 
 def names(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -132,7 +132,7 @@ def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, note
 
 
 def section_of(raw: dict[str, Any], name: str, path: Path, notes: Notes) -> dict[str, Any]:
-    """A part of a JSON object; an empty one where it is absent or null.
+    """Return a part of a JSON object; an empty one where it is absent or null.
 
     Raises:
         CheckpointInvalid: it is no object.
@@ -190,7 +190,7 @@ def require_sections(raw: dict[str, Any], head_dim: int, path: Path, where: str)
 
 
 def required(raw: dict[str, Any], name: str, path: Path, where: str) -> Any:
-    """The value of a field that has no default.
+    """Return the value of a field that has no default.
 
     Raises:
         CheckpointInvalid: it is absent or null.
@@ -201,7 +201,7 @@ def required(raw: dict[str, Any], name: str, path: Path, where: str) -> Any:
 
 
 def typed(value: Any, hint: Any, path: Path, where: str) -> Any:
-    """A JSON value as what a field's type says.
+    """Return a JSON value as what a field's type says.
 
     Raises:
         CheckpointInvalid: it has another type.

@@ -72,7 +72,7 @@ def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> Fi
 
 
 def _words(names: Collection[str]) -> list[str]:
-    """The text tokenizer's files; where words and merges are not both there, tokenizer.json has them."""
+    """Return the text tokenizer's files; where words and merges are not both there, tokenizer.json has them."""
     has_both, has_whole = {VOCABULARY, MERGES} <= set(names), TOKENIZER in names
     words = [TOKENIZER] if has_whole and not has_both else [VOCABULARY, MERGES]
     added = [name for name in (TOKENIZER_CONFIG, ADDED) if name in names]
@@ -80,7 +80,7 @@ def _words(names: Collection[str]) -> list[str]:
 
 
 def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> list[str]:
-    """The files that hold the weights, of the names in one folder: one, or those that an index names.
+    """Return the files that hold the weights, of the names in one folder: one, or those that an index names.
 
     Raises:
         CheckpointMissing: there are none, or not all of them.
@@ -117,12 +117,12 @@ def _weights_hint(names: Collection[str]) -> str:
 
 
 def adapters_in(folder: Path) -> list[str]:
-    """The names of adapters (LoRA) next to a checkpoint's weights; they are not applied."""
+    """Return the names of adapters (LoRA) next to a checkpoint's weights; they are not applied."""
     return sorted(path.name for path in folder.glob(ADAPTER))
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that hold the weights of a folder; raises as `weight_names`."""
+    """Return the files that hold the weights of a folder; raises as `weight_names`."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return [folder / name for name in weight_names(folder, names, lambda name: read_json(folder / name))]
 

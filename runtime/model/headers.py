@@ -63,7 +63,7 @@ def check_headers(
 
 
 def list_some(what: str, names: Sequence[str]) -> str:
-    """A few names behind a word, and how many more there are; nothing where there are none."""
+    """Return a few names behind a word, and how many more there are; nothing where there are none."""
     rest = len(names) - MAX_NAMED
     shown = ", ".join(names[:MAX_NAMED])
     return f"{what} {shown}" + (f" and {rest} more" if rest > 0 else "") if names else ""

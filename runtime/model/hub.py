@@ -81,7 +81,7 @@ class Listing:
 
 
 def elsewhere(file: HubFile) -> Path | None:
-    """The same bytes in any repository of the cache: every published one holds the same speech tokenizer."""
+    """Return a file with this hash from any repository in the cache; all published ones share the speech tokenizer."""
     if len(file.hash) != SHA256_LENGTH:
         return None
     return next((path for path in cache().glob(f"models--*/blobs/{file.hash}") if path.exists()), None)

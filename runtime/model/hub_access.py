@@ -34,7 +34,7 @@ disable_progress_bars()  # how far it is says `fetch` itself
 
 
 def cache() -> Path:
-    """The Hub's cache on this machine."""
+    """Return the Hub's cache on this machine."""
     return Path(constants.HF_HUB_CACHE).expanduser()
 
 

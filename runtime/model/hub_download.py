@@ -39,7 +39,7 @@ Tell = Callable[[str, int, int], None]  # a step, bytes that are here, bytes in 
 
 
 def folder_of(reference: str) -> Path:
-    """The folder of a whole checkpoint in the cache; what is not here is fetched.
+    """Return the folder of a whole checkpoint in the cache; what is not here is fetched.
 
     Where the Hub cannot be asked, what is here has to do.
 
@@ -58,7 +58,7 @@ def folder_of(reference: str) -> Path:
 
 
 def _folder_here(reference: str) -> Path | None:
-    """The folder of a checkpoint in the cache, if it is whole there."""
+    """Return the folder of a checkpoint in the cache, if it is whole there."""
     name, _, revision = reference.partition("@")
     try:
         folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))

@@ -56,7 +56,7 @@ class Operations:
         return attention.heads_of(qkv, cos, sin)
 
     def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
-        """The gated inner values of an MLP. Shapes: x [..., K]; result [..., inner]."""
+        """Return the gated inner values of an MLP. Shapes: x [..., K]; result [..., inner]."""
         return mlp.inner(norm(x))
 
 

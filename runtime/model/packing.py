@@ -214,7 +214,7 @@ def _taps(conv: Any) -> tuple[Tensor, Tensor]:
 
 
 def _upsampling(conv: Any) -> tuple[Tensor, Tensor]:
-    """The same of a transposed convolution: [parts * C, stride * N] and [stride * N], oldest part first."""
+    """Return the same of a transposed convolution: [parts * C, stride * N] and [stride * N], oldest part first."""
     stride = conv.stride[0]
     parts = conv.kernel_size[0] // stride
     weight = conv.weight.double().permute(2, 0, 1).reshape(parts, stride, conv.in_channels, conv.out_channels)

@@ -41,7 +41,7 @@ def silu(x: Tensor) -> Tensor:
 
 
 def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) -> Tensor:
-    """A convolution without padding: output t is the sum of tap i's product with input t + i * dilation.
+    """Return a convolution without padding: output t is the sum of tap i's product with input t + i * dilation.
 
     Shapes: x [B, T + (taps - 1) * dilation, C]; each tap [N, C]; bias [N]; result [B, T, N].
     """
@@ -155,7 +155,7 @@ def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Te
 
 
 def _let_go(weight: Tensor, dtype: torch.dtype | None = None) -> nn.Parameter:
-    """A weight of the same shape but for its length, without numbers, on a CPU."""
+    """Return a weight of the same shape but for its length, without numbers, on a CPU."""
     return nn.Parameter(torch.empty((0, *weight.shape[1:]), dtype=dtype or weight.dtype), requires_grad=False)
 
 
@@ -239,7 +239,7 @@ def narrows(module: nn.Module, dtype: torch.dtype) -> bool:
 
 
 def narrowed_names(network: nn.Module, dtype: torch.dtype) -> list[str]:
-    """The modules whose weights `lay_out` stores in fewer bits, where the processor multiplies those."""
+    """Return the modules whose weights `lay_out` stores in fewer bits, where the processor multiplies those."""
     return [name for name, module in network.named_modules() if narrows(module, dtype)]
 
 

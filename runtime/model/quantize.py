@@ -79,7 +79,7 @@ def _write(found: Inspection, kind: Quantization, out: Path) -> None:
 
 @torch.inference_mode()
 def _tensors(found: Inspection, kind: Quantization, files: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    """All tensors of the new file: rounded ones in the place of the products' weights, the others as they are."""
+    """Yield all tensors of the new file: rounded ones in the place of the products' weights, the others as they are."""
     assert found.config is not None
     for prefix, network in speaking_networks(found.config).items():
         parts: dict[str, list[Tensor]] = {}

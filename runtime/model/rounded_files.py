@@ -20,7 +20,7 @@ VALUES, STEPS, MIDDLES = "values", "steps", "middles"
 
 
 def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict[str, TensorHeader]:
-    """The tensors that stand for the weights of a network's products, by key; works on the meta device."""
+    """Return the tensors that stand for the weights of a network's products, by key; works on the meta device."""
     wanted: dict[str, TensorHeader] = {}
     for name, module in linears(network):
         N, K = module.out_features, module.in_features

@@ -350,7 +350,7 @@ class DecodeStep(nn.Module):
 
 
 def products_of(linears: Iterable[nn.Module]) -> nn.Module:
-    """The products of like modules, of which an index tells which.
+    """Return the products of like modules, of which an index tells which.
 
     Raises:
         ValueError: some are of another kind than the others.
@@ -402,7 +402,7 @@ def scripted_step(stack: DecoderStack, dtype: torch.dtype) -> ScriptedStep | Non
 
 
 def scripted(kind: Callable[[Any], nn.Module], network: nn.Module, dtype: torch.dtype) -> Any:
-    """A module here, made of a loaded network, as TorchScript; None where that fails, which is logged."""
+    """Return a module here, made of a loaded network, as TorchScript; None where that fails, which is logged."""
     try:
         with _SCRIPTING, warnings.catch_warnings():  # Warning filters are shared by all threads.
             warnings.simplefilter("ignore", DeprecationWarning)

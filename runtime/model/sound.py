@@ -27,7 +27,7 @@ class SoundNetwork(Protocol):
         """The network, where it can do what `after` does in steps that are legal in graphs."""
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
-        """The sound of the next frames of some streams; their states move on. Legal in a graph.
+        """Return the sound of the next frames of some streams; their states move on. Legal in a graph.
 
         Shapes: rows [B, 3] int32: slot, turn (how many chunks it has had, modulo 2), frames it has had; codes
         [B, n, Q] int32; result [B, n * samples_per_frame + flags] int16, where the flags are 0 if all samples of the
@@ -38,7 +38,7 @@ class SoundNetwork(Protocol):
         """A fresh stream, whatever the slot held."""
 
     def after(self, codes: Tensor) -> tuple[StreamState, int]:
-        """The state of a fresh stream after reference frames, whose sound is not made, and its turn then.
+        """Return the state of a fresh stream after reference frames, whose sound is not made, and its turn then.
 
         What is in the state is the network's own business. One thread at a time; others may decode meanwhile.
 
@@ -59,7 +59,7 @@ class SteppedSound(SoundNetwork, Protocol):
         """Move streams on over frames after which at least ``tail_frames`` come. Shapes: as `decode`; result: any."""
 
     def state_of(self, slot: int) -> StreamState:
-        """A copy of a stream's state."""
+        """Return a copy of a stream's state."""
 
 
 class LibrarySound:

@@ -176,13 +176,13 @@ class SpeakerEncoder(nn.Module):
         self.fc = same_conv(2 * channels[-1], config.enc_dim, 1)
 
     def prepare(self) -> MelFilter:
-        """The front end's filter, made where the weights are; later calls return the same."""
+        """Return the front end's filter, made where the weights are; later calls return the same."""
         if self._mel is None:
             self._mel = MelFilter.of(self.config, self.fc.weight.device)
         return self._mel
 
     def forward(self, samples: Tensor, length: Tensor | None = None) -> Tensor:
-        """The x-vector of a reference.
+        """Return the x-vector of a reference.
 
         Shapes: samples [N] float32, 24 kHz, of which the first ``length`` count; result [enc_dim] float32.
         """

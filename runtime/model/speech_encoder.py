@@ -188,7 +188,7 @@ class EncoderQuantizerLayer(nn.Module):
         self.codebook = EncoderCodebook(size, width)
 
     def forward(self, left: Tensor) -> tuple[Tensor, Tensor]:
-        """The nearest row of each vector, and what it leaves over. Shapes: left [T, W]; results [T], [T, W]."""
+        """Return the nearest row of each vector, and what it leaves over. Shapes: left [T, W]; results [T], [T, W]."""
         rows = self.codebook.rows()
         codes = torch.cdist(left[None], rows[None])[0].argmin(dim=-1)
         return codes, left - rows[codes]

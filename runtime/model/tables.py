@@ -25,7 +25,7 @@ class Tables:
     rest: Tensor
 
     def of(self, codebook: int) -> Tensor:
-        """A codebook's codes in the code predictor's width. Shapes: result [V, H']."""
+        """Return a codebook's codes in the code predictor's width. Shapes: result [V, H']."""
         return self.first if codebook == 0 else self.rest[codebook - 1]
 
 

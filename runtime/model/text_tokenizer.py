@@ -55,7 +55,7 @@ class TextTokenizer:
         return any(token in text for token in self.reserved)
 
     def spelled(self, text: str) -> str:
-        """The text as the checkpoint reads it: in ASCII where it knows nothing else, character by character."""
+        """Return the text as the checkpoint reads it: in ASCII where it knows nothing else, character by character."""
         return in_ascii(text) if self._spells_ascii else text
 
     def leaves_out(self, text: str) -> bool:

@@ -61,7 +61,7 @@ def _whole(folder: Path) -> tuple[Ids, Merges, Ids]:
 
 
 def _decoder(folder: Path, *, is_needed: bool) -> Ids:
-    """The added tokens of tokenizer_config.json."""
+    """Return the added tokens of tokenizer_config.json."""
     path = folder / TOKENIZER_CONFIG
     listed = read_json(path).get("added_tokens_decoder") if is_needed or path.is_file() else None
     return {str(token["content"]): int(index) for index, token in (listed or {}).items()}

@@ -175,7 +175,7 @@ def lies(rows: Tensor, dtype: torch.dtype) -> bool:
 
 
 def _as_published(network: nn.Module, prefix: str, rounds: bool) -> dict[str, Place]:
-    """The places of what lies in the files as it was published: all, or all but the weights of products."""
+    """Return the places of what lies in the files as it was published: all, or all but the weights of products."""
     places = published_places(network, prefix)
     weights = {f"{name}.weight" for name, _ in linears(network)} if rounds else set()
     return {key: place for key, place in places.items() if place.target not in weights}

@@ -123,7 +123,7 @@ class AccessControl(Checking):
         return door + b"/" + allowance.account.encode()
 
     def _good_key(self, scope: Scope, headers: Headers) -> bytes | None:
-        """The digest of the key or ticket that lets the request in, or None."""
+        """Return the digest of the key or ticket that lets the request in, or None."""
         if not self._keys.is_needed:
             return None
         scheme, _, bearer = headers.get("authorization", "").partition(" ")

@@ -120,7 +120,7 @@ def create_app(host: Host) -> FastAPI:
     @app.api_route("/v1/models", methods=GET)
     @documented(answer=ModelList | list[ElevenLabsModel])
     async def models(request: Request) -> Any:
-        """The loaded checkpoints, none while they load; ElevenLabs' clients get a list of another shape."""
+        """Return the loaded checkpoints, none while they load; ElevenLabs' clients get a list of another shape."""
         cards = host.engine.cards if host.problem is None else ()
         if elevenlabs_catalogue.KEY in request.headers:
             return elevenlabs_catalogue.models(cards, host.settings.limits)
@@ -129,14 +129,14 @@ def create_app(host: Host) -> FastAPI:
     @app.post("/v1/session_ticket")
     @documented(answer=Ticket)
     async def session_ticket() -> JSONResponse:
-        """A key for one WebSocket, that a page may put into its address."""
+        """Return a key for one WebSocket, that a page may put into its address."""
         body = {"ticket": tickets.issue(), "expires_in_s": tickets.ticket_s}
         return JSONResponse(body, headers={"Cache-Control": "no-store"})
 
     @app.api_route("/v1/audio/speech/stream/schema", methods=GET)
     @documented(answer=dict[str, Any])
     async def stream_schema() -> dict[str, Any]:
-        """The messages of our WebSocket protocol as JSON schema."""
+        """Return the messages of our WebSocket protocol as JSON schema."""
         return protocol_page.schema()
 
     for dialect in DIALECTS:

@@ -138,7 +138,7 @@ class Host:
         return self._speakers.beside(self.engine.cards if self.problem is None else ())
 
     def owner_library(self, headers: Mapping[str, str]) -> OwnerLibrary:
-        """The voices and pronunciations that a request with these headers sees."""
+        """Return the voices and pronunciations that a request with these headers sees."""
         return self.owner_libraries.of(headers.get(OWNER, ""))
 
     @contextmanager

@@ -43,7 +43,7 @@ def _digests(text: str) -> list[bytes]:
 
 
 def keys_of(text: str) -> list[str]:
-    """The keys of a file's text: one a line, behind a # nothing."""
+    """Return the keys of a file's text: one a line, behind a # nothing."""
     return [key for line in text.splitlines() if (key := line.partition("#")[0].strip())]
 
 

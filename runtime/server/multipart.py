@@ -59,7 +59,7 @@ async def read_multipart(
 
 
 async def _bounded(request: Request, limits: Limits) -> AsyncGenerator[bytes, None]:
-    """The body, no more of it than may come, and no slower than an idle socket."""
+    """Yield the body, no more of it than may come, and no slower than an idle socket."""
     most = limits.max_upload_bytes + FORM_BYTES
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced[:19]) > most:

@@ -31,7 +31,7 @@ def page_size(size: str, where: str) -> int:
 
 
 def page(listed: Sequence[Item], id_of: Callable[[Item], str], size: int, after: str, before: str = "") -> Page[Item]:
-    """The page behind one id, or before another; an id that is none of the list's counts as none."""
+    """Return the page behind one id, or before another; an id that is none of the list's counts as none."""
     ids = [id_of(item) for item in listed]
     if before in ids:
         end = ids.index(before)

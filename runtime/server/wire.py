@@ -99,7 +99,7 @@ def check_frames(asked: int | None, most: int, *, param: str = "max_frames") -> 
 
 
 def number_in(text: str, where: str, low: int, high: int) -> int:
-    """A whole number that an address names under ``where``.
+    """Return a whole number that an address names under ``where``.
 
     Raises:
         InvalidConfig: it is none from ``low`` to ``high``.

@@ -97,7 +97,7 @@ def mixed_down(read: Callable[[Downmix], int]) -> Sound:
 
 
 def read_pcm(file: BinaryIO | str) -> bytes:
-    """The samples of a 16-bit mono file of our own, as s16le, bit for bit.
+    """Return the samples of a 16-bit mono file of our own, as s16le, bit for bit.
 
     Raises:
         BadReferenceAudio: it is damaged.

@@ -294,7 +294,7 @@ def wav_header(
 
 
 def read_tags(file: str | BinaryIO) -> dict[str, str]:
-    """The metadata of a sound file, by names in lower case; empty if it has none or is none.
+    """Return the metadata of a sound file, by names in lower case; empty if it has none or is none.
 
     Raises:
         OSError: the file cannot be read.
@@ -322,7 +322,7 @@ def _riff(name: str, content: bytes) -> bytes:
 
 
 def _frame(pcm: bytes, samples: str, rate: int, first_sample: int) -> av.AudioFrame:
-    """Samples as FFmpeg takes them: for one channel, planar and interleaved are the same."""
+    """Return samples as FFmpeg takes them: for one channel, planar and interleaved are the same."""
     values: NDArray[np.int16] | NDArray[np.float32] = np.frombuffer(pcm, "<i2")[None]
     if samples == "fltp":
         values = values.astype(np.float32) / np.float32(32768)

@@ -25,6 +25,6 @@ def file_name(words: str, suffix: str, most: int = LONGEST, *, instead: str = "t
 
 
 def disposition(name: str, *, inline: bool = False) -> str:
-    """A Content-Disposition for a name in any script."""
+    """Return a Content-Disposition for a name in any script."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in " ._-()") else "_" for letter in name)
     return f"{'inline' if inline else 'attachment'}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

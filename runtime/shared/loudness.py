@@ -52,7 +52,7 @@ def integrated(samples: NDArray[np.int16]) -> float | None:
 
 
 def true_peak(samples: NDArray[np.int16]) -> float:
-    """The highest magnitude between and at samples, as a factor of full scale.
+    """Return the highest magnitude between and at samples, as a factor of full scale.
 
     Shapes: samples [N].
     """
@@ -60,7 +60,7 @@ def true_peak(samples: NDArray[np.int16]) -> float:
 
 
 def gain_to(target_lufs: float, samples: NDArray[np.int16]) -> float:
-    """The gain in dB that brings sound to a loudness; 0 where it has none that can be measured."""
+    """Return the gain in dB that brings sound to a loudness; 0 where it has none that can be measured."""
     loudness = integrated(samples)
     return 0.0 if loudness is None else min(target_lufs - loudness, MAX_GAIN_DB)
 
@@ -112,7 +112,7 @@ def _blocks(samples: NDArray[np.int16]) -> int:
 
 
 def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, end: int) -> NDArray[np.float32]:
-    """Some of the samples in [-1, 1]; gains go in straight lines from the middle of one block to the next."""
+    """Return some of the samples in [-1, 1]; gains go in straight lines from the middle of one block to the next."""
     first = max(0, start // _BLOCK - 1)
     around = gains[first : end // _BLOCK + 2]
     centres = (np.arange(first, first + len(around)) + 0.5) * _BLOCK - 0.5
@@ -145,7 +145,7 @@ def _block_peaks(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> NDAr
 
 
 def _highest(values: NDArray[np.float32], size: int) -> NDArray[np.float64]:
-    """The highest of every ``size`` values."""
+    """Return the highest of every ``size`` values."""
     return np.pad(values, (0, -len(values) % size)).reshape(-1, size).max(axis=1).astype(np.float64)
 
 

@@ -57,7 +57,7 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _seen(text: str, longest: int, where: str, what: str) -> str:
-    """The text composed (NFC), without white space around it; refused where people could not read it."""
+    """Return the text composed (NFC), without white space around it; refused where people could not read it."""
     text = unicodedata.normalize("NFC", text).strip()
     if not 1 <= len(text) <= longest:
         raise InvalidConfig(where=where, why=f"{what} must have 1 to {longest} characters", param=where)

@@ -116,6 +116,6 @@ def has_nvidia_card() -> bool:
 
 
 def lingers_not() -> bytes:
-    """The value of SO_LINGER that drops a connection at once: two ints, or on Windows two shorts."""
+    """Return the value of SO_LINGER that drops a connection at once: two ints, or on Windows two shorts."""
     size = 2 if sys.platform == "win32" else 4
     return (1).to_bytes(size, sys.byteorder) + (0).to_bytes(size, sys.byteorder)

@@ -38,7 +38,7 @@ _WHY = {
 
 
 def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]:
-    """The field of the first fault in what was ``given``, None for the whole, and what is wrong with it.
+    """Return the field of the first fault in what was ``given``, None for the whole, and what is wrong with it.
 
     Nothing of what came is quoted.
     """
@@ -50,7 +50,7 @@ def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]
 
 
 def _fields(path: tuple[str | int, ...], given: Any, *, is_missing: bool) -> list[str | int]:
-    """The names and places of a path that what was given has, and the one that is missing from it.
+    """Return the names and places of a path that what was given has, and the one that is missing from it.
 
     Between them pydantic puts its own names: which member of a union, or which function, found the fault.
     """

@@ -49,7 +49,7 @@ def by_loudness(samples: NDArray[np.float32]) -> Activity:
 
 
 def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
-    """A network's judgements without their flicker: hysteresis, short gaps closed, short bursts dropped.
+    """Return a network's judgements without their flicker: hysteresis, short gaps closed, short bursts dropped.
 
     Shapes: likely [n], 0 to 1.
     """

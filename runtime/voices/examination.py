@@ -126,5 +126,5 @@ def _kept(samples: NDArray[np.float32], activity: Activity) -> tuple[int, int]:
 
 
 def _ended(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The samples with a pause behind them. Shapes: [N] -> [M]."""
+    """Return the samples with a pause behind them. Shapes: [N] -> [M]."""
     return np.concatenate([samples, np.zeros(int(PAUSE_S * SAMPLE_RATE), np.float32)])

@@ -154,7 +154,7 @@ class Fetcher:
             return bytes(data)
 
     def _pinned(self, host: str) -> str:
-        """The one address to connect to."""
+        """Return the one address to connect to."""
         addresses = self._resolve(host)
         if not addresses or not all(self._is_public(address) for address in addresses):
             _refuse("its host is not a public one")

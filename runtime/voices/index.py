@@ -55,7 +55,7 @@ class Index:
 
     @classmethod
     def open(cls, folder: Path) -> Index:
-        """The index in the folder, a new one where that is damaged, or one in memory where none can be kept."""
+        """Return the index in the folder, a new one where that is damaged, or one in memory where none can be kept."""
         path = folder / FILE
         for attempt in range(2):
             try:

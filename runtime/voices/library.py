@@ -86,12 +86,12 @@ class Library:
         return self._current().cards
 
     def find(self, name_or_id: str) -> VoiceCard | None:
-        """The voice of that id, or of that name without regard to case; None if there is none."""
+        """Return the voice of that id, or of that name without regard to case; None if there is none."""
         listing = self._current()
         return listing.by_id.get(name_or_id) or listing.by_name.get(name_key(name_or_id))
 
     def search(self, words: str, *, newest_first: bool = False) -> tuple[VoiceCard, ...]:
-        """The voices whose name, description, tags, language or transcript hold every one of the words."""
+        """Return the voices whose name, description, tags, language or transcript hold every one of the words."""
         listing = self._current()
         with self._lock:
             try:
@@ -113,7 +113,7 @@ class Library:
         return tuple(card.id for card in listing.cards if fingerprint not in listing.prompts[card.id])
 
     def reference(self, voice_id: str) -> Reference:
-        """The voice as a request takes it, with the prompt of ``fingerprint`` if one is kept.
+        """Return the voice as a request takes it, with the prompt of ``fingerprint`` if one is kept.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: it was deleted or damaged meanwhile.
@@ -121,7 +121,7 @@ class Library:
         return self._read(voice_id).as_reference(self.fingerprint)
 
     def export(self, voice_id: str) -> bytes:
-        """The voice's file.
+        """Return the voice's file.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: it was deleted or damaged meanwhile.
@@ -233,7 +233,7 @@ class Library:
     # --- the listing
 
     def _current(self) -> VoiceListing:
-        """The listing, made anew if the folder has changed and no thread is at that already."""
+        """Return the listing, made anew if the folder has changed and no thread is at that already."""
         if self._listing.stamp != self._folder_time() and self._lock.acquire(blocking=False):
             try:
                 self._refresh(most=A_LOOK)

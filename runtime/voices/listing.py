@@ -38,7 +38,7 @@ def file_of(voice_id: str) -> str:
 
 
 def listed(stamp: int | None, entries: Collection[IndexEntry], aside: Collection[str] = ()) -> VoiceListing:
-    """The listing of a folder. Of two voices with one name the older one has it; ``aside`` are damaged files."""
+    """Return the listing of a folder. Of two voices with one name the older one has it; ``aside`` are damaged files."""
     by_name: dict[str, VoiceCard] = {}
     problems = [Problem(entry.file, entry.problem) for entry in entries if entry.problem is not None]
     problems += [Problem(file, "It could not be read and was set aside.") for file in aside]

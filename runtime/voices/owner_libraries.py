@@ -48,7 +48,7 @@ class OwnerLibrary:
         return _by_name(self.own.cards(), () if self.common is None else self.common.cards())
 
     def find(self, name_or_id: str) -> VoiceCard | None:
-        """The voice of that id or name, of two with one name its own; None if there is none."""
+        """Return the voice of that id or name, of two with one name its own; None if there is none."""
         found = self.own.find(name_or_id)
         return self.common.find(name_or_id) if found is None and self.common is not None else found
 
@@ -141,7 +141,7 @@ class OwnerLibraries:
         return OwnerLibrary(library, self._common, self._most, self._most_pronunciations)
 
     def libraries(self) -> tuple[Library, ...]:
-        """The common one, and those of the owners that were asked for last."""
+        """Return the common one, and those of the owners that were asked for last."""
         return (self._common, *self._owned.values())
 
     def close(self) -> None:

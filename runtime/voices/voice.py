@@ -77,7 +77,7 @@ class Voice:
         )
 
     def as_reference(self, fingerprint: str | None) -> Reference:
-        """The voice as a request takes it, with the prompt of that checkpoint if there is one."""
+        """Return the voice as a request takes it, with the prompt of that checkpoint if there is one."""
         return Reference(
             samples=to_float(self.reference),
             text=self.transcript,
@@ -95,7 +95,7 @@ class Edit:
     tags: tuple[str, ...] | None = None
 
     def of(self, voice: Voice) -> Voice:
-        """The voice after it.
+        """Return the voice after it.
 
         Raises:
             InvalidConfig: a name or a tag cannot be one.
@@ -109,7 +109,7 @@ class Edit:
 
 
 def to_pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Samples on the 16-bit grid; what passes full scale is turned down, not clipped. Shapes: [N] -> [N]."""
+    """Return samples on the 16-bit grid; what passes full scale is turned down, not clipped. Shapes: [N] -> [N]."""
     peak = float(np.abs(samples).max(initial=0.0))
     scaled = samples / peak if peak > 1 else samples
     return np.clip(np.round(scaled * 32768), -32768, 32767).astype(np.int16)

@@ -50,7 +50,7 @@ Tensors = dict[str, NDArray[Any]]
 
 
 def write_voice(voice: Voice) -> bytes:
-    """The file of a voice. Raises nothing for a `Voice` that passed the examination or `read_voice`."""
+    """Return the file of a voice. Raises nothing for a `Voice` that passed the examination or `read_voice`."""
     tensors: Tensors = {"reference": np.ascontiguousarray(voice.reference, np.int16)}
     for fingerprint, prompt in voice.prompts.items():
         tensors[f"prompt.{fingerprint}.x_vector"] = np.ascontiguousarray(prompt.x_vector, np.float32)
@@ -80,7 +80,7 @@ def write_voice(voice: Voice) -> bytes:
 
 
 def read_voice(data: bytes) -> Voice:
-    """The voice in a file of anybody's making.
+    """Return the voice in a file of anybody's making.
 
     Raises:
         VoiceFileInvalid: it is torn, foreign, of another version, or holds what a voice does not.
@@ -118,7 +118,7 @@ def read_voice(data: bytes) -> Voice:
 
 
 def _checked_header(data: bytes) -> dict[str, str]:
-    """The metadata of a file whose tensors have the names, types and shapes of a voice."""
+    """Return the metadata of a file whose tensors have the names, types and shapes of a voice."""
     if len(data) > MAX_BYTES:
         _refuse(f"it has more than {MAX_BYTES // 2**20} MB")
     size = int.from_bytes(data[:8], "little")

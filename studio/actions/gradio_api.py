@@ -46,7 +46,7 @@ def _function(app: ASGIApp, action: Action) -> Action:
 
 
 def _with_files(told: Any) -> Any:
-    """The same with files in the place of what is in base64. Takes some milliseconds."""
+    """Return the same with files in the place of what is in base64. Takes some milliseconds."""
     if isinstance(told, list):
         return [_with_files(item) for item in told]
     if not isinstance(told, dict):

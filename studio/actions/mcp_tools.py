@@ -60,7 +60,7 @@ class _Tools(FastMCP):
 
 
 def tools(app: ASGIApp) -> FastMCP:
-    """A server of tools; ``app`` is the studio, whose routes they ask."""
+    """Return a server of tools; ``app`` is the studio, whose routes they ask."""
     # The studio judges origins itself, by the address that it was reached at.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server = _Tools(
@@ -115,7 +115,7 @@ def _file(media_type: str, data: str) -> AudioContent | EmbeddedResource:
 
 
 def _without_sound(told: Any, address: str) -> Any:
-    """The same without WAVs in base64, with whole addresses instead."""
+    """Return the same without WAVs in base64, with whole addresses instead."""
     if isinstance(told, list):
         return [_without_sound(item, address) for item in told]
     if not isinstance(told, dict):

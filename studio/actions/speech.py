@@ -165,7 +165,7 @@ async def reproduce(studio: Asking, take: str) -> Reproduced:
 
 
 def as_file(data: bytes, media_type: str) -> dict[str, str]:
-    """A file as JSON."""
+    """Return a file as JSON."""
     return {"media_type": media_type, "data": base64.b64encode(data).decode()}
 
 
@@ -195,7 +195,7 @@ async def _spoken(
 
 
 async def _words(studio: Asking, text: str, pronunciations: list[dict[str, str]] | None) -> Wording:
-    """A text, and what is sent for it by these words and the caller's pronunciation dictionary."""
+    """Return a text, and what is sent for it by these words and the caller's pronunciation dictionary."""
     asked = {"text": text, "pronunciations": pronunciations or []}
     said = (await studio("POST", "/studio/pronunciation/said", json=asked)).json()
     return Wording(text, said["text"] if said["places"] else None)

@@ -13,7 +13,7 @@ CLOSING = "\"'”’»）)]"  # Characters that may follow a sentence end.
 
 
 def webvtt(words: TimedWords, note: str) -> str:
-    """The captions; ``note`` says how they were made, to whoever opens the file."""
+    """Return the captions; ``note`` says how they were made, to whoever opens the file."""
     cues = [_cue(words, first, last) for first, last in _cues(words.spans)]
     return "\n".join(["WEBVTT\n", f"NOTE {note}\n", *cues])
 

@@ -41,7 +41,7 @@ class Aligning:
     async def align(
         self, samples: NDArray[np.float32], text: str, language: str | None
     ) -> tuple[TimedWords, str] | None:
-        """The words of the text, and which aligner placed them; None where none can, or too many wait.
+        """Return the words of the text, and which aligner placed them; None where none can, or too many wait.
 
         Shapes: samples [N] float32, mono, 24 kHz.
         """

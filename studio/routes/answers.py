@@ -85,17 +85,17 @@ def said(value: object, status: int = 200) -> JSONResponse:
 
 
 def attached(data: bytes, media_type: str, name: str, *, inline: bool = False, **headers: str) -> Response:
-    """A file under a name that people gave, to be saved, or to be used by the page."""
+    """Return a file under a name that people gave, to be saved, or to be used by the page."""
     return Response(data, media_type=media_type, headers={**named(name, inline=inline), **headers})
 
 
 def named(name: str, *, inline: bool = False) -> dict[str, str]:
-    """The headers of a file that is private and has a name."""
+    """Return the headers of a file that is private and has a name."""
     return {**PRIVATE, "content-disposition": disposition(name, inline=inline)}
 
 
 async def body_of(request: Request, most: int = BODY_BYTES) -> bytes:
-    """The body, no more of it than a JSON body may have.
+    """Return the body, no more of it than a JSON body may have.
 
     Raises:
         MessageTooLarge, SessionIdle: it is too large, or stopped coming.
@@ -149,7 +149,7 @@ async def _content(name: str, value: UploadFile | str, largest: dict[str, int]) 
 
 
 async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
-    """The body piece by piece."""
+    """Yield the body piece by piece."""
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced[:19]) > most:
         raise MessageTooLarge(what="The body", size=int(announced[:19]), limit=most)
@@ -169,7 +169,7 @@ async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
 
 
 def whole_number(request: Request, name: str, default: int, low: int, high: int) -> int:
-    """A number of the query.
+    """Return a number of the query.
 
     Raises:
         InvalidConfig: it is none from ``low`` to ``high``.

@@ -27,7 +27,7 @@ _NO_SLUG = re.compile(r"[^\w\- ]")
 
 
 def docs_routes() -> list[BaseRoute]:
-    """The pages and their pictures. Read at the first request and kept."""
+    """Return the pages and their pictures. Read at the first request and kept."""
     return [
         Route("/docs", _first, methods=["GET", "HEAD"]),
         Route("/docs/{name}", _page, methods=["GET", "HEAD"]),
@@ -91,6 +91,6 @@ def _name_headings(tokens: list[Token]) -> None:
 
 
 def _address(link: str) -> str:
-    """A link between files as one between pages."""
+    """Return a link between files as one between pages."""
     found = _LINK.fullmatch(link)
     return f"{found['name']}{found['anchor'] or ''}" if found and found["name"] in _titles() else link

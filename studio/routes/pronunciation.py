@@ -32,7 +32,7 @@ class PronunciationRoutes:
         return [Route(path, answering(endpoint), methods=methods) for path, endpoint, methods in table]
 
     async def dictionary(self, request: Request) -> Response:
-        """The whole list; a visitor who is not known has an empty one."""
+        """Return the whole list; a visitor who is not known has an empty one."""
         owner = self._visitors.of(request).owner
         return said(EMPTY if owner is None else await self._aside(self._store.pronunciations.of, owner))
 

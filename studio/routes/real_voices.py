@@ -216,7 +216,7 @@ def _suggest(plan: dict[str, Any]) -> None:
 
 
 def _bits(body: dict[str, Any]) -> str:
-    """The bits of weights of a request; empty where it leaves them as they are.
+    """Return the bits of weights of a request; empty where it leaves them as they are.
 
     Raises:
         InvalidConfig: it is no word of the setting.
@@ -228,7 +228,7 @@ def _bits(body: dict[str, Any]) -> str:
 
 
 def _models(body: dict[str, Any]) -> list[str]:
-    """The list of a request.
+    """Return the list of a request.
 
     Raises:
         InvalidConfig: it is no list of one to three Hub ids.

@@ -65,7 +65,7 @@ class SharingRoutes:
     # --- the owner's
 
     async def link(self, request: Request) -> Response:
-        """The address under the studio's own, or null."""
+        """Return the address under the studio's own, or null."""
         return said(_address(await self._aside(self._store.shares.of, *self._named(request))))
 
     async def begin(self, request: Request) -> Response:
@@ -87,7 +87,7 @@ class SharingRoutes:
     # --- of those who have a link
 
     async def page(self, request: Request) -> Response:
-        """The take with its words; the same answer for a link that has ended and for one that never was."""
+        """Return the take with its words; the same answer for a link that has ended and for one that never was."""
         language = request.headers.get("accept-language", "")
         try:
             record = await self._aside(self._store.shares.take, self._token(request))
@@ -98,7 +98,7 @@ class SharingRoutes:
         return HTMLResponse(shared_page(record, request.path_params["token"], language), headers=HEADERS)
 
     async def audio(self, request: Request) -> Response:
-        """The sound, whole or the part that a player asks for."""
+        """Return the sound, whole or the part that a player asks for."""
         token = self._token(request)
         record = await self._aside(self._store.shares.take, token)
         data = self._files.get(record["sha256"])

@@ -26,7 +26,7 @@ MAX_ANCESTORS = 32  # Takes searched for the description of a voice.
 
 
 def take_voice_routes(store: Store, visitors: Visitors, aside: Aside, relay: Relay) -> list[Route]:
-    """The route. The runtime keeps the voice and says what is wrong with its name."""
+    """Return the route. The runtime keeps the voice and says what is wrong with its name."""
 
     def form_of(owner: str, take_id: str, name: str) -> tuple[dict[str, str], bytes]:
         record, pcm = store.takes.pcm(owner, take_id)

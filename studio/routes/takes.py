@@ -107,7 +107,7 @@ class TakeRoutes:
         return said(await self._aside(self._store.takes.restore, *self._named(request)))
 
     async def audio(self, request: Request) -> Response:
-        """The sound in any of the formats; pcm, wav and flac are bit for bit what was kept."""
+        """Return the sound in any of the formats; pcm, wav and flac are bit for bit what was kept."""
         wanted = request.query_params.get("format", "wav")
         if wanted not in FORMATS:
             raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")

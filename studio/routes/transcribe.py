@@ -13,7 +13,7 @@ from studio.transcribing.desk import Desk
 
 
 def transcribe_routes(desk: Desk, limits: Limits) -> list[Route]:
-    """The routes."""
+    """Return the routes."""
 
     async def transcribe(request: Request) -> Response:
         """The body is the recording; ``?language=`` names the one that is spoken in it."""

@@ -18,7 +18,7 @@ VOICES = "/v1/audio/voices"
 
 
 def voice_routes(relay: Relay, bin_: VoiceBin) -> list[Route]:
-    """The routes. The runtime has no bin: it hands the file over, and takes it back under its id and name."""
+    """Return the routes. The runtime has no bin: it hands the file over, and takes it back under its id and name."""
 
     def owner(request: Request) -> str:
         return "" if relay.whose is None else relay.whose(request)

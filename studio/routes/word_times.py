@@ -58,7 +58,7 @@ class WordTimeRoutes:
         return [Route("/studio/takes/{id}/words", answering(self.words), methods=["GET"])]
 
     async def words(self, request: Request) -> Response:
-        """The words of a take, in its order."""
+        """Return the words of a take, in its order."""
         wanted = request.query_params.get("format", "json")
         if wanted not in FORMATS:
             raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")

@@ -24,7 +24,7 @@ _KINDS = (
 
 
 def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str]) -> bytes:
-    """A whole file. The lossless ones are made of the samples as they are.
+    """Return a whole file. The lossless ones are made of the samples as they are.
 
     Raises:
         KeyError: not one of ``FORMATS``.

@@ -16,7 +16,7 @@ from studio.store.records import TakeFields
 
 
 def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int) -> dict[str, Any]:
-    """The whole record; the sound may have ``most`` bytes.
+    """Return the whole record; the sound may have ``most`` bytes.
 
     Raises:
         InvalidConfig: the sound is empty, or is not what ``fields`` say of it.

@@ -9,7 +9,7 @@ FULL = 255  # Value of a full-scale sample.
 
 
 def outline(pcm: bytes) -> list[int]:
-    """The largest magnitude in each of the parts, 0 to ``FULL``; fewer parts where there are fewer samples.
+    """Return the largest magnitude in each of the parts, 0 to ``FULL``; fewer parts where there are fewer samples.
 
     Args:
         pcm: s16le, mono.

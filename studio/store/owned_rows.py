@@ -37,7 +37,7 @@ class OwnedRows:
         self._what = what
 
     def objects(self, condition: str, values: Sequence[Any]) -> list[dict[str, Any]]:
-        """The JSON objects of rows; one that cannot be read is set aside, so that it harms no list again."""
+        """Return the JSON objects of rows; one that cannot be read is set aside, so that it harms no list again."""
         query = f"SELECT owner, {self._key}, {self._held} FROM {self._table} WHERE {condition}"  # noqa: S608  ours, whole
         found = []
         for owner, row_id, text in self._database.rows(query, values):
@@ -48,7 +48,7 @@ class OwnedRows:
         return found
 
     def find(self, owner: str, row_id: str) -> dict[str, Any]:
-        """The JSON object of a row.
+        """Return the JSON object of a row.
 
         Raises:
             NotKept: the owner has no such row, or has deleted it.

@@ -50,7 +50,7 @@ def silence(seconds: float, line: int | None = None) -> Clip:
 
 
 def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
-    """The lines, with their places in the programme."""
+    """Return the lines, with their places in the programme."""
     parts: list[ProgrammePart] = []
     for _, group in groupby(_placed(clips), key=lambda item: item[0]):
         takes = [(start, clip) for _, start, clip in group if clip.record is not None]
@@ -62,7 +62,7 @@ def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
 
 
 def joined(clips: list[Clip], loudness_lufs: float | None) -> Samples:
-    """All of it as one; without a loudness every sample is as it was made.
+    """Return all of it as one; without a loudness every sample is as it was made.
 
     With one, each voice is brought to it before the whole is: so that speakers match, and a whisper among the lines of
     a voice stays one. Peaks are held under -1 dBTP.
@@ -80,7 +80,7 @@ def joined(clips: list[Clip], loudness_lufs: float | None) -> Samples:
 
 
 def subtitles(parts: Iterable[ProgrammePart]) -> str:
-    """The lines as SRT."""
+    """Return the lines as SRT."""
     cues = [
         f"{number}\n{_time(part.start)} --> {_time(part.end)}\n{part.text.replace('-->', '->')}\n"
         for number, part in enumerate(parts, 1)

@@ -31,7 +31,7 @@ class Pronunciations:
         self._settings = settings
 
     def of(self, owner: str) -> dict[str, Any]:
-        """The owner's dictionary, which is empty at first."""
+        """Return the owner's dictionary, which is empty at first."""
         kept = self._rows.objects("owner = ?", (owner,))
         return kept[0] if kept else EMPTY
 

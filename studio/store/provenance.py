@@ -13,12 +13,12 @@ MAX_SEEDS = 32  # Seeds in the tags of a joined file.
 
 
 def tags_of(record: dict[str, Any]) -> dict[str, str]:
-    """The tags of one take's file."""
+    """Return the tags of one take's file."""
     return joined_tags([record], title_of(record), record["sha256"])
 
 
 def joined_tags(records: Sequence[dict[str, Any]], title: str, sha256: str) -> dict[str, str]:
-    """The tags of a file that several takes are joined in; ``sha256`` is of its samples, s16le at 24 kHz."""
+    """Return the tags of a file that several takes are joined in; ``sha256`` is of its samples, s16le at 24 kHz."""
     said = {
         "title": title,
         "comment": COMMENT,
@@ -40,7 +40,7 @@ def title_of(record: dict[str, Any]) -> str:
 
 
 def model_of(model: object) -> str:
-    """A model as one line."""
+    """Return a model as one line."""
     if isinstance(model, dict):
         parts = [model.get("id"), model.get("revision") or model.get("fingerprint")]
         return " ".join(str(part) for part in parts if part)

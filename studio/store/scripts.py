@@ -42,7 +42,7 @@ class Scripts:
         return [{**script, "lines": len(script["lines"]), "begins": _begins(script["lines"])} for script in found]
 
     def find(self, owner: str, script_id: str) -> dict[str, Any]:
-        """The script.
+        """Return the script.
 
         Raises:
             NotKept: the owner has no such script, or has deleted it.
@@ -120,7 +120,7 @@ def _as_json(script: dict[str, Any]) -> str:
 
 
 def _begins(lines: list[Any]) -> str:
-    """The beginning of the first text in it: what a script without a name is known by."""
+    """Return the beginning of the first text in it: what a script without a name is known by."""
     texts = (line.get("text") for line in lines if isinstance(line, dict))
     return next((text[:BEGINNING] for text in texts if isinstance(text, str) and text.strip()), "")
 

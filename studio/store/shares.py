@@ -60,7 +60,7 @@ class Shares:
             connection.execute("DELETE FROM shares WHERE owner = ? AND take = ?", (owner, take_id))
 
     def take(self, token: str) -> dict[str, Any]:
-        """The record of a take that is shared by this link.
+        """Return the record of a take that is shared by this link.
 
         Raises:
             NotKept: there is no such link, it was ended, or its take was deleted.

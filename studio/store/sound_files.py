@@ -82,7 +82,7 @@ class SoundFiles:
         return {name for name in os.listdir(self.references) if not name.startswith(".")}
 
     def pcm(self, take_id: str, sha256: str) -> bytes:
-        """The samples, s16le, and no others than were kept.
+        """Return the samples, s16le, and no others than were kept.
 
         Raises:
             TakeDamaged: the file is gone or damaged.
@@ -96,7 +96,7 @@ class SoundFiles:
         return pcm
 
     def reference(self, sha256: str) -> bytes:
-        """The bytes of a reference.
+        """Return the bytes of a reference.
 
         Raises:
             NotKept: they are gone or damaged.
@@ -133,6 +133,6 @@ class SoundFiles:
 
 
 def encoded_take(pcm: bytes, owner: str, record: dict[str, Any]) -> bytes:
-    """The FLAC file of a take."""
+    """Return the FLAC file of a take."""
     encoder = Encoder("flac", whole=True, tags={RECORD: json.dumps({"owner": owner, "record": record})})
     return encoder.add(pcm) + encoder.finish()

@@ -89,7 +89,7 @@ class Takes:
         return record
 
     def find(self, owner: str, take_id: str) -> dict[str, Any]:
-        """The record.
+        """Return the record.
 
         Raises:
             NotKept: the owner has no such take, or has deleted it.

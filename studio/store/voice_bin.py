@@ -33,7 +33,7 @@ class VoiceBin:
             replace_file(path.parent, path.name, data)
 
     def get(self, owner: str, voice_id: str) -> bytes:
-        """The file.
+        """Return the file.
 
         Raises:
             VoiceNotFound: it was never here, or is here no more.

@@ -40,7 +40,7 @@ class Desk:
         return {"available": self.choice.missing is None, "how": how or ""}
 
     async def transcribe(self, recording: bytes, language: str) -> dict[str, str | None]:
-        """The words of a recording. ``language`` is a name or a code; anything else stands for any.
+        """Return the words of a recording. ``language`` is a name or a code; anything else stands for any.
 
         Raises:
             TranscriberMissing: nothing here can.

@@ -34,7 +34,7 @@ class Transcriber(Protocol):
     name: str  # Name of the recogniser, as shown to users.
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
-        """The words of a recording; an empty text where there are none.
+        """Return the words of a recording; an empty text where there are none.
 
         Shapes: samples [N] float32, mono, 16 kHz, peak around 1. ``language`` is a code such as ``en``; None: any.
         """

@@ -176,7 +176,7 @@ async def connect(
 
 
 async def _opened(url: str, headers: dict[str, str], proxy: Proxy) -> tuple[ClientConnection, dict[str, Any]]:
-    """A connection, and the runtime's introduction."""
+    """Return a connection, and the runtime's introduction."""
     try:
         connection = await open_socket(
             socket_address(url),

@@ -31,7 +31,7 @@ class Routes:
         return models
 
     async def voices(self, search: str | None = None) -> list[dict[str, Any]]:
-        """The stored voices (docs/api.md, Voices); those that hold all the words of ``search``."""
+        """Return the stored voices (docs/api.md, Voices); those that hold all the words of ``search``."""
         params = None if search is None else {"search": search}
         voices: list[dict[str, Any]] = (await self._http.json("GET", VOICES, params=params))["data"]
         return voices
@@ -60,7 +60,7 @@ class Routes:
         return await self._http.json("PATCH", _of(voice), json=changes)
 
     async def export_voice(self, voice: str) -> bytes:
-        """The voice as one portable file, with its recording, words and consent."""
+        """Return the voice as one portable file, with its recording, words and consent."""
         return await self._http.content("GET", f"{_of(voice)}/file")
 
     async def import_voice(self, file: bytes, **more: str) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Routes:
         await self._http.content("DELETE", _of(voice))
 
     async def pronunciation_dictionaries(self) -> list[dict[str, Any]]:
-        """The kept dictionaries, without their words (docs/api.md, Pronunciations)."""
+        """Return the kept dictionaries, without their words (docs/api.md, Pronunciations)."""
         kept: list[dict[str, Any]] = (await self._http.json("GET", PRONUNCIATIONS))["data"]
         return kept
 
@@ -152,7 +152,7 @@ class Http:
 
 
 def refusal_of(status: int, body: bytes | bytearray) -> SpeechRefused:
-    """The error that a refused request or handshake came with."""
+    """Return the error that a refused request or handshake came with."""
     try:
         return SpeechRefused.from_fields(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):  # Not a Voicewright runtime, or one behind another program.

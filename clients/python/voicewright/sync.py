@@ -231,5 +231,5 @@ def _running_loop() -> Iterator[_Loop]:
 
 
 async def _next(speech: aio_speech.Speech) -> Chunk | None:
-    """A StopAsyncIteration cannot pass through a future."""
+    """Return the next chunk or None, because StopAsyncIteration cannot pass through a future."""
     return await anext(speech, None)

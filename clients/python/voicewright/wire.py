@@ -29,13 +29,13 @@ def read_frame(message: bytes) -> Frame | None:
 
 
 def base_address(url: str) -> str:
-    """The http(s) address of a runtime that was named by http(s) or ws(s), with or without the route."""
+    """Return the http(s) address of a runtime that was named by http(s) or ws(s), with or without the route."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/").removesuffix(ROUTE).removesuffix("/v1")
     return urlunsplit((parts.scheme.replace("ws", "http", 1), parts.netloc, path, "", ""))
 
 
 def socket_address(url: str) -> str:
-    """The ws(s) address of the route at such a runtime; a query is kept."""
+    """Return the ws(s) address of the route at such a runtime; a query is kept."""
     base, query = urlsplit(base_address(url)), urlsplit(url).query
     return urlunsplit((base.scheme.replace("http", "ws", 1), base.netloc, base.path + ROUTE, query, ""))

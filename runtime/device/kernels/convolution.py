@@ -93,7 +93,7 @@ NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 
 
 def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
-    """The largest tile that keeps the card full and is not mostly beyond the matrix; it changes no bit."""
+    """Return the largest tile that keeps the card full and is not mostly beyond the matrix; it changes no bit."""
     tiles = TILES if element_bytes == 2 else TILES[2:]
     for tile in tiles:
         columns = -(-N // tile.columns)
@@ -266,7 +266,7 @@ def convolve(
     squares: bool = False,
     tile: Tile | None = None,
 ) -> Made:
-    """A product over a chunk of every row, and the memory moved on where it looks back.
+    """Return a product over a chunk of every row, and the memory moved on where it looks back.
 
     Shapes: x [B, T, C]; rows [B, 3] int32 (slot, turn, frames); residual as the result; results [B, T, N], or
     [B, T, N / 2] after SWIGLU. ``then`` and ``plain``: which of the two results are made. ``norm``: the squares of x

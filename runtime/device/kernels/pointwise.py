@@ -105,7 +105,7 @@ def _each_channel(
 
 
 def normed_depthwise(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past, eps: float) -> Tensor:
-    """A depthwise convolution over a chunk of every row, its memory moved on, and the mean and scale taken out.
+    """Return a depthwise convolution over a chunk of every row, its memory moved on, and the mean and scale taken out.
 
     Shapes: x and result [B, T, C]; weight [taps, C] float32, oldest first; bias [C] float32; rows [B, 3] int32.
     """
@@ -183,7 +183,7 @@ def _pcm(
 
 
 def pcm(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past) -> Tensor:
-    """The last convolution, to one channel, clamped, as s16.
+    """Return the last convolution, to one channel, clamped, as s16.
 
     Shapes: x [B, T, C]; weight [taps, C] float32, oldest first; bias [1] float32; rows [B, 3] int32; result
     [B, T + flags] int16: the samples, then one flag for every ``MOMENTS`` of them, 0 where all were finite.

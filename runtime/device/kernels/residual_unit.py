@@ -168,7 +168,7 @@ def residual_unit(
     plain: bool,
     tile: Tile | None = None,
 ) -> Made:
-    """The unit over a chunk of every row, and its memory moved on.
+    """Return the unit over a chunk of every row, and its memory moved on.
 
     Shapes: x, activated and results [B, T, C]; rows [B, 3] int32. ``plain``: whether anybody wants the result itself,
     and not only ``then`` of it.

@@ -82,7 +82,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTile
 
 
 def fit_tiles(BN: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> SmallTiles | None:
-    """The tiles with so many rows of the matrix a program; None: this card's shared memory has not the room."""
+    """Return the tiles with so many rows of the matrix a program; None: this card's shared memory has not the room."""
     stretch, rows = K // PARTS, 1 if M == 1 else MAX_ROWS
     BK = stretch & -stretch  # The largest power of two that divides it.
     for rows_resident, inputs in ((True, K), (False, PARTS * BK)):

@@ -75,7 +75,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def dictionaries(
         request: Request, limit: str = "10", starting_after: str = "", ending_before: str = ""
     ) -> Reply:
-        """A page of the kept pronunciation dictionaries, the newest first."""
+        """Return a page of the kept pronunciation dictionaries, the newest first."""
         size = page_size(limit)
         listed = [_entry(found) for found in await aside(host, dictionaries_of(host, request).all)]
         return page(listed, size, starting_after, ending_before)

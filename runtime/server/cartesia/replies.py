@@ -16,7 +16,7 @@ _PARTIAL = 206  # status_code of all messages without an error, also of the last
 
 
 def sound(data: bytes, step_ms: float) -> dict[str, Any]:
-    """The chunk of any route."""
+    """Return the chunk of any route."""
     return {
         "type": "chunk",
         "data": base64.b64encode(data).decode("ascii"),
@@ -27,7 +27,7 @@ def sound(data: bytes, step_ms: float) -> dict[str, Any]:
 
 
 def timed(times: TimedWords) -> dict[str, Any]:
-    """The times of words of any route. That they are estimates is ours to say; no client looks for it."""
+    """Return the times of words of any route. That they are estimates is ours to say; no client looks for it."""
     return {
         "type": "timestamps",
         "word_timestamps": {"words": times.words, "start": times.start, "end": times.end},
@@ -38,7 +38,7 @@ def timed(times: TimedWords) -> dict[str, Any]:
 
 
 def end(notes: Sequence[str] = ()) -> dict[str, Any]:
-    """The last message of any route; ``notes`` are ours, and there only where something is to be said."""
+    """Return the last message of any route; ``notes`` are ours, and there only where something is to be said."""
     return {"type": "done", "done": True, "status_code": _PARTIAL, **({"notes": list(notes)} if notes else {})}
 
 

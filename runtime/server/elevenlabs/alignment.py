@@ -11,7 +11,7 @@ Character = tuple[str, float, float]  # Character, start and end in seconds.
 
 
 def realtime(times: TimedWords, speed: float, *, is_relative: bool) -> dict[str, Any] | None:
-    """The sockets' shape, in whole milliseconds; relative ones count from the first of these words."""
+    """Return the sockets' shape, in whole milliseconds; relative ones count from the first of these words."""
     edges = [(name, round(start * 1000), round(end * 1000)) for name, start, end in _characters(times, speed)]
     if not edges:
         return None
@@ -25,7 +25,7 @@ def realtime(times: TimedWords, speed: float, *, is_relative: bool) -> dict[str,
 
 
 def of_file(times: TimedWords, speed: float) -> dict[str, Any] | None:
-    """The shape over HTTP, in seconds from the beginning of the sound."""
+    """Return the shape over HTTP, in seconds from the beginning of the sound."""
     characters = list(_characters(times, speed))
     if not characters:
         return None

@@ -59,7 +59,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         },
     )
     async def search(request: Request, page_size: str = "10", search: str = "", next_page_token: str = "") -> Reply:
-        """A page of the voices whose name or description holds ``search``."""
+        """Return a page of the voices whose name or description holds ``search``."""
         size = paging.page_size(page_size, "page_size")
         wanted, words = request.query_params.getlist("voice_ids"), search.casefold()
         listed = [
@@ -90,7 +90,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/v1/voices/{voice_id}/settings", methods=GET)
     @documented(answer=ElevenLabsVoiceSettings, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
     async def voice_settings(request: Request, voice_id: str) -> Reply:
-        """The same for every voice."""
+        """Return the same for every voice."""
         known_voice(host, request.headers, voice_id)
         return _SETTINGS
 

@@ -119,7 +119,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         sort_direction: str = _DOWN,
         include_archived: str = "false",
     ) -> Reply:
-        """A page of the dictionaries."""
+        """Return a page of the dictionaries."""
         size = paging.page_size(page_size, "page_size")
         for where, word, known in (
             ("sort", sort, (_BY_TIME, _BY_NAME)),
@@ -205,7 +205,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.api_route("/{dictionary_id}/{version_id}/download", methods=GET)
     @documented(sound=(MEDIA_TYPE,), refusals=_FOUND, refused_as=ElevenLabsError)
     async def download(request: Request, dictionary_id: str, version_id: str) -> Response:
-        """The rules of one version as a PLS lexicon."""
+        """Return the rules of one version as a PLS lexicon."""
         version = await aside(host, dictionaries_of(host, request).version, dictionary_id, version_id)
         return Response(write_lexicon(version.words), media_type=MEDIA_TYPE)
 
@@ -213,7 +213,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
-    """The words with these added, each in the place of the one that is written so.
+    """Return the words with these added, each in the place of the one that is written so.
 
     Raises:
         InvalidConfig: there are too many.
@@ -226,7 +226,7 @@ def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
 
 
 def _entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
-    """A dictionary without its rules. On a worker: whose it is, the disk says."""
+    """Return a dictionary without its rules. On a worker: whose it is, the disk says."""
     return {
         "id": dictionary.id,
         "latest_version_id": dictionary.latest.id,

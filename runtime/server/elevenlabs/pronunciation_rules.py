@@ -86,7 +86,7 @@ class AliasRule(TypedDict):
 
 
 def rule_of(word: Word) -> dict[str, Any]:
-    """A word as a rule."""
+    """Return a word in ElevenLabs' format of a rule."""
     return {
         "type": ALIAS,
         "string_to_replace": word.word,
@@ -97,7 +97,7 @@ def rule_of(word: Word) -> dict[str, Any]:
 
 
 def description_of(text: str) -> str:
-    """The description in a form.
+    """Return the description in a form.
 
     Raises:
         InvalidConfig: it is too long.

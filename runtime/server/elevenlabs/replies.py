@@ -25,7 +25,7 @@ def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) ->
 
 
 def final(context: str | None, notes: Sequence[str] = ()) -> Reply:
-    """The last message of a context; ``notes`` are ours, and there only where something is to be said."""
+    """Return the last message of a context; ``notes`` are ours, and there only where something is to be said."""
     return {
         "audio": None,
         "isFinal": True,
@@ -47,7 +47,7 @@ def close_code(problem: SpeechError) -> int:
 
 
 def timed_audio(data: bytes, alignment: dict[str, Any] | None) -> Reply:
-    """A piece of a reply over HTTP with times, or all of one."""
+    """Return a piece of a reply over HTTP with times, or all of one."""
     return {
         "audio_base64": base64.b64encode(data).decode("ascii"),
         "alignment": alignment,

@@ -207,7 +207,7 @@ def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
 
 
 def _temperature(stability: float | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]) -> float | None:
-    """The checkpoint's own, a fifth higher without any stability and a fifth lower with all of it."""
+    """Return the checkpoint's own, a fifth higher without any stability and a fifth lower with all of it."""
     own = next((card.sampling.temperature for card in cards if resolved.mode in card.modes), None)
     if stability is None or stability == NEUTRAL or own is None:
         return None

@@ -148,7 +148,7 @@ class ElevenLabsSession(Dialect[Context]):
 
     @abstractmethod
     def _label(self, name: str) -> str | None:
-        """The ``contextId`` of a context's messages."""
+        """Return the ``contextId`` of a context's messages."""
 
     @abstractmethod
     def _conclude(self, context: Context) -> None:

@@ -125,7 +125,7 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
             yield self._line(b"", told)
 
     async def timed_whole(self) -> AsyncGenerator[bytes, None]:
-        """All of it with all times, in one piece.
+        """Yield all of it with all times, in one piece.
 
         Raises:
             SpeechError: the request was refused, or broke.

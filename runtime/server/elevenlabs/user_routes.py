@@ -54,7 +54,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(PATH, methods=GET)
     @documented(answer=ElevenLabsUser, refused_as=ElevenLabsError)
     async def user(request: Request) -> Reply:
-        """The account, which everybody shares, and its subscription."""
+        """Return the account, which everybody shares, and its subscription."""
         return {
             "user_id": _NAME,
             "workspace_id": _NAME,
@@ -70,5 +70,5 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(f"{PATH}/subscription", methods=GET)
     @documented(answer=ElevenLabsSubscription, refused_as=ElevenLabsError)
     async def subscription(request: Request) -> Reply:
-        """The subscription alone: what may be spoken and kept."""
+        """Return the subscription alone: what may be spoken and kept."""
         return {**subscribed(request), "next_invoice": None, "open_invoices": [], "has_open_invoices": False}

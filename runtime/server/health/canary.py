@@ -74,7 +74,7 @@ class Canary:
         return Outcome.SAME
 
     async def _said(self, request: SpeechRequest) -> str | None:
-        """A digest of the codes, or the code of the error that they ended in; None: it gave way to another."""
+        """Return a digest of the codes, or the code of the error that they ended in; None: it gave way to another."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         digest, end, refusal = hashlib.sha256(), "", None
 

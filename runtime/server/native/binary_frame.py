@@ -13,5 +13,5 @@ KIND_S16LE = 1
 
 
 def header(utterance: NativeUtterance, first_sample: int) -> bytes:
-    """The header of the utterance's next message of sound."""
+    """Return the header of the utterance's next message of sound."""
     return HEADER.pack(VERSION, KIND_S16LE, utterance.channel, utterance.messages, first_sample)

@@ -72,7 +72,7 @@ def _table(described: dict[str, Any], defs: dict[str, Any], side: str) -> Iterat
 
 
 def _type(field: dict[str, Any], defs: dict[str, Any]) -> str:
-    """A field's type in words."""
+    """Return a field's type in words."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
         return f"`{name}`" if "properties" in defs[name] else _type(defs[name], defs)

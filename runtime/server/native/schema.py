@@ -171,7 +171,7 @@ class SessionConfig(Message):
         return "none" if self.split_granularity == "none" else "markdown"
 
     def pause_s(self, limits: Limits) -> float | None:
-        """The pause of a text after which it is spoken; None where none means anything."""
+        """Return the pause of a text after which it is spoken; None where none means anything."""
         if self.waits_for_its_end:
             return None
         asked = self.max_buffer_delay_ms

@@ -87,7 +87,7 @@ class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):
         return sum(len(item.words) for item in self if isinstance(item, Sentence))
 
     def after_head(self) -> Sentence | None:
-        """The sentence behind the head, in the same utterance or the next."""
+        """Return the sentence behind the head, in the same utterance or the next."""
         sentences = (item for item in self if isinstance(item, Sentence))
         next(sentences, None)
         return next(sentences, None)

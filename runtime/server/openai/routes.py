@@ -178,7 +178,7 @@ def _failure(error: SpeechError) -> Reply:
 
 
 def _alias(name: str, cards: Sequence[ModelCard]) -> Reply:
-    """A name that means any of these."""
+    """Return a name that means any of these."""
     created = min(card.created for card in cards)
     return {"id": name, "object": "model", "created": created, "owned_by": "voicewright"}
 

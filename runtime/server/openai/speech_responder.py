@@ -57,7 +57,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         yield await self._encoded(encoder, encoder.finish)
 
     async def as_events(self) -> AsyncGenerator[bytes, None]:
-        """The same as server-sent events. An error after the first sound is the last of them.
+        """Yield the same as server-sent events. An error after the first sound is the last of them.
 
         Raises:
             SpeechError: before the first sound.

@@ -92,12 +92,12 @@ async def aside(host: Host, work: Callable[..., Value], *given: object) -> Value
 
 
 def words_of(entries: Iterable[Pronunciation]) -> tuple[Word, ...]:
-    """The words of a body as they are kept."""
+    """Return the words of a body as they are kept."""
     return tuple(entry.kept() for entry in entries)
 
 
 def entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
-    """A dictionary without its words. On a worker: whose it is, the disk says."""
+    """Return a dictionary without its words. On a worker: whose it is, the disk says."""
     return {
         "id": dictionary.id,
         "object": "audio.pronunciation_dictionary",
@@ -113,5 +113,5 @@ def entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[
 
 
 def whole(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> Reply:
-    """The same with them."""
+    """Return the same with them."""
     return {**entry(kept, dictionary), "pronunciations": [asdict(word) for word in dictionary.latest.words]}

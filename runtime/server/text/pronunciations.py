@@ -68,7 +68,7 @@ class NamesDictionaries(Protocol):
 
 
 def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronunciation]:
-    """The words of a request and then those of the dictionaries that it names, in their order.
+    """Return the words of a request and then those of the dictionaries that it names, in their order.
 
     Thread: the event loop; a file of at most half a megabyte is read where it was not read before.
 

@@ -65,7 +65,7 @@ async def read_form(request: Request, limits: Limits) -> VoiceForm:
 
 
 def voice_of(form: VoiceForm, limits: Limits) -> Voice:
-    """The voice that a form describes, checked in every part.
+    """Return the voice that a form describes, checked in every part.
 
     Raises:
         BadRequest: what of it cannot be used.
@@ -197,7 +197,7 @@ def _language(form: VoiceForm) -> str:
 
 
 def _text(form: VoiceForm, name: str, most: int) -> str | None:
-    """A field without white space around it; None where it says nothing."""
+    """Return a field without white space around it; None where it says nothing."""
     return _checked_text(name, form.fields.get(name, ""), most) or None
 
 

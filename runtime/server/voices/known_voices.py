@@ -24,7 +24,7 @@ class KnownVoice:
 
 
 def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:
-    """The speakers, then the stored voices that the request sees."""
+    """Return the speakers, then the stored voices that the request sees."""
     library = host.owner_library(headers)
     speakers = [
         KnownVoice(
@@ -52,7 +52,7 @@ def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:
 
 
 def known_voice(host: Host, headers: Mapping[str, str], id_or_name: str) -> KnownVoice:
-    """The voice of that id or name.
+    """Return the voice of that id or name.
 
     Raises:
         VoiceNotFound: there is none.

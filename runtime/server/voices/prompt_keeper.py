@@ -53,7 +53,7 @@ class PromptKeeper:
                     await self._woken.wait()
 
     def _next(self) -> tuple[Library, str, str] | None:
-        """A voice without a prompt, where it lies, and the fingerprint of the checkpoint that is to make it."""
+        """Return a voice without a prompt, where it lies, and the fingerprint of the checkpoint that is to make it."""
         bases = (card.fingerprint for card in self._engine.cards if Mode.BASE in card.modes and card.loaded)
         fingerprint = next(bases, None)
         if fingerprint is None:

@@ -121,7 +121,7 @@ def voices_router(host: Host) -> APIRouter:
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
     @documented(sound=("application/octet-stream",), refusals=KNOWN)
     async def voice_file(request: Request, name: str) -> Response:
-        """The portable file."""
+        """Return the portable file."""
         library, card = known(request, name)
         data = await aside(library.export, card.id)
         headers = {"Content-Disposition": disposition(file_name(card.name, "voice", instead=card.id))}
@@ -130,7 +130,7 @@ def voices_router(host: Host) -> APIRouter:
     @router.api_route(VOICES + "/{name:path}/audio", methods=GET)
     @documented(sound=("audio/wav",), refusals=KNOWN)
     async def voice_audio(request: Request, name: str) -> Response:
-        """The reference as WAV."""
+        """Return the reference as WAV."""
         library, card = known(request, name)
         return Response(await aside(wav_of, library, card.id), media_type="audio/wav")
 
@@ -188,7 +188,7 @@ def kept(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers: list[
 
 
 def wav_of(library: VoiceLibrary, voice_id: str) -> bytes:
-    """The reference as a WAV file. Thread: a worker."""
+    """Return the reference as a WAV file. Thread: a worker."""
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
         sound.setnchannels(1)
@@ -227,7 +227,7 @@ def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[s
 
 
 def as_objects(speakers: list[str], cards: tuple[VoiceCard, ...]) -> list[Reply]:
-    """The same voices for clients that read an id to ask by and a name to show."""
+    """Return the same voices for clients that read an id to ask by and a name to show."""
     names = {name: {"id": name, "name": name} for name in speakers}
     return [*names.values(), *({"id": card.id, "name": card.name} for card in cards)]
 
@@ -254,7 +254,7 @@ def checked(found: Examination) -> Reply:
 
 
 def entry(library: OwnerLibrary, card: VoiceCard) -> Reply:
-    """A voice as OpenAI's clients read it, with all that we know of it."""
+    """Return a voice as OpenAI's clients read it, with all that we know of it."""
     return {
         **asdict(card),
         "tags": list(card.tags),
@@ -267,7 +267,7 @@ def entry(library: OwnerLibrary, card: VoiceCard) -> Reply:
 
 
 def uploaded(card: VoiceCard) -> Reply:
-    """A voice as vLLM-Omni's clients read it."""
+    """Return a voice as vLLM-Omni's clients read it."""
     reply: dict[str, Any] = {
         "name": card.name,
         "consent": card.consent,

@@ -46,7 +46,7 @@ class Speakers:
 
 
 def speakers_of(text: str) -> tuple[Speaker, ...]:
-    """The speakers of a JSON list of checkpoints, each as ``/v1/models`` describes it.
+    """Return the speakers of a JSON list of checkpoints, each as ``/v1/models`` describes it.
 
     Raises:
         ValueError: it is none.

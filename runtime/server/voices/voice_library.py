@@ -22,11 +22,11 @@ class VoiceLibrary(Protocol):
         ...
 
     def find(self, name_or_id: str) -> VoiceCard | None:
-        """The voice of that id, or of that name without regard to case; None if there is none."""
+        """Return the voice of that id, or of that name without regard to case; None if there is none."""
         ...
 
     def reference(self, voice_id: str) -> Reference:
-        """The voice as a request takes it, with its prompt if one is kept. Thread: a worker.
+        """Return the voice as a request takes it, with its prompt if one is kept. Thread: a worker.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: it was deleted or damaged meanwhile.

@@ -96,7 +96,7 @@ class VoiceResolver:
         return self.resolve(mode=None, model=own, voice=voice, has_reference=False, style=style)
 
     def _stored(self, voice: str, speakers: Sequence[str] | None) -> VoiceCard | None:
-        """The stored voice of that name or id, which a name of ``speakers`` is not."""
+        """Return the stored voice of that name or id, which a name of ``speakers`` is not."""
         if voice.startswith(STORED) and (found := self._library.find(voice.removeprefix(STORED))) is not None:
             return found
         found = self._library.find(voice)
@@ -106,7 +106,7 @@ class VoiceResolver:
         return [name for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers]
 
     def _spoken(self, voice: str | None, cards: Sequence[ModelCard]) -> ResolvedVoice:
-        """A speaker in CustomVoice; no name leaves the choice to the engine, which notes it."""
+        """Return a speaker in CustomVoice; no name leaves the choice to the engine, which notes it."""
         if not voice:
             return ResolvedVoice(mode=Mode.CUSTOM_VOICE)
         speakers = self._speakers(cards)
