@@ -21,7 +21,11 @@
 #define ROUNDING __attribute__((target_clones("default", "avx2")))
 #elif defined(__aarch64__)
 #include <arm_neon.h>
-#define DOTPROD __attribute__((target("+dotprod")))
+#if defined(__ARM_FEATURE_DOTPROD)
+#define DOTPROD
+#else
+#define DOTPROD __attribute__((target("arch=armv8.2-a+dotprod")))
+#endif
 #if defined(__linux__)
 #include <sys/auxv.h>
 #endif

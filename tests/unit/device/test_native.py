@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from runtime.device.native import reference
 from runtime.device.quantized import GROUP, Int4, Int8, NativeInt4, NativeInt8, WeightOnlyInt4, product_of
 from tests.support.examples import examples
 
+ARM_COMPILER = "aarch64-linux-gnu-g++"
 BUILT = pytest.mark.skipif(not native.is_loaded(), reason="no C++ compiler built the kernels")
 LEVELS = range(torch.ops.voicewright.use_level(-1) + 1 if native.is_loaded() else 0)
 
@@ -104,6 +108,41 @@ def test_rows_of_other_dtypes_and_strides_are_taken() -> None:
 def test_torch_serves_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "is_loaded", lambda: False)
     assert isinstance(product_of(Int4.of(numbers(32, 64))), WeightOnlyInt4)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, r"python -m runtime\.device\.native builds them"),
+        (b"of another processor", "products.so: file too short"),
+    ],
+    ids=["missing", "broken"],
+)
+def test_the_log_says_why_torch_serves(
+    content: bytes | None,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    library = tmp_path / "products.so"
+    if content is not None:
+        library.write_bytes(content)
+    monkeypatch.setattr(native, "library_path", lambda: library)
+    caplog.set_level(logging.INFO, native.__name__)
+    assert not native.is_loaded.__wrapped__()
+    (line,) = caplog.messages
+    assert re.search(f"torch's kernels serve weights of 8 and 4 bits.*{reason}", line)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(shutil.which(ARM_COMPILER) is None, reason=f"no {ARM_COMPILER}")
+def test_a_compiler_for_arm_uses_dot_products(tmp_path: Path) -> None:
+    assembly = tmp_path / "products.s"
+    include = Path(torch.__file__).parent / "include"
+    flags = ("-O1", "-std=c++20", "-w", "-S", "-I", include)
+    subprocess.run([ARM_COMPILER, *flags, native.SOURCE, "-o", assembly], check=True, timeout=build.BUILD_TIMEOUT_S)
+    assert "sdot" in assembly.read_text()
 
 
 def test_a_build_without_a_compiler_and_with_a_broken_one_says_so(
