@@ -7,6 +7,7 @@ is missing, torch's own kernels serve (`runtime.device.quantized`).
 from __future__ import annotations
 
 import hashlib
+import logging
 import platform
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+log = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).with_name("products.cpp")
 TILE = 16  # Outputs that a kernel computes together; `TILE` of products.cpp.
@@ -29,12 +32,16 @@ def library_path() -> Path:
 
 @cache
 def is_loaded() -> bool:
-    """Load the library if it was built, and return True if its operators can be used."""
-    if not (path := library_path()).exists():
-        return False
+    """Load the library if it was built, and return True if its operators can be used.
+
+    Otherwise the log says once that torch's kernels serve, and why.
+    """
+    path = library_path()
     try:
         torch.ops.load_library(path)  # type: ignore[no-untyped-call]
-    except OSError:
+    except OSError as error:
+        reason = (error.__cause__ or error) if path.exists() else "python -m runtime.device.native builds them"
+        log.info("torch's kernels serve weights of 8 and 4 bits, which are slower than our own (%s)", reason)
         return False
     return True
 
