@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -49,6 +50,15 @@ def shared_out(cores: int) -> Threads:
     """No core twice: a quarter of them, one at least, makes sound beside the frames, where there is more than one."""
     sound = max(1, cores // 4)
     return Threads(max(1, cores - sound), sound)
+
+
+def is_x86() -> bool:
+    """True on x86-64, whose kernels of fbgemm and oneDNN are the tested ones.
+
+    torch for arm64 lists fbgemm too, but its products of 8 bits are missing and those of float16 need SVE, without
+    which the process dies.
+    """
+    return platform.machine().lower() in ("x86_64", "amd64")
 
 
 def multiplies_bfloat16() -> bool:

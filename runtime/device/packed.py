@@ -6,14 +6,13 @@ of weight, before one is laid out so, and a shape that fails it is not.
 
 from __future__ import annotations
 
-import platform
 from functools import cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runtime.device.cpu import CORES
+from runtime.device.cpu import CORES, is_x86
 
 MIN_ROWS = (1, 4)  # Minimum rows of a product: oneDNN multiplies a single float32 row by another algorithm.
 TRIED = (1, 2, 3, 5, 8, 33)  # Numbers of rows tested for batch invariance.
@@ -56,7 +55,7 @@ def least_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
 
     None where no number of ``MIN_ROWS`` is enough, by one thread and by all.
     """
-    if platform.machine().lower() not in ("x86_64", "amd64") or not lays_out(dtype):
+    if not is_x86() or not lays_out(dtype):
         return None
     random = torch.Generator().manual_seed(1)
     # Each output has the numbers of the one before, moved on by one: to draw all of them would take half of the time.

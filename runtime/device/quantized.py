@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from runtime.device import native
+from runtime.device.cpu import is_x86
 
 GROUP = 32  # Weights of a row that share a step and a middle in int4.
 THREE = 3  # fbgemm's float16 kernels add one or two rows in another order.
@@ -114,8 +115,10 @@ def product_of(weights: Rounded) -> Product:
         return WeightOnlyInt4(weights)
     if not weights.values.is_cpu:
         return DequantizedInt8(weights)
+    if rounds_rows():
+        return RoundedRowsInt8(weights)
     N, K = weights.values.shape
-    return RoundedRowsInt8(weights) if rounds_rows() or N % TILE or K % TILE else WeightOnlyInt8(weights)
+    return DequantizedInt8(weights) if N % TILE or K % TILE else WeightOnlyInt8(weights)
 
 
 def quantized(weight: Tensor, kind: Quantization) -> Product:
@@ -139,7 +142,7 @@ def takes_four_bits(N: int, K: int) -> bool:
 
 def rounds_rows() -> bool:
     """True if rows are rounded to eight bits too, as fbgemm's kernels on x86 do."""
-    return "fbgemm" in torch.backends.quantized.supported_engines
+    return is_x86() and "fbgemm" in torch.backends.quantized.supported_engines
 
 
 @cache

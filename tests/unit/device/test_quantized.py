@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -179,6 +180,17 @@ def test_a_matrix_of_any_shape_has_a_product_on_any_processor(monkeypatch: pytes
     monkeypatch.setattr(subject, "rounds_rows", lambda: rounds)
     kinds = {shape: type(quantized(numbers(*shape), Quantization.INT8)) for shape in ((N, K), (N, 64))}
     assert set(kinds.values()) == {RoundedRowsInt8 if rounds else WeightOnlyInt8}
+
+
+def test_no_kernel_of_fbgemm_is_used_on_arm64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library of arm64 lists fbgemm there, but one kernel ends the process without SVE and the other is missing."""
+    monkeypatch.setattr(native, "is_loaded", lambda: False)
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(subject, "_BY_FBGEMM", None)
+    assert not subject.multiplies_float16.__wrapped__()
+    for shape in ((N, K), (N + 1, K), (N, K + 1)):
+        rows, weight = numbers(5, shape[1]), numbers(*shape, seed=1)
+        assert away(quantized(weight, Quantization.INT8)(rows), rows @ weight.t()) < 0.02
 
 
 def test_bytes_are_those_of_a_large_matrix() -> None:
