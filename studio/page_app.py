@@ -29,11 +29,11 @@ def page(studio: ASGIApp) -> FastAPI:
     with without_stub_files():
         import gradio
 
-    from studio import link_preview
+    from studio import page_template
     from studio.actions import mcp_tools
     from studio.page import blocks, head, theme
 
-    link_preview.offer()
+    page_template.replace()
 
     tools = mcp_tools.tools(studio)
     routes = tools.streamable_http_app().routes

@@ -1,4 +1,4 @@
-"""Puts the studio's own preview tags into the page, in place of Gradio's."""
+"""Gradio's page template with the studio's own preview tags."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _OURS = f"""<title>Voicewright</title>
 """
 
 
-def offer() -> None:
-    """Have Gradio serve its page with the studio's preview. Does nothing the second time."""
+def replace() -> None:
+    """Let Gradio serve the studio's template. Does nothing the second time."""
     environment = templates.env
-    if environment.loader is None or isinstance(environment.loader, _Exchanging):
+    if environment.loader is None or isinstance(environment.loader, _StudioLoader):
         return
-    environment.loader = _Exchanging(environment.loader)
+    environment.loader = _StudioLoader(environment.loader)
     if environment.cache is not None:
         environment.cache.clear()
 
 
 @dataclass(frozen=True)
-class _Exchanging(BaseLoader):
-    """Gradio's own templates, but for the tags."""
+class _StudioLoader(BaseLoader):
+    """Gradio's templates, of which the page's is changed."""
 
     theirs: BaseLoader
 
