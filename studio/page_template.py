@@ -1,4 +1,4 @@
-"""Gradio's page template with the studio's own preview tags."""
+"""Gradio's page template with the studio's own preview tags, and the nonce that its scripts need to run."""
 
 from __future__ import annotations
 
@@ -45,5 +45,6 @@ class _StudioLoader(BaseLoader):
     def get_source(self, environment: Environment, template: str) -> tuple[str, str | None, Callable[[], bool] | None]:
         source, path, is_fresh = self.theirs.get_source(environment, template)
         if template == TEMPLATE:
+            source = source.replace("<script", '<script nonce="{{ request.state.nonce }}"')
             source = _TAGS.sub("", source).replace("<head>", f"<head>\n{_OURS}", 1)
         return source, path, is_fresh

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SPACE_ANCESTORS = "https://huggingface.co https://*.huggingface.co https://*.hf.space"
-# Gradio evaluates the templates of its components and has scripts and styles in its markup; our recordings are blobs.
+# Gradio evaluates the templates of its components, and its markup has inline styles; our recordings are blobs.
 POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; "
-    "connect-src 'self' ws: wss: data: blob:; object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors"
+    "default-src 'self'; script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; "
+    "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors {ancestors}"
 )
+
+
+def nonce_of(scope: Scope) -> str:
+    """Return the nonce with which inline scripts run in the answer to a request."""
+    return str(scope.get("state", {}).get("nonce", ""))
 
 
 class SecurityHeaders:
@@ -26,11 +32,12 @@ class SecurityHeaders:
 
     def __init__(self, app: ASGIApp, ancestors: str, env: Mapping[str, str] = os.environ) -> None:
         self.app = app
-        framed = " ".join(filter(None, ("'self'", ancestors, SPACE_ANCESTORS if env.get("SPACE_ID") else "")))
-        self._policy = f"{POLICY} {framed}"
+        self._ancestors = " ".join(filter(None, ("'self'", ancestors, SPACE_ANCESTORS if env.get("SPACE_ID") else "")))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Add the headers to an HTTP answer."""
+        nonce = secrets.token_urlsafe(16)
+        scope.setdefault("state", {})["nonce"] = nonce
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -38,7 +45,8 @@ class SecurityHeaders:
                 headers.setdefault("x-content-type-options", "nosniff")
                 headers.setdefault("referrer-policy", "same-origin")
                 if headers.get("content-type", "").startswith("text/html"):
-                    headers.setdefault("content-security-policy", self._policy)
+                    policy = POLICY.format(nonce=nonce, ancestors=self._ancestors)
+                    headers.setdefault("content-security-policy", policy)
             await send(message)
 
         await self.app(scope, receive, send_with_headers if scope["type"] == "http" else send)

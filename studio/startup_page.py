@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runtime.shared.port.error_responses import error_response
 from runtime.shipped import shipped
 from studio.errors import StudioOpening
+from studio.security_headers import nonce_of
 
 WAITING = shipped("studio", "assets/html/opening.html")
 
@@ -51,7 +52,9 @@ class Opening:
         request = Request(scope)
         # Anything that asks for a page gets one: a Space is up once / answers GET and HEAD with 200.
         if request.method in {"GET", "HEAD"} and request.url.path == "/":
-            response: Response = HTMLResponse(self._waiting_page, headers={"cache-control": "no-store"})
+            response: Response = HTMLResponse(
+                self._waiting_page.replace("@nonce", nonce_of(scope)), headers={"cache-control": "no-store"}
+            )
         else:
             response = error_response(error)
         await response(scope, receive, send)

@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from runtime.errors import UnknownRoute
 from runtime.shared.port.error_responses import error_response
 from runtime.shipped import shipped
+from studio.security_headers import nonce_of
 
 DOCS = shipped("studio", "docs")
 TEMPLATE = shipped("studio", "assets/html/docs.html")
@@ -44,7 +45,9 @@ def _page(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _titles():
         return error_response(UnknownRoute())
-    return HTMLResponse(_rendered(name), headers={"cache-control": "no-cache"})
+    return HTMLResponse(
+        _rendered(name).replace("@nonce", nonce_of(request.scope)), headers={"cache-control": "no-cache"}
+    )
 
 
 @cache

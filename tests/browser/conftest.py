@@ -29,6 +29,7 @@ from tests.support.signals import SAMPLE_RATE, voice
 HOW_TO_GET_IT = f"{NO_CHROMIUM}; get it with: apt-get install chromium (or set CHROMIUM to its path)"
 MICROPHONE_S = 2.5
 INSECURE_HOST = "studio.test"
+POLICY = "Content Security Policy"  # In what Chromium logs of a violation.
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 SCREENSHOTS = ROOT / "artifacts" / "screenshots"
 READY_MS = 1000 * PATIENCE_S
@@ -121,10 +122,17 @@ def blank(page_of_modules: Page, modules: str) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="package")
-def app(chromium: str) -> Iterator[App]:
-    """The studio in front of a runtime that makes its sound at once, for every test of the page."""
+def app(chromium: str, modules: str) -> Iterator[App]:
+    """The studio in front of a runtime that makes its sound at once, for every test of the page.
+
+    The origin of `modules` may frame it.
+    """
     with running_app(
-        [], instant=True, VOICEWRIGHT_TRANSCRIBER="tests.support.sphinx:transcriber", VOICEWRIGHT_HOSTS=INSECURE_HOST
+        [],
+        instant=True,
+        VOICEWRIGHT_TRANSCRIBER="tests.support.sphinx:transcriber",
+        VOICEWRIGHT_HOSTS=INSECURE_HOST,
+        VOICEWRIGHT_FRAME_ANCESTORS=modules,
     ) as running:
         yield running
 
@@ -176,7 +184,7 @@ def emptied(window: BrowserContext, url: str) -> BrowserContext:
 
 @pytest.fixture
 def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowness: Slowness) -> Iterator[OpenStudio]:
-    """Open the page in a window of its own; a script error in any of them fails the test."""
+    """Open the page in a window of its own; a script error or a violation of its policy fails the test."""
     contexts: list[BrowserContext] = []
     pages: list[Page] = []
     errors: list[str] = []
@@ -197,6 +205,7 @@ def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowne
             page.set_viewport_size(options.get("viewport", VIEWPORT))
             page.emulate_media(color_scheme=options.get("color_scheme"))
         page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if POLICY in message.text else None)
         page.set_default_timeout(READY_MS)
         slowness.slow_down(page)
         if script is not None:

@@ -9,11 +9,11 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from studio.security_headers import SecurityHeaders
+from studio.security_headers import SecurityHeaders, nonce_of
 
 
-def page(_: Request) -> Response:
-    return HTMLResponse("<p>page</p>")
+def page(request: Request) -> Response:
+    return HTMLResponse(f"<p>{nonce_of(request.scope)}</p>")
 
 
 def own(_: Request) -> Response:
@@ -40,6 +40,22 @@ def client(ancestors: str = "", env: dict[str, str] | None = None) -> TestClient
 )
 def test_only_named_pages_may_frame_the_studio(ancestors: str, env: dict[str, str], framed: str) -> None:
     assert framed in client(ancestors, env).get("/").headers["content-security-policy"]
+
+
+def test_inline_scripts_need_the_nonce_of_their_answer() -> None:
+    first, second = (client().get("/") for _ in range(2))
+    policy = first.headers["content-security-policy"]
+    scripts = next(part for part in policy.split("; ") if part.startswith("script-src"))
+    nonce = first.text.removeprefix("<p>").removesuffix("</p>")
+    assert len(nonce) >= 22
+    assert f"'nonce-{nonce}'" in scripts
+    assert "'unsafe-inline'" not in scripts
+    assert nonce not in second.headers["content-security-policy"]
+
+
+def test_the_page_connects_to_its_own_host_only() -> None:
+    policy = client().get("/").headers["content-security-policy"]
+    assert "connect-src 'self' data: blob:" in policy.split("; ")
 
 
 def test_a_route_keeps_its_own_policy_and_data_has_none() -> None:
