@@ -1,7 +1,7 @@
 """Holds the text of a running request: parts that are spoken one after the other, and tokens that come during one.
 
 In the streaming layout without reference codes the tokens of a part follow the frames; everywhere else a part is
-spoken when it is complete (docs/live-text.md).
+spoken when it is complete (docs/api.md).
 """
 
 from __future__ import annotations

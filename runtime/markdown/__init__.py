@@ -1,1 +1,1 @@
-"""Markdown is turned into the words that are to be spoken, whole or while it grows (docs/live-text.md)."""
+"""Markdown is turned into the words that are to be spoken, whole or while it grows (docs/api.md)."""

@@ -22,7 +22,7 @@ from studio.security_headers import nonce_of
 
 DOCS = shipped("studio", "docs")
 TEMPLATE = shipped("studio", "assets/html/docs.html")
-FIRST = "api"
+FIRST = "quickstart"
 _LINK = re.compile(r"(?P<name>[\w-]+)\.md(?P<anchor>#.*)?")
 _NO_SLUG = re.compile(r"[^\w\- ]")
 
@@ -52,7 +52,7 @@ def _page(request: Request) -> Response:
 
 @cache
 def _titles() -> dict[str, str]:
-    """Each page's first heading, by its name; the API's page is the first."""
+    """Each page's first heading, by its name; the quickstart is the first."""
     paths = sorted(DOCS.glob("*.md"), key=lambda path: (path.stem != FIRST, path.stem))
     return {path.stem: _title(path) for path in paths}
 

@@ -122,7 +122,7 @@ class PronunciationFields(Fields):
 
 
 class SaidAs(Fields):
-    """The same as a request brings it (docs/live-text.md)."""
+    """The same as a request brings it (docs/api.md)."""
 
     word: Annotated[Line, Field(min_length=1, max_length=80)]
     say_as: Annotated[Line, Field(min_length=1, max_length=200)]

@@ -1,4 +1,4 @@
-"""The table of docs/clients.md names the versions that the tests run, and tests that there are."""
+"""The table of docs/api.md names the versions that the tests run, and tests that there are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "clients.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "api.md").read_text("utf-8")
 LINES = [line.strip("|") for line in PAGE.splitlines() if re.match(r"\| [^|]+ \| .*●", line)]
 ROWS = [[cell.strip() for cell in line.split("|")] for line in LINES]
 MARKS = {"●", "◐", "○"}

@@ -142,7 +142,7 @@ def test_a_hang_up_frees_the_slot(server: RunningServer) -> None:
 
 def test_the_curl_of_the_page_works(server: RunningServer) -> None:
     section = PAGE.split("\n### One text over HTTP\n")[1].split("\n## ")[0]
-    (found,) = re.findall(r"^curl http://127\.0\.0\.1:8210(\S+).*?-d '(.+?)'$", section, re.DOTALL | re.MULTILINE)
+    (found,) = re.findall(r"^curl http://127\.0\.0\.1:7860(\S+).*?-d '(.+?)'$", section, re.DOTALL | re.MULTILINE)
     path, body = found
     reply = httpx.post(server.http + path, json={**json.loads(body), "max_frames": 12}, timeout=60)
     assert reply.status_code == 200

@@ -420,7 +420,7 @@ def test_a_hang_up_over_http_frees_the_slot(server: RunningServer) -> None:
 def test_the_curl_of_the_page_works(server: RunningServer) -> None:
     section = PAGE.split("\n### ElevenLabs' routes over HTTP\n")[1].split("\n## ")[0]
     ((address, body),) = re.findall(
-        r"^curl 'http://127\.0\.0\.1:8210(\S+)'.*?-d '(.+?)'$", section, re.DOTALL | re.MULTILINE
+        r"^curl 'http://127\.0\.0\.1:7860(\S+)'.*?-d '(.+?)'$", section, re.DOTALL | re.MULTILINE
     )
     reply = httpx.post(server.http + address, json={**json.loads(body), "max_frames": 4}, timeout=60)
     assert (reply.status_code, reply.headers["content-type"]) == (200, "audio/mpeg")

@@ -503,7 +503,7 @@ def test_models_are_where_clients_look(server: RunningServer) -> None:
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 SECTION = PAGE.split("\n## POST /v1/audio/speech\n")[1].split("\n## ")[0]
-EXAMPLES = re.findall(r"^curl .*?127\.0\.0\.1:8210(\S+).*?-d '(.+?)'$", SECTION, re.DOTALL | re.MULTILINE)
+EXAMPLES = re.findall(r"^curl .*?127\.0\.0\.1:7860(\S+).*?-d '(.+?)'$", SECTION, re.DOTALL | re.MULTILINE)
 
 
 def test_the_page_has_examples() -> None:
@@ -526,7 +526,7 @@ def test_each_python_of_the_page_works(server: RunningServer, tmp_path: Path, mo
     programs = [one for one in re.findall(r"```python\n(.+?)```", SECTION, re.DOTALL) if "import httpx" in one]
     assert len(programs) == 2
     for program in programs:
-        program = program.replace("http://127.0.0.1:8210", server.http).replace("clara", "serena")
+        program = program.replace("http://127.0.0.1:7860", server.http).replace("clara", "serena")
         exec(compile(program.replace('"seed": 7', '"seed": 7, "max_frames": 12'), "docs/api.md", "exec"), {})
     assert len((tmp_path / "morning.pcm").read_bytes()) == 2 * SAMPLES
     assert len(decoded((tmp_path / "morning.mp3").read_bytes())[0]) > 1000

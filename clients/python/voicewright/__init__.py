@@ -12,7 +12,7 @@ read from the socket, for any utterance on it, until one is taken; the runtime p
 takes nothing for half a minute. So read every utterance that you start, or cancel it, as the end of its block does.
 
 Errors are of two kinds: `SpeechRefused`, the runtime's no with its code, and `ConnectionLost`, which ends what was in
-flight; connect again. `voicewright.sync` is the same without an event loop. More by example in docs/clients.md.
+flight; connect again. `voicewright.sync` is the same without an event loop. More by example in docs/quickstart.md.
 """
 
 from voicewright.client import Client, connect

@@ -15,7 +15,7 @@ from runtime.engine.text import expected_frames
 from runtime.request import Split
 from tests.support.examples import examples
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "live-text.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "api.md"
 
 
 def split_whole(text: str, split: Split, longest: int | None = None) -> list[str]:
@@ -81,7 +81,7 @@ def test_a_text_is_cut_into_sentences(marked: str) -> None:
 
 
 def test_the_examples_of_the_page_hold() -> None:
-    examples = PAGE.read_text(encoding="utf-8").partition("\n## Markdown\n")[0]
+    examples = PAGE.read_text(encoding="utf-8").split("\n### Where a text is cut\n")[1].split("\n### ")[0]
     rows = re.findall(r"^\| (`.+`) \| (`.+`) \|$", examples, re.MULTILINE)
     assert len(rows) >= 5
     for text, parts in rows:

@@ -16,11 +16,11 @@ def client() -> TestClient:
     return TestClient(Starlette(routes=docs_routes()), base_url="http://studio/")
 
 
-def test_the_first_page_is_the_api(client: TestClient) -> None:
+def test_the_first_page_is_the_quickstart(client: TestClient) -> None:
     page = client.get("/docs")
-    assert page.url.path == "/docs/api"
-    assert '<h1 id="the-runtimes-api">The runtime\'s API</h1>' in page.text
-    assert '<a href="api" aria-current=page>' in page.text
+    assert page.url.path == "/docs/quickstart"
+    assert '<h1 id="quickstart">Quickstart</h1>' in page.text
+    assert '<a href="quickstart" aria-current=page>' in page.text
 
 
 def test_no_column_has_an_empty_head(client: TestClient) -> None:
