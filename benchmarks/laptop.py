@@ -5,7 +5,7 @@ python -m benchmarks.laptop MODEL [--weights published,int8,int4] [--beside PROG
 Each kind of weights has a process of its own, that starts warm: the files have been read before. With ``--beside``
 the C implementation gabriele-mastrapasqua/qwen3-tts speaks the same checkpoint in the same run, in bfloat16 and int8;
 PROGRAM is its binary, built elsewhere from its public source. The checkpoint's speech must not end by itself: those
-with random weights (benchmarks/synthetic.py) do not. Processor time stands beside the clock's: on a machine
+with random weights (tests/support/checkpoints) do not. Processor time stands beside the clock's: on a machine
 that does other work too it says what a frame costs, and the clock what a listener waited.
 """
 
@@ -164,7 +164,7 @@ def measure(
 
 def main() -> int:
     parser = parser_of(__doc__)
-    parser.add_argument("model", help="a folder; python -m benchmarks.synthetic writes one of the published sizes")
+    parser.add_argument("model", help="a folder; python -m tests.support.checkpoints writes one of the published sizes")
     parser.add_argument(
         "--weights", type=several(str), default=OURS, help="of published, float32, bfloat16, int8, int4"
     )

@@ -21,9 +21,9 @@ import httpx
 from playwright.sync_api import Page, expect
 
 from benchmarks.page import ARGUMENTS, find_chromium
-from benchmarks.synthetic import write_synthetic
 from tests.browser.steps import reading
 from tests.support.app import App, running_app
+from tests.support.checkpoints.torch_draw import write_synthetic
 from tests.support.hub import Hub, serving
 
 CHECKPOINT = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"

@@ -17,9 +17,9 @@ from qwen_tts.core.tokenizer_12hz.configuration_qwen3_tts_tokenizer_v2 import Qw
 from qwen_tts.core.tokenizer_12hz.modeling_qwen3_tts_tokenizer_v2 import Qwen3TTSTokenizerV2Model
 from transformers import EncodecFeatureExtractor
 
-from benchmarks.layout.files import GENERATION
-from benchmarks.layout.tokenizer import special_ids, vocabulary, write_tokenizer
-from tests.support.tiny_tokenizer import TOKENS
+from tests.support.checkpoints.files import GENERATION
+from tests.support.checkpoints.tiny import TOKENS
+from tests.support.checkpoints.tokenizer import special_ids, vocabulary, write_tokenizer
 
 SPECIALS = (
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),

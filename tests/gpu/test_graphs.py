@@ -16,8 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from benchmarks.layout.files import write_drawn
-from benchmarks.synthetic import TorchDraw
 from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Stream
 from runtime.device.quantized import Quantization
@@ -26,6 +24,8 @@ from runtime.engine.prompt import Prompt
 from runtime.engine.slots import LevelChoice, RowSettings, SlotInputs
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from tests.support.checkpoints import TINY, few_layers
+from tests.support.checkpoints.files import write_drawn
+from tests.support.checkpoints.torch_draw import TorchDraw
 
 pytestmark = [
     pytest.mark.gpu,

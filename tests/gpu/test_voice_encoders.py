@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.layout.files import write_drawn
-from benchmarks.synthetic import TorchDraw
 from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Stream
 from runtime.engine.voice_encoders import VoiceEncoders
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from tests.support.checkpoints import few_layers
+from tests.support.checkpoints.files import write_drawn
+from tests.support.checkpoints.torch_draw import TorchDraw
 from tests.support.signals import voice
 
 pytestmark = [

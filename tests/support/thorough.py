@@ -47,7 +47,7 @@ THOROUGH: dict[str, Row] = {
     "tests/unit/benchmarks/test_audio.py": ("test_arms_are_compared_and_their_sound_is_measured",),
     "tests/unit/benchmarks/test_laptop.py": ("test_other_weights_are_led_along_the_codes_of_float32",),
     "tests/unit/benchmarks/test_pipeline.py": (),
-    "tests/unit/benchmarks/test_synthetic.py": (),
+    "tests/unit/support/test_checkpoints.py": (),
     "tests/unit/test_packaging.py": (
         "test_tritons_module_is_made_without_a_card_and_missed_where_it_was_not_made",
         "test_what_is_installed_finds_its_data_and_says_where_the_benchmarks_are",

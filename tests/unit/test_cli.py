@@ -21,7 +21,7 @@ from runtime.option_names import OPTIONS, WORDS, in_options
 from runtime.request import Mode, Reference, SpeechRequest, StopReason
 from runtime.say import advice
 from tests.conftest import FolderOf
-from tests.support.checkpoint_spec import BRIEF
+from tests.support.checkpoints.tiny import BRIEF
 from tests.support.errors import BY_CODE
 from tests.support.signals import voice
 

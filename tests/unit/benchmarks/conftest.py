@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.layout.files import write_checkpoint
 from benchmarks.prompts import single_tokens
-from tests.support.checkpoint_spec import QUICK
+from tests.support.checkpoints.files import write_checkpoint
+from tests.support.checkpoints.tiny import QUICK
 
 
 @pytest.fixture(scope="package")

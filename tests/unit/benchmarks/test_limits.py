@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import limits
-from benchmarks.layout.files import GENERATION, model_config
-from benchmarks.layout.published import LARGE
 from benchmarks.limits import Cost, Rates, frame_cost, predictor_cost, prefill_cost, weights_of
 from runtime.model.config_files import read_model_config
+from tests.support.checkpoints.files import GENERATION, model_config
+from tests.support.checkpoints.published import LARGE
 
 
 def test_parts_beside_their_floors_and_a_company(

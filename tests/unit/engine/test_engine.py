@@ -27,7 +27,7 @@ from runtime.request import (
 )
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf, Loaded
-from tests.support.checkpoint_spec import QUICK
+from tests.support.checkpoints.tiny import QUICK
 from tests.support.engines import (
     Heard,
     VirtualClock,

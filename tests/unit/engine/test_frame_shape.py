@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.layout.published import PUBLISHED as SPECS
 from runtime.device.quantized import Quantization
 from runtime.engine.frame_shape import FrameShape, layer_bytes, layer_size
 from runtime.engine.memory import _bytes_of
@@ -16,6 +15,7 @@ from runtime.model.layers import DecoderStack
 from runtime.model.products import Linear, narrowed_names
 from runtime.model.weights import on_meta
 from runtime.published import PUBLISHED, SOUND_NARROWED
+from tests.support.checkpoints.published import PUBLISHED as SPECS
 from tests.unit.model.published import speech_tokenizer_config
 
 FLOAT16, INT8, INT4 = Quantization

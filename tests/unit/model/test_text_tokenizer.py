@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from tokenizers import AddedToken
 
-from benchmarks.layout.tokenizer import vocabulary
 from runtime.model.config_files import read_model_config
 from runtime.model.text_tokenizer import TextTokenizer, qwen2_tokenizer
 from runtime.model.tokenizer_files import TokenizerFiles, read_tokenizer_files
 from tests.conftest import FolderOf
-from tests.support.tiny_tokenizer import TOKENS
+from tests.support.checkpoints.tiny import TOKENS
+from tests.support.checkpoints.tokenizer import vocabulary
 
 VOCABULARY = vocabulary(TOKENS)
 ODD = "aZ9 _'sÉe\u0301ßſ你好。，\u3000\t\r\n\n  ก็\u200d🙂\u00a0!?<|im_end|><|endoftext|>\ufb01\u212b\u1e9b\u0323½٣"

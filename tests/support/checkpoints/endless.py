@@ -9,7 +9,7 @@ weight. Its logit is far below all others whatever the sampling is, greedy too.
 
 from __future__ import annotations
 
-from benchmarks.layout.draw import Tensors
+from tests.support.checkpoints.draw import Tensors
 
 LEVEL = 8.0  # of coordinate 0 in every input: the other coordinates stay within a few tens, and so it survives the norm
 WEIGHT = -1000.0  # of EOS on it: its logit is some hundreds below zero, where the others spread by single digits

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.layout.draw import Array, Draw
-from benchmarks.layout.files import write_drawn
-from benchmarks.layout.published import PUBLISHED
-from benchmarks.layout.spec import CheckpointSpec
-from benchmarks.layout.tensors import model_tensors, speech_tokenizer_tensors
 from benchmarks.prompts import sentences, single_tokens
-from benchmarks.synthetic import TorchDraw
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.model.config_files import read_model_config
 from runtime.model.layers import Operations
 from runtime.request import Finished, Sampling, StopReason
-from tests.support.checkpoint_spec import TINY, TINY_EOS
+from tests.support.checkpoints.draw import Array, Draw
+from tests.support.checkpoints.files import write_drawn
+from tests.support.checkpoints.published import PUBLISHED
+from tests.support.checkpoints.spec import CheckpointSpec
+from tests.support.checkpoints.tensors import model_tensors, speech_tokenizer_tensors
+from tests.support.checkpoints.tiny import TINY, TINY_EOS
+from tests.support.checkpoints.torch_draw import TorchDraw
 from tests.support.engines import cloned, custom_voice, engine_of, said, voice_design
 from tests.unit.model import published
 

@@ -1,16 +1,17 @@
-"""Tiny random checkpoints, made on the fly from a spec and a seed; the writer is the one that benchmarks use.
+"""Checkpoints in the published layout with random weights: tiny ones for tests, full-sized ones for benchmarks.
 
-Needs numpy only, so that the product's environment and the reference's make the same files.
+A checkpoint follows from a specification and a seed. Only `torch_draw.py` needs torch: the environments of the product
+and of the reference make the same files.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.layout.files import GENERATION, model_config, write_checkpoint
-from benchmarks.layout.published import LARGE
-from benchmarks.layout.spec import MODES, CheckpointSpec
-from tests.support.checkpoint_spec import BRIEF, ODD, SPECS, TINY, TINY_0B6, TINY_EOS
+from tests.support.checkpoints.files import GENERATION, model_config, write_checkpoint
+from tests.support.checkpoints.published import LARGE
+from tests.support.checkpoints.spec import MODES, CheckpointSpec
+from tests.support.checkpoints.tiny import BRIEF, ODD, SPECS, TINY, TINY_0B6, TINY_EOS
 
 __all__ = [
     "BRIEF",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.layout.spec import (
+from benchmarks.prompts import single_tokens
+from tests.support.checkpoints.spec import (
     IM_SPECIALS,
     TTS_SPECIALS,
     CheckpointSpec,
@@ -13,7 +14,6 @@ from benchmarks.layout.spec import (
     SpeakerEncoderSpec,
     Stack,
 )
-from benchmarks.prompts import single_tokens
 
 TALKER = Stack(
     hidden=2048,

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.layout.draw import Draw
-from benchmarks.layout.spec import MODES, CheckpointSpec, Stack
-from benchmarks.layout.tensors import MEL_BINS, model_tensors, speech_tokenizer_tensors, text_rows
-from benchmarks.layout.tokenizer import special_ids, vocabulary, write_tokenizer
+from tests.support.checkpoints.draw import Draw
+from tests.support.checkpoints.spec import MODES, CheckpointSpec, Stack
+from tests.support.checkpoints.tensors import MEL_BINS, model_tensors, speech_tokenizer_tensors, text_rows
+from tests.support.checkpoints.tokenizer import special_ids, vocabulary, write_tokenizer
 
 SAMPLE_RATE = 24000
 

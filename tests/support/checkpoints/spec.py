@@ -1,7 +1,7 @@
-"""What the configuration and the weights of a checkpoint follow from: shapes, ids and tables.
+"""Specifications of checkpoints: shapes, ids and tables that the configuration and the weights follow from.
 
-Numbers only; `benchmarks.layout.files` turns a spec into files. What all published checkpoints happen to share (16 code
-groups, 1920 samples a frame, as many codes for c0 as for the rest) is free here.
+Numbers only; `files.py` turns a specification into files. All published checkpoints have 16 code groups, 1920 samples a
+frame and as many codes for c0 as for the rest; here each of these is free.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.layout.draw import Draw, Tensors
-from benchmarks.layout.ending import without_end
-from benchmarks.layout.spec import CheckpointSpec, Code2WavSpec, EncoderSpec, SpeakerEncoderSpec, Stack
-from benchmarks.layout.tokenizer import special_ids
+from tests.support.checkpoints.draw import Draw, Tensors
+from tests.support.checkpoints.endless import without_end
+from tests.support.checkpoints.spec import CheckpointSpec, Code2WavSpec, EncoderSpec, SpeakerEncoderSpec, Stack
+from tests.support.checkpoints.tokenizer import special_ids
 
 MEL_BINS = 128  # fixed by the reference's mel front end, not by its config
 

@@ -1,0 +1,46 @@
+"""Write checkpoints of the published sizes with random weights, to measure speed without the real ones.
+
+`python -m tests.support.checkpoints FOLDER --size 1.7B --mode custom_voice` writes every file of the published
+repository. Utterances never end by themselves (`endless.py`), so that runs which are compared have equal lengths.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from tests.support.checkpoints.published import PUBLISHED
+from tests.support.checkpoints.spec import MODES
+from tests.support.checkpoints.torch_draw import write_synthetic
+
+SPEECH_TOKENIZER = "speech_tokenizer/model.safetensors"
+
+
+def main() -> int:
+    """Write a checkpoint a mode; their speech tokenizers are one file on the disk."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="with several modes: a folder of each mode's name is made in it")
+    parser.add_argument("--size", choices=list(PUBLISHED), default="1.7B")
+    parser.add_argument("--mode", choices=MODES, action="append", help="may be given more than once")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", help="where the numbers are drawn: cpu, cuda; a card where there is one")
+    arguments = parser.parse_args()
+    modes = arguments.mode or ["custom_voice"]
+    first: Path | None = None
+    for mode in modes:
+        start = time.perf_counter()
+        folder = arguments.folder / mode if len(modes) > 1 else arguments.folder
+        write_synthetic(folder, arguments.size, mode, arguments.seed, arguments.device)
+        if first is not None:
+            (folder / SPEECH_TOKENIZER).unlink()
+            os.link(first / SPEECH_TOKENIZER, folder / SPEECH_TOKENIZER)
+        first = first or folder
+        print(f"{arguments.size} {mode} in {folder}: {time.perf_counter() - start:.1f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
