@@ -6,7 +6,7 @@ Eight bits: a weight is a whole number of 1/127 of the largest of its output cha
 same way, each by its own largest number, and the sums are whole numbers, which no order of adding changes. On other
 processors the rows stay bfloat16, and on a CUDA card what they are; sums are float32 there. Four bits: thirty-two
 neighbours of a weight's row share a step and a middle, and rows are bfloat16. A CPU's kernels are torch's own, a card's
-are in runtime/device/kernels; docs/quantization.md says what else there was and why these were taken.
+are in runtime/device/kernels; docs/decisions.md says what else there was and why these were taken.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Chooses dtype and bits of the weights of talker and code predictor, where the settings leave that to the machine.
 
 The most exact that speaks in real time here is taken. Where none does, it is eight bits if they are faster: four bits
-cost sound (docs/quantization.md), and are only worth that where speech then comes as fast as it is heard.
+cost sound (docs/checkpoints.md), and are only worth that where speech then comes as fast as it is heard.
 """
 
 from __future__ import annotations
