@@ -32,14 +32,12 @@ class Limits:
     part_chars: int = knob(
         400,
         "VOICEWRIGHT_PART_CHARS",
-        "characters of a text that are spoken as one part, where the checkpoint does not say; longer texts are split",
+        "characters spoken as one part if the checkpoint states no number; longer texts are split",
         low=20,
     )
     max_instruct_chars: int = knob(500, "VOICEWRIGHT_MAX_INSTRUCT_CHARS", "characters in one instruct", low=1)
-    max_pause_s: float = knob(30.0, "VOICEWRIGHT_MAX_PAUSE_S", "seconds of one pause that a tag asks for", low=0)
-    max_pauses_s: float = knob(
-        120.0, "VOICEWRIGHT_MAX_PAUSES_S", "seconds of all pauses that one text's tags ask for", low=0
-    )
+    max_pause_s: float = knob(30.0, "VOICEWRIGHT_MAX_PAUSE_S", "seconds of one pause tag", low=0)
+    max_pauses_s: float = knob(120.0, "VOICEWRIGHT_MAX_PAUSES_S", "seconds of all pause tags of one text", low=0)
     max_frames: int = knob(4096, "VOICEWRIGHT_MAX_FRAMES", "frames (80 ms) that a request may ask for", low=1)
     min_reference_s: float = knob(1.0, "VOICEWRIGHT_MIN_REFERENCE_S", "seconds of reference audio, at least", low=0)
     max_reference_s: float = knob(60.0, "VOICEWRIGHT_MAX_REFERENCE_S", "seconds of reference audio, at most", low=1)
@@ -58,13 +56,15 @@ class Limits:
     max_buffer_delay_ms: float = knob(
         300.0,
         "VOICEWRIGHT_MAX_BUFFER_DELAY_MS",
-        "milliseconds of silence behind the end of a sentence of live text, after which it is spoken",
+        "milliseconds without text after the end of a live sentence, after which it is spoken",
         low=0,
     )
     queue_s: float = knob(30.0, "VOICEWRIGHT_QUEUE_S", "seconds that a request may wait for a slot", low=0)
     session_s: float = knob(3600.0, "VOICEWRIGHT_SESSION_S", "seconds that a socket may stay open", low=1)
-    config_s: float = knob(10.0, "VOICEWRIGHT_CONFIG_S", "seconds until the first message must have come", low=0.1)
-    idle_s: float = knob(120.0, "VOICEWRIGHT_IDLE_S", "seconds of silence on a socket with nothing in flight", low=1)
+    config_s: float = knob(10.0, "VOICEWRIGHT_CONFIG_S", "seconds until the first message must arrive", low=0.1)
+    idle_s: float = knob(
+        120.0, "VOICEWRIGHT_IDLE_S", "seconds without a message on a socket with nothing in flight", low=1
+    )
 
     @property
     def max_body_bytes(self) -> int:
@@ -84,9 +84,7 @@ class ModeSettings:
         16, "MAX_CHUNK_FRAMES", "frames in the largest chunk; chunks grow from the first up to here", low=1
     )
     sound_batch: int = knob(32, "SOUND_BATCH", "chunks that Code2Wav decodes at once", low=1)
-    prefills: int = knob(
-        0, "PREFILLS", "prompts that are read at once; 0: by the device, 2 on a CPU, 8 on cards", low=0
-    )
+    prefills: int = knob(0, "PREFILLS", "prompts read per turn; 0: by the device, 2 on a CPU, 8 on cards", low=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,71 +95,66 @@ class EngineSettings:
     dtype: str = knob(
         "auto",
         "VOICEWRIGHT_DTYPE",
-        "auto, float32 or bfloat16, of talker and code predictor; auto is float32 on a CPU, but weights that were "
-        "published in half as many bits keep those where the processor multiplies them: bfloat16 of a large "
-        "checkpoint, float16 beside float32 rows",
+        "auto, float32 or bfloat16, of talker and code predictor; auto is float32 on a CPU, but published half "
+        "precision stays if the processor can multiply it",
     )
     quantize: str = knob(
         "auto",
         "VOICEWRIGHT_QUANTIZE",
-        "auto, off, int8 or int4: bits of the weights of talker and code predictor; a CPU has both, a CUDA card int8; "
-        "auto is as many as make a large checkpoint speak in real time on a CPU, by a measurement when it is loaded, "
-        "and off elsewhere",
+        "bits of the weights of talker and code predictor: off, int8, int4 (CPU only), or auto: as many as speak in "
+        "real time on a CPU, measured when a large checkpoint is loaded; off elsewhere",
         words=("auto", "off", "int8", "int4"),
     )
     eager: bool = knob(False, "VOICEWRIGHT_EAGER", "capture no graphs (a CPU never does)")
     sound_dtype: str = knob(
         "auto",
         "VOICEWRIGHT_SOUND_DTYPE",
-        "auto, float32 or bfloat16, of Code2Wav, the last of the model's networks, which makes sound of codes; "
-        "auto is bfloat16 on cards, and on a CPU that multiplies it where the "
-        "talker is not float32; on others, and where the talker's weights are float16, so are those of its products of "
-        "few rows",
+        "auto, float32 or bfloat16, of Code2Wav, which turns codes into audio; auto is bfloat16 on cards, and on a CPU "
+        "that multiplies it if the talker is not float32",
         words=("auto", "float32", "bfloat16"),
     )
     max_slots: int = knob(
         0,
         "VOICEWRIGHT_MAX_SLOTS",
-        "requests that speak at the same time, per checkpoint; 0: by the device, 8 on a CPU, on a card as many as fit "
-        "beside 2 GiB for graphs and sound, at most 64",
+        "requests that speak at the same time, per checkpoint; 0: 8 on a CPU, on a card as many as fit next to 2 GiB "
+        "for graphs and audio, at most 64",
         low=0,
         high=256,
     )
     memory_share: float = knob(
-        0.9, "VOICEWRIGHT_MEMORY_SHARE", "share of a card's memory that may be used in all", low=0.01, high=1.0
+        0.9, "VOICEWRIGHT_MEMORY_SHARE", "share of a card's memory that may be used", low=0.01, high=1.0
     )
     max_waiting: int = knob(32, "VOICEWRIGHT_MAX_WAITING", "requests that may wait for a slot", low=0)
     max_model_len: int = knob(4096, "VOICEWRIGHT_MAX_MODEL_LEN", "positions (prompt and frames) of one slot", low=64)
     lead_cap_s: float = knob(
         3.0,
         "VOICEWRIGHT_LEAD_CAP_S",
-        "seconds of unplayed sound that a listener has ahead, from which its speech lets that of others go first",
+        "seconds of unplayed audio from which a request lets others go first",
         low=0.1,
     )
     reader_s: float = knob(
         2.0,
         "VOICEWRIGHT_READER_S",
-        "seconds of sound that wait for a slow reader before the making of more pauses",
+        "seconds of audio waiting for a slow reader, from which its request pauses",
         low=0.1,
     )
     sound_work: int = knob(
         0,
         "VOICEWRIGHT_SOUND_WORK",
-        "frames, of all requests together, that Code2Wav makes at once; small lets first chunks in sooner; "
-        "0: by the device",
+        "frames of all requests that Code2Wav decodes at once; 0: by the device",
         low=0,
     )
     sound_graphs: str = knob(
         "",
         "VOICEWRIGHT_SOUND_GRAPHS",
-        "BATCHxFRAMES pairs, with commas between, for which Code2Wav has graphs behind first chunks (32x16,8x4); "
-        "empty: those of docs/tuning.md",
+        "BATCHxFRAMES pairs, separated by commas, of Code2Wav's graphs after first chunks (32x16,8x4); "
+        "empty: those of docs/performance.md",
         pattern=(r"([1-9]\d{0,2}x[1-9]\d{0,2}(,[1-9]\d{0,2}x[1-9]\d{0,2})*)?", "BATCHxFRAMES pairs, such as 32x16,8x4"),
     )
     prompt_piece: int = knob(
         0,
         "VOICEWRIGHT_PROMPT_PIECE",
-        "positions of a prompt that are read at once; 0: by the device",
+        "positions of a prompt read at once; 0: by the device",
         low=0,
     )
     prompt_cache: int = knob(32, "VOICEWRIGHT_PROMPT_CACHE", "voices whose prompt is kept, per checkpoint", low=0)
@@ -172,7 +165,7 @@ class EngineSettings:
     threads: int = knob(
         0,
         "VOICEWRIGHT_THREADS",
-        "CPU threads of the talker, and as many of Code2Wav; 0: by the size of the networks",
+        "CPU threads of frames, and as many of Code2Wav; 0: by the size of the networks",
         low=0,
     )
 
@@ -189,80 +182,72 @@ class ServerSettings:
 
     host: str = knob("127.0.0.1", "VOICEWRIGHT_HOST", "address to listen on")
     port: int = knob(8210, "VOICEWRIGHT_RUNTIME_PORT", "port of the runtime process", low=0, high=65535)
-    wyoming: str = knob(
-        "", "VOICEWRIGHT_WYOMING", "tcp://HOST:PORT where Home Assistant is served by Wyoming too; empty: nowhere"
-    )
+    wyoming: str = knob("", "VOICEWRIGHT_WYOMING", "tcp://HOST:PORT for Home Assistant (Wyoming); empty: none")
     wyoming_announced: bool = knob(
         False,
         "VOICEWRIGHT_WYOMING_ANNOUNCED",
-        "announce that port in the local network, so that Home Assistant finds it; needs the extra zeroconf",
+        "announce that port in the local network; needs the extra zeroconf",
     )
     engine_process: str = knob(
         "auto",
         "VOICEWRIGHT_ENGINE_PROCESS",
-        "shared or own: whether the engine shares the server's process or has one of its own, which keeps sockets and "
-        "frames apart; auto: its own on an NVIDIA card, shared elsewhere",
+        "process of the engine: shared with the server or its own; auto: its own on an NVIDIA card",
         words=("auto", "shared", "own"),
     )
     send_buffer_bytes: int = knob(
         65536,
         "VOICEWRIGHT_SEND_BUFFER_BYTES",
-        "kernel send buffer of a socket: sound already out of our hands",
+        "kernel send buffer of a socket; its audio cannot be cancelled",
         low=4096,
     )
     ping_s: float = knob(
         20.0,
         "VOICEWRIGHT_PING_S",
-        "seconds between WebSocket pings, and until a pong must have come",
+        "seconds between WebSocket pings, and until a pong must arrive",
         low=0.1,
     )
     send_s: float = knob(
         30.0,
         "VOICEWRIGHT_SEND_S",
-        "seconds that a client may take nothing of what it is sent, before it is dropped",
+        "seconds that a client may read nothing before it is dropped",
         low=0.1,
     )
     header_s: float = knob(
-        10.0, "VOICEWRIGHT_HEADER_S", "seconds until a new connection must have sent its request's headers", low=0.1
+        10.0, "VOICEWRIGHT_HEADER_S", "seconds until a connection must have sent its request's headers", low=0.1
     )
     frame_s: float = knob(
         10.0,
         "VOICEWRIGHT_FRAME_S",
-        "seconds without a frame, a chunk of a prompt or of sound coming back, after which the device hangs; 0: any",
+        "seconds without a result from the device, after which the process ends; 0: no limit",
         low=0,
     )
     canary_s: float = knob(
         60.0,
         "VOICEWRIGHT_CANARY_S",
-        "seconds between two checks of an idle engine, the canary: four frames that are always the same; 0: none",
+        "seconds between two checks of an idle engine (four frames, the canary); 0: none",
         low=0,
     )
     drain_s: float = knob(
-        30.0, "VOICEWRIGHT_DRAIN_S", "seconds that running replies may take to end after SIGTERM or Ctrl-C", low=0
+        30.0, "VOICEWRIGHT_DRAIN_S", "seconds that running replies have after SIGTERM or Ctrl-C", low=0
     )
-    api_keys: str = knob("", "VOICEWRIGHT_API_KEYS", "keys that may use the API, with commas between; none: everybody")
+    api_keys: str = knob("", "VOICEWRIGHT_API_KEYS", "keys that may use the API, separated by commas; empty: everybody")
     api_keys_file: str = knob(
         "",
         "VOICEWRIGHT_API_KEYS_FILE",
-        "file of keys that may use the API, one a line, read anew when it changes; empty: none",
+        "file of keys, one a line, read again when it changes; empty: none",
     )
-    shared_tickets: bool = knob(
-        False, "VOICEWRIGHT_SHARED_TICKETS", "a browser's ticket is good at every replica, not only where it was given"
-    )
-    ticket_s: float = knob(60.0, "VOICEWRIGHT_TICKET_S", "seconds in which a browser may use its ticket", low=1)
-    origins: str = knob(
-        "", "VOICEWRIGHT_ORIGINS", "origins, with commas between, whose pages may use the API besides our own"
-    )
+    shared_tickets: bool = knob(False, "VOICEWRIGHT_SHARED_TICKETS", "a ticket is valid at every replica")
+    ticket_s: float = knob(60.0, "VOICEWRIGHT_TICKET_S", "seconds in which a ticket is valid", low=1)
+    origins: str = knob("", "VOICEWRIGHT_ORIGINS", "other origins whose pages may use the API, separated by commas")
     hosts: str = knob(
         "",
         "VOICEWRIGHT_HOSTS",
-        "names, with commas between, by which a port may be called besides its own; *.NAME: all that end so; *: any",
+        "other host names of the port, separated by commas; *.NAME: all that end so; *: any",
     )
     trusted_proxies: int = knob(
         0,
         "VOICEWRIGHT_TRUSTED_PROXIES",
-        "proxies in front of the port, each of which adds an address to X-Forwarded-For; 0: the header is ignored, but "
-        "on a Hugging Face Space, which has one",
+        "proxies that add an address to X-Forwarded-For; 0: the header is ignored, except on a Hugging Face Space",
         low=0,
         high=16,
     )
@@ -275,14 +260,13 @@ class ServerSettings:
     requests_per_minute: int = knob(
         0,
         "VOICEWRIGHT_REQUESTS_PER_MINUTE",
-        "requests and utterances of one key, address or account of the studio's a minute; 0: any number",
+        "requests and utterances a minute of one key, address or account; 0: any number",
         low=0,
     )
     account_key: str = knob(
         "",
         "VOICEWRIGHT_ACCOUNT_KEY",
-        "secret of studio and runtime, by which requests a minute are counted for each account that the studio names; "
-        "empty: the studio makes one for the runtime that it starts",
+        "secret by which the studio names accounts to its runtime; empty: made for the runtime that it starts",
     )
     reference_addresses: bool = knob(
         False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "open https addresses in ref_audio, public ones only"
@@ -290,34 +274,31 @@ class ServerSettings:
     voices_as: str = knob(
         "names",
         "VOICEWRIGHT_VOICES_AS",
-        "names or objects: how GET /v1/audio/voices lists voices unless it is asked otherwise",
+        "form of GET /v1/audio/voices: names or objects",
         words=VOICES_AS,
     )
     cartesia_expiry_s: float = knob(
         1.0,
         "VOICEWRIGHT_CARTESIA_EXPIRY_S",
-        "seconds after its last sound, in which more text must come, until a context of Cartesia's dialect ends",
+        "seconds without text after its last audio, until a Cartesia context ends",
         low=0.1,
     )
-    data: str = knob("", "VOICEWRIGHT_DATA", "folder of all that is kept; empty: the user's data folder")
+    data: str = knob("", "VOICEWRIGHT_DATA", "data folder; empty: the user's")
     voices: str = knob("", "VOICEWRIGHT_VOICES", "folder of the voice library; empty: voices in the data folder")
     elsewhere_file: str = knob(
         "",
         "VOICEWRIGHT_ELSEWHERE_FILE",
-        "file of the checkpoints, as /v1/models lists them, that other runtimes behind the same port serve; a cluster "
-        "writes it; empty: none",
+        "file that a cluster writes: /v1/models of its other replicas; empty: none",
     )
-    owned_voices: int = knob(
-        64, "VOICEWRIGHT_OWNED_VOICES", "voices that may be kept for one X-Voice-Owner; 0: any number", low=0
-    )
+    owned_voices: int = knob(64, "VOICEWRIGHT_OWNED_VOICES", "voices of one X-Voice-Owner; 0: any number", low=0)
     owned_pronunciations: int = knob(
         32,
         "VOICEWRIGHT_OWNED_PRONUNCIATIONS",
-        "pronunciation dictionaries that may be kept for one X-Voice-Owner; 0: any number",
+        "pronunciation dictionaries of one X-Voice-Owner; 0: any number",
         low=0,
     )
     log_format: str = knob("text", "VOICEWRIGHT_LOG_FORMAT", "form of the log lines", words=("text", "json"))
-    log_text: bool = knob(False, "VOICEWRIGHT_LOG_TEXT", "write the texts that are spoken into the log")
+    log_text: bool = knob(False, "VOICEWRIGHT_LOG_TEXT", "write spoken texts into the log")
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -340,33 +321,29 @@ class ClusterSettings:
     """Settings of a cluster of runtime processes behind one port (docs/scaling.md)."""
 
     replicas: int = knob(1, "VOICEWRIGHT_REPLICAS", "runtime processes of a pool, one a device", low=1)
-    max_replicas: int = knob(64, "VOICEWRIGHT_MAX_REPLICAS", "runtime processes that an ingress has places for", low=1)
+    max_replicas: int = knob(64, "VOICEWRIGHT_MAX_REPLICAS", "runtime processes that an ingress can have", low=1)
     surge_percent: int = knob(
         50,
         "VOICEWRIGHT_SURGE_PERCENT",
-        "percent of a pool's replicas that may be started beside it in an update; 0: the old ones go first",
+        "percent of a pool's replicas started in addition during an update; 0: old ones go first",
         low=0,
         high=100,
     )
-    balance_s: float = knob(
-        0.1, "VOICEWRIGHT_BALANCE_S", "seconds between two looks at how busy the replicas are", low=0.02
-    )
+    balance_s: float = knob(0.1, "VOICEWRIGHT_BALANCE_S", "seconds between two checks of the replicas' load", low=0.02)
     slots_target: float = knob(
         0.7,
         "VOICEWRIGHT_SLOTS_TARGET",
-        "share of a pool's slots in use that autoscaling keeps to; it runs where a pool has an upper bound",
+        "share of slots in use that autoscaling aims at, for pools with an upper bound",
         low=0.1,
         high=1.0,
     )
-    haproxy: str = knob(
-        "", "VOICEWRIGHT_HAPROXY", "HAProxy's binary; empty: the one that Ray brings along, or the system's"
-    )
+    haproxy: str = knob("", "VOICEWRIGHT_HAPROXY", "HAProxy's binary; empty: Ray's, or the system's")
     store: str = knob(
         "",
         "VOICEWRIGHT_STORE",
-        "where voices and keys of all replicas are kept, as fsspec writes it (s3://…); empty: the folder of the voices",
+        "shared store of voices and keys, an fsspec address (s3://…); empty: the voice folder",
     )
-    store_s: float = knob(0.5, "VOICEWRIGHT_STORE_S", "seconds between two looks into the store", low=0.05)
+    store_s: float = knob(0.5, "VOICEWRIGHT_STORE_S", "seconds between two checks of the store", low=0.05)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,41 +23,38 @@ TRANSCRIBER = "faster-whisper:small"  # Used if installed; VOICEWRIGHT_TRANSCRIB
 class StoreSettings:
     """Settings of the studio's store (docs/guide.md)."""
 
-    data: str = knob("", "VOICEWRIGHT_DATA", "folder of all that is kept; empty: the user's data folder")
+    data: str = knob("", "VOICEWRIGHT_DATA", "data folder; empty: the user's")
     visitors: str = knob(
         "auto",
         "VOICEWRIGHT_VISITORS",
-        "whose is what is kept: one, all visitors share it; each, every visitor has an own history; "
-        "auto is each on a Hugging Face Space and one elsewhere",
+        "one: all visitors share a history; each: every visitor has their own; auto: each on a Hugging Face Space",
         words=("auto", "one", "each"),
     )
     visitor_days: int = knob(
-        30, "VOICEWRIGHT_VISITOR_DAYS", "days that takes of visitors are kept, of those who each have their own", low=1
+        30, "VOICEWRIGHT_VISITOR_DAYS", "days that takes of a visitor with their own history are kept", low=1
     )
-    bin_s: float = knob(86400.0, "VOICEWRIGHT_BIN_S", "seconds in which what was deleted can be brought back", low=1)
+    bin_s: float = knob(86400.0, "VOICEWRIGHT_BIN_S", "seconds in which deleted things can be restored", low=1)
     max_take_bytes: int = knob(
         32 * 2**20, "VOICEWRIGHT_MAX_TAKE_BYTES", "bytes of one take's samples, 48000 a second", low=48000
     )
     max_takes: int = knob(
-        1000, "VOICEWRIGHT_MAX_TAKES", "takes kept for one owner; the oldest that are no favourites go first", low=1
+        1000, "VOICEWRIGHT_MAX_TAKES", "takes of one owner; the oldest are removed first, except favourites", low=1
     )
-    max_scripts: int = knob(200, "VOICEWRIGHT_MAX_SCRIPTS", "scripts kept for one owner", low=1)
-    max_store_bytes: int = knob(
-        10 * 2**30, "VOICEWRIGHT_MAX_STORE_BYTES", "bytes of all files of takes together", low=2**20
-    )
+    max_scripts: int = knob(200, "VOICEWRIGHT_MAX_SCRIPTS", "scripts of one owner", low=1)
+    max_store_bytes: int = knob(10 * 2**30, "VOICEWRIGHT_MAX_STORE_BYTES", "bytes of all takes together", low=2**20)
     visitor_store_bytes: int = knob(
         256 * 2**20,
         "VOICEWRIGHT_VISITOR_STORE_BYTES",
-        "bytes of all files of takes of one visitor, of those who each have their own",
+        "bytes of all takes of one visitor with their own history",
         low=2**20,
     )
     share_links: str = knob(
         "off",
         "VOICEWRIGHT_SHARE_LINKS",
-        "on or off: whether owners of takes may make links by which anybody hears them",
+        "on: owners may share takes by link",
         words=("on", "off"),
     )
-    max_export_s: float = knob(3600.0, "VOICEWRIGHT_MAX_EXPORT_S", "seconds of sound in one export", low=1)
+    max_export_s: float = knob(3600.0, "VOICEWRIGHT_MAX_EXPORT_S", "seconds of audio in one export", low=1)
 
     @property
     def folder(self) -> Path:
@@ -75,35 +72,34 @@ class VisitSettings:
     """Limits for visitors with their own history, and identification of the host (docs/deploy.md)."""
 
     host_key: str = knob(
-        "", "VOICEWRIGHT_HOST_KEY", "opens the host's room from elsewhere; empty: only on the host's own machine"
+        "", "VOICEWRIGHT_HOST_KEY", "opens the Host room from elsewhere; empty: only on the host's machine"
     )
     sign_in: str = knob(
         "optional",
         "VOICEWRIGHT_SIGN_IN",
-        "optional, required or off: whether visitors sign in where a provider is set (OPENID_PROVIDER_URL)",
+        "sign-in of visitors, if a provider is set (OPENID_PROVIDER_URL)",
         words=("optional", "required", "off"),
     )
-    visitor_sockets: int = knob(3, "VOICEWRIGHT_VISITOR_SOCKETS", "sockets that one visitor may have open", low=1)
+    visitor_sockets: int = knob(3, "VOICEWRIGHT_VISITOR_SOCKETS", "open sockets of one visitor", low=1)
     visitor_requests: int = knob(
-        4, "VOICEWRIGHT_VISITOR_REQUESTS", "requests for speech that one visitor may have in flight over HTTP", low=1
+        4, "VOICEWRIGHT_VISITOR_REQUESTS", "HTTP speech requests in flight of one visitor", low=1
     )
     frame_ancestors: str = knob(
         "",
         "VOICEWRIGHT_FRAME_ANCESTORS",
-        "origins whose pages may show the studio in a frame, separated by spaces; a Space's own are allowed",
+        "origins that may show the studio in a frame, separated by spaces",
     )
     visitors_per_address: int = knob(
         8,
         "VOICEWRIGHT_VISITORS_PER_ADDRESS",
-        "visitors a day from one address who have limits of their own; all others from there share those of one; "
-        "0: any number",
+        "visitors a day from one address with limits of their own; others share those of one; 0: any number",
         low=0,
     )
     visitor_speech_s: float = knob(
-        0.0, "VOICEWRIGHT_VISITOR_SPEECH_S", "seconds of speech that one visitor may have made a day; 0: any", low=0
+        0.0, "VOICEWRIGHT_VISITOR_SPEECH_S", "seconds of speech of one visitor a day; 0: any", low=0
     )
     member_speech_s: float = knob(
-        0.0, "VOICEWRIGHT_MEMBER_SPEECH_S", "the same for those who have signed in; 0: any", low=0
+        0.0, "VOICEWRIGHT_MEMBER_SPEECH_S", "the same for visitors who signed in; 0: any", low=0
     )
 
 

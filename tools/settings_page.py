@@ -1,4 +1,4 @@
-"""Write docs/settings.md from the settings themselves: every variable, its default, what it is and who reads it."""
+"""Write docs/settings.md from the settings: every variable, its default, its meaning and when to change it."""
 
 from __future__ import annotations
 
@@ -14,46 +14,117 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
 _HEAD = f"""# Settings
 
-Every setting is a variable of the environment. What a process is given by its command line goes before it
-(`voicewright runtime --help`), and it before the default. Yes and no are `yes` or `1`, `no` or `0`. A value that cannot
-be is one sentence and exit status 2. A name that begins with `VOICEWRIGHT_` and is none of these has no effect, and the
-log says so at the start, with the nearest one that there is. The studio starts its runtime with its own environment, so
-`make run` takes all of them. This page is made from `runtime/settings.py` and `studio/settings.py`
-(`python -m tools.settings_page`).
+Find the variable that changes a behaviour. Every setting is an environment variable:
 
-| variable | default | what it is |
-|---|---|---|
-| `{MODEL}` | the embedded voice | the runtime's: checkpoints, `[MODE=]PATH_OR_ID`, with white space between them |
-| `HOST`, `PORT` | `{StudioSettings().host}`, `{StudioSettings().port}` | where the studio listens |
-| `VOICEWRIGHT_RUNTIME_URL` | none | the studio's: use the runtime at this URL, do not start one |
-| `VOICEWRIGHT_TRANSCRIBER` | `{TRANSCRIBER}` | the studio's [recogniser](guide.md#speech-recognition); empty: none |
+```
+VOICEWRIGHT_QUANTIZE=int8 PORT=8000 make run
+```
+
+The studio passes its environment to its runtime, so `make run` takes all of them. Options of the command line
+(`voicewright runtime --help`) come first, then the environment, then the default. Write `yes` or `no`. A value that is
+not allowed ends the process with status 2 and one sentence; an unknown `VOICEWRIGHT_…` name is logged with the nearest
+known one. A dash in *turn it when* means that you rarely need to. `python -m tools.settings_page` writes this page.
+
+| variable | default | content | turn it when |
+|---|---|---|---|
+| `{MODEL}` | the embedded voice | checkpoints, `[MODE=]PATH_OR_ID`, separated by spaces | you want better voices |
+| `HOST`, `PORT` | `{StudioSettings().host}`, `{StudioSettings().port}` | the studio's address | others use it |
+| `VOICEWRIGHT_RUNTIME_URL` | none | a runtime for the studio to use instead of its own | the card is elsewhere |
+| `VOICEWRIGHT_TRANSCRIBER` | `{TRANSCRIBER}` | [recogniser](guide.md#speech-recognition), or empty | you use another |
 """
 
 _PARTS: tuple[tuple[str, str, type[Any]], ...] = (
-    ("Limits of a request", "The runtime's. Clients are told most of them (`limits` in `session.created`).", Limits),
-    ("The engine", "The runtime's.", EngineSettings),
+    ("Limits of a request", "The runtime sends most of them to clients (`limits` in `session.created`).", Limits),
+    ("The engine", "How to choose: [tuning](performance.md#tuning).", EngineSettings),
     (
         "A mode",
-        "The runtime's. `VOICEWRIGHT_X` holds for every mode; `VOICEWRIGHT_CUSTOM_VOICE_X`, "
-        "`VOICEWRIGHT_VOICE_DESIGN_X` and `VOICEWRIGHT_BASE_X` for one ([more](tuning.md#knobs-of-a-mode)).",
+        "`VOICEWRIGHT_X` applies to every mode; `VOICEWRIGHT_CUSTOM_VOICE_X`, `VOICEWRIGHT_VOICE_DESIGN_X` and "
+        "`VOICEWRIGHT_BASE_X` to one.",
         ModeSettings,
     ),
     (
         "The server",
-        "The runtime's; the studio's port has the same clocks, caps, names and buffers. Keys, origins and caps are in "
-        "[api](api.md#keys-origins-and-caps).",
+        "The studio's port has the same timeouts, caps, names and buffers. Explained in "
+        "[keys, origins and caps](api.md#keys-origins-and-caps).",
         ServerSettings,
     ),
-    ("A cluster", "Of `voicewright cluster` and of Ray's deployments ([scaling](scaling.md)).", ClusterSettings),
-    ("What the studio keeps", "The studio's ([store](guide.md#library)).", StoreSettings),
-    ("Visitors", "The studio's, where each visitor has an own history ([spaces](deploy.md)).", VisitSettings),
+    ("A cluster", "For `voicewright cluster` and Ray's deployments ([scaling](scaling.md)).", ClusterSettings),
+    ("What the studio keeps", "Explained in the [library](guide.md#library).", StoreSettings),
+    (
+        "Visitors",
+        "For studios where each visitor has their own history ([deploy](deploy.md#several-people)).",
+        VisitSettings,
+    ),
 )
+
+_TURN_WHEN = {
+    "MAX_TEXT_CHARS": "texts are longer",
+    "PART_CHARS": "a checkpoint loses words of long texts",
+    "MAX_REFERENCE_S": "recordings are longer",
+    "MAX_CONTEXTS": "one socket serves many people",
+    "MAX_UPLOAD_BYTES": "recordings are refused as too large",
+    "MAX_BUFFER_DELAY_MS": "live text pauses within sentences",
+    "QUEUE_S": "people wait too long",
+    "SESSION_S": "sockets must stay open for longer",
+    "IDLE_S": "quiet clients are closed too soon",
+    "DEVICE": "the choice is wrong",
+    "DTYPE": "you compare with the reference",
+    "QUANTIZE": "speech is slower than real time, or memory is short",
+    "EAGER": "captures fail",
+    "MAX_SLOTS": "requests wait although there is room",
+    "MEMORY_SHARE": "another program needs the card",
+    "MAX_WAITING": "a refusal is better than a wait",
+    "MAX_MODEL_LEN": "memory is short",
+    "SOUND_WORK": "first chunks are late under load",
+    "SOUND_GRAPHS": "the start takes too long",
+    "PROMPT_CACHE": "many voices take turns",
+    "GUARD": "correct speech is cut",
+    "LOADS": "a checkpoint is rarely used",
+    "THREADS": "other programs need the cores",
+    "MAX_CHUNK_FRAMES": "audio is uneven under load (smaller)",
+    "SOUND_BATCH": "a card has many clients (larger)",
+    "PREFILLS": "new requests disturb running ones (smaller)",
+    "HOST": "other machines use the runtime",
+    "RUNTIME_PORT": "the port is taken",
+    "WYOMING": "Home Assistant shall speak",
+    "ENGINE_PROCESS": "you debug the engine",
+    "SEND_S": "slow readers are dropped",
+    "FRAME_S": "a slow device is taken for a dead one",
+    "DRAIN_S": "long replies are cut at a restart",
+    "API_KEYS": "strangers can reach the port",
+    "API_KEYS_FILE": "keys change while it runs",
+    "ORIGINS": "your web app calls the API",
+    "HOSTS": "a name is refused (`host_refused`)",
+    "TRUSTED_PROXIES": "a proxy is in front",
+    "MAX_CONNECTIONS": "clients get `too_many_connections`",
+    "MAX_CONNECTIONS_PER_ADDRESS": "many clients share an address",
+    "REQUESTS_PER_MINUTE": "one caller takes too much",
+    "ACCOUNT_KEY": "you start the studio's runtime yourself",
+    "REFERENCE_ADDRESSES": "clients send links to recordings",
+    "VOICES_AS": "Open WebUI is the only client",
+    "DATA": "the data needs a volume",
+    "VOICES": "voices are shared",
+    "LOG_FORMAT": "a program reads the log",
+    "LOG_TEXT": "you look for a wrong text",
+    "REPLICAS": "there are more devices",
+    "SURGE_PERCENT": "no device is spare for an update",
+    "STORE": "replicas run on several machines",
+    "VISITORS": "several people use the page",
+    "MAX_TAKES": "old takes disappear",
+    "MAX_STORE_BYTES": "the disk is small or large",
+    "SHARE_LINKS": "takes may be heard by anybody",
+    "HOST_KEY": "you host from elsewhere, or behind a proxy",
+    "SIGN_IN": "only known people may speak",
+    "FRAME_ANCESTORS": "another site shows the page in a frame",
+    "VISITOR_SPEECH_S": "one visitor uses too much",
+    "MEMBER_SPEECH_S": "one member uses too much",
+}
 
 
 def page() -> str:
     """The whole page."""
     return _HEAD + "".join(
-        f"\n## {title}\n{about}\n\n| variable | default | what it is | may be |\n|---|---|---|---|\n"
+        f"\n## {title}\n\n{about}\n\n| variable | default | content | allowed | turn it when |\n|---|---|---|---|---|\n"
         + "".join(_rows(group))
         for title, about, group in _PARTS
     )
@@ -61,9 +132,9 @@ def page() -> str:
 
 def _rows(group: type[Any]) -> Iterator[str]:
     for knob in fields(group):
-        name = knob.metadata["env"]
-        full = name if name.startswith("VOICEWRIGHT_") else f"VOICEWRIGHT_{name}"
-        yield f"| `{full}` | {_default(knob.default)} | {knob.metadata['about']} | {_range(knob)} |\n"
+        name = knob.metadata["env"].removeprefix("VOICEWRIGHT_")
+        cells = (_default(knob.default), knob.metadata["about"], _range(knob), _TURN_WHEN.get(name, "-"))
+        yield f"| `VOICEWRIGHT_{name}` | {' | '.join(cells)} |\n"
 
 
 def _default(value: Any) -> str:
@@ -84,7 +155,7 @@ def _range(knob: Field[Any]) -> str:
         return "yes, no"
     if low is not None and high is not None:
         return f"{_number(low)} to {_number(high)}"
-    return "" if low is None else f"{_number(low)} and more"
+    return "" if low is None else f"from {_number(low)}"
 
 
 def _number(value: float) -> str:
