@@ -21,6 +21,9 @@ NO_SPELLING = (
 )
 NO_PAUSE = "A tag that begins like a pause was taken as a style; a pause is written [pause] or [pause:500ms]."
 DROPPED_STYLES = "This checkpoint follows no style in this mode; the tags that ask for one were left out."
+LEFT_OUT_SSML = (
+    "SSML tags that nothing comes of here were left out; <break> is a pause in a request with tags, and [pause] too."
+)
 OTHER_SPEAKER = "The voice that was named is another service's; {speaker} speaks in its place."
 DESCRIBED_VOICE = "In this mode the voice is as it is described; the voice that was named was ignored."
 RECORDED_VOICE = "The voice is that of the recording; the voice that was named was ignored."
@@ -135,6 +138,7 @@ class SpeechRequest:
     max_frames: int | None = None  # None: a budget from the text's length
     split: Split = Split.AUTO
     tags: bool = False  # The text contains inline tags (runtime/shared/inline_tags.py).
+    max_break_s: float | None = None  # A longer <break> is cut to it; None: no limit with ``tags``, else left out.
     open_text: bool = False  # More text follows.
     holds_end: bool = False  # Streaming layout: EOS is banned until the text is used up (docs/model.md 7.1).
     acknowledged: bool = False  # The listener acknowledges audio by `SpeechEngine.taken`.

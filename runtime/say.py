@@ -29,7 +29,7 @@ from runtime.request import (
     StopReason,
 )
 from runtime.settings import Limits, Settings
-from runtime.shared.inline_tags import may_be_tag
+from runtime.shared.inline_tags import tag_pattern
 from runtime.shared.pronouncing import pronounced
 from runtime.shared.reference import load_reference
 from runtime.voices.examination import clean_reference
@@ -162,7 +162,7 @@ def _pronounced(arguments: argparse.Namespace, limits: Limits) -> str:
         if not (word and equals and said):
             raise InvalidSetting(name="--pronounce", value=repr(given), why="it must be WORD=SAID, and neither empty")
         entries.append((word, said))
-    return pronounced(arguments.text, entries, may_be_tag(limits.max_instruct_chars) if arguments.tags else "")[0]
+    return pronounced(arguments.text, entries, tag_pattern(limits, brackets=arguments.tags))[0]
 
 
 def _request(arguments: argparse.Namespace, limits: Limits) -> SpeechRequest:

@@ -1,12 +1,14 @@
 /**
- * Tags in a text: `[excited]` is a style for what follows, `[pause:500ms]` a silence. The runtime reads them
- * (runtime/shared/inline_tags.py); here they are found, left out where words are counted, and put in by chips.
+ * Tags in a text: `[excited]` is a style for what follows, `[pause:500ms]` or `<break time="1s"/>` a silence. The
+ * runtime reads them (runtime/shared/inline_tags.py); here they are found, left out where words are counted, and put
+ * in by chips.
  */
 
 import { need } from './elements.js';
 
-const TAG = /\[(?=[^[\]\n]*\p{L})[^[\]\n]{1,500}\]/gu;
-const PAUSE = /^\[\s*(?:pause|break)(?:\s*[\s:=]\s*[\d.,]+\s*(?:\p{L}+\s*)?)?\s*\]$/iu;
+const TAG = /\[(?=[^[\]\n]*\p{L})[^[\]\n]{1,500}\]|<break(?=[\s/>])[^<>\n]{0,300}>/giu;
+const TAG_AND_SPACE = new RegExp(`(^|\\s)?(?:${TAG.source})[ \\t]*`, TAG.flags);
+const PAUSE = /^(?:<break\b.*|\[\s*(?:pause|break)(?:\s*[\s:=]\s*[\d.,]+\s*(?:\p{L}+\s*)?)?\s*\])$/iu;
 const CHIPS = ['pause', 'whispering', 'excited', 'sad', 'laughing', 'neutral'];
 const KNOWN = new Set(['pause', 'neutral']); // to the runtime, by these very words
 
@@ -17,7 +19,7 @@ export function hasTags(text) {
 
 /** A text without its tags, as it is read. @param {string} text */
 export function untagged(text) {
-  return text.replace(/(^|\s)?\[(?=[^[\]\n]*\p{L})[^[\]\n]{1,500}\][ \t]*/gu, (_, before) => before ?? '');
+  return text.replace(TAG_AND_SPACE, (_, before) => before ?? '');
 }
 
 /** Where tags stand in a text. @param {string} text @returns {RegExpStringIterator<RegExpExecArray>} */

@@ -195,6 +195,7 @@ def admit(
         tokenizer=tokenizer,
         limits=limits,
         tags=request.tags,
+        max_break_s=request.max_break_s,
         follows=_follows_instruct(request.mode, config),
         languages=tuple(config.talker.codec_language_id),
     )

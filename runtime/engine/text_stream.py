@@ -6,6 +6,7 @@ spoken when it is complete (docs/api.md).
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,9 +16,9 @@ from runtime.engine.splitting import Splitter, certain_end_past, last_spoken
 from runtime.engine.text import refuse_control
 from runtime.errors import EmptyText, TextTooLong, UnreadableText
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.request import DROPPED_STYLES, NO_PAUSE, NO_SPELLING, SAMPLE_RATE, STRANGE_SCRIPT, Split
+from runtime.request import DROPPED_STYLES, LEFT_OUT_SSML, NO_PAUSE, NO_SPELLING, SAMPLE_RATE, STRANGE_SCRIPT, Split
 from runtime.settings import Limits
-from runtime.shared.inline_tags import InlineTags, Item, Pause, Style
+from runtime.shared.inline_tags import InlineTags, Item, LeftOut, Pause, Style
 from runtime.shared.scripts import strange_script
 from runtime.shared.sentence_ends import SPOKEN, TAIL, may_end
 from runtime.shared.speech_rate import is_speakable
@@ -51,7 +52,8 @@ class TextStream:
 
     Each is complete, or, ``by_token``, grows while it is spoken; then it ends behind ``longest`` characters. With
     ``tags`` a part ends also where a pause stands, or where the style changes; a style is dropped that nobody
-    ``follows``. ``languages`` are the checkpoint's: a text in a script of none of them is spoken, and noted.
+    ``follows``. ``max_break_s``: as in `SpeechRequest`. ``languages`` are the checkpoint's: a text in a script of none
+    of them is spoken, and noted.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class TextStream:
         *,
         by_token: bool,
         tags: bool = False,
+        max_break_s: float | None = None,
         follows: bool = False,
         languages: Sequence[str] = (),
     ) -> None:
@@ -73,7 +76,9 @@ class TextStream:
         self.pause = 0  # samples of silence behind the last part
         self.notes: tuple[str, ...] = ()  # what is not done of what its tags ask for, or cannot be spoken of it
         self._languages = languages
-        self._tags = InlineTags(limits) if tags else None
+        if tags and max_break_s is None:
+            max_break_s = math.inf
+        self._tags = InlineTags(limits, brackets=tags, max_break_s=max_break_s)
         self._follows = follows
         self._style = ""  # of what comes next
         self._tokenizer = tokenizer
@@ -107,10 +112,7 @@ class TextStream:
         if count > limit:
             raise TextTooLong(param="text", count=count, unit="characters", limit=limit)
         self.chars = count
-        if self._tags is None:
-            self._say(text)
-        else:
-            self._take(self._tags.add(text))
+        self._take(self._tags.add(text))
 
     def flush(self) -> None:
         """What there is now is to be spoken, even where it may go on."""
@@ -133,8 +135,7 @@ class TextStream:
         """
         if self.closed:
             return
-        if self._tags is not None:
-            self._take(self._tags.finish())
+        self._take(self._tags.finish())
         self._flush_reading()
         self.closed = True
         if not (self.text.strip() or self.pause):
@@ -174,6 +175,8 @@ class TextStream:
                 self._note(NO_PAUSE)
             if isinstance(item, str):
                 text += item
+            elif isinstance(item, LeftOut):
+                self._note(LEFT_OUT_SSML)
             elif isinstance(item, Pause):
                 self._say(text)
                 text = ""

@@ -27,6 +27,7 @@ _ENTITY_TAIL = re.compile(r"&#?[0-9A-Za-z]{0,32}\Z")
 _TAG_START = re.compile(r"<(?=[A-Za-z/!?]|\Z)")
 _LINE_START = re.compile(r"\n[ \t]+")  # what CommonMark takes from the lines of a paragraph, in code too
 _LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)
+_PAUSE = re.compile(r"<break\b", re.IGNORECASE)  # An inline tag of the engine's.
 
 
 def may_precede_image(character: str) -> bool:
@@ -150,6 +151,8 @@ def _spoken_token(token: Token) -> str:
         case "image":
             return _spoken(token.children or [])
         case "html_inline":
+            if _PAUSE.match(token.content):
+                return token.content
             return " " if _LINE_BREAK.match(token.content) else ""
     return ""
 

@@ -39,6 +39,7 @@ class Manner:
     instruct: str | None = None
     graft: bool = False
     tags: bool = False
+    max_break_s: float | None = None
     seed: int | None = None
     max_frames: int | None = None
     sampling: Sampling = field(default_factory=Sampling)
@@ -55,6 +56,7 @@ class Manner:
             instruct=self.instruct,
             graft=self.graft,
             tags=self.tags,
+            max_break_s=self.max_break_s,
             reference=reference,
             sampling=self.sampling,
             seed=self.seed,

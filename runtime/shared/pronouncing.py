@@ -87,12 +87,12 @@ class GrowingPronunciation:
 
     def _begun_apart(self) -> int:
         """The same of what stands apart, which begins with a bracket."""
-        start = self._text.rfind("[", self._given)
-        apart = self._dictionary.apart
-        if apart is None or start < 0:
-            return len(self._text)
-        found = apart.fullmatch(self._text, start, partial=True)
-        return start if found is not None and found.partial else len(self._text)
+        text, apart = self._text, self._dictionary.apart
+        if apart is None:
+            return len(text)
+        starts = sorted(text.rfind(bracket, self._given) for bracket in "[<")
+        begun = ((start, apart.fullmatch(text, start, partial=True)) for start in starts if start >= 0)
+        return next((start for start, found in begun if found is not None and found.partial), len(text))
 
     def _give(self, end: int) -> str:
         """Return all before a place, and the words that begin there."""

@@ -6,7 +6,8 @@ import json
 import time
 from typing import Any
 
-from runtime.shared.inline_tags import may_be_tag
+from runtime.settings import Limits
+from runtime.shared.inline_tags import tag_pattern
 from runtime.shared.pronouncing import pronounced
 from studio.settings import StoreSettings
 from studio.store.database import Database
@@ -14,7 +15,7 @@ from studio.store.owned_rows import OwnedRows, next_version
 from studio.store.owners import VISITOR
 from studio.store.records import PronunciationFields, TextToSay
 
-TAG = may_be_tag(500)  # Tags are not part of a dictionary's words.
+TAG = tag_pattern(Limits(), brackets=True)  # Tags are not part of a dictionary's words.
 EMPTY: dict[str, Any] = {"words": [], "updated_at": None}
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from runtime.request import SpeechRequest
 from runtime.server.cartesia.schema import Generation
 from runtime.server.utterance import ChosenVoice, GrowingText, Utterance
+from runtime.shared.inline_tags import ReadText
 from runtime.shared.pcm_formats import PcmWriter
-from runtime.shared.speech_tags import Tags
+from runtime.shared.spelling import Spelling
 from runtime.shared.word_times import WordTimes
 
 
@@ -35,10 +36,11 @@ class Context:
     voice: ChosenVoice[Generation]  # From the first message: voice, language and format cannot change.
     writer: PcmWriter
     words: WordTimes | None  # None: the client does not want times
-    text: GrowingText  # Text without tags.
+    read: ReadText  # Text without tags, for ``words``.
+    text: GrowingText
     said_at: float  # Time in seconds at which the context opened or its last chunk was queued.
     segments: deque[Segment] = field(default_factory=deque)  # The first is being spoken, the last receives text.
-    tags: Tags = field(default_factory=Tags)
+    spelling: Spelling = field(default_factory=Spelling)
     seed: int | None = None  # Seed of its first segment, reused by the others.
     is_complete: bool = False  # True if its text is complete.
     short_since: float | None = None  # Time in seconds at which the audio of all text so far was sent.

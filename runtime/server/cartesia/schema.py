@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AliasChoices, Field, model_validator
@@ -111,6 +112,7 @@ class CartesiaRequest(StrictFields):
             language=self.language_name,
             instruct=self.instructions,
             graft=self.graft,
+            max_break_s=math.inf,
             seed=self.seed,
             max_frames=self.max_frames,
         )

@@ -24,6 +24,7 @@ from runtime.server.dialect import Dialect, RecentNames
 from runtime.server.text.pronunciations import all_words
 from runtime.server.utterance import GrowingText
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
+from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_rate import is_speakable
 from runtime.shared.word_times import TimedWords, WordTimes
 
@@ -137,6 +138,7 @@ class CartesiaSession(Dialect[Segment]):
             voice=self._chosen(message, resolved),
             writer=message.output_format.writer(),
             words=WordTimes() if message.add_timestamps else None,
+            read=ReadText(self._limits, brackets=False),
             text=GrowingText(
                 self._limits,
                 message.filter_name,
@@ -153,9 +155,9 @@ class CartesiaSession(Dialect[Segment]):
     def _extend(self, context: Context, message: Generation) -> None:
         context.text.count(message.transcript)
         last = context.segments[-1]
-        text = context.tags.add(message.transcript)
+        text = context.spelling.add(message.transcript)
         if message.speaks_at_once or not message.goes_on:
-            text += context.tags.finish()
+            text += context.spelling.finish()
         spoken = context.text.add(text, self._clock())
         if not message.goes_on:
             spoken += context.text.finish()
@@ -204,7 +206,7 @@ class CartesiaSession(Dialect[Segment]):
         told = "".join(piece or "" for piece in context.head.held)
         context.head.tell(is_flushed=is_flushed)
         if context.words is not None and not context.head.held:
-            context.words.add(told)
+            context.words.add(context.read.add(told))
 
     def _end_unfinished(self, context: Context) -> None:
         """End a context that waits for text: at once, or, for its slot, once the engine has ended its request.
@@ -246,6 +248,7 @@ class CartesiaSession(Dialect[Segment]):
         """Say that all of the head's sound was sent; the next is the head then, or the context has ended."""
         self._send(context, context.writer.finish())
         if context.words is not None:
+            context.words.add(context.read.finish())
             self._time(context, context.words.finish())
         ended = context.segments.popleft()
         self.utterances.pop(ended.number, None)

@@ -20,8 +20,9 @@ from runtime.server.request_ids import id_of
 from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
+from runtime.shared.inline_tags import ReadText
 from runtime.shared.pcm_formats import PcmWriter
-from runtime.shared.speech_tags import without_tags
+from runtime.shared.spelling import spelled
 from runtime.shared.word_times import WordTimes
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
@@ -94,7 +95,8 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
                     said_at, begun = now, True
                     if words is not None:
                         if not heard:
-                            words.add(self._text)
+                            read = ReadText(self._host.settings.limits, brackets=False)
+                            words.add(read.add(self._text) + read.finish())
                         heard += len(piece)
                         samples = heard * SAMPLE_RATE // body.output_format.bytes_per_second
                         if (times := words.hear_until(samples)).words:
@@ -114,7 +116,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         body = self._body
         resolved = body.resolve_voice(self._resolver())
         words = all_words(body, self._library)
-        self._text = await self._filtered(body.filter_name, without_tags(body.transcript), words, tags=False)
+        self._text = await self._filtered(body.filter_name, spelled(body.transcript), words, tags=False)
         return body.request(self._text, resolved, await self._stored(resolved))
 
 

@@ -10,7 +10,7 @@ from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.sound_messages import SoundMessages
 from runtime.server.utterance import Manner, Utterance
 from runtime.shared.inline_tags import ReadText
-from runtime.shared.speech_tags import Tags
+from runtime.shared.spelling import Spelling
 from runtime.shared.word_times import WordTimes
 
 _LEAD_S = 1.0  # Time before a listener's buffer is empty, so that sentences are cut late.
@@ -25,9 +25,9 @@ class Context(Utterance[Manner]):
     sound: SoundMessages
     schedule: ChunkSchedule | None  # None: the client sends what belongs together, and has it spoken at once
     heard_of: float  # Time in seconds of the client's last message or the last audio.
-    read: ReadText | None = None  # Text without the engine's tags; None: brackets are text.
+    read: ReadText  # Text without the engine's tags.
     keeps_pieces: bool = True
-    tags: Tags = field(default_factory=Tags)
+    spelling: Spelling = field(default_factory=Spelling)
     words: WordTimes = field(default_factory=WordTimes)
     owed_samples: int = 0  # Samples still in the encoder; they count with the next message.
     notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faults of the speech.
@@ -58,7 +58,7 @@ class Context(Utterance[Manner]):
         if self._last.isspace():
             text = text.lstrip()  # The first message of a context starts with a space.
         if text:
-            self._hold(self.text.add(self.tags.add(text), now))
+            self._hold(self.text.add(self.spelling.add(text), now))
             self.tell()
         if self.schedule is not None:
             self.schedule.add(text, is_triggered=message.try_trigger_generation)
@@ -68,7 +68,7 @@ class Context(Utterance[Manner]):
 
     def speak(self, now: float) -> None:
         """Speak all that has come."""
-        self._hold(self.text.add(self.tags.finish(), now))
+        self._hold(self.text.add(self.spelling.finish(), now))
         self._hold(self.text.flush())
         self._end_word()
         if self.schedule is not None:
@@ -77,10 +77,9 @@ class Context(Utterance[Manner]):
 
     def close(self, now: float) -> None:
         """Its text is complete."""
-        self._hold(self.text.add(self.tags.finish(), now))
+        self._hold(self.text.add(self.spelling.finish(), now))
         self._hold(self.text.finish())
-        if self.read is not None:
-            self.words.add(self.read.finish())
+        self.words.add(self.read.finish())
         self._end_word()
         self.is_complete = True
         if self.is_submitted or self.has_words:
@@ -94,7 +93,7 @@ class Context(Utterance[Manner]):
     def _hold(self, text: str) -> None:
         if text:
             self.hold(text)
-            self.words.add(self.read.add(text) if self.read else text)
+            self.words.add(self.read.add(text))
             self._last = text[-1]
 
     def _end_word(self) -> None:

@@ -27,6 +27,7 @@ PREMADE = (
     *("hpp4J3VqNfWAUOO0d1Us", "EXAVITQu4vr4xnSDxMaL", "21m00Tcm4TlvDq8ikWAM", "JBFqnCBsd6RMkjVDRZzb"),
     *("cgSgspJ2msm6clMCkdW9", "pNInz6obpgDQGcFmaJgB", "nPczCjzI2devNBz1zQrb", "Xb7hH8MSUJpSbSDYk0k2"),
 )
+_MAX_BREAK_S = 3.0  # That service's limit.
 NEUTRAL, _SWING = 0.5, 0.4  # Neutral stability, and the maximum change of the temperature.
 
 Read = TypeVar("Read", bound="Spoken")
@@ -159,6 +160,7 @@ def manner(
         instruct=spoken.instructions,
         graft=spoken.graft,
         tags=spoken.tags,
+        max_break_s=_MAX_BREAK_S,
         seed=seed if spoken.seed is None else spoken.seed,
         max_frames=spoken.max_frames,
         sampling=Sampling(temperature=_temperature(spoken.voice_settings.stability, resolved, cards)),

@@ -126,7 +126,7 @@ class ElevenLabsSession(Dialect[Context]):
             ),
             schedule=None if options.auto_mode else ChunkSchedule(lengths or DEFAULT),
             heard_of=now,
-            read=ReadText(self._limits) if message.tags else None,
+            read=ReadText(self._limits, brackets=message.tags),
         )
         return self._number(context)
 

@@ -27,8 +27,8 @@ from runtime.server.openapi.operations import SPEECH, documented
 from runtime.server.request_ids import id_of
 from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply
-from runtime.shared.inline_tags import untagged
-from runtime.shared.speech_tags import without_tags
+from runtime.shared.inline_tags import ReadText
+from runtime.shared.spelling import spelled
 from runtime.shared.word_times import TimedWords, WordTimes
 
 PATH = "/v1/text-to-speech/{voice_id}"
@@ -158,7 +158,7 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
         resolved = resolve_voice(self._voice_id, body.model_id, body.instructions, self._resolver())
         config = manner(body, body.language_code, None, resolved, cards)
         words = all_words(body, self._library)
-        text = await self._filtered(body.text_filter or "none", without_tags(body.text), words, tags=body.tags)
-        limit = self._host.settings.limits.max_instruct_chars
-        self._read = untagged(text, limit) if body.tags else text
+        text = await self._filtered(body.text_filter or "none", spelled(body.text), words, tags=body.tags)
+        read = ReadText(self._host.settings.limits, brackets=body.tags)
+        self._read = read.add(text) + read.finish()
         return config.request(text, resolved, await self._stored(resolved))

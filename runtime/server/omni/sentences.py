@@ -13,6 +13,7 @@ import re
 from runtime.request import Split
 from runtime.settings import Limits
 from runtime.shared.sentence_ends import SPOKEN
+from runtime.shared.ssml import IN_TAG
 
 _ENDS = {
     Split.SENTENCE: r"[.!?]\s+|[。！？…।॥؟]\s*",
@@ -28,8 +29,8 @@ class Sentences:
 
     def __init__(self, split: Split, tags: Limits | None = None) -> None:
         ends = _ENDS.get(split)
-        tag = rf"\[[^\[\]\n]{{0,{tags.max_instruct_chars}}}(?:\]|\Z)|" if tags else ""
-        self._ends = re.compile(f"{tag}(?P<end>{ends})") if ends else None
+        tag = IN_TAG + "|" + (rf"\[[^\[\]\n]{{0,{tags.max_instruct_chars}}}(?:\]|\Z)|" if tags else "")
+        self._ends = re.compile(f"{tag}(?P<end>{ends})", re.IGNORECASE) if ends else None
         self._rest = ""
         self._next_look = 0  # More text may complete what begins here: a mark without its white space, or a tag.
         self._is_speakable = False  # There is a letter or digit in the rest.
@@ -46,7 +47,7 @@ class Sentences:
         parts, start, next_look = [], 0, max(0, len(self._rest) - 1)
         for found in self._ends.finditer(self._rest, self._next_look) if self._ends else ():
             if found["end"] is None:
-                next_look = next_look if found[0].endswith("]") else found.start()
+                next_look = next_look if found[0].endswith(("]", ">")) else found.start()
             elif word < found.end():
                 parts.append(self._rest[start : found.end()].strip())
                 start = found.end()

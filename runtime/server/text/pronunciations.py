@@ -15,7 +15,7 @@ from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MOST_W
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.wire import Name, StrictFields, Text
 from runtime.settings import Limits
-from runtime.shared.inline_tags import may_be_tag
+from runtime.shared.inline_tags import tag_pattern
 from runtime.shared.pronouncing import Dictionary, dictionary_of
 
 MAX_DICTIONARIES = 3  # Dictionaries of one request.
@@ -90,6 +90,6 @@ def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronuncia
 
 
 def dictionary_for(entries: Iterable[Pronunciation], limits: Limits, *, tags: bool) -> Dictionary | None:
-    """Return the dictionary of these words, or None without any; in a text with ``tags`` it leaves these alone."""
+    """Return the dictionary of these words, or None without any; it leaves tags alone (in brackets with ``tags``)."""
     words = tuple((entry.word, entry.say_as, entry.case_sensitive) for entry in entries)
-    return dictionary_of(words, may_be_tag(limits.max_instruct_chars) if tags else "") if words else None
+    return dictionary_of(words, tag_pattern(limits, brackets=tags)) if words else None

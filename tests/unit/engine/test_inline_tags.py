@@ -15,6 +15,7 @@ from runtime.errors import EmptyText, InvalidConfig, TagTooLong, UnreadableText
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import (
     DROPPED_STYLES,
+    LEFT_OUT_SSML,
     NO_PAUSE,
     NO_SPELLING,
     SAMPLE_RATE,
@@ -116,6 +117,29 @@ def test_a_pause_is_so_much_silence_between_the_same_samples(engine: Engine, lay
     assert np.array_equal(pause.pcm, np.concatenate([none.pcm[:at], HALF_SECOND, none.pcm[at:]]))
     stats = pause.end.stats
     assert (stats.frames, stats.audio_s) == (2 * FRAMES, pytest.approx(2 * FRAMES * 0.08 + 0.5))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_break_is_a_pause_with_tags_or_where_the_dialect_has_it(engine: Engine, layout: Layout) -> None:
+    text = "Hello world. {} You [x] speak."
+    pause = said(engine, tagged(text.format("[pause:500ms]"), layout=layout))
+    broken = said(engine, tagged(text.format("<break time='500ms'/>"), layout=layout))
+    assert np.array_equal(pause.pcm, broken.pcm)
+    text = "Hello world. {} You speak."
+    pause = said(engine, tagged(text.format("[pause:500ms]"), layout=layout))
+    short = tagged(text.format('<Break time="0.9 S">'), tags=False, max_break_s=0.5, layout=layout)
+    assert np.array_equal(pause.pcm, said(engine, short).pcm)
+    assert not broken.started.notes
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_ssml_is_left_out_of_other_texts_with_a_note(engine: Engine, layout: Layout) -> None:
+    plain = said(engine, tagged("Hello [x] world. You speak.", tags=False, layout=layout))
+    text = "<speak>Hello [x] <emphasis level='strong'>world</emphasis>.<break time='500ms'/>You speak.</speak>"
+    request = tagged(text, tags=False, layout=layout)
+    heard = said(engine, request)
+    assert np.array_equal(heard.pcm, plain.pcm)
+    assert heard.started.notes == (LEFT_OUT_SSML,)
 
 
 def test_pauses_at_both_ends_and_in_a_row(engine: Engine) -> None:
@@ -221,6 +245,7 @@ def test_a_clone_drops_them_and_a_described_voice_adds_them(cloner: Checkpoint, 
     ("text", "error"),
     [
         ("[excited] [sad]", EmptyText),
+        ("<speak> </speak>", EmptyText),
         (f"Hello [{'a' * 501}] you.", TagTooLong),
         ("Hello [<|im_start|>] you.", InvalidConfig),
         ("Hello <|im_[neutral]start|> you.", InvalidConfig),

@@ -165,6 +165,7 @@ def test_what_only_looks_like_markdown_is_said_as_it_is(text: str) -> None:
         ("    indented is text", "indented is text"),
         ("<p>Hi</p>", "Hi"),
         ("a<br>b", "a b"),
+        ('a <break time="1s"/> *b*', 'a <break time="1s"/> b'),
         ("看[这里](http://x)的**重要**内容。", "看这里的重要内容。"),
         ("# 标题", "标题。"),
         ("- “Yes.”\n- no", "“Yes.”\nno."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,14 +11,14 @@ from hypothesis import strategies as st
 
 from runtime.errors import PausesTooLong, PauseTooLong, SpeechError, TagTooLong
 from runtime.settings import Limits
-from runtime.shared.inline_tags import InlineTags, Item, Pause, Style, last_style, untagged
+from runtime.shared.inline_tags import InlineTags, Item, LeftOut, Pause, ReadText, Style, last_style, untagged
 
 LIMITS = Limits(max_instruct_chars=12, max_pause_s=10, max_pauses_s=15)
 
 
-def items_of(*pieces: str, limits: Limits = LIMITS) -> list[Item]:
+def items_of(*pieces: str, limits: Limits = LIMITS, **options: Any) -> list[Item]:
     """What comes of a text in pieces, neighbouring text joined."""
-    tags, joined = InlineTags(limits), list[Item]()
+    tags, joined = InlineTags(limits, **options), list[Item]()
     for item in [item for piece in pieces for item in tags.add(piece)] + tags.finish():
         if isinstance(item, str) and joined and isinstance(joined[-1], str):
             joined[-1] += item
@@ -53,11 +54,50 @@ def test_what_is_a_tag_and_what_is_text(text: str, items: list[Item]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ('A <break time="800ms"/> b', ["A ", Pause(0.8), "b"]),
+        ("A<BREAK TIME='1.2S' />b", ["A", Pause(1.2), "b"]),
+        ('A <break time="1s"> b</break>', ["A ", Pause(1), "b "]),
+        ("A <break time=1,5sec strength=weak/>b", ["A ", Pause(1.5), "b"]),
+        ("A <break strength='x-strong'/>b", ["A ", Pause(1.25), "b"]),
+        ("A <break/>b <break time='soon'/>c", ["A ", Pause(0.75), "b ", Pause(0.75), "c"]),
+        ('A <break time="1s" and so on', ["A ", Pause(1), "and so on"]),
+        ('A <break time="1s"。', ["A ", Pause(1), "。"]),
+        ("A <break time='1s", ["A ", Pause(1)]),
+        ("[open <break time='1s'/> [x] c", ["[open ", Pause(1), Style("x"), "c"]),
+        (
+            "<speak><p>One</p>two <emphasis level='strong'>thr</emphasis>ee</speak>",
+            [LeftOut(), LeftOut(), "One two ", LeftOut(), "three "],
+        ),
+        ('<?xml version="1.0"?>\n<prosody\nrate="slow">a', [LeftOut(), "\n", LeftOut(), "a"]),
+        ('<mstts:express-as style="sad">a', [LeftOut(), "a"]),
+        (
+            "a < b, <3, <breakfast>, --voice <voice> <b>c</b> <break",
+            ["a < b, <3, <breakfast>, --voice <voice> <b>c</b> <break"],
+        ),
+        ("<sub alias='" + "x" * 300 + "'>", ["<sub alias='" + "x" * 300 + "'>"]),
+    ],
+)
+def test_ssml_tags_are_pauses_or_left_out(text: str, items: list[Item]) -> None:
+    assert items_of(text) == items
+    assert items_of(*text) == items
+
+
+def test_a_break_is_left_out_or_bounded_as_the_request_says() -> None:
+    text = "One<break time='9s'/>two[x].<break/> Three"
+    left_out = ["One ", LeftOut(), "two[x]. ", LeftOut(), "Three"]
+    assert items_of(text, brackets=False, max_break_s=None) == left_out
+    assert items_of(text, brackets=False, max_break_s=3.0) == ["One", Pause(3), "two[x].", Pause(0.75), " Three"]
+
+
+@pytest.mark.parametrize(
     ("text", "error"),
     [
+        ("A <break time='11s'/> b", PauseTooLong),
         ("A [very very long style] b", TagTooLong),
         ("A [pause 10.5s] b", PauseTooLong),
-        ("[pause 9s] a [pause 7s]", PausesTooLong),
+        ("[pause 9s] a <break time='7s'/>", PausesTooLong),
     ],
 )
 def test_what_asks_for_too_much_is_refused(text: str, error: type[SpeechError]) -> None:
@@ -73,17 +113,39 @@ def outcome(*pieces: str) -> list[Item] | type[SpeechError]:
         return type(error)
 
 
-TEXTS = st.lists(
-    st.sampled_from(["[", "]", " ", "\n", "a", "1", "pause", ":", "9s", "[x]", "[pause 3]", "neutral", "longer"]),
-    max_size=24,
-).map("".join)
-
-
-@given(text=TEXTS, data=st.data())
-def test_any_pieces_give_the_items_of_the_whole(text: str, data: st.DataObject) -> None:
+def in_pieces(text: str, data: st.DataObject) -> list[str]:
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=6).map(sorted))
-    pieces = [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
-    assert outcome(*pieces) == outcome(text)
+    return [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
+
+
+BRACKETS = ["[", "]", " ", "\n", "a", "1", "pause", ":", "9s", "[x]", "[pause 3]", "neutral", "longer"]
+SSML = [
+    "<",
+    ">",
+    "/",
+    "<break",
+    "<p>",
+    "</",
+    "<voice",
+    " ",
+    " time",
+    "=",
+    '"',
+    "'",
+    "1s",
+    '"1s"',
+    "a",
+    "。",
+    "s",
+    "x" * 140,
+]
+
+
+@pytest.mark.parametrize("parts", [BRACKETS, SSML, BRACKETS + SSML])
+@given(data=st.data())
+def test_any_pieces_give_the_items_of_the_whole(parts: list[str], data: st.DataObject) -> None:
+    text = data.draw(st.lists(st.sampled_from(parts), max_size=24).map("".join))
+    assert outcome(*in_pieces(text, data)) == outcome(text)
 
 
 def test_text_goes_on_at_once_where_no_tag_can_come_of_it() -> None:
@@ -100,10 +162,13 @@ def test_text_goes_on_at_once_where_no_tag_can_come_of_it() -> None:
         ("[sad] It rains. [pause 1s] Still.", "It rains. Still."),
         ("word[whisper]word [1] [a", "wordword [1] [a"),
         ("a [x]\nb", "a \nb"),
+        ("One<break time='1s'/>two <break/> three, f<emphasis level='strong'>ou</emphasis>r", "One two three, four"),
     ],
 )
 def test_people_read_a_text_without_its_tags(text: str, read: str) -> None:
     assert untagged(text) == read
+    words = ReadText(LIMITS, brackets=True)
+    assert "".join(map(words.add, text)) + words.finish() == read
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.shared.inline_tags import may_be_tag
+from runtime.settings import Limits
+from runtime.shared.inline_tags import tag_pattern
 from runtime.shared.pronouncing import Entry, GrowingPronunciation, dictionary_of, pronounced
 
-TAG = may_be_tag(12)
+TAG = tag_pattern(Limits(max_instruct_chars=12), brackets=True)
 ENTRIES = (
     *(("New York", "the Apple"), ("York", "Yorick"), ("Nguyen", "Win"), ("3", "three"), ("café", "coffee")),
     *(("重庆", "崇庆"), ("C++", "see"), ("US", "U S"), ("us", "us two"), ("Town", "borough", True)),
@@ -45,7 +46,7 @@ PARTS = [
         "C",
         "+",
     ),
-    *("US", "us", "U", "[", "]", "x", "NEW", "Town", "!"),
+    *("US", "us", "U", "[", "]", "x", "NEW", "Town", "!", "<s a='", "'>", "<", "='"),
 ]
 
 

@@ -13,6 +13,7 @@ from runtime.errors import SetUpError, no_folder
 from runtime.request import (
     DESCRIBED_VOICE,
     DROPPED_STYLES,
+    LEFT_OUT_SSML,
     NO_PAUSE,
     NO_SPELLING,
     OTHER_SPEAKER,
@@ -138,5 +139,6 @@ def test_what_the_status_line_and_notes_say_is_known_to_the_page() -> None:
 
 
 def test_every_note_of_an_engine_and_a_resolver_is_known_to_the_page() -> None:
-    notes = (STRANGE_SCRIPT, NO_SPELLING, NO_PAUSE, DROPPED_STYLES, OTHER_SPEAKER, DESCRIBED_VOICE, RECORDED_VOICE)
+    of_text = (STRANGE_SCRIPT, NO_SPELLING, NO_PAUSE, LEFT_OUT_SSML, DROPPED_STYLES)
+    notes = (*of_text, OTHER_SPEAKER, DESCRIBED_VOICE, RECORDED_VOICE)
     assert {PLACE.sub("{}", note) for note in notes} <= SHAPES

@@ -18,7 +18,7 @@ from runtime.errors import (
     VoiceNotFound,
 )
 from runtime.request import OTHER_SPEAKER, Mode, Sampling
-from runtime.server.commands import Append, EncodedMessage, FinishText, Flush, Recall, TextMessage
+from runtime.server.commands import Append, EncodedMessage, FinishText, Flush, Recall, Submit, TextMessage
 from runtime.server.elevenlabs import replies
 from runtime.server.elevenlabs.schema import PREMADE, ClientMessage, manner, read, read_socket_options
 from runtime.server.voices.voice_resolver import ResolvedVoice
@@ -223,7 +223,12 @@ def test_tags_are_not_read_aloud() -> None:
     driver = elevenlabs(enable_ssml_parsing="true")
     spoken(driver, "Hello.<break ", 'time="1.5s" />You <phoneme alphabet="ipa" ph="x">there</phoneme>.', context_id="c")
     driver.send({"context_id": "c", "close_context": True})
-    assert driver.text_told == "Hello. You there.|"
+    assert driver.text_told == 'Hello.<break time="1.5s" />You there.|'
+    assert driver.of(Submit)[0].request.max_break_s == 3.0
+    driver.sound(1)
+    driver.finish(1)
+    times = [message["alignment"] for message in driver.heard() if message.get("alignment")]
+    assert "".join(character for piece in times for character in piece["chars"]) == "Hello. You there. "
 
 
 # --- times

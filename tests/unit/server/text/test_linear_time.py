@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -13,19 +14,24 @@ from runtime.model.english_reading import GrowingReading
 from runtime.request import Split
 from runtime.server.omni.sentences import Sentences
 from runtime.settings import Limits
-from runtime.shared.inline_tags import InlineTags
+from runtime.shared.inline_tags import InlineTags, tag_pattern
 from runtime.shared.pronouncing import GrowingPronunciation, dictionary_of
 from runtime.shared.scripts import strange_script
 from runtime.shared.sentence_ends import TAIL, may_end
+from runtime.shared.spelling import Spelling
 
-UNITS = (". ", "![", "[", "*a ", "`", "<", "&", "[a](", "- a\n", "> ", "|a|\n", " ", "a", "a b ", "[x", "1", "。", "\n")
+UNITS = (
+    *(". ", "![", "[", "*a ", "`", "<", "&", "[a](", "- a\n", "> ", "|a|\n", " ", "a", "a b ", "[x", "1", "。", "\n"),
+    *("<break ", "<break a=a ", "<p ", "<sub a='", "[<s>"),
+)
 WORDS = tuple((" ".join("abcdefgh"[(seed + place) % 8] for place in range(40)), "x", True) for seed in range(8))
 Stage = Callable[[], Callable[[str], object]]
 # What more text is given to; `Utterance` and `TextStream` compose them.
 STAGES: dict[str, Stage] = {
     "markdown": lambda: GrowingMarkdown().add,
-    "dictionary": lambda: GrowingPronunciation(dictionary_of(WORDS, "")).add,
-    "tags": lambda: InlineTags(Limits()).add,
+    "dictionary": lambda: GrowingPronunciation(dictionary_of(WORDS, tag_pattern(Limits(), brackets=True))).add,
+    "tags": lambda: InlineTags(Limits(max_pauses_s=math.inf)).add,
+    "spelling": lambda: Spelling().add,
     "reading": lambda: GrowingReading().add,
     "sentences": lambda: Sentences(Split.SENTENCE).add,
     "clauses": lambda: Sentences(Split.CLAUSE, Limits()).add,

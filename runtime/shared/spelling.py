@@ -1,0 +1,61 @@
+"""Cartesia's ``<spell>``, which ElevenLabs' texts may have too: the text in it is spoken letter by letter."""
+
+from __future__ import annotations
+
+import regex
+
+from runtime.shared import ssml
+
+_SPELL = regex.compile(r"<(/?)\s*spell\b", regex.IGNORECASE)
+
+
+class Spelling:
+    """One growing text. The joined results of `add` and `finish` are its text without ``<spell>``."""
+
+    def __init__(self) -> None:
+        self._tail = ""  # It may be the beginning of a tag.
+        self._is_spelling = False
+        self._last = ""  # The last character of the result.
+
+    def add(self, text: str) -> str:
+        """Take more text and return what is certain of it."""
+        return self._spelled(self._tail + text)
+
+    def finish(self) -> str:
+        """Return the text that was held back."""
+        return self._spelled(self._tail, is_whole=True)
+
+    def _spelled(self, text: str, *, is_whole: bool = False) -> str:
+        self._tail = ""
+        parts: list[str] = []
+        start = at = 0
+        while (at := text.find("<", at)) >= 0:
+            end = ssml.tag_end(text, at, is_whole=is_whole)
+            if end is None:
+                text, self._tail = text[:at], text[at:]
+                break
+            if end == at:
+                at += 1
+                continue
+            parts.append(self._plain(text[start:at]))
+            if spell := _SPELL.match(text, at, end):
+                parts.append(" " if self._last.strip() else "")
+                self._last = parts[-1] or self._last
+                self._is_spelling = not spell[1]
+            else:
+                parts.append(text[at:end])
+            start = at = end
+        parts.append(self._plain(text[start:]))
+        return "".join(parts)
+
+    def _plain(self, text: str) -> str:
+        if self._is_spelling:
+            text = "".join(f"{letter}, " for letter in text if letter.isalnum())
+        self._last = text[-1:] or self._last
+        return text
+
+
+def spelled(text: str) -> str:
+    """Return a whole text with the parts in ``<spell>`` spelled."""
+    spelling = Spelling()
+    return spelling.add(text) + spelling.finish()

@@ -1,0 +1,70 @@
+"""SSML tags in a text: where they are, and how long a ``<break>`` is.
+
+An element that needs attributes counts only with one, so that placeholders such as ``<voice>`` stay text.
+"""
+
+from __future__ import annotations
+
+import regex
+
+MAX_TAG_CHARS = 300  # A longer one is text.
+
+_ALONE = "speak|break|emphasis|prosody|p|s|spell"  # Without attributes too.
+_IN_NEED = "say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40}"
+_NAME = f"(?:{_ALONE}|{_IN_NEED})"
+_ATTRIBUTE = r"""\s+[a-z_][\w:.-]*\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s"'<>]+?)"""
+# The end of a tag whose bracket is missing: what follows its last quotation mark is neither an attribute nor an end.
+_UNCLOSED = r"""(?<=["'])(?=\s*[\w:.-]+\s+\w|\s*[\w:.-]*\s*[^\s\w:.=/>-])"""
+# In any case of letters. There are no groups, so that it can be a part of another pattern.
+PATTERN = rf"<(?:{_NAME}(?:{_ATTRIBUTE})+(?:\s*/?>|{_UNCLOSED})|(?:{_ALONE})\s*/?>|/\s*{_NAME}\s*>|\?xml\s[^<>]*\?>)"
+TAG = regex.compile(PATTERN, regex.IGNORECASE)
+IN_TAG = rf"</?{_NAME}[^<>\n]{{0,{MAX_TAG_CHARS}}}(?:>|\Z)"  # At the end of a text it may still be open.
+
+_BREAK = regex.compile(r"<break\b", regex.IGNORECASE)
+_SEPARATOR = regex.compile(r"</?\s*(?:break|p|s|speak)\b", regex.IGNORECASE)
+_TIME = regex.compile(
+    r"""\stime\s*=\s*["'“”]?\s*\+?(\d{1,6}(?:[.,]\d{1,6})?|[.,]\d{1,6})"""
+    r"""\s*(ms|milliseconds?|s|secs?|seconds?)?\s*(?:["'“”/>]|\s[\w:.-]+\s*=)""",
+    regex.IGNORECASE,
+)
+_STRENGTH = regex.compile(r"""\sstrength\s*=\s*["'“”]?\s*([a-z-]+)""", regex.IGNORECASE)
+# As Azure documents them: https://learn.microsoft.com/azure/ai-services/speech-service/speech-synthesis-markup-structure
+_STRENGTH_S = {"none": 0.0, "x-weak": 0.25, "weak": 0.5, "medium": 0.75, "strong": 1.0, "x-strong": 1.25}
+
+
+def tag_end(text: str, at: int, *, is_whole: bool) -> int | None:
+    """Return where the SSML tag ends that begins there: ``at`` if it is none, None if more text decides.
+
+    ``is_whole``: no more text comes. A tag whose bracket is missing ends with the text then.
+    """
+    found = TAG.match(text, at, at + MAX_TAG_CHARS, partial=True)
+    if found is None:
+        return at
+    if not found.partial:
+        return found.end()
+    if len(text) - at >= MAX_TAG_CHARS:
+        return at
+    if not is_whole:
+        return None
+    is_cut_off = "=" in found[0] and any(TAG.fullmatch(found[0] + end) for end in (">", '">', "'>"))
+    return found.end() if is_cut_off else at
+
+
+def is_separator(tag: str) -> bool:
+    """Return True if the words on both sides of a tag are separate words."""
+    return _SEPARATOR.match(tag) is not None
+
+
+def break_seconds(tag: str) -> float | None:
+    """Return the seconds of a ``<break>``, or None for any other tag; one without a length is of medium strength."""
+    if _BREAK.match(tag) is None:
+        return None
+    if time := _TIME.search(tag + ">"):
+        return seconds_of(time[1], time[2])
+    strength = _STRENGTH.search(tag)
+    return _STRENGTH_S.get(strength[1].lower() if strength else "", _STRENGTH_S["medium"])
+
+
+def seconds_of(number: str, unit: str | None) -> float:
+    """Return the seconds of a number, which may have a decimal comma; without a unit it is in seconds."""
+    return float(number.replace(",", ".")) / (1000 if (unit or "").lower().startswith("m") else 1)

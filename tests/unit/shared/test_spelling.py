@@ -1,0 +1,39 @@
+"""The text in `<spell>` is spelled, however it comes in; other tags are the engine's."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.shared.spelling import Spelling, spelled
+
+CASES = {
+    "Hello there.": "Hello there.",
+    "It is <spell>AB-12</spell>, yes": "It is A, B, 1, 2, , yes",
+    "It is<SPELL >AB</ spell>": "It is A, B, ",
+    '<spell>A<break time="1s"/>B</spell>': 'A, <break time="1s"/>B, ',
+    '<speed ratio="1.5"/>Fast': '<speed ratio="1.5"/>Fast',
+    "2 < 3 and <b>bold</b> <3": "2 < 3 and <b>bold</b> <3",
+    "<spelling> and <breakfast>": "<spelling> and <breakfast>",
+    "unfinished <spe": "unfinished <spe",
+}
+
+
+@pytest.mark.parametrize(("text", "spoken"), CASES.items())
+def test_a_transcript_is_spoken_so(text: str, spoken: str) -> None:
+    assert spelled(text) == spoken
+
+
+@given(text=st.sampled_from(sorted(CASES)), cuts=st.lists(st.integers(1, 40), max_size=8))
+def test_it_is_the_same_in_pieces(text: str, cuts: list[int]) -> None:
+    spelling, spoken, start = Spelling(), "", 0
+    for cut in cuts:
+        spoken += spelling.add(text[start : start + cut])
+        start += cut
+    assert spoken + spelling.add(text[start:]) + spelling.finish() == CASES[text]
+
+
+def test_what_could_be_a_tag_is_not_held_for_ever() -> None:
+    spelling = Spelling()
+    assert spelling.add("<break " + "x" * 300) == "<break " + "x" * 300
