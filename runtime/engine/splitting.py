@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from runtime.engine.text import expected_frames
 from runtime.request import Split
 from runtime.shared.sentence_ends import MARK, SPOKEN, ends_sentence
+from runtime.shared.speech_rate import is_readable
 
 # A clause is spoken as if it were all there is, with a fall of the voice and a pause at its end. Shorter than this
 # (20 letters or 6 Chinese characters, about 1.3 s) that sounds like a list, and is no sooner heard for it.
@@ -46,11 +47,17 @@ class Splitter:
         return parts
 
     def flush(self) -> list[str]:
-        """All parts of the text that has come. Punctuation that comes after it has no neighbour and is left out."""
+        """All parts of the text that has come. Punctuation that comes after it has no neighbour and is left out.
+
+        Symbols that have a name are a part if there is no word.
+        """
         whole = self._split in (Split.AUTO, Split.NONE)
         parts: list[str] = []
         while SPOKEN.search(self._text):
             parts += self._take((not whole and self._certain_end()) or len(self._text))
+        most = self._longest or len(self._text) or 1
+        symbols = (self._text[start : start + most].strip() for start in range(0, len(self._text), most))
+        parts += filter(is_readable, symbols)
         self._text = ""
         self._decided = 0
         self._later = 0
@@ -59,7 +66,7 @@ class Splitter:
     @property
     def holds_words(self) -> bool:
         """There is text to speak that may still be part of a longer part."""
-        return SPOKEN.search(self._text) is not None
+        return is_readable(self._text)
 
     def _certain_end(self) -> int:
         """Where the first part ends, 0 if that is not certain, the end of the text if there is too much for a part."""

@@ -21,7 +21,7 @@ from runtime.settings import Limits
 from runtime.shared.inline_tags import InlineTags, Item, LeftOut, Pause, Style
 from runtime.shared.scripts import strange_script
 from runtime.shared.sentence_ends import SPOKEN, TAIL, may_end
-from runtime.shared.speech_rate import is_speakable
+from runtime.shared.speech_rate import is_readable, is_speakable
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +121,7 @@ class TextStream:
         self._flush_reading()
         if self.by_token:
             self._tokenize_to(len(self._last.text))
-            self._give(self._incremental.flush())
+            self._give(self._incremental.flush(), ends=True)
         else:
             self._end_part()
 
@@ -217,7 +217,7 @@ class TextStream:
         """Take more text as it is read aloud."""
         if not text:
             return
-        self._speakable = self._speakable or is_speakable(text)
+        self._speakable = self._speakable or is_readable(text)
         if self.by_token:
             self._grow(text)
         else:
@@ -261,17 +261,20 @@ class TextStream:
             self._give(self._incremental.add(self._last.text[self._tokenized : end]))
             self._tokenized = end
 
-    def _give(self, tokens: list[int]) -> None:
-        """Tokens of the part that grows. With the first of them it may be taken up, if there is a word in it."""
+    def _give(self, tokens: list[int], *, ends: bool = False) -> None:
+        """Tokens of the part that grows. With the first of them it may be taken up, if there is a word in it.
+
+        ``ends``: no word comes, so a symbol that has a name is enough.
+        """
         part = self._last
         part.tokens += tokens
-        if part.tokens and not self._offered and is_speakable(part.text):
+        if part.tokens and not self._offered and (is_readable if ends else is_speakable)(part.text):
             self._offered = True
             part.style, part.pause, self.pause = self._style, self.pause, 0
             self.parts.append(part)
 
     def _close_last(self) -> None:
         self._tokenize_to(len(self._last.text))
-        self._give(self._incremental.flush())
+        self._give(self._incremental.flush(), ends=True)
         self._last.closed = True
         self._begin_part()

@@ -20,7 +20,7 @@ from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import check_text
 from runtime.settings import Limits
 from runtime.shared.sentence_ends import TAIL, may_end
-from runtime.shared.speech_rate import is_speakable
+from runtime.shared.speech_rate import is_readable, is_speakable
 
 
 class SpeechConfig(Protocol):
@@ -183,6 +183,11 @@ class Utterance(Generic[Config]):
     @property
     def has_words(self) -> bool:
         return any(is_speakable(piece) for piece in self._texts())
+
+    @property
+    def is_readable(self) -> bool:
+        """There is something to speak in the text that the engine has not got, once that is complete."""
+        return any(is_readable(piece) for piece in self._texts())
 
     def append(self, text: str, now: float) -> None:
         """Take more of its text.

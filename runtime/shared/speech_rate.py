@@ -1,10 +1,12 @@
-"""Tells whether a text can be spoken and how long that takes, by its script."""
+"""Estimates by script and symbols if a text can be spoken, and how long that takes."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from functools import lru_cache
+
+import regex
 
 # Frames (80 ms) that a unit of text takes when it is spoken at an ordinary pace: about 15 letters a second for
 # alphabets, 4.5 syllables a second for scripts with a syllable or more a character; a digit is read as a word.
@@ -17,14 +19,24 @@ PACES = (0.15, 3.0)  # a text's ordinary time over a recording's: beyond them no
 
 BEAT_FRAMES = 3  # of a pause at a comma, a quarter of a second
 MOST_BEATS = 20
+# Not emoji, of which a checkpoint knows no names, nor symbols that draw a line, such as === and ###.
+NAMED_SYMBOL = regex.compile(r"[\p{Sc}%‰&@§°℃℉№©®™×÷±√∞≈≠≤≥]|(?<![+#=])[+#=](?![+#=])")
 SENTENCE_MARK = re.compile(r"[.!?…。！？]")
 DRAWN_OUT = re.compile(r"(\w)\1{2,}")
 SYLLABIC = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "YI ", "ETHIOPIC")
 
 
 def is_speakable(text: str) -> bool:
-    """There is a letter or a digit in it."""
+    """Return True if a letter or a digit is in the text, with which a word begins."""
     return any(character.isalnum() for character in text)
+
+
+def is_readable(text: str) -> bool:
+    """Return True if there is something to read in the text: a letter, a digit, or a symbol that has a name.
+
+    Such a symbol begins no word, so that it moves no cut; only if it is alone it is spoken alone.
+    """
+    return is_speakable(text) or NAMED_SYMBOL.search(text) is not None
 
 
 def expected_frames(text: str) -> int:

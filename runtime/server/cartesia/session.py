@@ -25,7 +25,7 @@ from runtime.server.text.pronunciations import all_words
 from runtime.server.utterance import GrowingText
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
 from runtime.shared.inline_tags import ReadText
-from runtime.shared.speech_rate import is_speakable
+from runtime.shared.speech_rate import is_readable
 from runtime.shared.word_times import TimedWords, WordTimes
 
 _IDLE_S = 300.0  # Cartesia's own: clients keep a socket ready for as long
@@ -199,7 +199,7 @@ class CartesiaSession(Dialect[Segment]):
 
         A complete segment without a word ends without the engine.
         """
-        while context.segments and (head := context.head).is_complete and not (head.is_submitted or head.has_words):
+        while context.segments and (head := context.head).is_complete and not (head.is_submitted or head.is_readable):
             self._end_segment(context)
         if not context.segments:
             return
@@ -213,7 +213,7 @@ class CartesiaSession(Dialect[Segment]):
 
         What the filter holds of it is spoken before that.
         """
-        if is_speakable(rest := context.text.flush()):
+        if is_readable(rest := context.text.flush()):
             context.head.hold(rest)
             context.short_since = None
             self._tell_of(context)

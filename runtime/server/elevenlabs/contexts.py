@@ -82,7 +82,7 @@ class Context(Utterance[Manner]):
         self.words.add(self.read.finish())
         self._end_word()
         self.is_complete = True
-        if self.is_submitted or self.has_words:
+        if self.is_submitted or self.is_readable:
             self.tell()
 
     def hear(self, seconds: float, now: float) -> None:

@@ -140,7 +140,7 @@ class ElevenLabsSession(Dialect[Context]):
     def _close_context(self, context: Context) -> None:
         """Its text is complete; without a word it ends without the engine."""
         context.close(self._clock())
-        if not context.is_submitted and not context.has_words:
+        if not context.is_submitted and not context.is_readable:
             self.utterances.pop(context.number)
             self._conclude(context)
 

@@ -147,7 +147,7 @@ class WyomingSession(Dialect[Spoken]):
         """Speak what is left of a text; one without a word ends without the engine."""
         utterance.hold(utterance.text.finish())
         utterance.is_complete = True
-        if utterance.is_submitted or utterance.has_words:
+        if utterance.is_submitted or utterance.is_readable:
             utterance.tell()
         else:
             del self.utterances[utterance.number]

@@ -142,6 +142,17 @@ def test_ssml_is_left_out_of_other_texts_with_a_note(engine: Engine, layout: Lay
     assert heard.started.notes == (LEFT_OUT_SSML,)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("split", Split)
+def test_a_symbol_alone_is_spoken(engine: Engine, layout: Layout, split: Split) -> None:
+    request = tagged("€", tags=False, layout=layout, split=split)
+    heard = said(engine, request)
+    assert (len(heard.codes), heard.started.notes) == (FRAMES, ())
+    assert np.array_equal(said_live(engine, request, [" ", "€", " "], [1, 1, 1]).codes, heard.codes)
+    assert len(said(engine, tagged("Hello. [pause] %", layout=layout, split=split)).codes) == 2 * FRAMES
+    assert not len(said(engine, tagged("...", layout=layout, split=split)).codes)
+
+
 def test_pauses_at_both_ends_and_in_a_row(engine: Engine) -> None:
     plain = said(engine, tagged("Hello world.", tags=False))
     heard = said(engine, tagged("[pause 250ms][pause 250ms] Hello world. [pause:500ms]"))

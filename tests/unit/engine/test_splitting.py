@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from runtime.engine.splitting import CLAUSE_FRAMES, Splitter
 from runtime.engine.text import expected_frames
 from runtime.request import Split
+from runtime.shared.speech_rate import is_readable
 from tests.support.examples import examples
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "api.md"
@@ -169,6 +170,19 @@ def test_punctuation_alone_is_no_part(split: Split) -> None:
     assert split_whole('... "Go! — !? \n\n 😀 ', split) == ['... "Go! — !? \n\n 😀']
 
 
+@pytest.mark.parametrize("split", Split)
+@pytest.mark.parametrize("symbol", [*"€$£¥₿%‰&+=°@#§×™№"])
+def test_a_symbol_that_has_a_name_is_a_part_if_no_word_is_there(symbol: str, split: Split) -> None:
+    assert split_whole(f" {symbol}! ", split) == [f"{symbol}!"]
+    assert split_whole(f"Go. {symbol} Stop. {symbol}", Split.SENTENCE) == ["Go.", f"{symbol} Stop. {symbol}"]
+    assert split_whole(3 * f"{symbol} ", split, 2) == [symbol, symbol, symbol]
+
+
+@pytest.mark.parametrize("marks", ["...", "—", "***", "###", "===", "+++", "~~", "|", "😀", "❤️", "\ufffd"])
+def test_marks_lines_and_emoji_alone_are_no_part(marks: str) -> None:
+    assert split_whole(marks, Split.AUTO) == []
+
+
 @pytest.mark.parametrize(
     ("text", "longest", "parts"),
     [
@@ -226,7 +240,7 @@ def test_parts_can_be_spoken_and_nothing_is_lost(chunks: list[str], split: Split
     text = "".join(chunks)
     for part in parts:
         assert part == part.strip()
-        assert any(character.isalnum() for character in part)
+        assert is_readable(part)
         assert longest is None or len(part) <= longest
     spoken = [character for character in text if character.isalnum()]
     assert [character for part in parts for character in part if character.isalnum()] == spoken
