@@ -54,7 +54,7 @@ class Splitter:
         whole = self._split in (Split.AUTO, Split.NONE)
         parts: list[str] = []
         while SPOKEN.search(self._text):
-            parts += self._take((not whole and self._certain_end()) or len(self._text))
+            parts += self._take((not whole and self._certain_end(is_whole=True)) or len(self._text))
         most = self._longest or len(self._text) or 1
         symbols = (self._text[start : start + most].strip() for start in range(0, len(self._text), most))
         parts += filter(is_readable, symbols)
@@ -68,12 +68,15 @@ class Splitter:
         """There is text to speak that may still be part of a longer part."""
         return is_readable(self._text)
 
-    def _certain_end(self) -> int:
+    def _certain_end(self, *, is_whole: bool = False) -> int:
         """Where the first part ends, 0 if that is not certain, the end of the text if there is too much for a part."""
         if self._split is Split.NONE:
             return 0
         last = last_spoken(self._text)
-        for cut, _ in _cuts(self._text, self._split is Split.CLAUSE, self._decided):
+        for cut, is_sentence in _cuts(self._text, self._split is Split.CLAUSE, self._decided, is_whole=is_whole):
+            if is_sentence is None:
+                self._decided = cut
+                break
             if self._split is Split.AUTO and cut > self._later:  # what came at once is one part
                 break
             return cut
@@ -101,15 +104,18 @@ def certain_end_past(text: str, longest: int, passed: int) -> int:
     first, most = max(longest, passed), longest + longest // 2
     if last_spoken(text) < first:
         return 0
-    sentence = next((cut for cut, _ in _cuts(text, False) if cut >= first), 0)
+    sentence = next((cut for cut, is_sentence in _cuts(text, False) if is_sentence and cut >= first), 0)
     space = next((place.end() for place in SPACE_BEFORE_WORD.finditer(text, max(first, most))), 0)
     return min((place for place in (sentence, space) if place), default=0)
 
 
-def _cuts(text: str, clauses: bool, start: int = 0) -> Iterator[tuple[int, bool]]:
+def _cuts(
+    text: str, clauses: bool, start: int = 0, *, known: int | None = None, is_whole: bool = False
+) -> Iterator[tuple[int, bool | None]]:
     """Certain places to cut, and whether a sentence ends there (else a clause), with something to speak on each side.
 
-    Nothing that comes later moves one: each depends on the text up to the next letter or digit only.
+    Nothing that comes later moves one: each depends on the text up to the next letter or digit only, behind a quotation
+    on the next `QUOTATIVE_CHARS`. Where these have not come yet, the place is the last, with None.
     """
     first = SPOKEN.search(text)
     for mark in MARK.finditer(text, start):
@@ -120,8 +126,13 @@ def _cuts(text: str, clauses: bool, start: int = 0) -> Iterator[tuple[int, bool]
             continue
         if mark["paragraph"]:
             yield mark.start(), True
-        elif mark["end"] and ends_sentence(text, mark, follows.start()):
-            yield mark.end(), True
+        elif mark["end"]:
+            ends = ends_sentence(text, mark, follows.start(), known=known, is_whole=is_whole)
+            if ends is None:
+                yield mark.start(), None
+                return
+            if ends:
+                yield mark.end(), True
         elif clauses and mark["clause"] and _ends_clause(text, mark, follows.start()):
             yield mark.end(), False
 
@@ -143,10 +154,10 @@ def _shortened(text: str, longest: int) -> tuple[str, int]:
         return text[:longest].rstrip(), len(text)
     most = min(longest, last)
     best = {True: 0, False: 0}
-    for cut, sentence in _cuts(text, True):
+    for cut, is_sentence in _cuts(text, True, known=most + 1, is_whole=True):
         if cut > most:
             break
-        best[sentence] = cut
+        best[is_sentence is True] = cut
     space = next((place for place in range(most, first, -1) if text[place].isspace()), 0)
     cut = best[True] or best[False] or space or _between_characters(text, first + 1, most)
     return text[:cut].rstrip(), cut

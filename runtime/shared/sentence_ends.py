@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import regex
+
 WIDE_ENDS = "。！？｡"  # written without a space behind them
 
 # A place to cut has no letter or digit in it. Quotes that both open and close belong to what is before them unless a
@@ -38,6 +40,19 @@ NUMBERED = re.compile(
 )
 WORD_BEFORE = re.compile(r"\S*\Z")
 LONGEST_WORD = 32  # characters that are looked at before a full stop
+# Letters after a quotation with which its sentence continues: particles and verbs of saying.
+QUOTATIVE = regex.compile(
+    r"""
+    と(?!ころ|にかく|ても|きどき|りあえず|うとう|もかく|もあれ|もだち|つぜん)
+    | って | っつ | を | など | なんて | の(?=\p{Han})
+    | \p{Han}{1,4}(?:[说问] | [說問答喊嚷吼笑叹嘆叫想](?=道|[：:，,。]) | 心想) | [说說問问][着著完道罢]
+    | 이?라(?:고|며|면서|는|던) | 하(?:고|며)
+    """,
+    regex.VERBOSE,
+)
+QUOTATIVE_STARTS = regex.compile(r"[とっをなの이라하\p{Han}]")
+QUOTATIVE_CHARS = 8  # All that a match looks at.
+CLOSING_QUOTES = "」』》〉”’»›\"'"
 OPENERS = "\"'“„‚‘«‹»›([{¿¡*_`"
 
 
@@ -55,9 +70,26 @@ def may_end(text: str) -> bool:
     return mark["end"][0] != "." or text[: mark.start()][-1:].isdecimal() or not is_short(text, mark.start(), "A")
 
 
-def ends_sentence(text: str, mark: re.Match[str], follows: int) -> bool:
-    """Whether a sentence ends with this mark, given where the next letter or digit is."""
+def ends_sentence(
+    text: str, mark: re.Match[str], follows: int, *, known: int | None = None, is_whole: bool = True
+) -> bool | None:
+    """Return True if a sentence ends with this mark, None if more text decides.
+
+    Args:
+        text: the text, as far as it has come.
+        mark: a match of `MARK`.
+        follows: the place of the next letter or digit.
+        known: the end of the text that may be looked at; None: all.
+        is_whole: no more text comes.
+    """
     ends, gap, following = mark["end"], text[mark.end() : follows], text[follows]
+    if any(quote in ends[1:] + gap for quote in CLOSING_QUOTES) and "\n" not in gap:
+        end = follows + QUOTATIVE_CHARS
+        said = text[follows : end if known is None else min(end, known)]
+        if len(said) < QUOTATIVE_CHARS and not is_whole and said.isalnum() and QUOTATIVE_STARTS.match(said):
+            return None
+        if QUOTATIVE.match(said):
+            return False
     if any(end in WIDE_ENDS for end in ends):
         return True
     if not gap[:1].isspace():

@@ -69,6 +69,10 @@ SENTENCES = (
     "Привет. |Как дела? |Т. е. Хорошо. |Ул. Ленина длинная.",
     "¿Qué tal? |¡Bien! |La Sra. López vino.",
     "Buongiorno. |Il dott. Rossi è qui. |Olá. |Tudo bem?",
+    "「本当に？」と言った。|「はい。」|彼は笑った。|『行く！』って聞いた。|「ええ。」という声。|「うそ。」|ところが本当だ。",
+    '“真的吗？”他说。|“走吧！”小明问道。|“好。”|我们走了。|"你好吗？"他问我。|她走了。|“他说好。”|「嗎？」她說：好。|“嗯。”|问题在于钱。',
+    '"정말?"라고 물었다. |"가자!" 하고 외쳤다. |"네." |그는 웃었다.',
+    "「待て！」と",
     "Ends with dots ... |And again . . .",
     "U.S. Army men came at 5 p.m.",
 )
@@ -217,7 +221,18 @@ def test_a_sentence_without_an_end_is_given_out_when_it_is_too_long() -> None:
 
 
 MIXED = ("word", "Dr", "e.g", "no", "12", "3.14", "A", "я", "好", "한", "ก็", "e\u0301", "😀", "\u200d", "http://x.y?z")
-SIGNS = (*".!?…。！？,;:，；：、—–-\"”“」「»«)(*_'", "\n", "\n\n", "\r\n", "...", "\u00a0", "\x1c")
+SIGNS = (
+    *".!?…。！？,;:，；：、—–-\"”“」「»«)(*_'",
+    "。」",
+    "と",
+    "他说",
+    "\n",
+    "\n\n",
+    "\r\n",
+    "...",
+    "\u00a0",
+    "\x1c",
+)
 anything = st.characters(exclude_categories=("Cs",))
 pieces = st.lists(st.sampled_from([*MIXED, *SIGNS, *[" "] * 12]) | anything, max_size=40)
 longests = st.none() | st.integers(1, 40)
