@@ -73,7 +73,8 @@ def is_usable(python: str, requested: str) -> bool:
 def main(arguments: list[str]) -> int:
     """Print the chosen interpreter, or all of them."""
     if arguments == ["--all"]:
-        found = {probe(python)[0]: python for python in reversed(candidates()) if shutil.which(python)}
+        names = sorted(candidates(), key=len)  # A name with a version is preferred, and names the environment.
+        found = {probe(python)[0]: python for python in names if shutil.which(python)}
         print(*(found[version] for version in SUPPORTED if version in found), sep="\n")
         return 0
     venv, requested = (*arguments, "")[:2]

@@ -120,9 +120,10 @@ def test_make_installs_nothing_with_an_interpreter_that_is_not_supported(path: P
 
 
 def test_every_supported_interpreter_on_path_is_named_once(path: Path) -> None:
-    for name, version in {"python3": "3.13", "python3.13": "3.13", "python3.11": "3.11", "python3.14": "3.15"}.items():
+    on_path = {"python3": "3.13", "python3.13": "3.13", "python": "3.12", "python3.11": "3.11", "python3.14": "3.15"}
+    for name, version in on_path.items():
         add(path, name, version)
-    assert chosen(path, "--all").stdout == "python3.11\npython3\n"
+    assert chosen(path, "--all").stdout == "python3.11\npython\npython3.13\n"
 
 
 def test_this_interpreter_tells_its_version() -> None:
