@@ -102,6 +102,8 @@ def end_notes(event: Finished) -> list[str]:
         notes.append("A part of the text ended much too early and was spoken again.")
     if event.stop_reason is StopReason.SHORT:
         notes.append("The speech is much shorter than its text; words are missing.")
+    if event.stop_reason is StopReason.RUNAWAY:
+        notes.append("The speech did not end with its text and was stopped; words may be missing, wrong or repeated.")
     return [*notes, *event.notes]
 
 

@@ -68,7 +68,19 @@ def test_a_whole_text_has_cartesias_shapes() -> None:
     assert chunk == {"type": "chunk", "context_id": "c", "done": False, "status_code": 206, "flush_id": 1}
 
 
-def test_what_is_to_be_said_of_a_request_stands_once_in_the_last_message_of_its_context() -> None:
+@pytest.mark.parametrize(
+    ("reason", "note"),
+    [
+        (StopReason.SHORT, "The speech is much shorter than its text; words are missing."),
+        (
+            StopReason.RUNAWAY,
+            "The speech did not end with its text and was stopped; words may be missing, wrong or repeated.",
+        ),
+    ],
+)
+def test_what_is_to_be_said_of_a_request_stands_once_in_the_last_message_of_its_context(
+    reason: StopReason, note: str
+) -> None:
     driver = cartesia()
     driver.send(generation(voice={"mode": "id", "id": "alloy"}, flush=True, **{"continue": True}))
     assert driver.submitted[0].request.notes == (OTHER_SPEAKER.format(speaker="anna"),)
@@ -77,15 +89,11 @@ def test_what_is_to_be_said_of_a_request_stands_once_in_the_last_message_of_its_
     driver.send(generation("And more."))
     last = driver.submitted[1].utterance
     driver.start(last, notes=("It is another voice.",))
-    driver.finish(last, StopReason.SHORT)
+    driver.finish(last, reason)
     *_, done = driver.heard()
     assert (done["type"], done["notes"]) == (
         "done",
-        [
-            "It is another voice.",
-            "A letter was strange.",
-            "The speech is much shorter than its text; words are missing.",
-        ],
+        ["It is another voice.", "A letter was strange.", note],
     )
 
 
