@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import regex
 from lxml import etree
@@ -12,14 +13,35 @@ from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MAX_BY
 MEDIA_TYPE = "application/pls+xml"
 _SPACE = "http://www.w3.org/2005/01/pronunciation-lexicon"
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_MAX_NAMED = 10  # Words that a sentence names.
+_UNUSABLE = (
+    f"words without an alias (phonemes are not spoken here), of more than {LONGEST_WORD} characters, or with an alias "
+    f"of more than {LONGEST_SAID}"
+)
 _NOT_IN_XML = regex.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
 
 
-def read_lexicon(data: bytes) -> tuple[Word, ...]:
-    """The words of a lexicon, each as it is written: a grapheme of it is not folded.
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """Words of a lexicon, each as it is written: a grapheme of it is not folded.
+
+    ``left_out``: graphemes that cannot be used, each once.
+    """
+
+    words: tuple[Word, ...]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def note(self) -> str | None:
+        """Return a sentence about the words that were left out, or None."""
+        return None if not self.left_out else f"Left out {_UNUSABLE}: {_listed(self.left_out)}."
+
+
+def read_lexicon(data: bytes) -> Lexicon:
+    """Read the words of a lexicon that can be used.
 
     Raises:
-        ValueError: it is no lexicon, too large, or says a word in phonemes. The text of the error says which.
+        ValueError: it is no lexicon, too large, or none of its words can be used. The text of the error says which.
     """
     if len(data) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES} bytes")
@@ -32,10 +54,21 @@ def read_lexicon(data: bytes) -> tuple[Word, ...]:
         raise ValueError("it has a DOCTYPE, which a lexicon needs none of")
     if etree.QName(root).localname != "lexicon":
         raise ValueError("its outermost element is no lexicon")
-    words = tuple(word for lexeme in _inside(root, "lexeme") for word in _words(lexeme))
+    words: list[Word] = []
+    left_out: list[str] = []
+    for lexeme in _inside(root, "lexeme"):
+        said = next((_text(alias) for alias in _inside(lexeme, "alias")), "")
+        for written in map(_text, _inside(lexeme, "grapheme")):
+            if 1 <= len(written) <= LONGEST_WORD and 1 <= len(said) <= LONGEST_SAID:
+                words.append(Word(written, said, case_sensitive=True))
+            else:
+                left_out.append(written)
+    found = Lexicon(tuple(words), tuple(dict.fromkeys(left_out)))
+    if not words and left_out:
+        raise ValueError(f"it has no word that can be used, only {_UNUSABLE}: {_listed(found.left_out)}")
     if not 1 <= len(words) <= MOST_WORDS:
         raise ValueError(f"it must have 1 to {MOST_WORDS} words")
-    return words
+    return found
 
 
 def write_lexicon(words: Iterable[Word]) -> bytes:
@@ -50,15 +83,11 @@ def write_lexicon(words: Iterable[Word]) -> bytes:
     return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
 
 
-def _words(lexeme: etree._Element) -> Iterator[Word]:
-    said = next((_text(alias) for alias in _inside(lexeme, "alias")), None)
-    if said is None:
-        raise ValueError("a word in it has no alias; phonemes are not spoken here")
-    for grapheme in _inside(lexeme, "grapheme"):
-        written = _text(grapheme)
-        if not (1 <= len(written) <= LONGEST_WORD and 1 <= len(said) <= LONGEST_SAID):
-            raise ValueError(f"a word has 1 to {LONGEST_WORD} characters, and its alias 1 to {LONGEST_SAID}")
-        yield Word(written, said, case_sensitive=True)
+def _listed(words: Sequence[str]) -> str:
+    """Return the first words, shortened, and the number of the others."""
+    named = [word[:LONGEST_WORD] or "(empty)" for word in words[:_MAX_NAMED]]
+    more = len(words) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
 
 
 def _inside(parent: etree._Element, name: str) -> Iterator[etree._Element]:

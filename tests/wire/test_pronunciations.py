@@ -117,8 +117,11 @@ def test_elevenlabs(http: httpx.Client) -> None:
     refused(http.get(f"{place}/{'0' * 32}/download"), 404, "pronunciation_dictionary_not_found")
 
     form = {"name": "From a file", "description": "PLS"}
-    made = http.post(f"{ELEVEN}/add-from-file", data=form, files={"file": lexicon.content}).json()
+    phonemes = b"<lexeme><grapheme>tomato</grapheme><phoneme>t</phoneme></lexeme></lexicon>"
+    content = lexicon.content.replace(b"</lexicon>", phonemes)
+    made = http.post(f"{ELEVEN}/add-from-file", data=form, files={"file": content}).json()
     assert (made["version_rules_num"], made["description"]) == (2, "PLS")
+    assert "tomato" in made["notes"][0]
     listed = http.get(ELEVEN, params={"page_size": 1}).json()
     assert [one["name"] for one in listed["pronunciation_dictionaries"]] == ["From a file"]
     assert listed["has_more"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from runtime.server.elevenlabs.pronunciation_rules import AliasRule
@@ -211,6 +212,7 @@ class ElevenLabsAddedDictionary(TypedDict):
     version_rules_num: int
     description: str | None
     permission_on_resource: str
+    notes: NotRequired[Annotated[list[str], Field(description="ours: the words of a file that were left out")]]
 
 
 class ElevenLabsChangedRules(TypedDict):

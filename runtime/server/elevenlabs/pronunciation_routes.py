@@ -81,7 +81,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=ElevenLabsError,
     )
     async def add_from_file(request: Request) -> Reply:
-        """Keep a dictionary out of a PLS lexicon with aliases."""
+        """Keep a dictionary out of a PLS lexicon with aliases; the reply names words that cannot be used."""
         limits, kept = host.settings.limits, dictionaries_of(host, request)
         refused = "send a multipart/form-data form with a name and a file"
         fields, files = await read_multipart(request, limits, what="The pronunciation dictionary", refused=refused)
@@ -89,14 +89,15 @@ def add_routes(app: FastAPI, host: Host) -> None:
             raise InvalidConfig(where="body", why=refused, param="name" if "name" not in fields else "file")
         description = description_of(fields.get("description", ""))
 
-        def keep() -> PronunciationDictionary:
+        def keep() -> Reply:
             try:
-                words = read_lexicon(files["file"])
+                lexicon = read_lexicon(files["file"])
             except ValueError as error:
                 raise InvalidConfig(where="file", why=str(error), param="file") from None
-            return kept.add(fields["name"], merged((), words), description=description)
+            added = _added(kept.add(fields["name"], merged((), lexicon.words), description=description))
+            return added if lexicon.note is None else {**added, "notes": [lexicon.note]}
 
-        return _added(await aside(host, keep))
+        return await aside(host, keep)
 
     @router.api_route("", methods=GET)
     @documented(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from runtime.pronunciations.dictionary import (
     read,
     write,
 )
-from runtime.pronunciations.lexicon import read_lexicon, write_lexicon
+from runtime.pronunciations.lexicon import Lexicon, read_lexicon, write_lexicon
 
 NGUYEN = Word("Nguyen", "Win")
 LARGEST = [Word(f"{number:03}" + "\x01" * 77, "\x01" * 200, case_sensitive=True) for number in range(200)]
@@ -112,18 +113,31 @@ def test_a_lexicon_gives_its_words() -> None:
         Word("UN", "United Nations", case_sensitive=True),
         Word("U.N.", "United Nations", case_sensitive=True),
     )
-    assert read_lexicon(LEXICON.encode()) == words
-    assert read_lexicon(write_lexicon(words)) == words
+    assert read_lexicon(LEXICON.encode()) == read_lexicon(write_lexicon(words)) == Lexicon(words)
     assert b"<grapheme>a &lt; b</grapheme>" in write_lexicon([Word("a \x01< b", "less")])
+
+
+def test_words_that_cannot_be_used_are_left_out_by_name() -> None:
+    spoken = "<lexeme><grapheme>tomato</grapheme><phoneme>təmˈɑːtəʊ</phoneme></lexeme>"
+    empty = "<lexeme><grapheme>void</grapheme><alias> </alias></lexeme><lexeme><grapheme/><alias>x</alias></lexeme>"
+    lexicon = read_lexicon(LEXICON.replace("<lexeme>", f"{spoken}{empty}{spoken}<lexeme>", 1).encode())
+    assert [word.word for word in lexicon.words] == ["UN", "U.N."]
+    assert lexicon.left_out == ("tomato", "void", "")
+    assert lexicon.note is not None
+    assert lexicon.note.endswith(": tomato, void, (empty).")
+    many = "".join(spoken.replace("tomato", f"word {number}") for number in range(60))
+    note = read_lexicon(LEXICON.replace("<lexeme>", f"{many}<lexeme>", 1).encode()).note
+    assert note is not None
+    assert note.endswith("word 9 and 50 more.")
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (LEXICON.replace("alias>", "phoneme>"), "phonemes"),
+        (LEXICON.replace("alias>", "phoneme>"), r"phonemes are not spoken here.*: UN, U\.N\.$"),
         (LEXICON.replace("lexicon", "words"), "no lexicon"),
         (LEXICON.replace("lexeme", "word"), "1 to 200 words"),
-        (LEXICON.replace("UN", "U" * 81), "80 characters"),
+        (re.sub("<grapheme>.*</grapheme>", f"<grapheme>{'U' * 81}</grapheme>", LEXICON), "80 characters.*: U{80}$"),
         (LEXICON.replace("<lexeme>", "<lexeme"), "not XML"),
         (LEXICON.replace("<lexicon ", '<!DOCTYPE lexicon [<!ENTITY a "aaaa">]><lexicon '), "DOCTYPE"),
         ("<" * (MAX_BYTES + 1), "bytes"),
