@@ -40,8 +40,7 @@ from benchmarks.parts import Parts, synchronize
 from benchmarks.plan import Rounds
 from benchmarks.report import card, show, tables_of, tell
 from benchmarks.speakers import EngineSpeaker
-from runtime.engine.frame_shape import layer_size
-from runtime.engine.offers import bytes_a_weight
+from runtime.engine.capacity.probe import bytes_per_weight, layer_size
 from runtime.model.config import DecoderConfig, ModelConfig
 
 LARGE = 2**31  # bytes that are copied and read: many times what stays in a cache
@@ -280,7 +279,7 @@ def main() -> int:
     )
     tables |= measure_engine([("ours", whole)], grid, tell, opened=[parts])
     checkpoint = parts.core.checkpoint
-    floors(checkpoint.config, rates, tables, bytes_a_weight(torch.bfloat16, checkpoint.quantization))
+    floors(checkpoint.config, rates, tables, bytes_per_weight(torch.bfloat16, checkpoint.quantization))
     show(tables, arguments.json, tables)
     if arguments.profile:
         told = profiles(parts, arguments.batches, arguments.prompts, arguments.context)

@@ -255,7 +255,7 @@ def _runtime(arguments: argparse.Namespace) -> int:
     eager = True if arguments.eager else None
     settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads, eager=eager)
     if arguments.check:
-        from runtime.engine.check import check
+        from runtime.engine.capacity.doctor import check
 
         checked = check(settings)
         print(json.dumps(asdict(checked) | {"fits_beside": checked.fits_beside}))

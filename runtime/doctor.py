@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from runtime.engine.doctor import Diagnosis, MemoryRow, Problem, diagnose
+from runtime.engine.capacity.doctor import Diagnosis, MemoryRow, Problem, diagnose
 from runtime.errors import SetUpError
 from runtime.settings import EngineSettings
 

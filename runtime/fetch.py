@@ -53,11 +53,11 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     Raises:
         SetUpError: there is no such device.
     """
-    from runtime.engine.offers import outlook  # torch is slow to import; fetching needs none of it
+    from runtime.engine.capacity.offers import machine_offers  # torch is slow to import; fetching needs none of it
 
     with ThreadPoolExecutor(len(PUBLISHED)) as asking:
         answers = asking.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])
-        here = outlook(settings)
+        here = machine_offers(settings)
         by_id = dict(zip([checkpoint.id for checkpoint in PUBLISHED], answers, strict=True))
     problem = next((answer for answer in by_id.values() if isinstance(answer, SetUpError)), None)
     return asdict(here) | {

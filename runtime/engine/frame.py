@@ -22,8 +22,8 @@ from runtime.engine.noise import CpuNoise, HostNoise
 from runtime.engine.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
 from runtime.engine.scripted_frame import scripted_frame
 from runtime.engine.slots import SlotCache, on_device
-from runtime.model.checkpoint import Checkpoint
 from runtime.model.code_predictor import FrameCache
+from runtime.model.config import ModelConfig
 from runtime.model.fused_operations import FusedOperations
 from runtime.model.layers import Attend, Operations
 from runtime.model.normed_operations import NormedOperations
@@ -46,7 +46,8 @@ class Frame:
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        config: ModelConfig,
+        talker: Talker,
         device: Device,
         slot_cache: SlotCache,
         dtype: torch.dtype,
@@ -54,11 +55,11 @@ class Frame:
         most_starts: int,
         prompts: int = 1,
     ) -> None:
-        self.config = checkpoint.config
-        self.talker = checkpoint.talker
+        self.config = config
+        self.talker = talker
         self.device = device
         self.slot_cache = slot_cache
-        talker, target, fused = self.config.talker, device.torch_device, device.fused(dtype)
+        target, fused = device.torch_device, device.fused(dtype)
         self.fused = fused
         self.ops = operations_of(device, fused)
         # Starts run beside frames on devices that can: each has a cache of its own.
@@ -70,18 +71,18 @@ class Frame:
         self.start_cache = FrameCache(predictor, most_starts, device, dtype, self.ops)
         self.noise: HostNoise | None = None  # Noise of frames and first frames, if the host provides it.
         self.start_noise: HostNoise | None = None
-        widths, groups = (talker.vocab_size, self.config.predictor.vocab_size), talker.num_code_groups
+        widths, groups = (config.talker.vocab_size, config.predictor.vocab_size), config.talker.num_code_groups
         self._cpu_noise = CpuNoise(widths, groups) if target.type == "cpu" else None
         if device.lean_sampling:
             flying = device.max_in_flight + 2
             self.noise = HostNoise(device, most_rows, widths, groups, flying)
             self.start_noise = HostNoise(device, most_starts, widths, groups, prompts + 1)
         # What the talker made of a prompt's last position, until the first frame is drawn from it.
-        self.hidden = torch.zeros((slot_cache.slots + 1, talker.hidden_size), device=target, dtype=dtype)
+        self.hidden = torch.zeros((slot_cache.slots + 1, config.talker.hidden_size), device=target, dtype=dtype)
         cos, sin = self.talker.angles(torch.arange(slot_cache.length + 1, device=target).unsqueeze(0))
         self.angles = cos[0, 0], sin[0, 0]
-        self.allowed = torch.arange(talker.vocab_size, device=target) < talker.codes
-        self.allowed[talker.codec_eos_token_id] = True
+        self.allowed = torch.arange(config.talker.vocab_size, device=target) < config.talker.codes
+        self.allowed[config.talker.codec_eos_token_id] = True
         # A tensor, because graphs take no constants from the host.
         self.true = torch.ones((), device=target, dtype=torch.bool)
         self._lender: Talker | None = None  # Embeds the inputs of rows with cross-checkpoint embeddings.

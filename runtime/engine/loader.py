@@ -15,12 +15,12 @@ from runtime.device.cpu import Threads, are_small, threads_for
 from runtime.device.host_memory import give_back
 from runtime.device.huge_pages import gather
 from runtime.device.open_device import choose_sound_dtype
+from runtime.engine.capacity.memory import GIB, GRAPH_BYTES, slot_bytes, slots_for
+from runtime.engine.capacity.weights import WeightBits
 from runtime.engine.core import EngineCore
 from runtime.engine.registry import Registry, RegistryEntry
-from runtime.engine.sizing import GIB, GRAPHS, slots_for
 from runtime.engine.waiting import WaitingQueue
 from runtime.engine.warm_up import warm_up
-from runtime.engine.weight_bits import WeightBits
 from runtime.errors import SetUpError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
 from runtime.model.files import weight_files
@@ -48,7 +48,7 @@ class CheckpointLoader:
         self._new_core = new_core
         for entry in registry.entries:
             entry.quantization = self._bits.known
-            entry.dtype = self._bits.whole(entry.config)
+            entry.dtype = self._bits.with_bits(entry.config, None)[0]
 
     def load(self, entry: RegistryEntry, tell: Tell = lambda step: None) -> None:
         """Load a checkpoint's weights and put it to work; ``tell`` hears what happens. Takes seconds to minutes.
@@ -60,7 +60,7 @@ class CheckpointLoader:
         device.enter_thread()
         others = self._registry.checkpoints
         types = {header.dtype for header in read_headers(weight_files(resolve(entry.reference))).values()}
-        dtype, entry.quantization = weights = self._bits.of(entry.config, entry.name, types)
+        dtype, entry.quantization = weights = self._bits.choose(entry.config, entry.name, types)
         entry.dtype = dtype
         sound_dtype = choose_sound_dtype(self._settings.sound_dtype, device, *weights)
         before = device.free_bytes()
@@ -95,7 +95,9 @@ class CheckpointLoader:
         later = [other for other in self._registry.entries if other.core is None and other is not entry]
         free, total = device.free_bytes(), device.total_bytes()
         kept = 0 if before is None else _expected_bytes(later, entry, max(0, before - free))
-        slots = slots_for(checkpoint, device, self._settings, length, dtype.itemsize, 1 + len(later), kept)
+        code2wav = checkpoint.speech_tokenizer.code2wav
+        slot = slot_bytes(checkpoint.config, code2wav, self._settings, dtype.itemsize)
+        slots = slots_for(device, self._settings, slot, 1 + len(later), kept)
         tell(f"{entry.name}: {slots} slots of {length} positions")
         core = self._new_core(checkpoint, slots, length, entry.waiting)
         device.mark().synchronize()  # The device streams that use it are not ordered after this thread's work.
@@ -141,7 +143,7 @@ class CheckpointLoader:
 def _expected_bytes(later: Sequence[RegistryEntry], loaded: RegistryEntry, taken: int) -> int:
     """Estimate the bytes that later checkpoints take before slots, from the bytes and file size of a loaded one."""
     size = _file_bytes(loaded)
-    return sum(round(taken * _file_bytes(other) / size) + GRAPHS for other in later) if size else 0
+    return sum(round(taken * _file_bytes(other) / size) + GRAPH_BYTES for other in later) if size else 0
 
 
 def _file_bytes(entry: RegistryEntry) -> int:

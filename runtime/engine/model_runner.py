@@ -98,7 +98,8 @@ class ModelRunner:
         self.slot_cache = SlotCache(checkpoint.config, slots, length, target, dtype, grain)
         largest = next((size for size in DECODE_BUCKETS if size >= slots), slots)
         self._starts = [size for size in STARTS if size < 2 * slots]  # Up to the first size that holds all slots.
-        self.frame = Frame(checkpoint, device, self.slot_cache, dtype, largest, self._starts[-1], prompts)
+        config, talker = checkpoint.config, checkpoint.talker
+        self.frame = Frame(config, talker, device, self.slot_cache, dtype, largest, self._starts[-1], prompts)
         self._pads = self.frame.fused is not None or device.pads_prompts
         self.hidden_size = checkpoint.config.talker.hidden_size
         self._is_lean = device.lean_sampling and self.frame.fused is None

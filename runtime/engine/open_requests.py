@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from runtime.engine.capacity.memory import CPU_SLOTS
 from runtime.engine.registry import RegistryEntry
-from runtime.engine.sizing import CPU_SLOTS
 from runtime.errors import Overloaded
 from runtime.request import SpeechRequest
 from runtime.settings import Settings

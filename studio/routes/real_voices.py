@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runtime.errors import InvalidConfig, OutOfOrder
-from runtime.published import LICENCE, PUBLISHED
+from runtime.published import LICENCE, PUBLISHED, SPEECH_TOKENIZER_BYTES
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings
 from runtime.shared.certificates import certificates
 from studio.checkpoint_arguments import BITS, models_of, values_of
@@ -170,7 +170,7 @@ def plan_of(told: dict[str, Any] | None) -> dict[str, Any]:
                 "mode": str(checkpoint.mode),
                 "licence": LICENCE,
                 "download": checkpoint.download if missing is None else sum(missing.values()),
-                "common": checkpoint.common
+                "common": SPEECH_TOKENIZER_BYTES
                 if missing is None
                 else sum(missing[name] for name in missing if counts[name] > 1),
                 "listed": files is not None,

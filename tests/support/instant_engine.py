@@ -21,11 +21,11 @@ import torch
 from numpy.typing import NDArray
 
 from runtime.device.cpu import CpuDevice
+from runtime.engine.capacity.memory import CPU_SLOTS
 from runtime.engine.core import PAUSE_NOTE
 from runtime.engine.engine import SEED_BITS
 from runtime.engine.input_processor import Admission, admit
 from runtime.engine.registry import Registry, RegistryEntry
-from runtime.engine.sizing import CPU_SLOTS
 from runtime.engine.text_stream import Part, TextStream
 from runtime.errors import EngineDead, ModeNotServed, Overloaded, SpeechError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint

@@ -46,11 +46,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/cluster/": (*SHARED, "runtime.server.keys", "runtime.server.wyoming.announcement", "runtime.cluster"),
     "runtime/option_names.py": ("runtime.errors",),
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_sound"),
-    "runtime/doctor.py": (*VALUES, "runtime.engine.doctor"),
+    "runtime/doctor.py": (*VALUES, "runtime.engine.capacity.doctor"),
     "runtime/quantize.py": (*VALUES, "runtime.device.quantized", "runtime.model.quantize"),
     "runtime/fetch.py": (
         *VALUES,
-        *("runtime.model.hub", "runtime.model.hub_access", "runtime.model.hub_download", "runtime.engine.offers"),
+        *(
+            "runtime.model.hub",
+            "runtime.model.hub_access",
+            "runtime.model.hub_download",
+            "runtime.engine.capacity.offers",
+        ),
     ),
     # The client of apps: nothing of the runtime.
     "clients/python/": ("voicewright",),
@@ -62,7 +67,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             "runtime.doctor",
             "runtime.fetch",
             "runtime.quantize",
-            "runtime.engine.check",
+            "runtime.engine.capacity.doctor",
             "runtime.server.serve",
             "runtime.cluster.command",
             "runtime.shared.python_warnings",

@@ -31,7 +31,7 @@ SLOTS, LENGTH = 6, 700
 def frame_of(checkpoint: Checkpoint, device: Device, dtype: torch.dtype) -> Frame:
     where, grain = device.torch_device, device.position_grain
     slot_cache = SlotCache(checkpoint.config, SLOTS, LENGTH, where, dtype, grain)
-    return Frame(checkpoint, device, slot_cache, dtype, 8, 8)
+    return Frame(checkpoint.config, checkpoint.talker, device, slot_cache, dtype, 8, 8)
 
 
 @pytest.mark.parametrize(("rows", "span", "plain"), [(1, 512, True), (3, None, False), (8, 512, False)])

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from runtime.device.quantized import Quantization, kinds_here, quantized_bytes
-from runtime.engine.check import check
-from runtime.engine.doctor import diagnose
+from runtime.engine.capacity.doctor import check, diagnose
 from runtime.engine.engine import Engine
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.model.products import Linear

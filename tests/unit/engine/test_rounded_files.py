@@ -13,8 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from runtime.device.quantized import Quantization
-from runtime.engine.check import check
-from runtime.engine.doctor import diagnose
+from runtime.engine.capacity.doctor import check, diagnose
 from runtime.engine.engine import Engine
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported, InvalidSetting, StorageFailed
 from runtime.model import weights

@@ -15,17 +15,15 @@ from safetensors.torch import load_file
 from runtime.cli import main
 from runtime.device.cpu import CpuDevice
 from runtime.device.open_device import choose_sound_dtype
-from runtime.device.quantized import quantized_bytes
-from runtime.engine import memory
-from runtime.engine.check import check
-from runtime.engine.doctor import Diagnosis, diagnose
-from runtime.engine.frame_shape import FrameShape, Weights
-from runtime.engine.probe import Probe
-from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
+from runtime.engine.capacity import memory
+from runtime.engine.capacity.doctor import Checked, Diagnosis, check, diagnose
+from runtime.engine.capacity.probe import Probe, Weights, bytes_per_weight, frame_reads
+from runtime.errors import CheckpointMissing, CheckpointTooLarge, HubUnreachable, InvalidSetting, SetUpError
 from runtime.model.checkpoint import DECODER, TALKER, load_checkpoint
+from runtime.model.config import ModelConfig
 from runtime.model.inspection import inspect_folder
 from runtime.model.products import Table, narrowed_names
-from runtime.published import SOUND_NARROWED, SPEECH_TOKENIZER, TEXT_TABLE
+from runtime.published import SPEECH_TOKENIZER_BYTES
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
 from tests.support.changed_checkpoint import Tensors, rewrite, rewrite_config, shard
@@ -35,6 +33,9 @@ from tests.unit.model.published import DATA, write_configs
 WEIGHTS, SOUND = "model.safetensors", "speech_tokenizer/model.safetensors"
 NAME = "somebody/Fine-Tune"
 NARROW = choose_sound_dtype("auto", CpuDevice(), torch.bfloat16, None)  # of sound beside a talker in bfloat16
+# Numbers of the published speech tokenizer that are multiplied in fewer bits, and of the text embedding.
+NARROWED = {torch.float32: 0, torch.bfloat16: 105_812_640, torch.float16: 73_904_128}
+TEXT_TABLE = 151_936 * 2048
 
 
 @pytest.fixture
@@ -100,11 +101,9 @@ def test_memory_is_what_the_check_before_a_change_says(folder: Path, monkeypatch
 def test_what_a_published_checkpoint_takes_is_known_from_its_configuration(
     tmp_path: Path, variant: str, parameters: int, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def rtf(probe: Probe, shape: FrameShape, weights: Weights, frame_s: float) -> float:
+    def rtf(probe: Probe, config: ModelConfig, weights: Weights) -> float:
         """Of a machine that reads weights at 25 GB/s, and does nothing else."""
-        dtype, kind = weights
-        element = dtype.itemsize if kind is None else quantized_bytes(3072, 1024, kind) / (3072 * 1024)
-        return shape.reads * element / 25e9 / frame_s
+        return frame_reads(config) * bytes_per_weight(*weights) / 25e9 / 0.08
 
     monkeypatch.setattr(Probe, "rtf", rtf)
     monkeypatch.setattr(Probe, "rtf_now", rtf)  # or the layers would run in these shapes, for half a minute
@@ -113,10 +112,10 @@ def test_what_a_published_checkpoint_takes_is_known_from_its_configuration(
     shutil.copy(DATA / "config_speech_tokenizer.json", tmp_path / "speech_tokenizer" / "config.json")
     told = diagnosed(tmp_path)
     assert codes(told) == ["checkpoint_missing"] * len(told.files.missing)
-    weights = {row.dtype: row.once - memory.PROCESS for row in told.memory.rows}
-    narrower = 2 * SOUND_NARROWED[str(NARROW).removeprefix("torch.")]
-    assert weights["bfloat16"] == 2 * (parameters - TEXT_TABLE) + 4 * SPEECH_TOKENIZER - narrower
-    assert weights["float32"] == 4 * (parameters - TEXT_TABLE) + 4 * SPEECH_TOKENIZER
+    weights = {row.dtype: row.once - memory.PROCESS_BYTES for row in told.memory.rows}
+    narrower = (4 - NARROW.itemsize) * NARROWED[NARROW]
+    assert weights["bfloat16"] == 2 * (parameters - TEXT_TABLE) + SPEECH_TOKENIZER_BYTES - narrower
+    assert weights["float32"] == 4 * (parameters - TEXT_TABLE) + SPEECH_TOKENIZER_BYTES
     assert weights["int4"] < weights["int8"] < weights["float32"]
     rtfs = {row.dtype: row.rtf for row in told.memory.rows if row.rtf is not None}
     assert rtfs["int4"] < rtfs["int8"] < rtfs["bfloat16"] < rtfs["float32"]
@@ -279,3 +278,48 @@ def test_a_table_that_stays_in_its_file_takes_no_memory(folder: Path, monkeypatc
         if isinstance(module, Table) and module.weight.numel() * table.element_size() >= table.nbytes
     )
     assert before - float32() == lying >= 4 * table.numel()
+
+
+def checked(*folders: Path) -> Checked:
+    return check(Settings(models=tuple(map(str, folders))))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def test_what_can_be_loaded_passes_without_a_weight_being_read(folder_of: FolderOf) -> None:
+    base, custom = (folder_of("brief", mode) for mode in ("base", "custom_voice"))
+    told = checked(base, custom)
+    assert told.modes == ("base", "custom_voice")
+    assert told.fits_beside
+    assert told.need > checked(base).need > 2 * (base / WEIGHTS).stat().st_size
+
+
+def test_two_that_serve_the_same_are_refused(folder_of: FolderOf) -> None:
+    with pytest.raises(InvalidSetting):
+        checked(folder_of("brief", "base"), folder_of("tiny", "base"))
+
+
+def test_what_is_larger_than_the_memory_is_refused_and_what_is_larger_than_what_is_free_does_not_fit_beside(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_of("brief", "base")
+    need = checked(folder).need
+    monkeypatch.setattr(memory, "memory_of", lambda device: (2 * need, need - 1))
+    assert not checked(folder).fits_beside
+    monkeypatch.setattr(memory, "memory_of", lambda device: (memory.PROCESS_BYTES, memory.PROCESS_BYTES))
+    with pytest.raises(CheckpointTooLarge, match="GiB"):
+        checked(folder)
+
+
+def test_the_command_says_it_as_json_and_loads_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runtime", "--check", "--model", str(folder), "--device", "cpu"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["names"], told["modes"], told["fits_beside"]) == (["tuned"], ["custom_voice"], True)
+    cut(folder / WEIGHTS)
+    assert main(["runtime", "--check", "--model", str(folder), "--device", "cpu"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1
+    assert "[checkpoint_invalid]" in said.err

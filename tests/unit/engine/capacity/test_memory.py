@@ -11,11 +11,13 @@ import pytest
 import torch
 
 from runtime.device import Device, open_device
-from runtime.engine import loader, sizing
+from runtime.device.cpu import CpuDevice
+from runtime.engine import loader
+from runtime.engine.capacity import memory
+from runtime.engine.capacity.memory import CPU_SLOTS, GIB, GRAPH_BYTES, MAX_SLOTS, RESERVE_BYTES, slots_for
 from runtime.engine.engine import Engine
 from runtime.engine.loader import _expected_bytes
 from runtime.engine.registry import RegistryEntry
-from runtime.engine.sizing import CPU_SLOTS, GIB, GRAPHS, MOST_SLOTS, RESERVE, slots_for
 from runtime.errors import DeviceMemory
 from runtime.model.checkpoint import Checkpoint
 from runtime.settings import EngineSettings, Settings
@@ -32,6 +34,7 @@ class Card:
     free: float
     total: float = 100 * GIB
     torch_device: torch.device = field(default_factory=lambda: torch.device("meta"))
+    name: str = "card"
 
     def free_bytes(self) -> int:
         return int(self.free)
@@ -41,20 +44,21 @@ class Card:
 
 
 def slots(checkpoint: Checkpoint, card: object, to_come: int = 1, kept_bytes: int = 0, **settings: float) -> int:
-    words = {"memory_share": 0.9, **settings}
+    words = {"memory_share": 0.9, "max_model_len": LENGTH, **settings}
     engine = EngineSettings(**words)  # type: ignore[arg-type]
     assert hasattr(card, "torch_device")
     device: Device = card  # type: ignore[assignment]
-    return slots_for(checkpoint, device, engine, LENGTH, FLOAT32, to_come, kept_bytes)
+    return slots_for(device, engine, slot_bytes(checkpoint), to_come, kept_bytes)
 
 
 def slot_bytes(checkpoint: Checkpoint) -> int:
-    return sizing.slot_bytes(checkpoint.config, checkpoint.speech_tokenizer.code2wav, LENGTH, FLOAT32)
+    code2wav = checkpoint.speech_tokenizer.code2wav
+    return memory.slot_bytes(checkpoint.config, code2wav, EngineSettings(max_model_len=LENGTH), FLOAT32)
 
 
 def card_for(checkpoint: Checkpoint, count: float) -> Card:
     """One that holds so many slots."""
-    return Card(0.1 * 100 * GIB + RESERVE + count * slot_bytes(checkpoint))
+    return Card(0.1 * 100 * GIB + RESERVE_BYTES + count * slot_bytes(checkpoint))
 
 
 def test_a_slot_is_as_large_as_the_tensors_that_it_adds(speaker: Checkpoint) -> None:
@@ -72,7 +76,7 @@ def test_a_slot_is_as_large_as_the_tensors_that_it_adds(speaker: Checkpoint) -> 
 def test_a_card_takes_as_many_as_fit_and_no_more_than_help(speaker: Checkpoint) -> None:
     assert slots(speaker, card_for(speaker, 5.5)) == 5
     assert slots(speaker, card_for(speaker, 1.0)) == 1
-    assert slots(speaker, card_for(speaker, 500.0)) == MOST_SLOTS
+    assert slots(speaker, card_for(speaker, 500.0)) == MAX_SLOTS
 
 
 def test_the_first_of_two_takes_half(speaker: Checkpoint) -> None:
@@ -90,14 +94,14 @@ def test_what_others_will_take_is_reckoned_by_their_files(folder_of: FolderOf, t
     first, second = entries
     sizes = [(Path(entry.reference) / "model.safetensors").stat().st_size for entry in entries]
     assert sizes[0] != sizes[1]
-    expected = round(1000 * sizes[1] / sizes[0]) + GRAPHS
+    expected = round(1000 * sizes[1] / sizes[0]) + GRAPH_BYTES
     assert _expected_bytes([second], first, 1000) == expected
     assert _expected_bytes([second, second], first, 1000) == 2 * expected
     assert _expected_bytes([], first, 1000) == 0
     gone = shutil.copytree(second.reference, tmp_path / "gone")
     third = RegistryEntry.read(str(gone))
     (gone / "model.safetensors").unlink()
-    assert _expected_bytes([third], first, 1000) == GRAPHS  # what is wrong with it is told when it is loaded
+    assert _expected_bytes([third], first, 1000) == GRAPH_BYTES  # what is wrong with it is told when it is loaded
 
 
 def test_a_card_keeps_room_for_the_checkpoints_behind_the_first(
@@ -115,7 +119,7 @@ def test_a_card_keeps_room_for_the_checkpoints_behind_the_first(
     engine.close()
     (first_to_come, kept), last = seen
     assert first_to_come == 2
-    assert kept >= GRAPHS
+    assert kept >= GRAPH_BYTES
     assert last == (1, 0)
 
 
@@ -130,10 +134,45 @@ def test_a_card_without_room_for_one_says_so(speaker: Checkpoint) -> None:
         slots(speaker, card_for(speaker, 0.9))
 
 
-def test_a_cpu_is_not_asked_for_its_memory(speaker: Checkpoint) -> None:
-    cpu = open_device("cpu")
+def test_a_cpu_takes_what_fits_and_always_what_is_asked_for(
+    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu, each = open_device("cpu"), slot_bytes(speaker)
     assert slots(speaker, cpu) == CPU_SLOTS
     assert slots(speaker, cpu, max_slots=200) == 200
+    monkeypatch.setattr(memory, "memory_of", lambda device: (100 * each, 3 * each))
+    assert slots(speaker, cpu) == 3
+    monkeypatch.setattr(memory, "memory_of", lambda device: (100 * each, 0))
+    assert (slots(speaker, cpu), slots(speaker, cpu, max_slots=5)) == (1, 5)
+
+
+@pytest.mark.parametrize("asked", [0, 3])
+def test_measured_and_estimated_bytes_give_the_same_slots(asked: int) -> None:
+    """The same memory gives the same slots before a load and after it."""
+    for count in (0.9, 1.0, 4.2, 90.0):
+        card = Card(100 * GIB)
+        settings = EngineSettings(memory_share=1.0, max_slots=asked)
+        room = memory.MemoryRoom.of(card, settings)  # type: ignore[arg-type]
+        each = 10**6
+        need = memory.MemoryNeed(room.may_have - int(count * each), each)
+        card.free = count * each + RESERVE_BYTES
+        try:
+            measured = slots_for(card, settings, each)  # type: ignore[arg-type]
+        except DeviceMemory:
+            measured = 0
+        assert measured == need.slots_in(room, settings)
+
+
+def test_what_a_container_shares_in_memory_counts_as_no_file() -> None:
+    """As Linux writes memory.stat: Ray's objects lie in /dev/shm, are counted as files and are never given back."""
+    lines = ["anon 1000", "file 900", "kernel 50", "shmem 700", "file_mapped 10"]
+    assert memory.reclaimable_bytes(lines) == 200
+    assert memory.reclaimable_bytes([]) == 0
+
+
+def test_memory_is_what_the_system_says() -> None:
+    total, free = memory.memory_of(CpuDevice())
+    assert 0 < free <= total <= CpuDevice().total_bytes()
 
 
 def test_the_engine_and_its_cards_tell_the_real_number(speaker: Checkpoint) -> None:

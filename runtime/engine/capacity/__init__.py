@@ -1,0 +1,1 @@
+"""Estimates before a load: memory, slots, speed, and what a checkpoint lacks."""

@@ -1,0 +1,205 @@
+"""Diagnosis of checkpoints before they are loaded: what they would serve here, their memory, what they lack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from runtime.device import open_device
+from runtime.device.open_device import choose_dtype
+from runtime.device.quantized import kinds_on
+from runtime.engine.capacity.memory import MemoryNeed, MemoryRoom
+from runtime.engine.capacity.probe import Weights
+from runtime.engine.capacity.weights import WeightBits, word_of
+from runtime.engine.registry import Registry
+from runtime.errors import SetUpError
+from runtime.model.checkpoint import DECODER, TALKER, public_name, resolve
+from runtime.model.config import ModelConfig
+from runtime.model.inspection import Download, Inspection, WeightsSeen, inspect, inspect_folder
+from runtime.model.weights import require_finite
+from runtime.settings import EngineSettings, Settings
+
+DTYPES = (torch.bfloat16, torch.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Reason why a checkpoint cannot be served, with a stable code."""
+
+    code: str
+    message: str
+
+    @classmethod
+    def of(cls, error: SetUpError) -> Problem:
+        return cls(error.code, str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSeen:
+    """Files by their names from the root."""
+
+    read: dict[str, int]  # Bytes by name.
+    missing: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Capabilities of a checkpoint for clients."""
+
+    size: str | None  # In its configuration's words: 0b6, 1b7.
+    modes: tuple[str, ...]
+    layouts: tuple[str, ...]
+    speakers: tuple[str, ...]
+    languages: tuple[str, ...]
+    takes_instruct: bool
+    speaks: bool
+
+    @classmethod
+    def of(cls, config: ModelConfig) -> Served:
+        speakers, languages = tuple(config.talker.spk_id), tuple(config.talker.codec_language_id)
+        modes, layouts = tuple(config.modes), tuple(config.layouts)
+        return cls(config.size, modes, layouts, speakers, languages, config.takes_instruct, config.speaks)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """Memory and speed of a checkpoint in one dtype, or with rounded weights. Bytes."""
+
+    dtype: str  # Or int8, int4.
+    is_chosen: bool  # By the settings.
+    once: int  # Weights, and the process or its graphs.
+    slot: int
+    slots: int  # With all the memory that the process may have; 0: it does not fit.
+    rtf: float | None  # Estimated seconds of computing per second of speech; None: a card, or a small checkpoint.
+    rtf_now: float | None  # The same with what else runs at present.
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemorySeen:
+    """The device's memory that this process may have, and what the checkpoint would take. Bytes."""
+
+    device: str
+    may_have: int
+    free: int
+    rows: tuple[MemoryRow, ...]  # Empty if the configurations cannot be read.
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Diagnosis of one checkpoint."""
+
+    name: str
+    servable: bool
+    problems: tuple[Problem, ...]
+    served: Served | None
+    files: FilesSeen
+    download: Download | None  # Of a Hub id.
+    weights: WeightsSeen | None
+    speech_tokenizer: WeightsSeen | None
+    text_ids: int | None  # Of the text tokenizer.
+    defaulted: tuple[str, ...]
+    unknown: tuple[str, ...]
+    memory: DeviceMemorySeen
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Checkpoints that can be loaded together. Bytes are the device's."""
+
+    names: tuple[str, ...]
+    modes: tuple[str, ...]
+    need: int  # Of weights and all slots that would be taken.
+    free: int  # Of what this process may have, now.
+
+    @property
+    def fits_beside(self) -> bool:
+        """True if they fit next to what the device holds already, with all their slots."""
+        return self.need <= self.free
+
+
+def check(settings: Settings) -> Checked:
+    """Check the checkpoints in the settings. Takes seconds, and a download if a Hub id is not here yet.
+
+    Raises:
+        SetUpError: they could not be loaded; the sentence says why.
+    """
+    engine = settings.engine
+    device = open_device(engine.device, eager=True)
+    registry = Registry.read(settings.models)
+    found = [inspect_folder(resolve(entry.reference)) for entry in registry.entries]
+    for inspection in found:
+        inspection.require()
+    names, room = tuple(entry.name for entry in registry.entries), MemoryRoom.of(device, engine)
+    bits = WeightBits(engine, device)
+    pairs = zip(registry.entries, found, strict=True)
+    chosen = [bits.choose(entry.config, entry.name, inspection.types.values()) for entry, inspection in pairs]
+    need = MemoryNeed.of(found, room, engine, chosen)
+    need.require(", ".join(names), room, engine)
+    return Checked(names, registry.modes, need.with_slots(engine.max_slots or room.max_slots), room.free)
+
+
+def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
+    """Inspect a folder or a Hub id; no weights are downloaded or loaded. Takes seconds, some for the speed here.
+
+    Raises:
+        CheckpointMissing: there is neither.
+        HubRefused, HubUnreachable, DiskFull: the Hub does not say, and nothing of it is here.
+        DeviceUnavailable, InvalidSetting: the settings cannot be used.
+    """
+    device = open_device(settings.device, eager=True)
+    dtype, room, bits = (
+        choose_dtype(settings.dtype, device),
+        MemoryRoom.of(device, settings),
+        WeightBits(settings, device),
+    )
+    found, name = inspect(reference), public_name(reference)
+    stored = found.quantization
+    chosen: Weights = dtype, stored or bits.known
+    with found.noting():
+        if found.config is not None:
+            chosen = bits.choose(found.config, name, found.types.values())
+    for seen in (found.weights, found.speech_weights):
+        paths = [found.folder / name for name in seen.files] if seen else []
+        if paths and all(path.is_file() for path in paths):
+            with found.noting():
+                require_finite(paths)
+    rows: tuple[MemoryRow, ...] = ()
+    if {TALKER, DECODER} <= found.networks.keys():
+        kinds: list[Weights] = [] if stored else [(other, None) for other in DTYPES]
+        kinds += [(dtype, kind) for kind in kinds_on(device.name) if stored in (None, kind)]
+        rows = tuple(_row(found, kind, room, settings, bits, is_chosen=kind == chosen) for kind in kinds)
+        with found.noting():
+            MemoryNeed.of([found], room, settings, [chosen]).require(name, room, settings)
+    notes = [part.notes for part in (found.config, found.speech) if part is not None]
+    return Diagnosis(
+        name=name,
+        servable=not found.problems,
+        problems=tuple(map(Problem.of, found.problems)),
+        served=None if found.config is None else Served.of(found.config),
+        files=FilesSeen(found.sizes, found.files.missing, found.files.ignored),
+        download=found.download,
+        weights=found.weights,
+        speech_tokenizer=found.speech_weights,
+        text_ids=None if found.text_tokenizer is None else found.text_tokenizer.ids,
+        defaulted=tuple(field for note in notes for field in note.defaulted),
+        unknown=tuple(field for note in notes for field in note.unknown),
+        memory=DeviceMemorySeen(room.device, room.may_have, room.free, rows),
+    )
+
+
+def _row(
+    found: Inspection,
+    weights: Weights,
+    room: MemoryRoom,
+    settings: EngineSettings,
+    bits: WeightBits,
+    *,
+    is_chosen: bool,
+) -> MemoryRow:
+    assert found.config is not None
+    need, rtf, rtf_now = MemoryNeed.of([found], room, settings, [weights]), None, None
+    if bits.is_measured(found.config):
+        rtf, rtf_now = bits.probe.rtf(found.config, weights), bits.probe.rtf_now(found.config, weights)
+    return MemoryRow(word_of(weights), is_chosen, need.once, need.slot, need.slots_in(room, settings), rtf, rtf_now)

@@ -1,0 +1,239 @@
+"""Memory of checkpoints, and the number of slots that fit. Bytes are the device's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from runtime.device import Device
+from runtime.device.cpu import CpuDevice
+from runtime.device.open_device import choose_sound_dtype
+from runtime.device.quantized import Quantization, quantized_bytes
+from runtime.engine.capacity.probe import Weights
+from runtime.errors import CheckpointTooLarge, DeviceMemory
+from runtime.model.checkpoint import DECODER, ENCODER, TALKER, are_same
+from runtime.model.code2wav import Code2Wav
+from runtime.model.config import ModelConfig
+from runtime.model.inspection import Inspection
+from runtime.model.products import Linear, Table, narrowed_names
+from runtime.model.weights import lies
+from runtime.settings import EngineSettings
+
+FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}  # Safetensors'.
+GIB = 2**30
+CPU_SLOTS = 8
+MAX_SLOTS = 64  # Without a setting; more rows at once bring no request its first audio sooner.
+PROCESS_BYTES = 2**30  # A runtime process on a CPU without weights: torch, and the results of a frame.
+CONTEXT_BYTES = 900 * 2**20  # A process on a card without tensors: CUDA's context, kernels, modules.
+RESERVE_BYTES = 2 * 2**30  # On a card: graphs, prompts, voices, and the largest call of Code2Wav.
+GRAPH_BYTES = RESERVE_BYTES // 2  # The part of it that stays allocated once a checkpoint serves.
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRoom:
+    """The part of a device's memory that this process may have: on a card the share in the settings."""
+
+    device: str
+    on_cpu: bool
+    may_have: int
+    free: int  # Of that, now.
+
+    @classmethod
+    def of(cls, device: Device, settings: EngineSettings) -> MemoryRoom:
+        on_cpu = device.torch_device.type == "cpu"
+        total, free = memory_of(device)
+        may_have = total if on_cpu else int(settings.memory_share * total)
+        return cls(device.name, on_cpu, may_have, free - (total - may_have))
+
+    @property
+    def max_slots(self) -> int:
+        """Return the slots that a checkpoint takes without a setting, if they fit."""
+        return CPU_SLOTS if self.on_cpu else MAX_SLOTS
+
+    def slots_in(self, size: float, slot: int, settings: EngineSettings) -> int:
+        """Return the number of slots to take of ``size`` bytes; 0 if ``max_slots`` or a single one does not fit."""
+        fitting = int(size // slot)
+        wanted = settings.max_slots or min(max(fitting, 1), self.max_slots)
+        return wanted if wanted <= fitting else 0
+
+
+def slots_for(device: Device, settings: EngineSettings, slot: int, unready: int = 1, kept_bytes: int = 0) -> int:
+    """Return the number of slots for a checkpoint whose weights are on the device.
+
+    If several checkpoints share a card, each takes its share of the rest when it is loaded: of two the first takes half
+    of the rest without the second's weights, the second what is left then. On a CPU, whose memory others may give back,
+    at least what was asked for is taken.
+
+    Args:
+        slot: bytes of one.
+        unready: checkpoints without slots, with this one.
+        kept_bytes: expected memory of the others before they have slots; one slot is taken in any case.
+
+    Raises:
+        DeviceMemory: there is no room for the number in the settings, or not even for one.
+    """
+    room = MemoryRoom.of(device, settings)
+    left, least = room.free - (0 if room.on_cpu else RESERVE_BYTES), settings.max_slots or 1
+    if not room.on_cpu and not room.slots_in(left, slot, settings):
+        total, free = memory_of(device)
+        raise DeviceMemory(
+            slots=least,
+            need=round(least * slot / GIB, 2),
+            free=round(free / GIB, 2),
+            kept=round((total - room.may_have) / GIB, 2),
+            reserve=round(RESERVE_BYTES / GIB, 2),
+        )
+    return settings.max_slots or max(1, room.slots_in((left - kept_bytes) / unready, slot, settings))
+
+
+def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings, element: int) -> int:
+    """Return the bytes of one slot: keys and values, the rest of the slot cache, its Code2Wav stream.
+
+    Args:
+        element: bytes of a number in talker and code predictor.
+    """
+    talker, predictor = config.talker, config.predictor
+    length = min(settings.max_model_len, talker.max_position_embeddings)
+    keys = 2 * talker.num_hidden_layers * talker.num_key_value_heads * (length + 1) * talker.head_dim
+    inner = (
+        2 * predictor.num_hidden_layers * predictor.num_key_value_heads * talker.num_code_groups * predictor.head_dim
+    )
+    row = 8 * length + talker.vocab_size
+    audio = sum(part.nbytes for part in code2wav.fresh_state(1).tensors())
+    return (keys + inner + talker.hidden_size) * element + row + audio
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """Memory of some checkpoints together: once, and for each slot of each of them."""
+
+    once: int  # Weights, and the process or its graphs.
+    slot: int
+
+    @classmethod
+    def of(
+        cls, found: Sequence[Inspection], room: MemoryRoom, settings: EngineSettings, weights: Sequence[Weights]
+    ) -> MemoryNeed:
+        """Estimate inspected checkpoints without problems; those with the same speech tokenizer share it."""
+        networks = _networks(found, weights)
+        taken = sum(_network_bytes(*network, settings, on_cpu=room.on_cpu) for network in networks)
+        slot = 0
+        for inspection, (dtype, _) in zip(found, weights, strict=True):
+            code2wav = inspection.networks[DECODER]
+            assert inspection.config is not None
+            assert isinstance(code2wav, Code2Wav)
+            slot += slot_bytes(inspection.config, code2wav, settings, dtype.itemsize)
+        return cls(taken + (PROCESS_BYTES if room.on_cpu else CONTEXT_BYTES + RESERVE_BYTES), slot)
+
+    def with_slots(self, slots: int) -> int:
+        return self.once + slots * self.slot
+
+    def slots_in(self, room: MemoryRoom, settings: EngineSettings) -> int:
+        """Return the slots of each that would be taken if nothing else were on the device; 0 if they do not fit."""
+        return room.slots_in(room.may_have - self.once, self.slot, settings)
+
+    def require(self, name: str, room: MemoryRoom, settings: EngineSettings) -> None:
+        """Refuse checkpoints that do not fit, whatever else the device holds now.
+
+        Raises:
+            CheckpointTooLarge: the slots in the settings do not fit, or not one.
+        """
+        if not self.slots_in(room, settings):
+            need = round(self.with_slots(settings.max_slots or 1) / GIB, 2)
+            raise CheckpointTooLarge(name=name, need=need, have=round(room.may_have / GIB, 2), device=room.device)
+
+
+def _networks(
+    found: Sequence[Inspection], weights: Sequence[Weights]
+) -> Iterator[tuple[Inspection, str, nn.Module, Weights]]:
+    """Yield every network that would be loaded, with its checkpoint, the prefix of its keys and its weights."""
+    tokenizers: list[Sequence[Path]] = []
+    for inspection, kind in zip(found, weights, strict=True):
+        files = inspection.speech_files
+        is_shared = any(are_same(files, others) for others in tokenizers)
+        tokenizers.append(files)
+        for prefix, network in inspection.networks.items():
+            if not (is_shared and prefix in (DECODER, ENCODER)):
+                yield inspection, prefix, network, kind
+
+
+def tensor_bytes(network: nn.Module, element: int, quantization: Quantization | None = None) -> int:
+    """Return the bytes of a network's tensors, ``element`` per float, with rounded products if there are any."""
+    tensors: dict[str, torch.Tensor] = network.state_dict(keep_vars=True)
+    rounded = 0
+    if quantization is not None:
+        for name, module in network.named_modules():
+            if isinstance(module, Linear):
+                outputs, inputs = tensors.pop(f"{name}.weight").shape
+                rounded += quantized_bytes(outputs, inputs, quantization)
+    return rounded + sum(
+        tensor.numel() * (element if tensor.is_floating_point() else tensor.itemsize) for tensor in tensors.values()
+    )
+
+
+def _network_bytes(
+    inspection: Inspection,
+    prefix: str,
+    network: nn.Module,
+    weights: Weights,
+    settings: EngineSettings,
+    *,
+    on_cpu: bool,
+) -> int:
+    """Return the memory of a network; on a CPU without tables that stay in their file."""
+    dtype, quantization = weights
+    if prefix == TALKER:
+        return tensor_bytes(network, dtype.itemsize, quantization) - on_cpu * _lying(inspection, network, dtype)
+    taken = tensor_bytes(network, torch.float32.itemsize)
+    if prefix == DECODER and on_cpu:
+        sound = choose_sound_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
+        products = sum(network.get_parameter(f"{name}.weight").numel() for name in narrowed_names(network, sound))
+        taken -= (torch.float32.itemsize - sound.itemsize) * products
+    return taken
+
+
+def _lying(inspection: Inspection, talker: nn.Module, dtype: torch.dtype) -> int:
+    """Return the bytes of tables that stay in their file; one without known headers is bfloat16."""
+    return sum(
+        dtype.itemsize * module.weight.numel()
+        for name, module in talker.named_modules()
+        if isinstance(module, Table)
+        and lies(module.weight.to(FLOATS[inspection.types.get(f"{TALKER}{name}.weight", "BF16")]), dtype)
+    )
+
+
+def memory_of(device: Device) -> tuple[int, int]:
+    """Return the total and the free memory of a device."""
+    total, free = device.total_bytes(), device.free_bytes()
+    if device.torch_device.type != "cpu":
+        return total, free
+    # The system gives back cached files on demand, so they count as free.
+    for line in _lines("/proc/meminfo"):
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            free = 1024 * int(rest.split()[0])
+    # A container may be allowed less than the machine has.
+    most, used = (" ".join(_lines(f"/sys/fs/cgroup/memory.{name}")) for name in ("max", "current"))
+    if most.isdecimal() and used.isdecimal() and int(most) < total:
+        return int(most), min(free, int(most) - int(used) + reclaimable_bytes(_lines("/sys/fs/cgroup/memory.stat")))
+    return total, free
+
+
+def reclaimable_bytes(stat: Sequence[str]) -> int:
+    """Return a container's bytes of cached files by its ``memory.stat``, which are given back on demand.
+
+    Memory shared between processes or in a file system in memory (Ray's objects) counts as files there, and is not.
+    """
+    counts = dict(line.split(maxsplit=1) for line in stat)
+    return max(0, int(counts.get("file", 0)) - int(counts.get("shmem", 0)))
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []

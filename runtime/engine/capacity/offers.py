@@ -1,0 +1,187 @@
+"""The published checkpoints on this machine: memory and estimated speed, before anything is downloaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from runtime.device import Device, open_device
+from runtime.device.open_device import choose_dtype
+from runtime.engine.capacity.memory import MemoryNeed, MemoryRoom, memory_of
+from runtime.engine.capacity.probe import Weights, bytes_per_weight, frame_reads
+from runtime.engine.capacity.timing import measure_runs
+from runtime.engine.capacity.weights import AUTO, Pace, WeightBits, can_round, choose_pace
+from runtime.model.checkpoint import sound_networks, speaking_networks
+from runtime.model.config import (
+    Code2WavConfig,
+    DecoderConfig,
+    GenerationDefaults,
+    ModelConfig,
+    SpeakerEncoderConfig,
+    SpeechEncoderConfig,
+    SpeechTokenizerConfig,
+    TalkerConfig,
+)
+from runtime.model.files import FileChoice
+from runtime.model.inspection import Inspection
+from runtime.published import PUBLISHED, Published
+from runtime.request import SAMPLE_RATE, Layout, Mode
+from runtime.settings import EngineSettings
+from runtime.shared.speech_rate import FRAME_S
+
+READ_BYTES = 192 * 2**20  # Weights of a measurement: more than a card's cache.
+MATRIX = 3072, 1024
+LAUNCH_S = 1.0e-5  # Per layer on a card, which reads a small layer faster than it starts one.
+SOUND_ROWS, SOUND_WIDTH = 640, 768  # Code2Wav's largest product.
+SOUND_OPERATIONS = 5.2e9  # Of Code2Wav per frame.
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedBits:
+    """A published checkpoint on this machine with one choice of weights."""
+
+    weights: str  # In the setting's words: off, int8 or int4.
+    memory: int  # Bytes of the process with one slot, if it is the only checkpoint.
+    rtf: float  # Estimated seconds of computing per second of speech.
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A published checkpoint on this machine."""
+
+    id: str
+    shared: int  # Bytes that a second checkpoint does not take again.
+    bits: tuple[OfferedBits, ...]  # What the device can do, the most exact first.
+    chosen: str  # One of them, by the settings or by the speed here.
+
+
+@dataclass(frozen=True, slots=True)
+class MachineOffers:
+    """The machine and all published checkpoints. Bytes are the device's."""
+
+    device: str
+    dtype: str
+    quantize: str  # The setting for the bits of weights.
+    total: int  # That may be used.
+    free: int
+    offers: tuple[Offer, ...]
+
+
+def machine_offers(settings: EngineSettings) -> MachineOffers:
+    """Measure this machine. Takes some seconds without the imports.
+
+    Raises:
+        SetUpError: there is no such device, or it cannot do what the settings say.
+    """
+    device = open_device(settings.device, eager=True)
+    bits, room = WeightBits(settings, device), MemoryRoom.of(device, settings)
+    card = None if can_round(device) else CardSpeed.of(device, choose_dtype(settings.dtype, device))
+    offers: list[Offer] = []
+    ladders: dict[str, list[Pace]] = {}
+    for checkpoint in PUBLISHED:
+        found = inspect_published(checkpoint)
+        assert found.config is not None
+        if checkpoint.size not in ladders:
+            weights = bits.with_bits(found.config, bits.known)
+            ladders[checkpoint.size] = (
+                list(bits.paces(found.config)) if card is None else [(weights, card.rtf(found.config, weights))]
+            )
+        ladder = ladders[checkpoint.size]
+        needs = [MemoryNeed.of([found], room, settings, [weights]) for weights, _ in ladder]
+        pairs = [MemoryNeed.of([found] * 2, room, settings, [weights] * 2) for weights, _ in ladder]
+        offered = [
+            OfferedBits(_setting_of(weights), need.with_slots(1), rtf)
+            for (weights, rtf), need in zip(ladder, needs, strict=True)
+        ]
+        chosen = _setting_of(choose_pace(ladder)) if settings.quantize == AUTO else settings.quantize
+        shared = min(2 * need.once - pair.once for need, pair in zip(needs, pairs, strict=True))
+        offers.append(Offer(checkpoint.id, shared, tuple(offered), chosen))
+    dtype = str(choose_dtype(settings.dtype, device)).removeprefix("torch.")
+    free = memory_of(device)[1]
+    return MachineOffers(device.name, dtype, settings.quantize, room.may_have, free, tuple(offers))
+
+
+@cache
+def inspect_published(checkpoint: Published) -> Inspection:
+    """Return a published checkpoint as an inspection without files (docs/model.md 1.2, 1.3)."""
+    wide = 1 if checkpoint.size == "0.6B" else 2
+    config = ModelConfig(
+        talker=TalkerConfig(
+            num_key_value_heads=8,
+            head_dim=128,
+            num_code_groups=16,
+            hidden_size=1024 * wide,
+            intermediate_size=3072 * wide,
+            num_hidden_layers=28,
+            text_vocab_size=151_936,
+            codec_eos_token_id=2150,
+        ),
+        predictor=DecoderConfig(num_code_groups=16),
+        speaker_encoder=SpeakerEncoderConfig(enc_dim=1024 * wide) if checkpoint.mode is Mode.BASE else None,
+        generation=GenerationDefaults(),
+        modes=(checkpoint.mode,),
+        layouts=tuple(Layout),
+        preferred_layout=None,
+        speaks=True,
+        part_chars=None,
+        takes_instruct=wide > 1,
+        im_start_token_id=151_644,
+        tts_pad_token_id=151_671,
+        tts_bos_token_id=151_672,
+        tts_eos_token_id=151_673,
+    )
+    speech = SpeechTokenizerConfig(
+        code2wav=Code2WavConfig(
+            codebook_dim=512, latent_dim=1024, hidden_size=512, head_dim=64, intermediate_size=1024
+        ),
+        encoder=SpeechEncoderConfig(head_dim=64),
+        encoder_valid_num_quantizers=16,
+        input_sample_rate=SAMPLE_RATE,
+        output_sample_rate=SAMPLE_RATE,
+        encode_downsample_rate=1920,
+        decode_upsample_rate=1920,
+    )
+    networks = speaking_networks(config) | sound_networks(speech)
+    return Inspection(FileChoice(), {}, Path(), config, speech, networks=networks)
+
+
+def _setting_of(weights: Weights) -> str:
+    bits = weights[1]
+    return "off" if bits in (None, "float16") else str(bits)
+
+
+@dataclass(frozen=True, slots=True)
+class CardSpeed:
+    """Speed of a card: bytes of weights read, and operations of Code2Wav, per second."""
+
+    reads: float
+    computes: float
+
+    @classmethod
+    @torch.inference_mode()
+    def of(cls, device: Device, dtype: torch.dtype) -> CardSpeed:
+        """Measure a card: the best of a few runs, because others may use it."""
+        where, (rows, width) = device.torch_device, MATRIX
+        weights = torch.zeros(READ_BYTES // (rows * width * dtype.itemsize), rows, width, dtype=dtype, device=where)
+        row = torch.zeros(1, width, dtype=dtype, device=where)
+
+        def read() -> Tensor:
+            return sum((torch.nn.functional.linear(row, matrix).sum() for matrix in weights), start=row.sum())
+
+        left = torch.zeros(SOUND_ROWS, SOUND_WIDTH, device=where)
+        right = torch.zeros(SOUND_WIDTH, SOUND_WIDTH, device=where)
+        reading, computing = (
+            min(run.clock for run in measure_runs(work)) for work in (read, lambda: (left @ right).sum())
+        )
+        return cls(weights.nbytes / reading, 2 * SOUND_ROWS * SOUND_WIDTH * SOUND_WIDTH / computing)
+
+    def rtf(self, config: ModelConfig, weights: Weights) -> float:
+        """Return seconds of computing per second of speech; frames and audio use different units of a card."""
+        frame = frame_reads(config) * bytes_per_weight(*weights) / self.reads
+        layers = config.talker.num_hidden_layers
+        layers += (config.talker.num_code_groups - 1) * config.predictor.num_hidden_layers
+        return round(max(frame + layers * LAUNCH_S, SOUND_OPERATIONS / self.computes) / FRAME_S, 3)

@@ -1,0 +1,97 @@
+"""Timing of work on this processor: fastest and median run, with a given number of threads.
+
+The fastest run says what the processor can do, and the median run by the clock what it does at present. On one thread
+the fastest run is measured in processor time, which excludes other processes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+ROUNDS = 3
+ROUND_S = 0.05  # Minimum duration of a round.
+
+
+class Run(NamedTuple):
+    """Seconds of one run, by the clock and of this thread's processor."""
+
+    clock: float
+    processor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of the fastest run, and of the median run by the clock."""
+
+    best: float
+    median: float
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Timing:
+        # Windows reports processor time in steps of 16 ms.
+        by_processor = torch.get_num_threads() == 1 and sys.platform != "win32"
+        best = min(run.processor if by_processor else run.clock for run in runs)
+        return cls(best, max(best, statistics.median(run.clock for run in runs)))
+
+
+def measure_round(work: Callable[[], Tensor]) -> list[Run]:
+    """Run ``work`` for at least `ROUND_S`; ``item`` waits until a card has finished."""
+    runs: list[Run] = []
+    end = time.perf_counter() + ROUND_S
+    while not runs or time.perf_counter() < end:
+        clock, processor = time.perf_counter(), time.thread_time()
+        work().item()
+        runs.append(Run(time.perf_counter() - clock, time.thread_time() - processor))
+    return runs
+
+
+def measure_runs(work: Callable[[], Tensor]) -> list[Run]:
+    """Run ``work`` for `ROUNDS` rounds after a warm-up."""
+    work().item()
+    return [run for _ in range(ROUNDS) for run in measure_round(work)]
+
+
+@contextmanager
+def cpu_threads(count: int) -> Iterator[None]:
+    """Set the number of CPU threads of this thread for the duration of the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def repeating(work: Callable[[], Tensor], threads: int) -> Iterator[None]:
+    """Repeat ``work`` on another thread for the duration of the block, with ``threads`` CPU threads."""
+    done, begun = threading.Event(), threading.Event()
+
+    @torch.inference_mode()
+    def run() -> None:
+        torch.set_num_threads(threads)  # Each thread has its own.
+        try:
+            while not done.is_set():
+                work()
+                begun.set()
+        finally:
+            begun.set()
+
+    thread = threading.Thread(target=run, name="probe")
+    thread.start()
+    try:
+        begun.wait()
+        yield
+    finally:
+        done.set()
+        thread.join()

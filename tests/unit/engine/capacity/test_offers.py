@@ -1,0 +1,69 @@
+"""What a published checkpoint takes here is known before anything of it is here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from runtime.device.quantized import Quantization
+from runtime.engine.capacity import offers
+from runtime.engine.capacity.memory import PROCESS_BYTES
+from runtime.engine.capacity.offers import CardSpeed, inspect_published, machine_offers
+from runtime.engine.capacity.probe import Probe
+from runtime.model.config import ModelConfig
+from runtime.model.inspection import inspect_folder
+from runtime.published import PUBLISHED, SPEECH_TOKENIZER_BYTES, Published
+from runtime.settings import EngineSettings
+from tests.unit.model.published import DATA, write_configs
+
+
+@pytest.mark.parametrize("checkpoint", PUBLISHED, ids=lambda checkpoint: checkpoint.id)
+def test_the_configuration_in_the_code_is_the_published_one(checkpoint: Published, tmp_path: Path) -> None:
+    write_configs(tmp_path, f"{checkpoint.size}-{checkpoint.kind}")
+    (tmp_path / "speech_tokenizer").mkdir()
+    shutil.copy(DATA / "config_speech_tokenizer.json", tmp_path / "speech_tokenizer" / "config.json")
+    own, published = inspect_published(checkpoint), inspect_folder(tmp_path)
+    assert own.networks.keys() == published.networks.keys()
+    for prefix, network in own.networks.items():
+        theirs = published.networks[prefix].state_dict()
+        assert {name: part.shape for name, part in network.state_dict().items()} == {
+            name: part.shape for name, part in theirs.items()
+        }
+    sizes = {prefix: sum(part.numel() for part in network.parameters()) for prefix, network in own.networks.items()}
+    assert sum(sizes[prefix] for prefix in sizes if prefix in ("talker.", "speaker_encoder.")) == checkpoint.parameters
+
+
+def test_an_offer_has_the_memory_and_the_speed_of_each_choice_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds = {None: 3.0, Quantization.FLOAT16: 3.0, Quantization.INT8: 1.5, Quantization.INT4: 0.5}
+    monkeypatch.setattr(Probe, "rtf", lambda probe, config, weights: speeds[weights[1]])
+    told = machine_offers(EngineSettings(device="cpu"))
+    assert json.loads(json.dumps(asdict(told)))["quantize"] == "auto"
+    assert [offer.id for offer in told.offers] == [checkpoint.id for checkpoint in PUBLISHED]
+    for offer, checkpoint in zip(told.offers, PUBLISHED, strict=True):
+        assert [(bits.weights, bits.rtf) for bits in offer.bits] == [("off", 3.0), ("int8", 1.5), ("int4", 0.5)]
+        assert offer.chosen == "int4"
+        off, eight, four = (bits.memory for bits in offer.bits)
+        assert checkpoint.parameters < off < 5 * checkpoint.parameters + 4 * PROCESS_BYTES
+        assert four < eight < off
+        assert PROCESS_BYTES + SPEECH_TOKENIZER_BYTES / 2 < offer.shared <= PROCESS_BYTES + SPEECH_TOKENIZER_BYTES
+    assert {offer.chosen for offer in machine_offers(EngineSettings(device="cpu", quantize="int8")).offers} == {"int8"}
+
+
+def test_eight_bits_on_a_card_are_read_in_half_the_time() -> None:
+    config, speed = inspect_published(PUBLISHED[0]).config, CardSpeed(reads=1e9, computes=1e30)
+    assert isinstance(config, ModelConfig)
+    half, whole = (speed.rtf(config, (torch.bfloat16, kind)) for kind in (Quantization.INT8, None))
+    assert half == pytest.approx(whole / 2, rel=0.05)
+
+
+def test_a_card_has_one_offer_by_its_measured_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offers, "can_round", lambda device: False)
+    monkeypatch.setattr(offers, "READ_BYTES", 3072 * 1024 * 4)
+    told = machine_offers(EngineSettings(device="cpu", dtype="float32"))
+    assert [[bits.weights for bits in offer.bits] for offer in told.offers] == [["off"]] * len(PUBLISHED)
+    assert all(offer.chosen == "off" and offer.bits[0].rtf > 0 for offer in told.offers)

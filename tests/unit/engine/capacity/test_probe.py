@@ -1,0 +1,152 @@
+"""The speed of a checkpoint here is measured before its weights are here."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from runtime.device import open_device
+from runtime.device.open_device import choose_sound_dtype
+from runtime.device.quantized import Quantization
+from runtime.engine.capacity import probe as probing
+from runtime.engine.capacity.memory import tensor_bytes
+from runtime.engine.capacity.offers import inspect_published
+from runtime.engine.capacity.probe import Probe, bytes_per_weight, frame_reads, layer_size, together
+from runtime.engine.capacity.timing import Run, Timing, cpu_threads, measure_runs, repeating
+from runtime.model.config import DecoderConfig, ModelConfig
+from runtime.model.layers import DecoderStack
+from runtime.model.products import Linear
+from runtime.model.talker import Talker
+from runtime.model.weights import on_meta
+from runtime.published import PUBLISHED
+from tests.support.patience import until
+
+FLOAT16, INT8, INT4 = Quantization
+
+
+def small() -> ModelConfig:
+    """A published configuration with small layers."""
+    config = inspect_published(PUBLISHED[0]).config
+    assert config is not None
+    few = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
+    talker = replace(config.talker, **few, text_hidden_size=64, text_vocab_size=16)
+    return replace(config, talker=talker, predictor=replace(config.predictor, **few))
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.engine.capacity.timing.ROUND_S", 0.0)
+    monkeypatch.setattr(probing, "COLD_BYTES", 0)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("weights", [(torch.float32, None), (torch.bfloat16, None), (torch.float32, INT8)])
+def test_a_frame_of_the_engine_is_measured_once(weights: probing.Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "CORES", 2)
+    probe, config = Probe(open_device("cpu")), small()
+    frame, slowdown = probe.frame_time(config, weights)
+    assert 0 < frame.best <= frame.median
+    assert probe.frame_time(config, weights) == (frame, slowdown)
+    sound = probe.sound_time(weights)
+    assert sound.best > 0
+    told = probe.rtf(config, weights)
+    assert told == round(together(frame.best, sound.best, slowdown) / 0.08, 3)
+    assert told <= probe.rtf_now(config, weights)
+
+
+def test_sound_with_a_core_of_its_own_costs_what_it_slows_frames_down_by() -> None:
+    assert together(frame=1.0, sound=0.4, slowdown=1.0) == 1.0
+    assert together(frame=1.0, sound=0.4, slowdown=2.0) == 1.2  # Half the pace while there is sound.
+    assert together(frame=0.2, sound=0.4, slowdown=1.0) == 0.4
+    assert together(frame=1.0, sound=0.4, slowdown=math.inf) == 1.4
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("cores", "threads"), [(1, 0), (2, 2)])
+def test_frames_wait_for_sound_where_they_share_cores(
+    cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "CORES", cores)
+    probe, config, weights = Probe(open_device("cpu"), threads), small(), (torch.float32, INT8)
+    frame, slowdown = probe.frame_time(config, weights)
+    assert slowdown == math.inf
+    assert probe.rtf(config, weights) == round((frame.best + probe.sound_time(weights).best) / 0.08, 3)
+
+
+def test_sound_is_measured_in_the_dtype_that_it_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[torch.dtype] = []
+    monkeypatch.setattr(probing, "_sound_units", lambda dtype: asked.append(dtype) or (lambda: torch.zeros(())))
+    own, whole = Probe(open_device("cpu")), Probe(open_device("cpu"), sound_dtype="float32")
+    for probe in (own, whole):
+        for weights in ((torch.float32, None), (torch.float32, INT8), (torch.bfloat16, None)):
+            probe.sound_time(weights)
+    fewer = choose_sound_dtype("auto", open_device("cpu"), torch.bfloat16, None)
+    assert asked == [*dict.fromkeys((torch.float32, fewer)), torch.float32]
+
+
+@pytest.mark.parametrize("kind", [None, FLOAT16, INT8, INT4])
+def test_a_layer_is_as_large_as_it_is_held(kind: Quantization | None) -> None:
+    """Of four bits the probe took half as many layers as no cache holds, and estimated too high a speed."""
+    config = DecoderConfig(num_hidden_layers=1, num_code_groups=4, vocab_size=64)
+    with on_meta():
+        stack = DecoderStack(config)
+    told = layer_size(config) * bytes_per_weight(torch.bfloat16, kind)
+    assert told == pytest.approx(tensor_bytes(stack, torch.bfloat16.itemsize, kind), rel=0.02)
+
+
+def test_the_numbers_that_a_frame_reads_are_those_of_its_products() -> None:
+    config = small()
+    with on_meta():
+        talker = Talker(config)
+
+    def products(module: torch.nn.Module) -> int:
+        return sum(part.weight.numel() for part in module.modules() if isinstance(part, Linear))
+
+    passes = config.talker.num_code_groups - 1
+    again = passes * products(talker.code_predictor.model) + products(talker.code_predictor.lm_head)
+    assert frame_reads(config) == products(talker.model) + products(talker.codec_head) + again
+
+
+def test_other_work_is_in_what_it_takes_now_and_not_in_what_it_takes() -> None:
+    runs = [Run(clock=3.0, processor=1.1), Run(clock=2.0, processor=1.0), Run(clock=9.0, processor=1.2)]
+    with cpu_threads(2):
+        assert Timing.of(runs) == Timing(best=2.0, median=3.0)
+    if sys.platform != "win32":
+        with cpu_threads(1):
+            assert Timing.of(runs) == Timing(best=1.0, median=3.0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its processor time has steps of 16 ms")
+def test_of_one_thread_others_work_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.engine.capacity.timing.ROUNDS", 1)
+
+    def work() -> torch.Tensor:
+        time.sleep(0.02)  # Like other processes on the core.
+        return torch.zeros(())
+
+    with cpu_threads(1):
+        timing = Timing.of(measure_runs(work))
+    assert timing.best < 0.01 < 0.02 <= timing.median
+
+
+def test_sound_is_made_while_frames_are_measured_beside_it() -> None:
+    made: list[int] = []
+
+    def make() -> torch.Tensor:
+        made.append(torch.get_num_threads())
+        return torch.zeros(())
+
+    before = torch.get_num_threads()
+    with repeating(make, threads=1):
+        assert made
+        assert torch.get_num_threads() == before
+        several = len(made) + 2
+        until(lambda: len(made) > several)
+    stopped = len(made)
+    assert set(made) == {1}
+    assert stopped == len(made)

@@ -1,0 +1,133 @@
+"""Which weights a machine takes is measured before they are here: the most exact that speak in real time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+
+from runtime.device import open_device
+from runtime.device.cpu import CpuDevice, multiplies_bfloat16
+from runtime.device.quantized import Quantization, multiplies_float16
+from runtime.engine.capacity import weights as weighing
+from runtime.engine.capacity.offers import inspect_published
+from runtime.engine.capacity.probe import Probe, Weights
+from runtime.engine.capacity.weights import Pace, WeightBits, choose_pace
+from runtime.engine.engine import Engine
+from runtime.model.config import ModelConfig
+from runtime.model.config_files import read_model_config
+from runtime.published import PUBLISHED
+from runtime.settings import EngineSettings, Settings
+from tests.conftest import FolderOf
+
+FLOAT16, INT8, INT4 = Quantization
+PUBLISHED_CONFIG = inspect_published(PUBLISHED[0]).config
+assert PUBLISHED_CONFIG is not None
+SMALL_CONFIG = replace(
+    PUBLISHED_CONFIG,
+    talker=replace(PUBLISHED_CONFIG.talker, num_hidden_layers=1),
+    predictor=replace(PUBLISHED_CONFIG.predictor, hidden_size=64, num_hidden_layers=1),
+)
+
+
+def weights_of(dtype: str, config: ModelConfig, bits: Quantization | None) -> Weights:
+    return WeightBits(EngineSettings(dtype=dtype), open_device("cpu")).with_bits(config, bits)
+
+
+def ladder(*rtfs: float) -> Iterator[Pace]:
+    return (((torch.float32, kind), rtf) for kind, rtf in zip((None, INT8, INT4), rtfs, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("rtfs", "taken"),
+    [
+        ((0.9, 0.4, 0.3), None),
+        ((1.1, 1.0, 0.3), INT8),
+        ((3.0, 1.1, 0.9), INT4),
+        ((3.0, 1.5, 1.1), INT8),  # four bits cost sound, and would not be in time either
+        ((1.2, 1.5, 1.1), None),
+    ],
+)
+def test_the_most_exact_that_is_in_time_is_taken(rtfs: tuple[float, float, float], taken: Quantization | None) -> None:
+    assert choose_pace(ladder(*rtfs))[1] is taken
+
+
+def test_what_is_less_exact_than_needed_is_not_measured() -> None:
+    paces = ladder(0.9, 0.4, 0.3)
+    choose_pace(paces)
+    assert next(paces)[0][1] is INT8
+
+
+@pytest.mark.parametrize(
+    ("config", "word", "kind", "dtype"),
+    [
+        (PUBLISHED_CONFIG, "auto", None, torch.bfloat16),
+        (PUBLISHED_CONFIG, "auto", INT8, torch.float32),
+        (PUBLISHED_CONFIG, "float32", None, torch.float32),
+        (PUBLISHED_CONFIG, "bfloat16", INT8, torch.bfloat16),
+        (SMALL_CONFIG, "auto", None, torch.float32),
+    ],
+)
+def test_a_large_checkpoint_is_served_as_it_was_published_where_the_processor_multiplies_that(
+    config: ModelConfig, word: str, kind: Quantization | None, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening = sys.modules["runtime.device.open_device"]
+    monkeypatch.setattr(opening, "multiplies_bfloat16", lambda: True)
+    assert weights_of(word, config, kind) == (dtype, kind)
+    monkeypatch.setattr(opening, "multiplies_bfloat16", lambda: False)
+    is_published = kind is None and config is PUBLISHED_CONFIG
+    for has in (True, False):
+        monkeypatch.setattr(weighing, "multiplies_float16", lambda has=has: has)
+        assert weights_of("auto", config, kind) == (torch.float32, FLOAT16 if is_published and has else kind)
+        assert weights_of("float32", config, kind) == (torch.float32, kind)
+
+
+def test_a_large_checkpoint_is_loaded_with_what_was_chosen_and_its_card_says_so(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(folder_of("brief", "custom_voice"))
+
+    def card_with(few: int, word: str = "auto") -> str:
+        monkeypatch.setattr(weighing, "LARGE", few)
+        settings = EngineSettings(device="cpu", quantize=word, max_slots=1, max_model_len=256)
+        engine = Engine.open(Settings(models=(folder,), engine=settings))
+        engine.close()
+        return engine.cards[0].dtype
+
+    paces = {None: 3.0, FLOAT16: 3.0, INT8: 0.5}
+    published = "bfloat16" if multiplies_bfloat16() else "float16" if multiplies_float16() else "float32"
+    monkeypatch.setattr(Probe, "rtf", lambda probe, config, weights: paces[weights[1]])
+    assert card_with(few=0) == "int8"
+    assert card_with(few=0, word="off") == published
+    assert card_with(few=10**8) == "float32", "one that any processor speaks in time keeps its weights"
+
+
+def test_only_a_processor_is_asked(folder_of: FolderOf) -> None:
+    class Card(CpuDevice):
+        name = "cuda"
+
+    bits = WeightBits(EngineSettings(dtype="bfloat16"), Card())
+    assert bits.choose(read_model_config(folder_of("brief", "custom_voice")), "any", {"F16"}) == (torch.bfloat16, None)
+
+
+@pytest.mark.skipif(not multiplies_float16(), reason="fbgemm has no such products here")
+@pytest.mark.parametrize(
+    ("settings", "types", "expected"),
+    [
+        (EngineSettings(), {"F16"}, FLOAT16),
+        (EngineSettings(quantize="off"), {"F16"}, FLOAT16),
+        (EngineSettings(), {"F16", "F32"}, None),
+        (EngineSettings(), {"BF16"}, None),
+        (EngineSettings(dtype="float32"), {"F16"}, None),
+        (EngineSettings(quantize="int8"), {"F16"}, INT8),
+    ],
+)
+def test_weights_of_a_small_checkpoint_stay_float16_where_that_loses_nothing(
+    settings: EngineSettings, types: set[str], expected: Quantization | None, folder_of: FolderOf
+) -> None:
+    bits = WeightBits(settings, open_device("cpu"))
+    found = bits.choose(read_model_config(folder_of("brief", "custom_voice")), "any", types)
+    assert found == (torch.float32, expected)
