@@ -22,6 +22,7 @@ from runtime.server.logs import RequestLog, log_end
 from runtime.server.metrics import ServerMetrics
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.spending import Spending
+from runtime.server.text.text_thread import TextThread
 from runtime.server.voices.prompt_keeper import PromptKeeper
 from runtime.server.voices.speakers import Speaker, Speakers
 from runtime.server.voices.uploads import fetcher_for
@@ -65,8 +66,7 @@ class Host:
         self.ports: dict[str, str] = {}  # Addresses open besides HTTP, by dialect.
         self.replies: set[asyncio.Task[Any]] = set()  # HTTP responses in progress.
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
-        # One thread, since it computes in Python and each more would make the event loop wait for the interpreter.
-        self.texts = ThreadPoolExecutor(1, thread_name_prefix="text")
+        self.texts = TextThread()
         self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")
         self.fetcher = fetcher_for(settings.server.reference_addresses)
         self.metrics = ServerMetrics()

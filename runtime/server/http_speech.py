@@ -82,14 +82,17 @@ class HttpSpeech(ABC, Generic[Body]):
         return self._speech
 
     async def _filtered(self, name: FilterName, text: str, words: Iterable[Pronunciation], *, tags: bool) -> str:
-        """Return what is to be spoken of a text. A thread filters it, since that may take tens of milliseconds."""
+        """Return what is to be spoken of a text. A thread filters it, in turn with other texts."""
         entries = tuple(words)
         if name == "none" and not entries:
             return text
         limits = self._host.settings.limits
-        return await asyncio.get_running_loop().run_in_executor(
-            self._host.texts, lambda: filtered(name, text, dictionary_for(entries, limits, tags=tags))
-        )
+        pieces = filtered(name, text, lambda: dictionary_for(entries, limits, tags=tags))
+        run = partial(asyncio.get_running_loop().run_in_executor, self._host.texts)
+        spoken: list[str] = []
+        while (piece := await run(next, pieces, None)) is not None:
+            spoken.append(piece)
+        return "".join(spoken)
 
     def _resolver(self) -> VoiceResolver:
         return VoiceResolver(self._host.engine.cards, self._library)

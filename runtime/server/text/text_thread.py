@@ -1,0 +1,72 @@
+"""Thread for long work on clients' texts, which leaves most of the interpreter to frames and to the event loop."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Value = TypeVar("Value")
+
+_SHARE = 0.25  # Of one core.
+_BURST_S = 0.02
+_MAX_REST_S = 0.1  # A job that cannot rest in between, such as a large dictionary, does not hold up the next for long.
+_SWITCH_S = 50e-6
+
+_thread = threading.local()
+
+
+class TextThread(ThreadPoolExecutor):
+    """Executor of one thread that yields the interpreter early, and rests if it has worked for long.
+
+    A thread that wants the interpreter waits for `_SWITCH_S` while a job runs. The engine wants it hundreds of times a
+    frame, so the usual interval would add up to many frames.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(1, thread_name_prefix="text", initializer=_begin)
+
+    def submit(  # type: ignore[override]
+        self, work: Callable[Parameters, Value], /, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Future[Value]:
+        return super().submit(_yielding, work, *args, **kwargs)
+
+
+def rest() -> None:
+    """Sleep if the calling thread is a `TextThread`'s and has used more than its share of a core. Call it often."""
+    account: _Account | None = getattr(_thread, "account", None)
+    if account is not None:
+        time.sleep(account.charge())
+
+
+class _Account:
+    def __init__(self) -> None:
+        self._debt_s = 0.0
+        self._used_s = time.thread_time()
+        self._charged_at = time.monotonic()
+
+    def charge(self) -> float:
+        """Charge the processor time since the last call, and return how long to rest."""
+        used_s, now = time.thread_time(), time.monotonic()
+        paid_s = _SHARE * (now - self._charged_at)
+        self._debt_s = max(0.0, self._debt_s - paid_s) + used_s - self._used_s
+        self._used_s, self._charged_at = used_s, now
+        return min(_MAX_REST_S, max(0.0, self._debt_s - _BURST_S) / _SHARE)
+
+
+def _begin() -> None:
+    _thread.account = _Account()
+
+
+def _yielding(work: Callable[Parameters, Value], *args: Parameters.args, **kwargs: Parameters.kwargs) -> Value:
+    rest()
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        return work(*args, **kwargs)
+    finally:
+        sys.setswitchinterval(usual_s)

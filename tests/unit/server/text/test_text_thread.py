@@ -1,0 +1,49 @@
+"""The thread for long texts leaves the interpreter to others, and takes texts piece by piece."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from runtime.server.text.filter import PIECE_CHARS, filtered
+from runtime.server.text.text_thread import TextThread, rest
+
+WORKED_S = 0.08
+
+
+def _work(seconds: float) -> float:
+    """Compute for this long, and return how long it took."""
+    began, end = time.monotonic(), time.thread_time() + seconds
+    while time.thread_time() < end:
+        rest()
+    return time.monotonic() - began
+
+
+def test_it_rests_in_a_long_job_and_other_threads_do_not() -> None:
+    with TextThread() as texts:
+        assert texts.submit(_work, WORKED_S).result() > 2 * WORKED_S
+    began = time.thread_time()
+    _work(0.01)
+    assert time.thread_time() - began < 2 * WORKED_S
+
+
+def test_a_job_after_a_long_one_waits_for_the_rest() -> None:
+    with TextThread() as texts:
+        texts.submit(sum, range(10**7)).result()
+        began = time.monotonic()
+        texts.submit(int).result()
+        assert time.monotonic() - began > 0.05
+
+
+def test_others_get_the_interpreter_sooner_while_it_works() -> None:
+    usual_s = sys.getswitchinterval()
+    with TextThread() as texts:
+        assert texts.submit(sys.getswitchinterval).result() < min(usual_s, 0.0002)
+    assert sys.getswitchinterval() == usual_s
+
+
+def test_a_whole_text_is_filtered_in_pieces_and_as_at_once() -> None:
+    text = "A *long* text with [a link](https://example.org) in it. " * 50
+    pieces = list(filtered("markdown", text, lambda: None))
+    assert len(pieces) > len(text) / PIECE_CHARS
+    assert "".join(pieces) == "A long text with a link in it. " * 50
