@@ -43,9 +43,11 @@ class Port:
             Route("/size", self.size, methods=["POST"]),
             WebSocketRoute("/speak", self.speak),
             WebSocketRoute("/length", self.length),
+            WebSocketRoute("/goodbye", self.goodbye),
         ]
         connection = cast(Any, partial(HttpConnection, header_s=60, waiting=Waiting(most)))
-        words |= {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1, "ws": WebSocketConnection}
+        words = {"ws": WebSocketConnection, "lifespan": "off", "timeout_graceful_shutdown": 1} | words
+        words["log_level"] = "critical"
         self.server = Server(uvicorn.Config(Starlette(routes=routes), http=connection, **words))
 
     async def wait(self, _: Request) -> Response:
@@ -77,6 +79,11 @@ class Port:
             while (message := await client.receive())["type"] == "websocket.receive":
                 content = message.get("text") or message.get("bytes") or b""
                 await client.send_text(str(len(content)))
+
+    async def goodbye(self, client: WebSocket) -> None:
+        """Close at once."""
+        await client.accept()
+        await client.close(1008, "enough")
 
     async def speak(self, client: WebSocket) -> None:
         """Send without end; a client that takes nothing is told so."""

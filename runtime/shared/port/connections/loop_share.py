@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 _SHARE = 0.1  # Of the loop's time, for all clients together that use more than their burst.
-_BURST_S = 0.05  # 500 short messages at once.
+_BURST_S = 0.01  # 50 short messages at once.
 _MAX_REST_S = 1.0
-_MESSAGE_S = 100e-6  # What a session needs for one short message, on a slow core.
+_MESSAGE_S = 200e-6  # What a session needs for one short message, on a slow core.
 _BYTE_S = 20e-9
 MESSAGE_PAUSE_S = _MESSAGE_S / _SHARE  # Between the messages of one read that belong to a client that rests.
 

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _CLOSING_S = 10.0  # for a client to answer a close and take what is before it
 _LINGER_S = 1.0  # For a client that is closed to read why.
+_MAX_IGNORED_BYTES = 64 * 2**10  # After a close was sent.
 _NO_PONG = "keepalive ping timeout"  # uvicorn's words
 
 
@@ -87,6 +88,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         self._cost_s = 0.0  # Of the messages in the current read.
         self._rest: asyncio.TimerHandle | None = None  # Nothing is read until then.
         self._has_flooded = False
+        self._ignored_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -102,6 +104,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         began = time.thread_time()
         self._cost_s = 0.0
         super().data_received(data)
+        if self.close_sent and self._is_ignored_too_long(len(data)):
+            return
         if not self.handshake_initiated:  # websockets has refused the request, and uvicorn does not notice.
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
@@ -155,6 +159,15 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
             self.transport.abort()
         else:
             super().handle_parser_exception()
+
+    def _is_ignored_too_long(self, size: int) -> bool:
+        """Count what a client sends after a close. Too much of it is not read, and the connection ends soon."""
+        self._ignored_bytes += size
+        if self._ignored_bytes > _MAX_IGNORED_BYTES and not self._has_flooded:
+            self._has_flooded = True
+            self.transport.pause_reading()
+            self.loop.call_later(_LINGER_S, self.transport.abort)
+        return self._has_flooded
 
     def _begin_rest(self, rest_s: float) -> None:
         if self._rest is None and not self.transport.is_closing():

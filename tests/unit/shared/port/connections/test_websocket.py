@@ -119,6 +119,25 @@ def test_frames_without_content_are_counted_and_closed(flood: bytes) -> None:
     asyncio.run(scenario())
 
 
+def test_messages_after_a_close_are_soon_not_read() -> None:
+    read_bytes = 0
+
+    class Counted(websocket.WebSocketConnection):
+        def data_received(self, data: bytes) -> None:
+            nonlocal read_bytes
+            read_bytes += len(data)
+            super().data_received(data)
+
+    async def scenario() -> None:
+        async with Port(ws=Counted).open() as port:
+            goodbye = HANDSHAKE.replace(b"/length", b"/goodbye")
+            received = await exchange(port, goodbye, None, frame(Opcode.TEXT, b"{}") * 100_000)
+        assert received.endswith((1008).to_bytes(2) + b"enough")
+
+    asyncio.run(scenario())
+    assert read_bytes < 2 * websocket._MAX_IGNORED_BYTES
+
+
 @pytest.mark.parametrize(
     ("sent", "replies"),
     [
