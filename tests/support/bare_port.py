@@ -46,8 +46,8 @@ class Port:
             WebSocketRoute("/goodbye", self.goodbye),
         ]
         connection = cast(Any, partial(HttpConnection, header_s=60, waiting=Waiting(most)))
-        words = {"ws": WebSocketConnection, "lifespan": "off", "timeout_graceful_shutdown": 1} | words
-        words["log_level"] = "critical"
+        words = {"ws": WebSocketConnection} | words
+        words |= {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1}
         self.server = Server(uvicorn.Config(Starlette(routes=routes), http=connection, **words))
 
     async def wait(self, _: Request) -> Response:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 Parameters = ParamSpec("Parameters")
@@ -30,10 +31,10 @@ class TextThread(ThreadPoolExecutor):
     def __init__(self) -> None:
         super().__init__(1, thread_name_prefix="text", initializer=_begin)
 
-    def submit(  # type: ignore[override]
+    def submit(
         self, work: Callable[Parameters, Value], /, *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Future[Value]:
-        return super().submit(_yielding, work, *args, **kwargs)
+        return super().submit(_yielding, partial(work, *args, **kwargs))
 
 
 def rest() -> None:
@@ -62,11 +63,11 @@ def _begin() -> None:
     _thread.account = _Account()
 
 
-def _yielding(work: Callable[Parameters, Value], *args: Parameters.args, **kwargs: Parameters.kwargs) -> Value:
+def _yielding(work: Callable[[], Value]) -> Value:
     rest()
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
     try:
-        return work(*args, **kwargs)
+        return work()
     finally:
         sys.setswitchinterval(usual_s)
