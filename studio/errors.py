@@ -1,4 +1,4 @@
-"""Defines the errors that only the studio raises: who visits, what it keeps, recordings that are written down."""
+"""Defines the errors that only the studio raises: who visits, what it keeps, transcription."""
 
 from __future__ import annotations
 
@@ -102,15 +102,15 @@ class MemoryTooSmall(BadRequest):
 class TranscriberMissing(BadRequest):
     code = "transcriber_missing"
     http_status = 501
-    sentence = "Recordings are not written down here; the host can install a recogniser (docs/guide.md)."
+    sentence = "Automatic transcription is not available here; the host can install a recogniser (docs/guide.md)."
 
 
 class TranscriberBusy(Busy):
     code = "transcriber_busy"
-    sentence = "Other recordings are being written down; try again in {retry_after_s:g} s."
+    sentence = "Other recordings are being transcribed; try again in {retry_after_s:g} s."
 
 
 class TranscriptionFailed(Failed):
     code = "transcription_failed"
     retryable = False
-    sentence = "The recording could not be written down; the cause is in the server's log."
+    sentence = "The recording could not be transcribed; the server's log has the cause."

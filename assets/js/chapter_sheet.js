@@ -87,6 +87,7 @@ export class ChapterSheet {
     this.all.indeterminate = chosen.length > 0 && !this.all.checked;
     this.sum.textContent = t(isTooMuch ? 'importing.too_much' : 'importing.sum', { n: chosen.length, of: this.chapters.length, lines, most: MAX_LINES, time });
     if (chosen.length === 0) this.sum.textContent = t('importing.choose');
+    this.go.textContent = chosen.length ? t('importing.go_chapters', { n: chosen.length }) : t('importing.go');
     this.go.disabled = chosen.length === 0 || isTooMuch;
   }
 }

@@ -135,7 +135,7 @@ export class Offers {
     this.saysWhy = saysWhy;
     const need = this.memory(this.chosen);
     this.begin.disabled = this.chosen.length === 0 || (this.plan?.total != null && need > this.plan.total) || this.lacks;
-    this.begin.textContent = this.t(this.chosen.length > 1 ? 'real_voices.begin_them' : 'real_voices.begin_it');
+    this.begin.textContent = this.t('real_voices.begin_it');
   }
 
   // --- choosing

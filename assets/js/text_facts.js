@@ -59,7 +59,7 @@ export class TextFacts {
 
   /** What opens the pronunciation dictionary, and how many words it has of this text. @param {number} n */
   otherwise(n) {
-    return this.studio.t(n === 0 ? 'pronunciation.title' : n === 1 ? 'pronunciation.one_place' : 'pronunciation.places', { n });
+    return this.studio.t(n === 0 ? 'pronunciation.title' : 'pronunciation.places', { n });
   }
 
   /** Characters that one take may have. */

@@ -84,7 +84,7 @@ export class VoicesPanel {
     this.error.textContent = refused.join(' ');
     this.isUnlisted = false;
     const plain = brought.length - renamed.length;
-    if (plain) studio.toast(studio.t(plain === 1 ? 'voices.imported_one' : 'voices.imported', { n: plain }));
+    if (plain) studio.toast(studio.t('voices.imported', { n: plain }));
     await this.refresh();
     for (const { id, name } of renamed) {
       studio.toast(studio.t('voices.imported_as', { name }), { action: studio.t('voices.rename'), onAction: () => this.rename(id), stayMs: RENAME_MS });

@@ -39,14 +39,17 @@ export class Words {
   }
 
   /**
-   * One sentence, its {places} filled.
+   * Return one sentence with its {places} filled. `{n|line|lines}` becomes "1 line" or "2 lines".
    *
    * @param {string} key
    * @param {Object<string, any>} [values]
    */
   t(key, values = {}) {
     const sentence = this.chosen[key] ?? this.english[key] ?? key;
-    return sentence.replace(/\{(\w+)\}/g, (place, name) => values[name] ?? place);
+    return sentence.replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (place, name, one, other) => {
+      const value = values[name] ?? place;
+      return one === undefined ? value : `${value} ${String(value) === '1' ? one : other}`;
+    });
   }
 
   /** Put the words where the markup asks for them. @param {ParentNode} root */

@@ -116,7 +116,7 @@ class Database:
         Raises:
             StorageFailed: the file cannot be read.
         """
-        with self._lock, _told("What is kept"):
+        with self._lock, _told("Storage"):
             return self._connection.execute(query, values).fetchall()
 
     @contextlib.contextmanager

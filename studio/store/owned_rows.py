@@ -73,7 +73,7 @@ class OwnedRows:
 
     def _set_aside(self, owner: str, row_id: str, text: str, why: str) -> None:
         table, row = self._table, (owner, row_id)
-        with self._database.writing("What is kept") as connection:
+        with self._database.writing("Storage") as connection:
             connection.execute("INSERT INTO set_aside VALUES (?, ?, ?, ?, ?)", (time.time(), table, *row, text))
             connection.execute(f"DELETE FROM {table} WHERE owner = ? AND {self._key} = ?", row)  # noqa: S608
         self._database.unreadable += 1

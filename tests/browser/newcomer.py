@@ -85,7 +85,7 @@ def walk(page: Page, app: App) -> Walked:
     sheet.get_by_role("combobox").select_option("int8")
     offered, began = offer.inner_text(), time.monotonic()
     page.click("#vw-real-begin")
-    expect(page.locator("#vw-toasts")).to_contain_text("The real voices are here.", timeout=DOWNLOAD_MS)
+    expect(page.locator("#vw-toasts")).to_contain_text("The real voices are ready.", timeout=DOWNLOAD_MS)
     expect(page.locator("#vw-models")).to_contain_text(CHECKPOINT, timeout=PAGE_MS)
     change_s = time.monotonic() - began
     page.fill("#vw-text", TEXT)

@@ -124,7 +124,7 @@ def test_from_the_microphone_to_a_voice_that_speaks(app: App, studio: Page) -> N
     assert "name" in complaint(studio, "name")
     studio.fill("#vw-clone-keep-name", "Thursday")
     studio.click("#vw-clone-keep-button")
-    expect(studio.locator("#vw-clone-done")).to_contain_text("Kept: Thursday.")
+    expect(studio.locator("#vw-clone-done")).to_contain_text("Saved: Thursday.")
     expect(studio.locator("#vw-clone-done-speak")).to_be_focused()
     (kept,) = httpx.get(app.url + VOICES, trust_env=False).json()["data"]
     assert (kept["name"], kept["transcript"], kept["provenance"]["source"]) == ("Thursday", SAID, "recording")
@@ -340,7 +340,7 @@ def test_the_best_part_is_chosen_a_cough_is_left_out_and_both_have_a_way_back(st
     assert {"cough", "pause"} <= set(advice(studio))
     finding = studio.locator("#vw-clone-clinic [data-code=cough]")
     expect(finding).to_contain_text("at 0:03")
-    finding.get_by_role("button", name="Leave it out").click()
+    finding.get_by_role("button", name="Remove it").click()
     assert span(studio) == whole
     assert "cough" not in advice(studio)
     left = float(studio.inner_text("#vw-clone-span").split("·")[1].split()[0])
@@ -351,7 +351,7 @@ def test_the_best_part_is_chosen_a_cough_is_left_out_and_both_have_a_way_back(st
     assert span(studio) == [start, end]
     # Steps move the focus to their heading, and the address names them.
     studio.click("#vw-clone-use")
-    assert studio.evaluate("document.activeElement.textContent") == "The words"
+    assert studio.evaluate("document.activeElement.textContent") == "Transcript"
     assert studio.url.endswith("#/clone/2")
     studio.fill("#vw-clone-transcript", SAID)
     studio.click("#vw-clone-words-done")
@@ -394,10 +394,8 @@ def test_a_file_that_is_too_long_or_too_large_to_open_says_which_and_what_to_do(
     soundfile.write(hours, np.zeros(601 * 8000), 8000, format="WAV", subtype="PCM_U8")
     studio.set_input_files("#vw-clone-file", {"name": "hours.wav", "mimeType": "audio/wav", "buffer": hours.getvalue()})
     told = studio.locator("#vw-room-clone [data-error-for=ref_audio]")
-    way_on = "Cut out a part where one person speaks, and choose that."
-    expect(told).to_have_text(
-        f"hours.wav was not taken. The recording lasts 11 min; this page opens at most 10 min. {way_on}"
-    )
+    way_on = "Cut out a part with one speaker and choose that."
+    expect(told).to_have_text(f"hours.wav was not added. The recording is 11 min long; the limit is 10 min. {way_on}")
     studio.evaluate(
         """() => {
           const field = document.querySelector('#vw-clone-file');
@@ -407,7 +405,7 @@ def test_a_file_that_is_too_long_or_too_large_to_open_says_which_and_what_to_do(
           field.dispatchEvent(new Event('change', { bubbles: true }));
         }"""
     )
-    expect(told).to_have_text(f"large.wav was not taken. The file has 101 MB; this page opens at most 100 MB. {way_on}")
+    expect(told).to_have_text(f"large.wav was not added. The file has 101 MB; the limit is 100 MB. {way_on}")
     expect(studio.locator("#vw-clone-recording")).to_be_hidden()
 
 
@@ -469,8 +467,8 @@ def test_who_clones_by_the_sound_alone_is_not_asked_for_words(studio: Page) -> N
     enter(studio, "clone")
     to_words(studio, wav(3.0))
     done = studio.locator("#vw-clone-words-done")
-    expect(done).to_have_text("These are the words")
+    expect(done).to_have_text("Use this transcript")
     studio.check("#vw-clone-xvector")
-    expect(done).to_have_text("Go on by its sound alone")
+    expect(done).to_have_text("Continue without a transcript")
     studio.uncheck("#vw-clone-xvector")
-    expect(done).to_have_text("These are the words")
+    expect(done).to_have_text("Use this transcript")

@@ -171,7 +171,7 @@ def test_the_offer_waits_for_as_long_as_somebody_reads(offered: Callable[..., Pa
     page = offered()
     page.clock.fast_forward("05:00")
     expect(offer(page)).to_be_visible()
-    page.get_by_role("button", name="Do not speak it again").click()
+    page.get_by_role("button", name="Discard").click()
     expect(offer(page)).to_have_count(0)
 
 
@@ -190,7 +190,7 @@ def test_the_offer_moves_nothing_and_covers_no_control(offered: Callable[..., Pa
     link = page.locator(".vw-footer a")
     link.scroll_into_view_if_needed()
     assert is_in_view(page, ".vw-footer a")
-    page.get_by_role("button", name="Do not speak it again").click()
+    page.get_by_role("button", name="Discard").click()
     expect(offer(page)).to_have_count(0)
     page.evaluate("document.querySelector('.vw-rooms').scrollTop = 0")
     assert page.evaluate(PLACES) == while_told

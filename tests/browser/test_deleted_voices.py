@@ -93,14 +93,14 @@ def test_a_line_keeps_its_sound_when_its_voice_is_gone(spoken: Page) -> None:
     enter(spoken, "script")
     line(spoken, 1).locator(".vw-line-remake").click()
     said = spoken.locator("#vw-dock-actions [data-error-for=request]")
-    expect(said).to_have_text("The voice of line 1 was deleted (Peter). Choose another voice for it.")
+    expect(said).to_have_text("The voice of line 1 (Peter) was deleted. Choose another voice for it.")
     expect(line(spoken, 1)).to_have_attribute("data-state", "made")
     expect(spoken.locator(".vw-toast", has_text="made again")).to_have_count(0)
     # The second line has none: whoever exports learns which it is, and what to do.
     text_of(spoken, 2).fill("And a good night.")
     spoken.click("#vw-script-files")
     spoken.click("#vw-script-go")
-    expect(spoken.locator("#vw-script-export-error")).to_contain_text("The voice of line 2 was deleted (Peter).")
+    expect(spoken.locator("#vw-script-export-error")).to_contain_text("The voice of line 2 (Peter) was deleted.")
     spoken.keyboard.press("Escape")
     text_of(spoken, 2).fill("")
     name, data = export(spoken, "joined", loudness="")
@@ -135,9 +135,7 @@ def test_a_voice_that_another_window_deleted_is_said_to_be_gone_and_offered_no_m
     studio.request.delete(f"{origin(studio)}{VOICES}/{peter}")
     studio.click("#vw-speak")
     said = studio.locator("#vw-dock-actions [data-error-for=voice]")
-    expect(said).to_have_text(
-        "Peter is not there any more: this voice was deleted. Choose another voice, then speak again."
-    )
+    expect(said).to_have_text("The voice Peter was deleted. Choose another voice, then speak again.")
     expect(picker(studio).get_by_text("Peter", exact=True)).to_have_count(0)
     expect(studio.locator("#vw-speakers-voice")).not_to_contain_text("Peter")
     expect(picker(studio).locator(".vw-picked")).to_have_count(1)

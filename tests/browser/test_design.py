@@ -235,7 +235,7 @@ def test_closer_to_this_is_spoken_by_base_after_the_take_and_overwrites_nothing(
     with newly_kept(room, 3):
         act(room, "B", "closer")
         expect_set(room, 2)
-    expect(newest(room)).to_contain_text("the same person again")
+    expect(newest(room)).to_contain_text("the same voice again")
     expect(newest(room)).to_contain_text("from 1B")
     expect(room.locator(".vw-design-set").nth(1).locator("article")).to_have_count(3)
     added = [take_of(room, seed) for seed in seeds(room)]
@@ -402,7 +402,7 @@ def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(ro
     enter(room, "design")
     entry = room.locator("#vw-design-voices-list li").filter(has_text="Harbour")
     expect(entry.get_by_role("heading", level=3)).to_have_text("Harbour")  # the list's own heading is of level 2
-    entry.get_by_text("Where it comes from").click()
+    entry.get_by_text("Origin").click()
     expect(entry).to_contain_text(str(take["seed"]))
     expect(entry).to_contain_text(take["sha256"])
     entry.get_by_role("button", name="Put into the form: Harbour").click()
@@ -453,7 +453,7 @@ def test_what_was_told_of_a_kept_voice_leaves_with_the_room(room: Page) -> None:
     fix_seed(room, KEPT_SEED)
     make_three(room)
     keep_as(room, "A", "Left behind")
-    expect(room.locator("#vw-toasts")).to_contain_text("Left behind is among your voices.")
+    expect(room.locator("#vw-toasts")).to_contain_text("Left behind is now one of your voices.")
     enter(room, "script")
     assert room.locator("#vw-toasts").inner_text() == "", "it would stand over another room"
 

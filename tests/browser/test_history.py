@@ -110,7 +110,7 @@ def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     expect(shown(studio).filter(has_text="A heron")).to_have_count(1)
     studio.click("#vw-takes-starred")
     expect(otter).to_have_count(1)
-    expect(studio.get_by_label("Where takes were made").locator("option")).to_have_text(
+    expect(studio.get_by_label("Room").locator("option")).to_have_text(
         ["From all rooms", "From Speak", "From Design", "From Clone", "From Script"]
     )
     studio.select_option("#vw-takes-room", "clone")
@@ -230,7 +230,7 @@ def test_a_take_that_is_made_again_is_listed_where_the_search_finds_it(studio: P
     row = studio.locator(f"[data-take='{first}']")
     unfold(row)
     row.locator("[data-do=reproduce]").click()
-    expect(row.locator(".vw-take-outcome")).to_contain_text("The new take is kept beside this one.", timeout=60_000)
+    expect(row.locator(".vw-take-outcome")).to_contain_text("The new take was saved next to this one.", timeout=60_000)
     expect(takes).to_have_count(2)
     row.locator("[data-do=remove]").click()
     expect(takes).to_have_count(1)
@@ -253,7 +253,7 @@ def test_a_take_that_cannot_be_the_same_says_why(app: App, studio: Page) -> None
         ({"model": {**model, "id": "another"}}, "made by another"),
         ({"model": {**model, "fingerprint": "0" * 32}}, "other weights"),
         ({"model": {**model, "device": "cuda"}}, "cuda"),
-        ({"seed": record["seed"] ^ 1}, "although model and device are the same"),
+        ({"seed": record["seed"] ^ 1}, "with the same model and device"),
     ):
         changes = {"sha256": "0" * 64, **changed}
         studio.route(f"**/studio/takes/{first}", _answering({**record, **changes}))
@@ -396,6 +396,6 @@ def test_a_studio_without_a_store_says_so_and_still_speaks(studio: Page) -> None
     studio.click("#vw-speak")
     studio.locator("#vw-download[href]").wait_for(state="attached", timeout=60_000)
     enter(studio, "library")
-    expect(studio.locator("#vw-takes-empty")).to_have_text("This studio keeps no takes.")
+    expect(studio.locator("#vw-takes-empty")).to_have_text("This studio does not save takes.")
     assert studio.locator(".vw-toast").count() == 0
     expect(studio.locator("#vw-star")).to_be_hidden()

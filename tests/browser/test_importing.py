@@ -166,5 +166,5 @@ def test_more_lines_than_a_script_may_have_are_refused_before_anything_is_added(
     before = texts(studio)
     rows = "\n".join(["A row."] * 10_001).encode()
     studio.set_input_files("#vw-script-file", {"name": "rows.txt", "mimeType": "text/plain", "buffer": rows})
-    expect(studio.locator(".vw-toast").last).to_contain_text("A script has at most 10000 lines")
+    expect(studio.locator(".vw-toast").last).to_contain_text("A script can have 10000 lines")
     assert texts(studio) == before

@@ -29,7 +29,7 @@ def test_a_script_is_one_entry_with_its_takes_folded_under_it(script: Page, app:
     takes = [part["take"] for line in kept["lines"] for part in line["takes"]]
     enter(script, "library")
     entry = entry_of(script, kept)
-    expect(entry.locator("small")).to_contain_text("Script, lines: 3 · 0:")
+    expect(entry.locator("small")).to_contain_text("Script · 3 lines · 0:")
     expect(entry.locator(".vw-mark")).to_have_count(2)
     for width in (360, 1200):
         script.set_viewport_size({"width": width, "height": 860})

@@ -147,7 +147,7 @@ def test_a_voice_leaves_as_a_file_and_comes_back(
     studio.set_input_files("#vw-voices-file", [file, tmp_path / "poem.voice", tmp_path / "poem.txt"])
     expect(studio.locator("#vw-voices-error")).to_contain_text("poem.voice: The voice file cannot be used")
     expect(studio.locator("#vw-voices-error")).to_contain_text("poem.txt: It is not a voice file")
-    expect(studio.locator(".vw-toast")).to_have_text("One voice was imported.")
+    expect(studio.locator(".vw-toast")).to_have_text("1 voice imported.")
     expect(row(studio, clara)).to_have_count(1)
     after = read_voice(client.get(f"{VOICES}/{clara['id']}/file").content)
     assert (after.id, after.name, after.tags, after.consent) == (before.id, before.name, before.tags, before.consent)

@@ -177,7 +177,7 @@ def test_the_page_speaks_chinese_and_remembers_it(studio: Page) -> None:
     with studio.expect_response("**/studio/me"):
         studio.select_option("#vw-language", "zh")
     expect(studio.locator("#vw-speak")).to_have_text("朗读")
-    expect(studio.locator("#vw-status")).to_have_text("内置音色")
+    expect(studio.locator("#vw-status")).to_have_text("内置声音")
     expect(studio.locator("html")).to_have_attribute("lang", "zh")
     expect(picker(studio).locator(".vw-pick").first).to_contain_text("英语")
     expect(studio.locator("#vw-speakers-language option")).to_have_text(["自动", "英语"])

@@ -133,7 +133,7 @@ def test_a_note_is_read_whole_in_the_words_of_the_page(open_studio: OpenStudio, 
     more.click()
     expect(sheet).to_be_visible()
     expect(sheet).to_contain_text("The real voices read them.")
-    expect(sheet).to_contain_text("This voice follows no styles in square brackets, and they were left out")
+    expect(sheet).to_contain_text("This voice does not follow styles in square brackets, so they were left out")
     page.screenshot(path=SCREENSHOTS / f"note-{width}.png")
     sheet.get_by_role("button", name="See the real voices").click()
     expect(sheet).to_be_hidden()
@@ -145,7 +145,7 @@ def test_what_an_engine_says_while_it_starts_is_no_status(studio: Page) -> None:
     studio.route("**/studio/status", lambda route: route.fulfill(json={"state": "starting", "sentence": said}))
     studio.route_web_socket("**/v1/audio/speech/stream", lambda socket: socket.close())
     studio.reload(wait_until="domcontentloaded")
-    expect(studio.locator("#vw-status")).to_have_text("The voices are getting ready.")
+    expect(studio.locator("#vw-status")).to_have_text("The voices are loading.")
     expect(studio.locator("#vw-status")).to_have_attribute("title", said)
 
 
@@ -252,7 +252,7 @@ def test_speaking_while_the_runtime_is_away_waits_for_it_or_says_so(app: App, st
 
 @pytest.mark.parametrize(
     ("position", "eta_ms", "sentence"),
-    [(2, 4100.0, "2 before you in the queue, about 5 s."), (0, None, "Next in the queue.")],
+    [(2, 4100.0, "2 requests ahead of you, about 5 s."), (0, None, "Next in the queue.")],
 )
 def test_who_waits_is_told_the_place_and_how_long(
     studio: Page, position: int, eta_ms: float | None, sentence: str

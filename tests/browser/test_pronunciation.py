@@ -35,11 +35,11 @@ def words(app: App) -> dict[str, str]:
 
 
 def await_words(app: App, awaited: dict[str, str]) -> None:
-    """Until the server has them: "Kept." can still be that of the change before."""
+    """Until the server has them: "Saved." can still be that of the change before."""
     until(lambda: words(app) == awaited)
 
 
-def write(page: Page, word: str, said: str, told: str = "Kept.") -> None:
+def write(page: Page, word: str, said: str, told: str = "Saved.") -> None:
     """A new row, as by hand: the empty one at the end, or one more."""
     row = page.locator("#vw-pronunciation-list li").last
     if row.count() == 0 or row.locator("input").first.input_value():
@@ -71,9 +71,9 @@ def test_a_script_says_how_many_of_its_words_are_said_otherwise(studio: Page) ->
     expect(studio.locator("#vw-pronunciation-list input").first).to_have_value("Nguyen")
     studio.keyboard.type("Win")
     studio.keyboard.press("Tab")
-    expect(studio.locator("#vw-pronunciation-told")).to_have_text("Kept.")
+    expect(studio.locator("#vw-pronunciation-told")).to_have_text("Saved.")
     studio.keyboard.press("Escape")
-    expect(said).to_have_text("2 words are said otherwise")
+    expect(said).to_have_text("Pronunciation (2)")
 
 
 def test_a_word_is_said_otherwise_and_the_take_knows_both(app: App, studio: Page) -> None:
@@ -86,10 +86,10 @@ def test_a_word_is_said_otherwise_and_the_take_knows_both(app: App, studio: Page
     studio.screenshot(path=SCREENSHOTS / "pronunciation.png")
     studio.keyboard.press("Escape")
     await_words(app, {"Nguyen": "Win", "Qwen": "Kwen"})
-    expect(said).to_have_text("2 words are said otherwise")
+    expect(said).to_have_text("Pronunciation (2)")
 
     take = kept_take(studio, "Ask Nguyen.")
-    expect(said).to_have_text("1 word is said otherwise")
+    expect(said).to_have_text("Pronunciation (1)")
     record = httpx.get(f"{app.url}/studio/takes/{take}", trust_env=False).json()
     assert (record["text"], record["spoken"]) == ("Ask Nguyen.", "Ask Win.")
     config = {"task_type": record["mode"], **record["config"], "seed": record["seed"]}
@@ -117,11 +117,11 @@ def test_the_sheet_begins_with_the_marked_word_and_removing_can_be_undone(app: A
     expect(rows.first.locator("input").last).to_be_focused()
     studio.keyboard.type("gooey")
     studio.keyboard.press("Tab")
-    expect(studio.locator("#vw-pronunciation-told")).to_have_text("Kept.")
+    expect(studio.locator("#vw-pronunciation-told")).to_have_text("Saved.")
     rows.first.locator(".vw-word-remove").click()
     expect(rows).to_have_count(0)
     studio.click("#vw-pronunciation-undo")
-    expect(studio.locator("#vw-pronunciation-told")).to_have_text("Kept.")
+    expect(studio.locator("#vw-pronunciation-told")).to_have_text("Saved.")
     await_words(app, {"GUI": "gooey"})
 
 
@@ -136,7 +136,7 @@ def test_a_list_is_brought_as_a_file_and_saved_as_one(app: App, studio: Page) ->
     }
     studio.set_input_files("#vw-pronunciation-file", file)
     expect(studio.locator("#vw-pronunciation-list li")).to_have_count(3)
-    expect(studio.locator("#vw-pronunciation-told")).to_have_text("3 words were brought in.")
+    expect(studio.locator("#vw-pronunciation-told")).to_have_text("3 words imported.")
     await_words(app, {"Qwen": "Kwen", "GIF": "jif", "Müller": "Müla"})
     with studio.expect_download() as download:
         studio.click("#vw-pronunciation-save")
@@ -156,7 +156,7 @@ def test_a_word_that_stands_there_twice_keeps_no_other_from_being_kept(app: App,
     for keys in ("GIF", "Enter", "giff", "Tab"):
         (studio.keyboard.press if keys in {"Enter", "Tab"} else studio.keyboard.type)(keys)
     error = studio.locator("#vw-pronunciation-error")
-    expect(error).to_have_text("“GIF” stands there twice; the first holds.")
+    expect(error).to_have_text("“GIF” is listed twice; the first one applies.")
     write(studio, "Worcester", "Wooster")
     expect(studio.locator("#vw-pronunciation-list [aria-invalid=true]")).to_have_count(1)
     await_words(app, {"GIF": "jif", "Worcester": "Wooster"})
@@ -172,7 +172,7 @@ def test_what_two_windows_write_is_kept_of_both(app: App, studio: Page) -> None:
     for keys in ("Gamma", "Enter", "Gam", "Tab"):
         (studio.keyboard.press if keys in {"Enter", "Tab"} else studio.keyboard.type)(keys)
     told = studio.locator("#vw-pronunciation-told")
-    expect(told).to_have_text("Kept, with what another window has changed.")
+    expect(told).to_have_text("Saved and merged with the changes of another window.")
     expect(studio.locator("#vw-pronunciation-list li")).to_have_count(3)
     await_words(app, {"Alpha": "Al", "Beta": "Be", "Gamma": "Gam"})
 
@@ -182,7 +182,7 @@ def test_the_first_words_of_two_windows_are_kept_of_both(app: App, studio: Page)
     studio.click("#vw-library-pronunciation")
     elsewhere = [{"word": "Beta", "said": "Be"}]
     httpx.put(f"{app.url}{ROUTE}", json={"words": elsewhere}, trust_env=False).raise_for_status()
-    write(studio, "Alpha", "Al", told="Kept, with what another window has changed.")
+    write(studio, "Alpha", "Al", told="Saved and merged with the changes of another window.")
     await_words(app, {"Alpha": "Al", "Beta": "Be"})
 
 

@@ -137,7 +137,7 @@ def test_a_download_that_waits_or_fails_moves_nothing(open_studio: OpenStudio, o
         page.evaluate("shifts.length = 0")
         page.click("#vw-banner-turn")
         come_to("failed")
-        stands(page, "The real voices are not here yet.")
+        stands(page, "The real voices could not be installed.")
     assert page.request.delete(downloads).ok
     hub.status = hub.rate = hub.hold_at = None
 
@@ -182,12 +182,12 @@ def test_the_host_fetches_the_real_voices_while_the_small_one_speaks(
     # By keys: the one that serves Speak stays, the other goes.
     page.focus(f"#vw-real-voices input[value='{BASE}']")
     page.keyboard.press("Space")
-    expect(page.locator("#vw-real-begin")).to_have_text("Download and change to it")
+    expect(page.locator("#vw-real-begin")).to_have_text("Download and switch")
     weights.select_option("int8")
     hub.rate, hub.hold_at = 200_000, 600_000
     page.click("#vw-real-begin")
     expect(sheet).to_be_hidden()
-    expect(banner).to_contain_text("Fetching the real voices")
+    expect(banner).to_contain_text("Downloading the real voices")
     page.wait_for_function("document.querySelector('#vw-banner-bar').value > 0.05")
     page.click("#vw-banner-turn")
     expect(banner).to_contain_text("Paused.")
@@ -202,7 +202,7 @@ def test_the_host_fetches_the_real_voices_while_the_small_one_speaks(
     hub.rate = hub.hold_at = None
     hub.asked.clear()
     page.click("#vw-real-turn")
-    expect(page.locator("#vw-toasts")).to_contain_text("The real voices are here.", timeout=CHANGE_MS)
+    expect(page.locator("#vw-toasts")).to_contain_text("The real voices are ready.", timeout=CHANGE_MS)
     assert all(ranges.startswith("bytes=") for ranges in hub.weights_asked()[:1]), "from where it stopped"
     expect(page.locator("#vw-models")).to_contain_text(CUSTOM, timeout=CHANGE_MS)
     expect(banner).to_be_hidden()

@@ -71,7 +71,7 @@ def test_lines_stream_in_order_and_join_without_a_gap(script: Page, app: App) ->
     _, (first, second, third) = joined(script, app)
     gap = silence(GAP_S)
     expected = np.concatenate([first, silence(3), gap, second, gap, third])
-    assert reading(script, "underruns") == "0", "the sound ran dry"
+    assert reading(script, "underruns") == "0", "playback ran out of audio"
     assert np.array_equal(heard(script), np.trim_zeros(expected))
 
 

@@ -44,12 +44,12 @@ def test_two_tabs_are_told_of_each_other(script: Page, open_studio: OpenStudio, 
     conflict = script.locator("#vw-script-conflict")
     expect(conflict).to_contain_text("Another tab has changed this script")
     assert stored_script(script, app)["lines"][0]["text"] == "From the other tab.", "nothing is overwritten"
-    conflict.get_by_role("button", name="Keep mine").click()
+    conflict.get_by_role("button", name="Keep this version").click()
     await_saved(script)
     assert stored_script(script, app)["lines"][1]["text"] == "From this tab."
     text_of(second, 3).fill("Once more.")
     expect(second.locator("#vw-script-conflict")).to_be_visible()
-    second.locator("#vw-script-conflict").get_by_role("button", name="Take theirs").click()
+    second.locator("#vw-script-conflict").get_by_role("button", name="Use the other version").click()
     expect(text_of(second, 2)).to_have_value("From this tab.")
     assert texts(second)[2] == "[pause 300ms] Go on."
 
@@ -73,7 +73,7 @@ def test_two_tabs_that_begin_one_new_script_are_told_of_each_other(
     text_of(second, 1).fill("From the other tab.")
     expect(second.locator("#vw-script-conflict")).to_contain_text("Another tab has changed this script")
     assert stored_script(studio, app)["lines"][0]["text"] == "From this tab.", "nothing is overwritten"
-    second.locator("#vw-script-conflict").get_by_role("button", name="Keep mine").click()
+    second.locator("#vw-script-conflict").get_by_role("button", name="Keep this version").click()
     await_saved(second)
     assert stored_script(second, app)["lines"][0]["text"] == "From the other tab."
 
@@ -106,7 +106,7 @@ def test_lines_are_written_moved_copied_and_removed_by_keys_alone(script: Page) 
     script.keyboard.press("Alt+ArrowUp")
     assert texts(script) == [second, first, third]
     assert script.evaluate("document.activeElement.value") == second, "the focus goes with it"
-    expect(script.locator("#vw-script-live")).to_have_text("It is line 1 now.")
+    expect(script.locator("#vw-script-live")).to_have_text("Now line 1.")
     script.keyboard.press("End")
     script.keyboard.press("Enter")
     script.keyboard.type("A new one.")
@@ -201,7 +201,7 @@ def test_pace_is_words_of_the_style(script: Page) -> None:
 
 def test_a_bracket_that_is_no_pause_is_told_at_its_line(script: Page) -> None:
     text_of(script, 2).fill("One [pause 5 minutes] two.")
-    expect(line(script, 2).locator(".vw-line-error")).to_contain_text("[pause 5 minutes] is no pause.")
+    expect(line(script, 2).locator(".vw-line-error")).to_contain_text("[pause 5 minutes] is not a pause.")
     script.click("#vw-speak")
     expect(script.locator("#vw-stage [data-error-for=request]")).to_contain_text("Mend line 2 first")
     expect(script.locator("#vw-stop"), "nothing was begun").to_be_disabled()

@@ -169,7 +169,7 @@ def test_a_clip_is_dragged_to_another_place(script: Page) -> None:
     expect(script.locator(".vw-timeline-hover")).to_be_hidden()  # it would stay where the clip was
     script.mouse.up()
     assert texts(script) == [second, third, first]
-    expect(script.locator("#vw-script-live")).to_have_text("It is line 3 now.")
+    expect(script.locator("#vw-script-live")).to_have_text("Now line 3.")
     assert script.locator("[data-lifted]").count() == 0
     x, y = middle(script, clip(script, 2))
     to, _ = middle(script, clip(script, 1))

@@ -55,7 +55,7 @@ def test_the_sentence_that_sounds_is_marked_and_the_mark_goes_with_the_sound(stu
 def test_a_long_text_says_how_much_of_it_is_made(studio: Page) -> None:
     studio.fill("#vw-text", TEXT)
     studio.click("#vw-speak")
-    expect(studio.locator("#vw-making")).to_have_text(re.compile(r"\d+ % made, \d+ s left"))
+    expect(studio.locator("#vw-making")).to_have_text(re.compile(r"\d+ % done, \d+ s left"))
     expect(studio.locator("#vw-length")).to_have_text(re.compile(r"/ ~0:\d\d$"))
     studio.click("#vw-stop")
     expect(studio.locator("#vw-making")).to_have_text("")

@@ -110,7 +110,7 @@ def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_stud
     play_through(page, "#vw-speak")
     assert reading(page, "underruns") == "0"
     assert float(reading(page, "rtf")) > 0
-    assert reading(page, "reason") in {"no end came", "end of speech"}
+    assert reading(page, "reason") in {"did not end", "end of speech"}
     served = np.frombuffer(b"".join(frame[HEADER_BYTES:] for frame in served_frames(page)), "<i2")
     assert served.size == int(reading(page, "frames")) * 1920
     spoken = np.trim_zeros(served)

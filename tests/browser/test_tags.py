@@ -27,7 +27,7 @@ def record(app: App, take: str) -> dict[str, Any]:
 def test_a_chip_puts_a_tag_where_the_caret_is_and_nobody_counts_it(app: App, studio: Page) -> None:
     studio.fill("#vw-text", "Hello world. It is late.")
     counted = studio.locator("#vw-text-count")
-    expect(counted).to_have_text(re.compile("^Words: 5 · characters: 24 ·"))
+    expect(counted).to_have_text(re.compile("^5 words · 24 characters ·"))
     plain = counted.inner_text()
     studio.evaluate("document.querySelector('#vw-text').setSelectionRange(12, 12)")
     studio.click(f"{CHIPS} button[title='[whispering]']")
@@ -44,7 +44,7 @@ def test_chips_stand_where_a_style_can_be_followed(studio: Page) -> None:
     enter(studio, "design")
     expect(studio.locator(CHIPS)).to_be_hidden()
     studio.fill("#vw-text", "Hi [sad] you.")
-    expect(studio.locator("#vw-text-count")).to_contain_text("Words: 3")  # there it is read
+    expect(studio.locator("#vw-text-count")).to_contain_text("3 words")  # there it is read
 
 
 def test_a_voice_that_follows_no_style_has_the_chip_of_the_pause(studio: Page, app: App) -> None:

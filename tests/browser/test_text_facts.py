@@ -37,13 +37,13 @@ def test_the_page_warns_of_a_language_before_it_is_spoken_and_writes_from_the_ri
 def test_a_long_text_is_counted_and_becomes_a_script_with_one_click(studio: Page) -> None:
     count, button = studio.locator("#vw-text-count"), studio.locator("#vw-text-script")
     studio.fill("#vw-text", SHORT)
-    expect(count).to_have_text("Words: 1 · characters: 3 · about 1 s")
+    expect(count).to_have_text("1 word · 3 characters · about 1 s")
     expect(button).to_be_hidden()
     choose(studio, "Clara")
     studio.fill("#vw-text", (SENTENCE * 6 + "\n\n") * 70)
-    expect(count).to_contain_text("Words: 5,040")
+    expect(count).to_contain_text("5,040 words")
     expect(count).to_contain_text("min")
-    expect(count).to_contain_text("of 4,096 at most")  # said before it is refused
+    expect(count).to_contain_text("/ 4,096 characters")  # said before it is refused
     studio.screenshot(path=SCREENSHOTS / "words-long.png")
     expect_speaker(studio, "clara")
     button.click()
@@ -63,12 +63,12 @@ def test_a_text_that_fits_by_its_count_is_spoken_whatever_space_is_around_it(stu
         studio.reload(wait_until="domcontentloaded")
     studio.locator("#vw-speak:enabled").wait_for()
     studio.fill("#vw-text", f"\n {'a' * 4097}\n\n")
-    expect(count).to_contain_text("4,097 of 4,096 at most")
+    expect(count).to_contain_text("4,097 / 4,096")
     expect(count).to_have_class(re.compile("vw-over"))
     studio.click("#vw-speak")
     expect_complaint(studio, "text", "4,097", "4,096")
     studio.fill("#vw-text", f"\n {'a' * 4096}\n\n")
-    expect(count).to_contain_text("4,096 of 4,096 at most")
+    expect(count).to_contain_text("4,096 / 4,096")
     expect(count).not_to_have_class(re.compile("vw-over"))
     with opened.value.expect_event("framereceived", lambda frame: '"audio.start"' in str(frame)):
         studio.click("#vw-speak")
@@ -78,7 +78,7 @@ def test_a_text_that_fits_by_its_count_is_spoken_whatever_space_is_around_it(stu
 def test_a_text_near_the_limit_is_counted_with_all_that_is_sent(studio: Page) -> None:
     studio.fill("#vw-text", f"[pause 1s] {'a' * 4090}")
     count = studio.locator("#vw-text-count")
-    expect(count).to_contain_text("4,101 of 4,096 at most")
+    expect(count).to_contain_text("4,101 / 4,096")
     expect(count).to_have_class(re.compile("vw-over"))
 
 
@@ -132,7 +132,9 @@ def test_a_manner_that_a_voice_does_not_take_is_left_out_with_a_note(studio: Pag
     studio.fill("#vw-text", "TOM: (warmly) Hello.\n\nTOM: Good morning. " + SENTENCE * 12)
     studio.click("#vw-text-script")
     expect(text_of(studio, 1)).to_have_value("Hello.")
-    expect(line(studio, 1).locator(".vw-line-error")).to_have_text("“warmly” is left out: this voice takes no style.")
+    expect(line(studio, 1).locator(".vw-line-error")).to_have_text(
+        "“warmly” was left out: this voice does not follow a style."
+    )
     expect(line(studio, 2).locator(".vw-line-error")).to_have_text("")
 
 

@@ -133,7 +133,7 @@ def test_twelve_steps(start: Callable[[], App], open_studio: OpenStudio) -> None
     page.check("#vw-clone-consent")
     page.fill("#vw-clone-keep-name", "Neighbour")
     page.click("#vw-clone-keep-button")
-    expect(page.locator("#vw-clone-done")).to_contain_text("Kept: Neighbour.")
+    expect(page.locator("#vw-clone-done")).to_contain_text("Saved: Neighbour.")
     assert voices(app)["Neighbour"]["transcript"] == WORDS
 
     # 9 the clone has a line too, and all is exported

@@ -201,7 +201,7 @@ def test_voices_are_searched_heard_and_chosen_by_keys(studio: Page, keep: Callab
     search.fill("")
     expect(rows(studio)).to_have_count(7)
     search.fill("nobody here")
-    expect(picker(studio).locator(".vw-picker-none")).to_contain_text("No voice fits “nobody here”.")
+    expect(picker(studio).locator(".vw-picker-none")).to_contain_text("No voice matches “nobody here”.")
     search.fill("")
     picker(studio).locator("[aria-label='Hear Marta']").click()
     expect(studio.locator("#vw-caption")).to_have_text("Marta")
@@ -262,7 +262,7 @@ def test_who_cannot_speak_here_says_why(studio: Page, keep: Callable[..., str], 
         expect(studio.locator("#vw-tab-speakers")).not_to_have_attribute("aria-disabled", "true")
         kept_take(studio, "I am the one who is here.")
         return
-    expect(row).to_contain_text("Kept voices need a Base checkpoint")
+    expect(row).to_contain_text("Saved voices need a Base checkpoint")
     row.locator(".vw-pick-choose").click(force=True)
     expect_speaker(studio, "angus")
     enter(studio, "library")

@@ -19,7 +19,7 @@ OTHERS = [code for code in languages() if code != "en"]
 IN_MARKUP = re.compile(r'data-(?:i18n(?:-[a-z-]+)?|vw-speak)="([^"]+)"')
 IN_SCRIPT = re.compile(r"\bt\(\s*'([a-z][\w.]+)'")
 BUILT = re.compile(r"\bt\(\s*`([a-z][\w.]*)\$\{")  # the beginning of a key whose end is computed
-PLACE = re.compile(r"\{(\w+)\}")
+PLACE = re.compile(r"\{(\w+)(?:\|[^|}]*\|[^}]*)?\}")
 TEXT = re.compile(r'data-i18n="([^"]+)"[^>]*>([^<]*)<')
 
 
