@@ -6,8 +6,8 @@ import { expectedSeconds } from './speech_rate.js';
 
 /** @typedef {import('./importing.js').Chapter} Chapter */
 
-const LONGEST_LINE = 600; // characters; a longer paragraph becomes several (script/reading.js)
-const LONGEST_BEGINNING = 60; // characters of a chapter without a title
+const LONGEST_LINE = 600; // Characters; a longer paragraph becomes several lines (script/reading.js).
+const LONGEST_BEGINNING = 60; // Characters shown of a chapter without a title.
 
 export class ChapterSheet {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */

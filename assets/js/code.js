@@ -142,7 +142,7 @@ socket.onopen = () => {
 };
 socket.onmessage = ({ data }) => {
   if (data instanceof ArrayBuffer) {
-    const pcm = new Int16Array(data); // mono, 24 kHz: play it, or keep it
+    const pcm = new Int16Array(data); // Mono PCM at 24 kHz: play or store it.
     console.log(pcm.length, 'samples');
     return;
   }

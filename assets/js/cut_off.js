@@ -18,8 +18,8 @@ import { errorOf } from './errors.js';
  */
 
 const KEY = 'voicewright.cut_off';
-const ROOMS = ['speakers', 'design', 'clone']; // the lines of a script stand in it
-const NEWEST = 12; // kept takes that are looked through: another tab may have spoken meanwhile
+const ROOMS = ['speakers', 'design', 'clone']; // A script shows its lines itself.
+const NEWEST = 12; // Newest takes that are searched, because another tab may have spoken in the meantime.
 
 export class CutOff {
   /** What was cut off when this tab was loaded, all of one room. @type {Left[]} */
@@ -33,7 +33,7 @@ export class CutOff {
     this.studio = studio;
     this.left = taken();
     addEventListener('pagehide', () => this.keep());
-    addEventListener('pageshow', () => taken()); // the page was only away, and all that it has is here
+    addEventListener('pageshow', () => taken()); // The page was restored from the cache with its state.
   }
 
   /** The requests that are being spoken or kept: of the room that asked last. */
@@ -99,7 +99,7 @@ export class CutOff {
       if (room.hear) room.hear(takes[0], { clicked });
       else studio.stage.play(takes[0], { clicked });
     } catch (error) {
-      studio.toast(errorOf(error).message, { isOfPage: true }); // where it was asked for; its room may be another one
+      studio.toast(errorOf(error).message, { isOfPage: true }); // In its own room, which may not be the current one.
     } finally {
       this.isAsking = false;
     }

@@ -13,7 +13,7 @@ export function dayOf(at) {
  * @param {number} day as dayOf gives it @param {number} now ms since 1970 @param {string} language
  */
 export function nameOfDay(day, now, language) {
-  const ago = Math.round((dayOf(now) - day) / DAY_MS); // a day may have 23 or 25 hours
+  const ago = Math.round((dayOf(now) - day) / DAY_MS); // A day may have 23 or 25 hours.
   if (ago === 0 || ago === 1) return capital(new Intl.RelativeTimeFormat(language, { numeric: 'auto' }).format(-ago, 'day'), language);
   const isThisYear = new Date(day).getFullYear() === new Date(now).getFullYear();
   /** @type {Intl.DateTimeFormatOptions} */
@@ -23,7 +23,7 @@ export function nameOfDay(day, now, language) {
 
 /** The time of day. @param {number} at ms since 1970 @param {string} language */
 export function timeOfDay(at, language) {
-  return new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(at).replaceAll(' ', '\u00a0'); // in one line
+  return new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(at).replaceAll(' ', '\u00a0'); // No line break inside a time.
 }
 
 /** @param {string} words @param {string} language */

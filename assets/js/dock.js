@@ -24,9 +24,9 @@ export class Dock {
   /** Show what can be begun and what is to be heard. @param {boolean} isBusy something sounds or is being made */
   refresh(isBusy) {
     const { current, stage } = this.studio;
-    if (isBusy) this.stop.disabled = false; // what is disabled takes no focus
+    if (isBusy) this.stop.disabled = false; // A disabled button takes no focus.
     this.turn(isBusy);
-    this.stop.disabled = !isBusy; // and lets go of it
+    this.stop.disabled = !isBusy; // Releases the focus.
     const begins = Boolean(current?.speak);
     this.first.hidden = !begins && !isBusy;
     this.halt.hidden = !isBusy || this.home.contains(this.first);
@@ -48,7 +48,7 @@ export class Dock {
     const hadFocus = document.activeElement === gone;
     shown.hidden = false;
     gone.hidden = true;
-    if (hadFocus) shown.focus({ preventScroll: true }); // who looks at something else goes on looking at it
+    if (hadFocus) shown.focus({ preventScroll: true }); // Do not scroll away from what the user reads.
   }
 
   /** Volume and speed as they were left in this browser. */
@@ -100,7 +100,7 @@ function recalled(key, otherwise) {
   try {
     return Number(localStorage.getItem(key) ?? otherwise);
   } catch {
-    return otherwise; // a browser that gives the page no place: it begins so each time
+    return otherwise; // The browser gives the page no storage.
   }
 }
 

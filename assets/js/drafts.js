@@ -7,7 +7,7 @@
  */
 
 const PREFIX = 'voicewright.draft.';
-const REST_MS = 400; // between something written and its being kept
+const REST_MS = 400; // Delay between typing and saving.
 const REST_SHARE = 20; // A long draft is kept for at most a twentieth of the time.
 
 /** @typedef {Object<string, unknown>} Draft @typedef {{id: string, draft?(): Draft|null, recall?(draft: Draft): void, reopen?(draft: Draft): void}} Source */
@@ -44,7 +44,7 @@ export class Drafts {
     try {
       return JSON.parse(sessionStorage.getItem(PREFIX + id) ?? localStorage.getItem(PREFIX + id) ?? 'null');
     } catch {
-      return null; // no place, or not ours
+      return null; // No storage, or another program's data.
     }
   }
 

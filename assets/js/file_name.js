@@ -1,6 +1,6 @@
 /** What a file may be called on anybody's disk: as runtime/shared/file_names.py. Pure. */
 
-const LONGEST = 60; // characters, without the suffix
+const LONGEST = 60; // Characters without the suffix.
 // Windows opens a device for these names, whatever follows the first dot.
 const RESERVED = /^(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)/iu;
 

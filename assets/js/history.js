@@ -38,7 +38,7 @@ export class TakeHistory extends EventTarget {
     do {
       edits = this.edits;
       first = await this.page(null);
-      if (turn !== this.turn) return; // asked for something else meanwhile
+      if (turn !== this.turn) return; // A newer request was made.
     } while (edits !== this.edits);
     this.show(first.takes, first.next);
   }
@@ -47,7 +47,7 @@ export class TakeHistory extends EventTarget {
     const { next, turn } = this;
     if (!next) return;
     const page = await this.page(next);
-    if (turn !== this.turn || next !== this.next) return; // listed anew meanwhile, or this page is there already
+    if (turn !== this.turn || next !== this.next) return; // Listed again in the meantime, or this page is already shown.
     this.show([...this.list, ...page.takes], page.next);
   }
 

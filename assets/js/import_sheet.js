@@ -10,7 +10,7 @@ import { need } from './elements.js';
  */
 
 const MAX_PREVIEW_LINES = 12;
-const MAX_PREVIEW_CHARS = 160; // of a line
+const MAX_PREVIEW_CHARS = 160; // Characters shown of a line.
 
 export class ImportSheet {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */

@@ -17,7 +17,7 @@ import { cuesToLines } from './script/subtitles.js';
 
 export const ACCEPTED = '.txt,.md,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sub,.epub,.docx,text/plain';
 const IS_DOCUMENT = /\.(epub|docx?|dotx?)$/i;
-const LONGEST_TITLE = 120; // characters, as the studio keeps names
+const LONGEST_TITLE = 120; // Characters, as the studio stores names.
 const NOTES_MS = 15_000;
 
 export class Importing {
@@ -36,7 +36,7 @@ export class Importing {
     button.onclick = () => input.click();
     input.onchange = () => {
       const [file] = input.files ?? [];
-      input.value = ''; // so that choosing the same file again is a change
+      input.value = ''; // Choosing the same file again fires a change event.
       this.open(file);
     };
     takeDrops(place, ([file]) => this.open(file));
@@ -45,7 +45,7 @@ export class Importing {
   /** A file's text into the shared field, or into a script where it is too long for one take or has times. @param {File|undefined} file */
   async open(file) {
     const { studio } = this;
-    const read = await this.read(file, GAP_S); // what has times becomes a new script
+    const read = await this.read(file, GAP_S); // Text with times becomes a new script.
     if (!read) return;
     if (read.lines || [...read.text.trim()].length > studio.facts.most) {
       return studio.go('script', { text: read.text, lines: read.lines, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });

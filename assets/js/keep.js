@@ -19,7 +19,7 @@ export class Keep {
     menu.addEventListener('click', () => menu.hidePopover());
     /** @type {Take|null} whose file is behind the link */
     this.offered = null;
-    this.isShared = false; // whether the host allows links
+    this.isShared = false; // True if the host allows links.
     /** What is shown. @type {Shown|null} */
     this.take = null;
     /** @type {TakeRecord|null} its record when that was put there */

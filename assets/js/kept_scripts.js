@@ -57,7 +57,7 @@ export class KeptScripts extends EventTarget {
     await this.room.shelf.flush();
     const query = new URLSearchParams(wanted.search ? { search: wanted.search } : {});
     const { scripts } = await this.studio.api.get(`studio/scripts?${query}`);
-    if (wanted !== this.wanted) return; // asked for something else meanwhile
+    if (wanted !== this.wanted) return; // A newer request was made.
     this.scripts = scripts;
     this.paint();
   }

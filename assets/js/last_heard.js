@@ -7,7 +7,7 @@ import { Take } from './take.js';
 /** @typedef {import('./take.js').TakeRecord} TakeRecord @typedef {{take?: TakeRecord, script?: string}} Heard  a kept take, or the script that was read as a whole */
 
 const KEY = 'voicewright.heard';
-const LONG_S = 300; // the sound of what is longer comes when it is played
+const LONG_S = 300; // Longer audio is loaded when it is played.
 
 export class LastHeard {
   /** The script whose whole is to be shown once it is open: its id; until then the dock has the player's place. @type {string|null} */
@@ -41,7 +41,7 @@ export class LastHeard {
     try {
       take.record = await api.get(`studio/takes/${take.id}`);
     } catch (error) {
-      if (errorOf(error).status === 404 && stage.take === take) stage.show(null); // it was deleted
+      if (errorOf(error).status === 404 && stage.take === take) stage.show(null); // The take was deleted.
       return;
     }
     if (take.seconds <= LONG_S) await take.here();
@@ -87,6 +87,6 @@ function read() {
   try {
     return JSON.parse(sessionStorage.getItem(KEY) ?? '{}');
   } catch {
-    return {}; // no place, or not ours
+    return {}; // No storage, or another program's data.
   }
 }

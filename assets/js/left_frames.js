@@ -6,7 +6,7 @@
  * in each frame, and always one. A browser numbers what is asked for, so the one of the last frame can be taken back.
  */
 
-const SURE = 60; // frames in a row: a movement that ends by itself is over by then
+const SURE = 60; // Consecutive frames, after which any finite movement is over.
 const TRIES = 1200;
 
 export function endLeftFrames() {

@@ -2,9 +2,9 @@
 
 import { SAMPLE_RATE } from './outputs.js';
 
-const LONG_S = 10; // of sound: what is shorter is there before anybody asks
-const SURE_MS = 1000; // of making, before it tells how fast that goes
-const MOST = 0.99; // a text tells about how long it is, never that it has ended
+const LONG_S = 10; // Shorter audio is ready before progress would help.
+const SURE_MS = 1000; // Time before the speed of generation is shown.
+const MOST = 0.99; // The length estimated from a text is never exact.
 
 /**
  * @typedef {Object} Making

@@ -11,7 +11,7 @@
 export const SAMPLE_RATE = 24000;
 
 const MAX_TARGET = 0.6 * SAMPLE_RATE;
-const START_AHEAD = 0.01; // seconds; a source that starts in the past loses its first samples
+const START_AHEAD = 0.01; // Seconds; a source that starts in the past loses its first samples.
 
 export class WorkletOutput {
   /** @param {AudioNode} target what the sound goes to @param {CountersListener} onCounters */
@@ -57,13 +57,13 @@ export class WorkletOutput {
 
 export class ScheduledOutput {
   take = 0;
-  target = 0; // samples that are to be there before it starts
+  target = 0; // Samples needed before playback starts.
   /** @type {Int16Array[]} */
   waiting = [];
   /** @type {Set<AudioBufferSourceNode>} */
   sources = new Set();
-  scheduled = 0; // samples handed to the context
-  nextTime = 0; // context time at which they end
+  scheduled = 0; // Samples handed to the context.
+  nextTime = 0; // Context time at which they end.
   /** Context time at which they began. @type {number|null} */
   firstTime = null;
   underruns = 0;

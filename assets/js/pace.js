@@ -13,9 +13,9 @@ import { SAMPLE_RATE } from './outputs.js';
 export const LEAST = 0.08 * SAMPLE_RATE;
 // Who waits longer than this would rather hear a gap.
 export const MOST = 1.5 * SAMPLE_RATE;
-const REMEMBERED = 5; // takes
-const LONGER = 1.25; // than its text tells a take may well be
-const END = 2 / 3; // of a take's chunks: where its end begins
+const REMEMBERED = 5; // Takes.
+const LONGER = 1.25; // A take may be this much longer than estimated from its text.
+const END = 2 / 3; // Share of a take's chunks after which its end begins.
 
 /** Chunks as they came: performance.now(), samples. @typedef {{at: number, samples: number}[]} Arrivals */
 

@@ -32,8 +32,8 @@ export class Player extends EventTarget {
     this.pace = new Pace();
     /** @type {Counters|null} */
     this.counters = null;
-    this.countedAt = 0; // on the context's clock
-    this.sounding = false; // a take was begun and has neither ended nor been stopped
+    this.countedAt = 0; // Time on the context's clock.
+    this.sounding = false; // A take has started and has neither ended nor been stopped.
     this.exact = false;
     /** @type {GainNode|null} */
     this.gain = null;
@@ -101,9 +101,9 @@ export class Player extends EventTarget {
     if (this.sounding || this.latency !== SHORTEST || !torn?.playbackStats?.underrunEvents) return;
     const { gain, output, exact } = this;
     this.latency = USUAL;
-    this.output = null; // what is begun meanwhile waits for the new one
+    this.output = null; // Work started now waits for the new output.
     this.arming = this.open().catch(() => {
-      Object.assign(this, { context: torn, gain, output, exact }); // no other is to be had: it goes on as it was
+      Object.assign(this, { context: torn, gain, output, exact }); // No new output is available; keep the old one.
     });
     await this.arming;
     if (this.context !== torn) await torn.close();
@@ -112,7 +112,7 @@ export class Player extends EventTarget {
   /** Keep the order of what is asked for while the output is still being opened. @param {(output: Output) => void} action */
   whenArmed(action) {
     if (this.output) action(this.output);
-    else this.arming?.then(() => this.output && action(this.output)).catch(() => {}); // the caller of arm() is told
+    else this.arming?.then(() => this.output && action(this.output)).catch(() => {}); // The caller of arm() gets the error.
   }
 
   /** Start a new take; what played before is cut. Returns the take's number. @param {Parameters<Pace['plan']>[0]} [coming] what is known of it */
@@ -152,7 +152,7 @@ export class Player extends EventTarget {
     this.dispatchEvent(new CustomEvent('counters', { detail: counters }));
     if (!finished) return;
     this.dispatchEvent(new CustomEvent('finished', { detail: counters }));
-    this.relax().catch(() => {}); // the context that is let go of is of no use any more, closed or not
+    this.relax().catch(() => {}); // The released context is not used again, closed or not.
   }
 
   /** On the context's clock, seconds; 0 before there is one. */

@@ -14,7 +14,7 @@
 const SPACELESS = '\\p{sc=Han}\\p{sc=Hira}\\p{sc=Kana}\\p{sc=Thai}\\p{sc=Lao}\\p{sc=Khmr}\\p{sc=Mymr}';
 const IN_A_WORD = `(?![${SPACELESS}])[\\p{L}\\p{M}\\p{N}]`;
 const WORD_LIKE = new RegExp(`^${IN_A_WORD}$`, 'u');
-const TAG = '\\[[^\\[\\]\\n]{0,500}\\]'; // none of its words
+const TAG = '\\[[^\\[\\]\\n]{0,500}\\]'; // A tag contains no words.
 
 /**
  * @param {string} text
@@ -26,7 +26,7 @@ export function pronounced(text, entries) {
   const { finder, written, folded } = read.get(entries) ?? prepare(entries);
   let count = 0;
   const spoken = text.replace(finder, (found, word) => {
-    if (word === undefined) return found; // a tag
+    if (word === undefined) return found; // A tag.
     const said = written.get(spaced(word)) ?? folded.get(fold(word));
     if (said === undefined || said === word) return found;
     count += 1;
@@ -44,7 +44,7 @@ const read = new WeakMap();
 function prepare(entries) {
   const forms = new Set(entries.flatMap(({ word }) => [word.normalize('NFC'), word.normalize('NFD')]));
   const longest = [...forms].sort((one, other) => other.length - one.length);
-  const backwards = [...entries].reverse(); // the first of one word holds
+  const backwards = [...entries].reverse(); // The first entry of a word wins.
   const prepared = {
     finder: new RegExp(`${TAG}|(${longest.map(whole).join('|')})`, 'giu'),
     written: new Map(backwards.map(({ word, said }) => [spaced(word), said])),

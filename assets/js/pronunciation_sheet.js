@@ -7,8 +7,8 @@ import { readWordList, writeWordList } from './word_list.js';
 
 /** @typedef {import('./pronouncing.js').Entry} Entry */
 
-const SEED = 7; // a word sounds the same each time
-const LONGEST_WORD = 80; // characters, as the studio has it
+const SEED = 7; // Fixed, so that a word sounds the same each time.
+const LONGEST_WORD = 80; // Characters, as in the studio.
 
 export class PronunciationSheet {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
@@ -35,7 +35,7 @@ export class PronunciationSheet {
     this.file.onchange = () => this.bring();
     this.list.onchange = () => this.keep();
     this.list.onkeydown = (event) => this.onKey(event);
-    this.dialog.onclick = ({ target }) => target === this.dialog && this.dialog.close(); // beside the sheet
+    this.dialog.onclick = ({ target }) => target === this.dialog && this.dialog.close(); // A click on the backdrop.
     this.dialog.onclose = () => this.leave();
   }
 
@@ -98,7 +98,7 @@ export class PronunciationSheet {
     if (event.key !== 'Enter' || event.isComposing) return;
     const fields = [...this.list.querySelectorAll('input')];
     const at = fields.findIndex((field) => field === event.target);
-    if (at < 0) return; // a button
+    if (at < 0) return; // A button.
     event.preventDefault();
     const next = fields[at + 1];
     if (next) next.focus();
@@ -112,7 +112,7 @@ export class PronunciationSheet {
     const [word] = row.querySelectorAll('input');
     row.remove();
     (next?.querySelector('input') ?? this.adding).focus();
-    if (this.entries().length === before.length) return; // it was none yet
+    if (this.entries().length === before.length) return; // The row was not an entry yet.
     this.keep();
     this.tell(this.studio.t('pronunciation.removed', { word: word.value }), () => {
       this.show(before);
@@ -166,7 +166,7 @@ export class PronunciationSheet {
   /** Take the words of a file; where a word is there already the file's holds. */
   async bring() {
     const [file] = this.file.files ?? [];
-    this.file.value = ''; // so that choosing the same file again is a change
+    this.file.value = ''; // Choosing the same file again fires a change event.
     if (!file) return;
     const text = await this.studio.importing.table(file);
     if (text === null) return;

@@ -156,7 +156,7 @@ export class RealVoices {
   }
 
   dismiss() {
-    if (this.download.state === 'failed') this.tell(() => this.send('', 'DELETE')); // what has come is kept for the next time
+    if (this.download.state === 'failed') this.tell(() => this.send('', 'DELETE')); // Downloaded parts are kept for the next time.
     this.remember('1');
     this.paint();
     const back = () => {
@@ -171,7 +171,7 @@ export class RealVoices {
     try {
       localStorage.setItem(AWAY, value);
     } catch {
-      this.isAway = Boolean(value); // a browser that keeps nothing
+      this.isAway = Boolean(value); // A browser without storage.
     }
   }
 
@@ -248,7 +248,7 @@ export class RealVoices {
         about.className = 'vw-hint';
         const runs = this.inWords('runs', device.split(':')[0]) ?? device;
         about.textContent = [id === this.small ? this.t('real_voices.small_hint') : '', runs, this.inWords('precise', dtype) ?? dtype].filter(Boolean).join(' · ');
-        about.title = `${device}, ${dtype}`; // as operators say it
+        about.title = `${device}, ${dtype}`; // In operators' terms.
         item.append(name, about);
         return item;
       }),

@@ -31,7 +31,7 @@ export class Offers {
     this.weights = null;
     /** What the list shows now. */
     this.built = '';
-    this.saysWhy = false; // whether what stands there is of the download
+    this.saysWhy = false; // True if the text is about the download.
     this.list = need(dialog, '#vw-real-list');
     this.sum = need(dialog, '#vw-real-sum');
     this.bits = need(dialog, '#vw-real-bits');
@@ -46,7 +46,7 @@ export class Offers {
     this.stop = need(dialog, '#vw-real-stop');
     need(dialog, '#vw-real-close').onclick = () => this.close();
     dialog.onclick = ({ target }) => {
-      if (target === dialog) this.close(); // beside the sheet
+      if (target === dialog) this.close(); // A click on the backdrop.
     };
     this.begin.onclick = () => voices.begin(
         this.chosen.map(({ id }) => id),

@@ -79,7 +79,7 @@ export class Recorder {
   /** Give the microphone back and return what was heard, mono, 24 kHz. @returns {Promise<Int16Array>} */
   async stop() {
     const { stream, context } = this;
-    if (!stream || !context) return new Int16Array(); // it was never opened
+    if (!stream || !context) return new Int16Array(); // The recorder was never opened.
     for (const track of stream.getTracks()) track.stop();
     const rate = context.sampleRate;
     await context.close();

@@ -7,11 +7,11 @@
 import { SAMPLE_RATE } from './outputs.js';
 import { toInt16, wavBlob } from './wav.js';
 
-const LARGEST = 100 * 2 ** 20; // bytes that a page decodes
+const LARGEST = 100 * 2 ** 20; // Bytes that the page decodes.
 const LONGEST_S = 600;
-const SHORTEST_S = 0.1; // between the handles
-const MIN_MIX = 0.1; // energy of the average compared with that of independent channels
-const SEAM = Math.round(SAMPLE_RATE * 0.008); // samples in which one side of a cut goes over into the other
+const SHORTEST_S = 0.1; // Minimum distance between the handles.
+const MIN_MIX = 0.1; // Energy of the average relative to that of independent channels.
+const SEAM = Math.round(SAMPLE_RATE * 0.008); // Samples of the cross-fade at a cut.
 
 /** @typedef {import('./clone/listening.js').Stretch} Stretch seconds of the whole */
 

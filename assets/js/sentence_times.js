@@ -7,15 +7,15 @@
 
 const CLAUSE = /(?<=[,;:—–…](?=\s)|[，；：、—…])/u;
 const SPOKEN = /[\p{L}\p{N}]/u;
-const BIN_S = 0.01; // of Peaks
-const QUIET = 0.06; // of the loudest: less is silence
+const BIN_S = 0.01; // Bin width of Peaks.
+const QUIET = 0.06; // Share of the loudest bin below which a bin is silent.
 const SHORTEST_PAUSE_S = 0.1;
-const LONG_PAUSE_S = 0.5; // from here on a longer one says no more
-const KNOWN_S = 2; // what the usual pace weighs beside the one that was heard
+const LONG_PAUSE_S = 0.5; // Longer pauses carry no more information.
+const KNOWN_S = 2; // Weight of the usual pace against the measured one.
 // What an end may cost: one without a pause, and how much a pause of LONG_PAUSE_S is worth.
 const UNHEARD = 0.3;
 const WORTH = 0.4;
-const NEAR_S = 1; // how far from its guess an end is looked for at least, and by its share of the time until then
+const NEAR_S = 1; // Minimum search distance around an expected end, added to a share of the time until then.
 const FAR = 0.25;
 
 /** The sentences of a text; what holds no letter belongs to the one before. @param {string} text @returns {Stretch[]} */

@@ -111,7 +111,7 @@ function valuesOf(facts) {
   }
   if (Number(facts.limit) >= 0) {
     values.limit_mb = Number((facts.limit / MEGABYTE).toFixed(1));
-    values.limit_time = time(facts.limit); // where the limit is one of time
+    values.limit_time = time(facts.limit); // The limit is a time.
   }
   return values;
 }

@@ -53,7 +53,7 @@ export class Sharing {
       await navigator.clipboard.writeText(this.field.value);
       this.studio.toast(this.studio.t('share.copied'));
     } catch {
-      this.studio.toast(this.studio.t('share.marked')); // no clipboard for pages on plain http
+      this.studio.toast(this.studio.t('share.marked')); // Pages on plain http have no clipboard.
     }
   }
 }

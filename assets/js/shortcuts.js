@@ -2,14 +2,14 @@
 
 /** @type {Object<string, string>} */
 const ROOMS = { s: 'speakers', d: 'design', c: 'clone', t: 'script', l: 'library' };
-const PAUSE_MS = 1500; // between g and the letter
+const PAUSE_MS = 1500; // Maximum time between g and the letter.
 
 export class Shortcuts {
   /** @param {HTMLDialogElement} sheet @param {(room: string) => void} go */
   constructor(sheet, go) {
     this.sheet = sheet;
     this.go = go;
-    this.begun = -Infinity; // when g was pressed
+    this.begun = -Infinity; // Time at which g was pressed.
     /** @type {HTMLButtonElement} */ (sheet.querySelector('button')).onclick = () => sheet.close();
   }
 

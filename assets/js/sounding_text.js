@@ -9,8 +9,8 @@ import { untagged } from './tags.js';
 
 const SAME = /** @type {const} */ (['font', 'letterSpacing', 'wordSpacing', 'textAlign', 'direction', 'tabSize', 'paddingBlock', 'paddingInline']);
 const CALM = matchMedia('(prefers-reduced-motion: reduce)');
-const FAR_S = 1; // a step further than this is a jump
-const ABOVE = 40; // pixels between the field's edge and a mark that was scrolled to
+const FAR_S = 1; // A larger step is a jump.
+const ABOVE = 40; // Pixels between the field's edge and a mark after scrolling.
 
 export class SoundingText {
   /** The sentence that is marked; -1: none. */
@@ -21,7 +21,7 @@ export class SoundingText {
    * @type {{take: import('./take.js').Take, sentences: import('./sentence_times.js').Stretch[], clauses: {index: number, length: number}[]}|null}
    */
   read = null;
-  at = 0; // seconds into the take, when it was looked at last
+  at = 0; // Last known position in the take, in seconds.
 
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {

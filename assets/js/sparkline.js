@@ -13,7 +13,7 @@ export class Sparkline {
     this.element = document.createElementNS(SVG, 'svg');
     this.element.setAttribute('viewBox', `0 0 ${WIDTH} ${HEIGHT}`);
     this.element.setAttribute('preserveAspectRatio', 'none');
-    this.element.setAttribute('aria-hidden', 'true'); // the number beside it says the same
+    this.element.setAttribute('aria-hidden', 'true'); // The number next to it says the same.
     this.drawn = this.points.map(() => this.element.appendChild(document.createElementNS(SVG, 'polyline')));
   }
 

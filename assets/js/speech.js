@@ -11,7 +11,7 @@ import { SpeechError } from '../../clients/js/voicewright.js';
 
 /** @typedef {import('./take.js').Asked} Asked */
 
-const KEEP_AGAIN_MS = 5000; // a take that is whole while the studio does not answer
+const KEEP_AGAIN_MS = 5000; // Retry interval for saving a take while the studio does not respond.
 
 export class Speech {
   /**
@@ -38,7 +38,7 @@ export class Speech {
     this.urls = new WeakMap();
     /** What tells them apart. @type {WeakMap<Blob, Promise<string|null>>} */
     this.digests = new WeakMap();
-    this.keeps = true; // until the studio says that it has no store
+    this.keeps = true; // False once the studio reports that it has no store.
   }
 
   /** @param {Asked} asked @returns {Take} */
@@ -47,7 +47,7 @@ export class Speech {
     this.live.add(take);
     for (const one of this.live) one.company = Math.max(one.company, this.live.size);
     const refusal = this.refusal(take.sent);
-    if (refusal) queueMicrotask(() => this.fail(take, refusal)); // when it is known who listens to the take
+    if (refusal) queueMicrotask(() => this.fail(take, refusal)); // After the caller has attached its listeners to the take.
     else if (!asked.reference) this.ask(take, null);
     else this.askAfter(take, asked.reference);
     take.addEventListener('done', () => {
@@ -78,7 +78,7 @@ export class Speech {
       if (take.live) this.ask(take, url);
       take.digest = await once(this.digests, reference, digestOf);
     } catch (error) {
-      this.fail(take, errorOf(error)); // it cannot be read
+      this.fail(take, errorOf(error)); // The reference cannot be read.
     }
   }
 

@@ -51,10 +51,10 @@ export class Stage extends EventTarget {
     this.before = null;
     /** How a whole knows where in it one is. @type {Within|null} */
     this.within = null;
-    this.index = 0; // of the programme's item that is shown
-    this.at = 0; // samples into the take that is shown
+    this.index = 0; // Index of the shown item of the programme.
+    this.at = 0; // Position in the shown take, in samples.
     this.playing = 0;
-    this.told = -1; // the item whose beginning was told
+    this.told = -1; // Last item whose start was reported.
     this.onChange = () => this.refresh();
     /** Show soon where the sound is, and how much of it there is; while it sounds, again and again. */
     this.followSoon = seldom(() => {
@@ -88,7 +88,7 @@ export class Stage extends EventTarget {
    */
   play(take, { from = 0, gainDb = 0, clicked } = {}) {
     if (clicked !== undefined) this.watch(take, clicked);
-    if (take !== this.take) this.put(take); // at once: it may have to wait for its sound
+    if (take !== this.take) this.put(take); // At once, because its audio may have to load.
     return this.begin(new Programme([take], { gainDb }), { at: Math.round(from * SAMPLE_RATE) });
   }
 

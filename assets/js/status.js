@@ -10,8 +10,8 @@ import { Emitter } from './emitter.js';
 import { inPageWords, nameOf } from './server_words.js';
 
 const ASK_MS = 1000;
-const ANSWER_MS = 5000; // of the studio; then it counts as silent
-const OFFLINE_MS = 2000; // for an answer, after the browser has said that there is no network
+const ANSWER_MS = 5000; // Timeout of the studio's response.
+const OFFLINE_MS = 2000; // Timeout of a response after the browser reports that it is offline.
 
 /** @extends {Emitter<{models: import('./rooms/fields.js').ModelCard[]}>} */
 export class Status extends Emitter {
@@ -65,7 +65,7 @@ export class Status extends Emitter {
     this.asking = true;
     while (this.socket.state !== 'open') {
       const status = await this.asked();
-      if (/** @type {string} */ (this.socket.state) === 'open') break; // meanwhile
+      if (/** @type {string} */ (this.socket.state) === 'open') break; // Opened in the meantime.
       if (!status) this.interrupt();
       else {
         this.interrupted = false;

@@ -73,7 +73,7 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 /** The models' names of the modes. @type {Record<Mode, string>} */
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
-const PATIENCE_MS = 1000; // that nothing is heard of a request before this is said
+const PATIENCE_MS = 1000; // Time without a response before the page reports it.
 
 export class Studio {
   /** What takes back the last replacement, and takes away the toast that offers it. @type {(() => void)|null} */
@@ -251,7 +251,7 @@ export class Studio {
     if (room !== this.current) {
       if (this.current) this.scrolled.set(this.current.id, this.scroller.scrollTop);
       this.current?.leave?.();
-      this.undo = null; // what Ctrl+Z took back would not be seen here
+      this.undo = null; // The undo step would not be visible here.
       if (this.current) this.toasts.leaveRoom();
       this.current = room;
       for (const tab of this.doors) {
@@ -436,7 +436,7 @@ export class Studio {
   reached() {
     this.clearComplaints();
     const { interrupted } = this.status;
-    if (interrupted) this.complaints.sayUntilBack('request', this.t('shell.not_sent'), ''); // it can be sent again then
+    if (interrupted) this.complaints.sayUntilBack('request', this.t('shell.not_sent'), ''); // It can be sent again then.
     return !interrupted;
   }
 
@@ -472,7 +472,7 @@ export class Studio {
   async missVoice({ config, label, room }, error) {
     const { clicked } = this;
     const name = this.catalogue.named(config.voice ?? '')?.name ?? label;
-    await this.voices.refresh().catch(() => {}); // then the sentence of the runtime has to do
+    await this.voices.refresh().catch(() => {}); // Otherwise the runtime's message is shown.
     const isGone = name && this.voices.isListed && !this.catalogue.named(config.voice ?? '');
     if (clicked === this.clicked) this.complain(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
   }
@@ -572,12 +572,12 @@ export class Studio {
 
   /** @param {KeyboardEvent} event */
   onKey(event) {
-    if (event.target instanceof Element && event.target.closest('dialog')) return; // its own keys
+    if (event.target instanceof Element && event.target.closest('dialog')) return; // A dialog has its own keys.
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       this.speak();
     } else if (event.key === 'z' && (event.ctrlKey || event.metaKey) && (this.undo || !isTyping(event))) {
-      event.preventDefault(); // the browser's own way back would empty a field that nobody looks at
+      event.preventDefault(); // The browser's own undo would change a field that is not visible.
       this.undo?.();
     } else if (event.key === 'Escape' && !this.stopButton.disabled && !this.page.querySelector(':popover-open')) {
       this.stop();

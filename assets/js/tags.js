@@ -10,7 +10,7 @@ const TAG = /\[(?=[^[\]\n]*\p{L})[^[\]\n]{1,500}\]|<break(?=[\s/>])[^<>\n]{0,300
 const TAG_AND_SPACE = new RegExp(`(^|\\s)?(?:${TAG.source})[ \\t]*`, TAG.flags);
 const PAUSE = /^(?:<break\b.*|\[\s*(?:pause|break)(?:\s*[\s:=]\s*[\d.,]+\s*(?:\p{L}+\s*)?)?\s*\])$/iu;
 const CHIPS = ['pause', 'whispering', 'excited', 'sad', 'laughing', 'neutral'];
-const KNOWN = new Set(['pause', 'neutral']); // to the runtime, by these very words
+const KNOWN = new Set(['pause', 'neutral']); // Literal names that the runtime knows.
 
 /** @param {string} text */
 export function hasTags(text) {
@@ -47,7 +47,7 @@ export class TagChips {
   /** Show at which ends there is more of the row, where it scrolls. */
   fade() {
     const { scrollLeft, scrollWidth, clientWidth } = this.holder;
-    const at = Math.abs(scrollLeft); // below zero where the page reads from the right
+    const at = Math.abs(scrollLeft); // Negative in right-to-left text.
     this.holder.toggleAttribute('data-before', at > 1);
     this.holder.toggleAttribute('data-behind', at < scrollWidth - clientWidth - 1);
   }

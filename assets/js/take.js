@@ -113,7 +113,7 @@ export class Take extends EventTarget {
     this.utterance = null;
     /** @type {Promise<unknown>|null} settled by the next change */
     this.changing = null;
-    this.unkept = false; // the studio has no place for it
+    this.unkept = false; // The studio has no space for it.
     /** Brings the sound of a recalled one. @type {(() => Promise<Int16Array|null>)|null} */
     this.ask = null;
     /** @type {Promise<Int16Array|null>|null} */

@@ -4,9 +4,9 @@ import { StudioError } from './api.js';
 import { shown } from './waveform.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
-const STEP = 3; // px from one bar to the next, of which a bar has two
-const HIGH = 28; // px
-const FULL = 255; // of the studio's figures
+const STEP = 3; // Pixels from bar to bar; a bar is two pixels wide.
+const HIGH = 28; // Height in pixels.
+const FULL = 255; // Maximum of the studio's values.
 
 /** What waits to come into view, and what is done then. @type {WeakMap<Element, () => void>} */
 const waiting = new WeakMap();
@@ -27,7 +27,7 @@ export function outlineWhenSeen(place, id, api) {
       const { outline } = await answer.json();
       place.replaceChildren(drawn(outline));
     } catch (error) {
-      if (!(error instanceof StudioError)) throw error; // a take without its sound says so when it is played
+      if (!(error instanceof StudioError)) throw error; // A take without audio shows its error when it is played.
     }
   });
   watcher.observe(place);

@@ -39,7 +39,7 @@ const MARKUP = `
   <details class="vw-take-details"><summary data-icon="right"><span data-i18n="library.details">Details</span></summary><dl class="vw-take-settings"></dl></details>
 </div>`;
 
-const LABEL = 48; // characters of who speaks, in a row
+const LABEL = 48; // Characters of the speaker's name in a row.
 
 /** @typedef {import('./take.js').TakeRecord} TakeRecord @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
 
@@ -276,7 +276,7 @@ export function headOf({ name, text }) {
 
 /** Who speaks, as far as a row says it. @param {TakeRecord} record @param {import('./studio.js').Studio} studio */
 export function speakerOf(record, studio) {
-  const voice = record.voice ?? ''; // of a stored one its name or its id, as a program asked for it
+  const voice = record.voice ?? ''; // A stored voice may be given by name or id.
   return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? title(voice));
 }
 

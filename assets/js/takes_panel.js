@@ -22,7 +22,7 @@ export class TakesPanel {
     this.more = need(root, '#vw-takes-more');
     /** Whether anything is known of takes and scripts; before that there is nothing to say. */
     this.isKnown = false;
-    this.asked = 0; // how often the list was asked for
+    this.asked = 0; // Number of requests for the list.
     /** Why the takes are not known. @type {import('./errors.js').Thrown|null} */
     this.fault = null;
     /** @type {Map<string, TakeRow>} by the take's id */
@@ -62,14 +62,14 @@ export class TakesPanel {
       search: this.search.value.trim(),
       room: this.room.value,
       favourite: this.starred.ariaPressed === 'true' ? '1' : '',
-      loose: '1', // what a script is made of is folded under it
+      loose: '1', // Takes of a script are grouped under it.
     };
   }
 
   refresh() {
     const { wanted } = this;
     this.asked += 1;
-    const scripts = this.scripts.refresh(wanted).catch(() => {}); // why there is none is said of the takes
+    const scripts = this.scripts.refresh(wanted).catch(() => {}); // The list of takes shows the reason.
     const takes = this.studio.history.refresh(wanted);
     // The first list is shown whole: one half of it would be moved by the other.
     return this.guard(this.isKnown ? takes : Promise.all([takes, scripts]));
@@ -84,7 +84,7 @@ export class TakesPanel {
       if (!this.isKnown && turn === this.asked) this.know();
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (error.unreachable) return this.studio.status.doubt(); // which says it once, for the whole page
+      if (error.unreachable) return this.studio.status.doubt(); // Reported once for the whole page.
       this.fault = error;
       this.know();
     }
@@ -98,7 +98,7 @@ export class TakesPanel {
   }
 
   paint() {
-    if (!this.isKnown && !this.root.closest('[hidden]')) return; // where nobody looks nothing is moved
+    if (!this.isKnown && !this.root.closest('[hidden]')) return; // Do not move anything while it is hidden.
     const { list, next } = this.studio.history;
     const twins = Map.groupBy(list, (record) => `${headOf(record)}\n${speakerOf(record, this.studio)}`);
     const twinned = new Set([...twins.values()].filter(({ length }) => length > 1).flat());

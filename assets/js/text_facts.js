@@ -8,9 +8,9 @@ import { TagChips, untagged } from './tags.js';
 import { span } from './time_words.js';
 import { scriptName, unknownTongue } from './tongues.js';
 
-const LONG = 400; // characters: as a script it is heard sooner, and mended line by line
-const NEAR = 0.8; // of what one take may have: from there on the limit is said
-const MOST_NAMED = 3; // languages
+const LONG = 400; // Characters; a longer text is better spoken as a script, line by line.
+const NEAR = 0.8; // Share of the limit from which it is shown.
+const MOST_NAMED = 3; // Languages named.
 
 export class TextFacts {
   /** @type {number|undefined} */

@@ -4,7 +4,7 @@
 
 const MINUTE_S = 60;
 const HOUR_S = 3600;
-const FEW_MINUTES_S = 600; // below these, seconds are worth saying
+const FEW_MINUTES_S = 600; // Seconds are shown below this length.
 
 /**
  * A length: "12 s", "2 min 5 s", "27 min", "1 h 27 min".

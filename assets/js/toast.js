@@ -1,7 +1,7 @@
 /** Sentences that come and go at the edge of the page, each with at most one thing to do about it; one that waits for an answer stays. */
 
 const STAY_MS = 8000;
-const MOST = 2; // beside each other in a wide window, below each other on a phone: a third one would have no room
+const MOST = 2; // Toasts shown at once; a third would not fit.
 
 /**
  * @typedef {{action?: string, onAction?: () => void, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} Told

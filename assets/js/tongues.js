@@ -38,10 +38,10 @@ const NAMES = { en: 'english', de: 'german', fr: 'french', es: 'spanish', it: 'i
 /** @type {[string, Set<string>][]} */
 const WORDS = Object.entries(COMMON).map(([tag, words]) => [tag, new Set(words.split(' '))]);
 
-const READ = 3000; // characters that are looked at
-const SHARE = 0.2; // of the letters: a name in another script is no other language
-const FEWEST = 5; // words of which a language can be told
-const FAMILIAR = 0.15; // of the words are among the commonest
+const READ = 3000; // Characters examined.
+const SHARE = 0.2; // Share of letters; a single foreign name is not another language.
+const FEWEST = 5; // Minimum words to detect a language.
+const FAMILIAR = 0.15; // Minimum share of the words that are among the language's most common.
 
 /**
  * What of a text a checkpoint does not know.
@@ -52,7 +52,7 @@ const FAMILIAR = 0.15; // of the words are among the commonest
  */
 export function unknownTongue(text, languages) {
   const known = languages.map(plainName);
-  if (known.length === 0 || known.some((name) => !KNOWN.has(name))) return null; // nothing to judge by
+  if (known.length === 0 || known.some((name) => !KNOWN.has(name))) return null; // Not enough information.
   const read = text.slice(0, READ);
   /** @type {[string, number][]} */
   const counts = LETTERS.map(([script, letters]) => [script, read.match(letters)?.length ?? 0]);

@@ -11,8 +11,8 @@ import { SAMPLE_RATE } from './outputs.js';
 import { Bars, inColours } from './waveform.js';
 
 const STEP_S = 0.05;
-const MARKS = 5; // times on the ruler
-const SHORT_S = 10; // of a shorter recording whole seconds would be the same twice
+const MARKS = 5; // Times on the ruler.
+const SHORT_S = 10; // Shorter recordings show fractions of seconds.
 
 /** @typedef {'start'|'end'} Edge */
 

@@ -108,7 +108,7 @@ export class VoiceCatalogue extends EventTarget {
   /** The mark of whoever spoke; those without a name share one a mode. @param {{mode: string, voice?: string|null, called?: string}} spoken  called: what it was called, where it may be gone @returns {HTMLElement} */
   mark({ mode, voice, called }) {
     const id = voice || mode;
-    const choice = this.find(keyOf(mode, id)) ?? this.find(keyOf('base', id)); // a kept voice with a style speaks in another mode
+    const choice = this.find(keyOf(mode, id)) ?? this.find(keyOf('base', id)); // A stored voice with a style speaks in another mode.
     return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? called ?? (voice ? title(voice) : '') });
   }
 

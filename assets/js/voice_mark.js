@@ -1,10 +1,10 @@
 /** A voice's mark: five bars and one of six hues, drawn from its id, so that a voice looks the same everywhere. */
 
 const HUES = 6; // --vw-h0 to --vw-h5
-const START = 66; // of the hash: with it the six speakers of the embedded voice have six hues
-const SIDE = 36; // of the drawing
+const START = 66; // Start value of the hash, chosen so that the embedded speakers get different hues.
+const SIDE = 36; // Size of the drawing.
 const BAR = { width: 2.4, pitch: 4, first: 8.6, least: 5 };
-const SPANS = [6, 15, 15, 15, 6]; // what may come to the least height: the outer bars stay low
+const SPANS = [6, 15, 15, 15, 6]; // Range added to the minimum height: the outer bars stay low.
 
 /** @typedef {'preset'|'designed'|'recorded'} VoiceKind a speaker of a checkpoint, a described voice, a recorded one */
 

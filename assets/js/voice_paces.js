@@ -4,8 +4,8 @@ import { SAMPLE_RATE } from './outputs.js';
 import { expectedSeconds, isSyllabic } from './speech_rate.js';
 import { untagged } from './tags.js';
 
-const TELLING_S = 3; // of ordinary speech: a shorter text is said fast or slowly by chance
-const FASTEST = 0.5; // of the ordinary time; a voice that seems to leave this range did not say its text
+const TELLING_S = 3; // Seconds of ordinary speech; the pace of a shorter text is random.
+const FASTEST = 0.5; // Share of the ordinary time; a take outside this range did not speak its text.
 const SLOWEST = 2;
 
 export class VoicePaces {
@@ -16,7 +16,7 @@ export class VoicePaces {
   learn(take) {
     const said = take.sent.trim();
     const expected = expectedSeconds(said);
-    if (expected < TELLING_S || wordsOf(take) !== said) return; // a pause that was asked for is no pace
+    if (expected < TELLING_S || wordsOf(take) !== said) return; // A requested pause does not count as pace.
     const pace = take.seconds / expected;
     if (pace >= FASTEST && pace <= SLOWEST) this.known.set(keyOf(take), pace);
   }

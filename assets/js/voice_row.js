@@ -8,7 +8,7 @@ import { kindOf } from './voice_catalogue.js';
 import { markOf } from './voice_mark.js';
 import { recordingOf } from './voice_sound.js';
 
-const UNDO_MS = 30000; // a voice is hours of care, and nobody is asked before it goes
+const UNDO_MS = 30000; // Long, because a voice is valuable and is deleted without a question.
 const MARKUP = `
 <div class="vw-voice-line">
   <button type="button" class="vw-quiet vw-voice-play" data-icon="play"></button>
@@ -166,7 +166,7 @@ export class VoiceRow {
     const written = { name, tags: tags.join(', '), description };
     for (const field of this.fields) {
       field.disabled = !yours;
-      const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true'; // a refused word stands beside its refusal
+      const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true'; // A refused text stays next to its error.
       if (isOthers) field.value = written[field.dataset.field ?? ''] ?? '';
     }
     this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, said]) => [cell('dt', term), cell('dd', said)]));

@@ -5,7 +5,7 @@ import { recordingOf } from './voice_sound.js';
 
 /** @typedef {import('./voice_catalogue.js').Choice} Choice @typedef {import('./take.js').Take} Take */
 
-const SEED = 7; // the same line sounds the same each time
+const SEED = 7; // Fixed, so that the line sounds the same each time.
 
 export class VoiceSamples extends EventTarget {
   /** What was heard here, by checkpoint and voice. @type {Map<string, Take>} */

@@ -7,7 +7,7 @@ import { errorOf } from './errors.js';
 import { VoiceRow } from './voice_row.js';
 
 const SUFFIX = '.voice';
-const LONGEST_STEM = 60; // characters of a name, before its number
+const LONGEST_STEM = 60; // Characters of a name before its number.
 const RENAME_MS = 20000;
 
 export class VoicesPanel {
@@ -27,7 +27,7 @@ export class VoicesPanel {
     this.search.oninput = () => this.paint();
     this.file.onchange = () => {
       const files = [...(this.file.files ?? [])];
-      this.file.value = ''; // so that choosing the same file again is a change
+      this.file.value = ''; // Choosing the same file again fires a change event.
       this.bring(files);
     };
     takeDrops(root, (files) => this.bring(files));
@@ -54,7 +54,7 @@ export class VoicesPanel {
       await this.studio.voices.refresh();
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (error.unreachable) return this.studio.status.doubt(); // which says it once, for the whole page
+      if (error.unreachable) return this.studio.status.doubt(); // Reported once for the whole page.
       this.error.textContent = error.message;
       this.isUnlisted = true;
     }
@@ -123,7 +123,7 @@ export class VoicesPanel {
   /** A name with a number that no voice has. @param {string} name */
   freeName(name) {
     const taken = new Set(this.studio.voices.list.map((voice) => voice.name.toLowerCase()));
-    const stem = name.replace(/[ _(-]*\d*\)?$/u, '') || name; // a browser's own "Peter (1)" is Peter
+    const stem = name.replace(/[ _(-]*\d*\)?$/u, '') || name; // A browser names a second download "Peter (1)".
     let n = 2;
     while (taken.has(`${stem} ${n}`.toLowerCase())) n += 1;
     return `${[...stem].slice(0, LONGEST_STEM).join('')} ${n}`;

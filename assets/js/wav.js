@@ -15,7 +15,7 @@ export function wavBlob(chunks, sampleRate) {
   text(8, 'WAVEfmt ');
   header.setUint32(16, 16, true);
   header.setUint16(20, 1, true); // PCM
-  header.setUint16(22, 1, true); // mono
+  header.setUint16(22, 1, true); // Mono.
   header.setUint32(24, sampleRate, true);
   header.setUint32(28, sampleRate * 2, true);
   header.setUint16(32, 2, true);

@@ -49,7 +49,7 @@ function rowsOf(text) {
   FIELD.lastIndex = 0;
   while (FIELD.lastIndex < text.length) {
     const found = FIELD.exec(text);
-    if (!found) break; // an open quotation mark: what is behind it is no field
+    if (!found) break; // Without a closing quotation mark the rest is not a field.
     const [, inQuotes, plain, end] = found;
     rows[rows.length - 1].push((inQuotes?.replaceAll('""', '"') ?? plain).trim());
     if (!',;\t'.includes(end)) rows.push([]);

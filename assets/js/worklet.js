@@ -34,7 +34,7 @@ import { Stretch } from './worklet_stretch.js';
 const RAMP_S = 0.005;
 const MAX_TARGET_S = 0.6;
 const REPORT_S = 0.1;
-const QUANTUM = 128; // samples between two calls of process
+const QUANTUM = 128; // Samples between two calls of process.
 // What waits of a take that is still being made: with less it is not played faster, with more as fast as was chosen.
 const SCARCE_S = 0.2;
 const AMPLE_S = 0.5;
@@ -42,21 +42,21 @@ const AMPLE_S = 0.5;
 class PcmPlayer extends AudioWorkletProcessor {
   /** @type {Int16Array[]} */
   chunks = [];
-  offset = 0; // in chunks[0]
-  came = 0; // samples of this take
+  offset = 0; // Position in chunks[0].
+  came = 0; // Samples received of this take.
   take = 0;
   target = 0;
   hold = 0;
-  held = 0; // since the first samples came
+  held = 0; // Samples since the first ones arrived.
   /** @type {string} */
   state = 'idle';
   ended = false;
   finished = false;
-  played = 0; // samples of it that have left; between two of them while it is stretched
+  played = 0; // Samples played; fractional while stretched.
   rate = 1;
   last = 0;
   fadeIn = 0;
-  dry = 0; // silence since the queue ran dry; becomes an underrun if more sound comes
+  dry = 0; // Silence since the queue was empty; an underrun if more audio arrives.
   isDry = false;
   underruns = 0;
   underrunSamples = 0;
@@ -70,7 +70,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.maxTarget = Math.round(MAX_TARGET_S * sampleRate);
     this.reportEvery = Math.round(REPORT_S * sampleRate);
     this.stretch = new Stretch(sampleRate);
-    this.tail = 0; // the value that a cut left behind; it decays over what follows
+    this.tail = 0; // Value at a cut, which decays over the next samples.
     this.tailLeft = 0;
     this.clear(0, 0);
     this.port.onmessage = ({ data }) => this.receive(data);

@@ -6,16 +6,16 @@
  * constructor.
  */
 
-const HOP_S = 0.0125; // what is made at once, and the length of a cross-fade
-const REACH_S = 0.0125; // how far from where it should be it may go over: a period of 40 Hz, in both directions together
-const HELD = 8; // hops that the buffer holds
+const HOP_S = 0.0125; // Length of one step, and of a cross-fade.
+const REACH_S = 0.0125; // Search range of the cross-fade: a period of 40 Hz in both directions together.
+const HELD = 8; // Hops in the buffer.
 
 export class Stretch {
-  end = 0; // of what the buffer holds
-  at = 0; // in the buffer, where the sound goes on by itself
-  lag = 0; // how far it should be from there
-  made = 0; // samples in `out`
-  gone = 0; // of these
+  end = 0; // End of the buffer's contents.
+  at = 0; // Position in the buffer at which the audio continues unchanged.
+  lag = 0; // Distance of the ideal position from there.
+  made = 0; // Samples in `out`.
+  gone = 0; // Samples of these already read.
 
   /** @param {number} rate samples a second */
   constructor(rate) {
@@ -52,7 +52,7 @@ export class Stretch {
   /** @param {number} count */
   makeRoom(count) {
     if (this.end + count <= this.buffer.length) return;
-    const first = Math.max(0, this.at - 2 * this.hop - this.reach); // what it may go back to
+    const first = Math.max(0, this.at - 2 * this.hop - this.reach); // Earliest sample still needed.
     this.buffer.copyWithin(0, first, this.end);
     this.at -= first;
     this.end -= first;
@@ -78,7 +78,7 @@ export class Stretch {
     this.gone = 0;
     this.made = Math.min(hop, this.end - at);
     if (rate === 1) this.lag = 0;
-    const due = this.lag + (hop * (rate - 1)) / 2; // in the middle of what is made now
+    const due = this.lag + (hop * (rate - 1)) / 2; // At the middle of the current hop.
     const step = 2 * Math.abs(due) >= hop && this.made === hop ? this.best(Math.round(due)) : 0;
     if (step === 0) out.set(buffer.subarray(at, at + this.made));
     else for (let i = 0; i < hop; i++) out[i] = buffer[at + i] * (1 - fade[i]) + buffer[at + step + i] * fade[i];

@@ -5,12 +5,12 @@
 
 import { FRAME_S, pauses, spoken } from './listening.js';
 
-export const LONG_S = 15; // of a longer recording a part is chosen
+export const LONG_S = 15; // Longer recordings are cut to their best part.
 const [LEAST_S, WANTED_S] = [6, 12];
-const MARGIN_S = 0.15; // of the pause, kept on both sides: the onset of a word is softer than what is sure to be one
-const BREATH_S = 0.16; // a pause in which a part may begin or end
-const IDLE_S = 0.8; // a pause that nobody misses
-const STEP_S = 0.5; // where somebody speaks without a pause
+const MARGIN_S = 0.15; // Part of a pause kept on both sides: a word's onset is softer than certain speech.
+const BREATH_S = 0.16; // A pause in which a part may begin or end.
+const IDLE_S = 0.8; // A pause that can be cut out.
+const STEP_S = 0.5; // Step through speech without pauses.
 
 /** @typedef {import('./listening.js').Heard} Heard @typedef {import('./listening.js').Stretch} Stretch */
 
@@ -101,7 +101,7 @@ export function faultsOf(heard, { start, end, cuts }) {
   const within = (/** @type {Stretch} */ one) => ({ start: Math.max(start, one.start), end: Math.min(end, one.end) });
   const silent = pauses(heard, IDLE_S).map(within).filter((one) => one.end - one.start >= IDLE_S && !isLeft(one));
   for (const one of silent) {
-    if (found.some(({ out }) => out.start < one.end && one.start < out.end)) continue; // said already
+    if (found.some(({ out }) => out.start < one.end && one.start < out.end)) continue; // Already reported.
     const out = { start: one.start + 0.2, end: one.end - 0.2 };
     found.push({ code: /** @type {'pause'} */ ('pause'), at: one.start, seconds: one.end - one.start, out });
   }

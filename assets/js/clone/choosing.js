@@ -3,9 +3,9 @@
 import { bestPart, faultsOf, LONG_S } from './best_part.js';
 import { FRAME_S, listen } from './listening.js';
 
-const READ_S = 20; // of a recording made here: who reads the text slowly keeps all of it
-const WORTH_S = 0.3; // less than that of silence is not worth a word
-const AT_EDGE_S = 0.6; // what is so near to an edge is left out by moving that
+const READ_S = 20; // Length kept of a recording made here, enough for a slow reader.
+const WORTH_S = 0.3; // Minimum silence that is reported.
+const AT_EDGE_S = 0.6; // A fault this close to an edge is removed by moving the edge.
 
 /** @typedef {ReturnType<typeof faultsOf>[number]} Fault @typedef {import('../reference.js').Reference} Reference */
 

@@ -5,8 +5,8 @@ import { need } from '../elements.js';
 import { errorOf } from '../errors.js';
 
 const SETTLED_MS = 500;
-const MOST = 4; // faults of one kind of ear that are said at once
-const WORTH_S = 0.3; // of silence at an edge
+const MOST = 4; // Faults of one kind shown at once.
+const WORTH_S = 0.3; // Minimum silence at an edge that is reported.
 
 /**
  * @typedef {import('./choosing.js').Fault} Fault

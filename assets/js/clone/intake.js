@@ -116,7 +116,7 @@ export class Intake {
     const { reference } = room;
     if (!reference) return;
     const back = room.left.wayBack();
-    room.xvector.checked = false; // the next recording is judged anew
+    room.xvector.checked = false; // The next recording is checked from the start.
     this.take(null);
     room.find('record').focus({ preventScroll: true });
     offerUndo(studio, studio.t('clone.put_away'), () => {

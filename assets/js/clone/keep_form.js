@@ -53,7 +53,7 @@ export class KeepForm extends Emitter {
     const { studio, name, consent } = this;
     const { sound, fields, provenance } = this.given();
     const unnamed = name.value.trim() ? null : new FieldError('name', studio.t('clone.name_first'));
-    if (unnamed && !consent.checked) studio.complain(unnamed.field, unnamed, 'clone'); // both are said at once
+    if (unnamed && !consent.checked) studio.complain(unnamed.field, unnamed, 'clone'); // Both errors are shown at once.
     if (!consent.checked) throw new FieldError('consent', studio.t('clone.consent_first'));
     if (unnamed) throw unnamed;
     const form = new FormData();

@@ -45,7 +45,7 @@ export class Left {
     room.stored.awaited = draft.voice;
     const kept = await recordings.get(room.id);
     this.reopening = null;
-    if (!kept || room.reference || kept.at !== draft.recording) return; // another tab has put its own there
+    if (!kept || room.reference || kept.at !== draft.recording) return; // Another tab has stored its own recording there.
     this.recordedAt = kept.at;
     const reference = new Reference({ ...kept, maxSeconds: room.microphone.maxSeconds });
     const { start = 0, end, cuts } = draft;

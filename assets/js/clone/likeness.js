@@ -1,7 +1,7 @@
 /** Whether two texts are so alike that one was mistaken for the other. Pure. */
 
 const ALIKE = 0.75;
-const LEAST = 8; // letters; of less nobody can tell
+const LEAST = 8; // Letters; a shorter text cannot be compared.
 
 /** @param {string} one @param {string} other */
 export function alike(one, other) {

@@ -9,21 +9,21 @@ import { SAMPLE_RATE } from '../outputs.js';
 
 export const FRAME_S = 0.02;
 const FRAME = SAMPLE_RATE * FRAME_S;
-const DECIMATED = 6; // to 4 kHz, where a voice still repeats itself
+const DECIMATED = 6; // Factor to 4 kHz, at which pitch is still visible.
 const LOW_FRAME = FRAME / DECIMATED;
-const LAGS = [10, 88]; // of 4 kHz: 400 to 45 Hz
-const SPAN = 200; // samples of 4 kHz that are compared with what came before them
-const REPEATS = 0.6; // a correlation: below it nothing is voiced
+const LAGS = [10, 88]; // Periods at 4 kHz: 400 to 45 Hz.
+const SPAN = 200; // Samples at 4 kHz that are correlated with earlier ones.
+const REPEATS = 0.6; // Minimum correlation of voiced audio.
 const QUIETEST_DB = -75;
 const CLIPPED = 32700;
-const LONG_S = 120; // a longer recording is looked at more coarsely, so that nobody waits
+const LONG_S = 120; // Longer recordings are analysed at a lower resolution, for speed.
 
-const BURST_S = 0.13; // of loud noise; consonants are shorter or softer
-const BRIGHT = 0.8; // where most of the energy lies above 3.5 kHz
-const DULL = 0.06; // where most of it lies below 1 kHz: a voice so deep or hoarse that it hardly repeats itself
-const THROAT = 0.25; // share of the energy below 2 kHz; of an sh it is a tenth at most
-const HUM_S = 0.8; // no vowel keeps pitch and loudness for so long
-const GAP_S = 0.16; // a stop within a word
+const BURST_S = 0.13; // Duration of loud noise; consonants are shorter or softer.
+const BRIGHT = 0.8; // Share of energy above 3.5 kHz in bright noise.
+const DULL = 0.06; // Share below which most energy is under 1 kHz, as in a deep or hoarse voice without clear pitch.
+const THROAT = 0.25; // Share of the energy below 2 kHz; an sh has at most a tenth.
+const HUM_S = 0.8; // No vowel keeps its pitch and loudness for this long.
+const GAP_S = 0.16; // A stop within a word.
 const CLICK_S = 0.06;
 const EDGE_S = 0.25;
 
@@ -121,11 +121,11 @@ function repetition(pcm, count, matters) {
   for (let i = 0; i < low.length; i++) {
     for (let k = 0; k < DECIMATED; k++) low[i] += pcm[i * DECIMATED + k] / DECIMATED;
   }
-  const energy = new Float64Array(low.length + 1); // before each sample, so that a stretch of any length is one difference
+  const energy = new Float64Array(low.length + 1); // Sums before each sample, so that the energy of any range is one difference.
   for (let i = 0; i < low.length; i++) energy[i + 1] = energy[i] + low[i] * low[i];
   const repeats = new Float32Array(count);
   const lags = new Uint8Array(count);
-  const reach = count * FRAME_S > LONG_S ? 2 : 1; // frames that are told by one
+  const reach = count * FRAME_S > LONG_S ? 2 : 1; // Frames per measurement.
   for (let frame = 0; frame < count; frame += reach) {
     const from = frame * LOW_FRAME - Math.round((SPAN - LOW_FRAME) / 2);
     if (from < LAGS[1] || from + SPAN > low.length || !matters(frame)) continue;

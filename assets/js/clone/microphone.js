@@ -42,7 +42,7 @@ export class Microphone extends Emitter {
     this.halt.textContent = studio.t(state === 'recording' ? 'clone.stop_recording' : 'clone.cancel');
     this.live.hidden = state === 'idle';
     this.level.hidden = state !== 'recording';
-    this.count.hidden = state === 'idle' || state === 'recording'; // its place is there before the numbers
+    this.count.hidden = state === 'idle' || state === 'recording'; // Reserves the space before the countdown appears.
     if (state === 'asking') this.status.textContent = studio.t('clone.microphone.asking');
   }
 
@@ -65,11 +65,11 @@ export class Microphone extends Emitter {
     this.recorder = recorder;
     this.dispatchEvent(new Event('begun'));
     this.count.textContent = '…';
-    this.enter('asking'); // first, so that the browser's own question does not stand between the countdown and the first word
+    this.enter('asking'); // Before the countdown, so that the browser's permission prompt does not interrupt it.
     this.halt.focus();
     try {
       await recorder.open();
-      if (this.recorder !== recorder) return void recorder.stop(); // called off while the browser asked
+      if (this.recorder !== recorder) return void recorder.stop(); // Cancelled while the browser was asking.
       this.status.textContent = '';
       this.enter('counting');
       for (let left = COUNT; left > 0 && this.recorder === recorder; left--) {

@@ -37,7 +37,7 @@ export class Showing {
     best.textContent = studio.t('clone.best', { s: Math.round(room.choosing.bestSeconds) });
     room.find('done').hidden = !made;
     room.steps.paint(this.summaries(), Boolean(made));
-    room.words.paint(); // which tells its host something, once it is seen
+    room.words.paint(); // Shows the host's hint once it is visible.
     this.paintUse();
     if (reference) room.trimmer.paint();
     room.compare();

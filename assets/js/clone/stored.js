@@ -46,7 +46,7 @@ export class Stored {
 
   /** @param {{id: string}} voice */
   choose({ id }) {
-    this.onChange(); // it is among the options then
+    this.onChange(); // The voice is now among the options.
     this.value = id;
     this.onChange();
   }

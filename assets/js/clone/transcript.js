@@ -4,7 +4,7 @@ import { api } from '../api.js';
 import { errorOf } from '../errors.js';
 import { wordsHeard } from './words_heard.js';
 
-const MOST_NAMED = 3; // words that were not heard
+const MOST_NAMED = 3; // Words listed as not heard.
 
 export class Transcript {
   /** @param {HTMLElement} root the room's panel @param {import('../studio.js').Studio} studio @param {() => void} onChanged */
@@ -65,7 +65,7 @@ export class Transcript {
     const { available, how } = studio.me.features.transcribe ?? { available: false, how: '' };
     this.button.hidden = !available;
     this.button.textContent = studio.t(this.field.value.trim() ? 'clone.check_words' : 'clone.transcribe');
-    this.how.hidden = available || !how; // only the host is told how
+    this.how.hidden = available || !how; // Only the host sees how.
     const { heard, words } = this.compared();
     match.hidden = words.length === 0;
     if (match.hidden) return;

@@ -13,8 +13,8 @@ import { anySeed, series } from './seeds.js';
  */
 
 const LETTERS = [...'ABC'];
-const MORE = 2; // takes that are added to a set
-const LABEL = 200; // characters of a take's label
+const MORE = 2; // Takes added to a set.
+const LABEL = 200; // Characters of a take's label.
 /** How Base is to vary a take beside its seed: the word for it, and what the temperature is multiplied by. */
 const VARIED = [
   { note: null, by: 1 },

@@ -15,11 +15,11 @@ import { Peaks } from '../peaks.js';
 import { shown, Waveform } from '../waveform.js';
 
 const CHANGES = ['state', 'progress', 'done', 'error', 'stored'];
-const COUNT_MS = 120; // between two writings of a number that runs
+const COUNT_MS = 120; // Interval between updates of a running number.
 
 /** The waveform of one of several takes, all on one axis of time. */
 class Side extends Waveform {
-  longest = 0; // samples
+  longest = 0; // Samples.
 
   get span() {
     return Math.max(super.span, this.longest);
@@ -58,7 +58,7 @@ export class TakeCard extends Emitter {
     this.buttons = all(this.element, '[data-act]', HTMLButtonElement);
     this.wave = new Side(need(this.element, 'canvas', HTMLCanvasElement));
     this.favourite = false;
-    this.closer = true; // whether takes can be made after its sound
+    this.closer = true; // True if takes can be made with this one as the reference.
     this.gainDb = 0;
     this.matched = false;
     this.playing = false;

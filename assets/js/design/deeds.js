@@ -41,7 +41,7 @@ export class Deeds {
   onKept({ card, voice, isAsked }) {
     card.voice = voice;
     card.refresh();
-    if (isAsked) this.focus(card); // else somebody writes elsewhere
+    if (isAsked) this.focus(card); // Keep the focus if the user is typing elsewhere.
     this.room.tell(card, 'design.kept', { name: voice.name });
     this.studio.toast(this.room.t('design.kept', { name: voice.name }), {
       action: this.room.t('shell.undo'),

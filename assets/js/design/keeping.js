@@ -38,7 +38,7 @@ export class Keeping extends Emitter {
     };
     this.form.onkeydown = (event) => {
       if (event.key !== 'Escape') return;
-      event.stopPropagation(); // what sounds may go on
+      event.stopPropagation(); // Playback may continue.
       this.close();
     };
     need(root, '#vw-design-keep-not').onclick = () => this.close();
@@ -128,7 +128,7 @@ export class Keeping extends Emitter {
       this.emit('kept', { card, voice: studio.voices.find(voice.id) ?? voice, isAsked });
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (this.card !== card) studio.complain(card.error, error); // the form is another take's by now, or nobody's
+      if (this.card !== card) studio.complain(card.error, error); // The form now belongs to another take, or to none.
       else this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {
       this.button.disabled = false;
@@ -140,6 +140,6 @@ export class Keeping extends Emitter {
   refuse(place, sentence) {
     this.complain(place === 'name' ? sentence : '', place === 'name' ? '' : sentence);
     if (place === 'name') this.name.focus({ preventScroll: true });
-    this.form.scrollIntoView({ block: 'nearest' }); // it has grown by the sentence
+    this.form.scrollIntoView({ block: 'nearest' }); // The form has grown by the error message.
   }
 }

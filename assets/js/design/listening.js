@@ -6,7 +6,7 @@ import { matched } from './loudness.js';
 
 /** @typedef {import('./card.js').TakeCard} TakeCard */
 
-const LOWEST = 0.3; // of the canvas: what is quieter is drawn small
+const LOWEST = 0.3; // Share of the canvas height; quieter audio is drawn small.
 
 export class Listening {
   /** @param {import('../stage.js').Stage} stage @param {() => TakeCard[]} cards all that are shown */

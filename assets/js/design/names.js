@@ -1,6 +1,6 @@
 /** Names for new voices: short, from what is there already, and never one that another voice has. */
 
-const LONGEST = 64; // characters, as the library's
+const LONGEST = 64; // Characters, as in the library.
 const WORDS = 6;
 const SHORT_ENOUGH = 28;
 /** Words that wait for another: no name ends with one. */

@@ -6,7 +6,7 @@ import { TakeSet } from './take_set.js';
 
 /** @typedef {import('./take_set.js').Origin} Origin */
 
-const SHOWN = 6; // sets; older ones are in the library only
+const SHOWN = 6; // Sets on the page; older ones are in the library.
 
 export class ShownSets {
   /** @param {import('../rooms/design.js').DesignRoom} room */
@@ -18,7 +18,7 @@ export class ShownSets {
     this.templates = { set: need(root, '#vw-design-set', HTMLTemplateElement), take: need(root, '#vw-design-take', HTMLTemplateElement) };
     /** Newest first. @type {TakeSet[]} */
     this.sets = [];
-    this.count = 0; // of sets that were ever made here
+    this.count = 0; // Sets made in this session.
   }
 
   /** All that are shown, of the newest set first. */

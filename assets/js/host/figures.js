@@ -24,7 +24,7 @@ import { Sparkline } from '../sparkline.js';
  * @typedef {(key: string, values?: Object<string, unknown>) => string} Say
  */
 
-const POINTS = 90; // three minutes
+const POINTS = 90; // Three minutes.
 
 /** @type {Figure[]} */
 const FIGURES = [

@@ -75,7 +75,7 @@ export class CloneRoom {
     this.file.onchange = () => {
       const [file] = this.file.files ?? [];
       if (file) this.intake.upload(file);
-      this.file.value = ''; // so that choosing the same file again is a change
+      this.file.value = ''; // Choosing the same file again fires a change event.
     };
     takeDrops(this.find('card'), ([file]) => file && this.intake.upload(file));
     microphone.addEventListener('begun', () => {

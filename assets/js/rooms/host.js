@@ -99,7 +99,7 @@ export class HostRoom {
       if (error.code === 'host_only') this.shut();
       else this.state.textContent = error.message;
     } finally {
-      clearTimeout(this.timer); // whatever became of this answer, the next is asked for
+      clearTimeout(this.timer); // Ask again, whatever the result.
       if (this.open && this.door.hidden) this.timer = setTimeout(() => this.refresh(), ASK_MS);
     }
   }

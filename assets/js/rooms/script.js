@@ -31,7 +31,7 @@ import { FieldError } from './fields.js';
  * @typedef {import('../studio.js').SpokenBy} SpokenBy
  */
 
-const LONG_LINES = 500; // of a script that is laid out again only when the hands rest
+const LONG_LINES = 500; // Longer scripts are laid out again only when the user pauses.
 const REST_MS = 400;
 
 export class ScriptRoom {
@@ -186,7 +186,7 @@ export class ScriptRoom {
     const { stage } = this.studio;
     const isShown = stage.take === this.whole || this.studio.lastHeard.claims(script.id);
     if (stage.take === this.whole) this.studio.stop();
-    if (this.studio.current === this) this.studio.undo = null; // what Ctrl+Z took back was of another script
+    if (this.studio.current === this) this.studio.undo = null; // The undo step belonged to another script.
     this.forgetTold();
     this.parts.gap.value = String(script.gap);
     this.maker.open(script);
@@ -229,7 +229,7 @@ export class ScriptRoom {
     casting.note(script.lines);
     const went = script.lines.some(({ voice }) => voice?.voice && casting.isGone(voice) && this.present.has(voice.voice));
     this.present = new Set(studio.voices.list.map(({ id }) => id));
-    if (went) script.tell(false); // so that it is kept what they were called
+    if (went) script.tell(false); // Stores the voices' names with the script.
     this.lines.offer();
     this.showSoon();
   }
@@ -269,7 +269,7 @@ export class ScriptRoom {
     const nameless = lines.filter(({ name }) => !name);
     this.casting.assign(lines, []);
     if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
-    await this.shelf.flush().catch(() => {}); // what could not be saved says so itself
+    await this.shelf.flush().catch(() => {}); // A failed save shows its own error.
     const script = new Script({ name: title, lines });
     this.shelf.open(script, 'unsaved');
     script.tell(true);
@@ -480,7 +480,7 @@ export class ScriptRoom {
   restore({ mode, text, config, seed }) {
     const { voice, language, instructions = '' } = config;
     const designed = mode === 'voice_design';
-    const known = designed || !voice ? null : this.studio.catalogue.named(voice); // a kept voice, also where a style had it spoken otherwise
+    const known = designed || !voice ? null : this.studio.catalogue.named(voice); // Also finds a stored voice that was spoken with a style.
     const who = designed ? { mode, description: instructions, language } : { mode: known?.mode ?? mode, voice, language };
     const line = newLine({ text, voice: who, instruct: designed ? '' : instructions, seed, locked: true });
     const back = this.script.insert([line]);

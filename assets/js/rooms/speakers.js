@@ -186,7 +186,7 @@ export class SpeakersRoom {
   async enter({ voice }) {
     if (!voice) return;
     const { catalogue, voices } = this.studio;
-    if (!catalogue.named(voice)) await voices.refresh().catch(() => {}); // kept a moment ago
+    if (!catalogue.named(voice)) await voices.refresh().catch(() => {}); // The voice may have just been saved.
     this.take(catalogue.named(voice));
   }
 
@@ -204,7 +204,7 @@ export class SpeakersRoom {
   /** @param {import('../studio.js').Restored} take @returns {import('../studio.js').Back} */
   restore({ mode, config }) {
     const { catalogue } = this.studio;
-    const { wanted, earlier } = this; // a draft knows of nobody where nobody was chosen yet
+    const { wanted, earlier } = this; // A draft without a chosen voice has no voice.
     this.take(catalogue.find(keyOf(mode, config.voice ?? '')) ?? catalogue.named(config.voice ?? ''));
     this.language.value = config.language ?? 'auto';
     this.instruct.value = config.instructions ?? '';

@@ -104,7 +104,7 @@ export class Casting {
     let last = before.at(-1)?.voice ?? null;
     for (const line of lines) {
       const own = line.name && this.named(line.name);
-      if (own) line.name = null; // the voice says it already
+      if (own) line.name = null; // The voice already has the name.
       line.voice = own || (line.name ? (roles.get(line.name) ?? this.unused(all)) : (last ?? this.unused([])));
       if (line.voice) line.voice = { ...line.voice };
       if (line.name) roles.set(line.name, line.voice);

@@ -30,8 +30,8 @@
 
 import { Emitter } from '../emitter.js';
 
-export const MAX_LINES = 10_000; // of a script, as the studio keeps them
-export const GAP_S = 0.4; // between lines, unless a script says otherwise
+export const MAX_LINES = 10_000; // Lines of a script, as in the studio.
+export const GAP_S = 0.4; // Seconds between lines, unless the script has its own gap.
 
 /** A short name that is not there yet. */
 export function newId() {

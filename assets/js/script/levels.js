@@ -6,8 +6,8 @@
 import { SAMPLE_RATE } from '../outputs.js';
 import { BIN, Peaks } from '../peaks.js';
 
-export const LEVEL = SAMPLE_RATE / 20; // samples that a character stands for
-const MOST = 35; // the digit z
+export const LEVEL = SAMPLE_RATE / 20; // Samples per character.
+const MOST = 35; // The digit z.
 
 /** The levels of the sound that is here. @param {import('../take.js').Take} take @returns {string} */
 export function levelsOf(take) {

@@ -27,7 +27,7 @@ export class LineView {
     acts.studio.words.apply(this.element);
     this.element.dataset.line = line.id;
     this.parts = partsOf(this.element);
-    this.offered = ''; // the voice that the line's chip shows
+    this.offered = ''; // Voice shown by the line's chip.
     this.listen();
   }
 

@@ -8,7 +8,7 @@ import { all } from '../elements.js';
 import { newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
 
-const LAZY_FROM = 200; // lines; of a longer script only those near the window have their fields
+const LAZY_FROM = 200; // Lines; longer scripts render fields only near the window.
 const NEAR_PX = 1000;
 
 export class LinesView {
@@ -129,7 +129,7 @@ export class LinesView {
     this.views.set(line.id, view);
     view.offer();
     const place = { index: this.script.at(line.id), count: this.script.lines.length, sounding: line.id === this.sounding };
-    if (place.count > LAZY_FROM) view.show(place); // so that it has its height at once
+    if (place.count > LAZY_FROM) view.show(place); // Gives the line its height at once.
     return view;
   }
 

@@ -30,7 +30,7 @@ import { Take } from '../take.js';
 import { levelsOf } from './levels.js';
 import { hasTags, lastStyle } from '../tags.js';
 
-const GROWING_MS = 250; // between two looks at a line that grows
+const GROWING_MS = 250; // Interval between updates of a growing line.
 import { readParts } from './parts.js';
 
 export class Maker extends EventTarget {
@@ -61,7 +61,7 @@ export class Maker extends EventTarget {
   plan(line) {
     const { seed, voice } = line;
     const { parts } = readParts(line.text);
-    let style = ''; // of an earlier stretch
+    let style = ''; // Style of an earlier part.
     return parts.map((part) => {
       if (part.text === undefined) return part;
       if (!voice) return { ...part, key: null };
@@ -166,7 +166,7 @@ export class Maker extends EventTarget {
     on('error', () => {
       forget();
       if (take.error) this.errors.set(key, take.error);
-      if (errorOf(take.error).code === 'unknown_voice') this.studio.voices.refresh().catch(() => {}); // deleted in another window
+      if (errorOf(take.error).code === 'unknown_voice') this.studio.voices.refresh().catch(() => {}); // Deleted in another window.
     });
     on('stored', () => this.keep(key, take));
     this.changed();

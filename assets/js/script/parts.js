@@ -10,7 +10,7 @@
  */
 
 export const LONGEST_PAUSE_S = 30;
-const PAUSE_S = 0.5; // of a pause that does not say how long it is
+const PAUSE_S = 0.5; // Length of a pause without one.
 
 const BRACKET = /\[\s*pause\b([^\]]*)\]/giu;
 const LENGTH = /^\s*:?\s*(\d+(?:[.,]\d+)?)\s*(s|sec|seconds?|ms|milliseconds?)?\s*$/iu;

@@ -19,7 +19,7 @@
 
 import { SAMPLE_RATE } from '../outputs.js';
 
-const AHEAD = 2; // lines
+const AHEAD = 2; // Lines.
 const WHOLE = { gap: 0, part: 0, skip: 0 };
 
 export class Performance {
@@ -32,7 +32,7 @@ export class Performance {
     this.maker = maker;
     this.ids = ids;
     this.begin = begin;
-    this.sounding = 0; // place in ids
+    this.sounding = 0; // Index in ids.
     /** @type {Given[]} */
     this.given = [];
     this.wake = () => {};
@@ -93,6 +93,6 @@ async function whole(take) {
   try {
     return (await take.whole()).state === 'done';
   } catch {
-    return false; // the line says why
+    return false; // The line shows the error.
   }
 }

@@ -44,7 +44,7 @@ export function readText(text, known = () => false) {
     const prefix = PREFIX.exec(paragraph);
     const named = prefix && isName(prefix[1]);
     if (named) speaker = prefix[1];
-    else if (names.isScreenplay) speaker = null; // what stands between is told, not said
+    else if (names.isScreenplay) speaker = null; // Text between speeches is narration.
     const said = (named ? paragraph.slice(prefix[0].length) : paragraph).trim();
     const manner = named && !prefix[2] ? MANNER.exec(said) : null;
     const rest = manner ? said.slice(manner[0].length) : said;

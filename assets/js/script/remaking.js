@@ -40,7 +40,7 @@ export class Remaking {
     if (state !== 'failed') return;
     this.line?.dismiss();
     this.takeBack();
-    studio.toast(studio.t('script.not_remade', { n: script.at(line.id) + 1 })); // why stands at the button
+    studio.toast(studio.t('script.not_remade', { n: script.at(line.id) + 1 })); // The reason is shown at the button.
   }
 
   /** It has its sound back. */

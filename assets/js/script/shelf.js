@@ -7,7 +7,7 @@
 import { errorOf } from '../errors.js';
 import { Script } from './document.js';
 
-const REST_MS = 700; // of the hands, before what they wrote is saved
+const REST_MS = 700; // Delay after the last edit before saving.
 const REST_SHARE = 5; // A long script is saved for at most a sixth of the time.
 
 export class Shelf extends EventTarget {

@@ -6,7 +6,7 @@
 
 import { LONGEST_PAUSE_S, writePause } from './parts.js';
 
-const SHORTEST_PAUSE_S = 0.3; // what is shorter is breath
+const SHORTEST_PAUSE_S = 0.3; // A shorter pause is a breath.
 
 /**
  * @param {string[]} texts @param {Cue[]} cues one for each text

@@ -12,12 +12,12 @@ import { SAMPLE_RATE } from '../outputs.js';
 import { hueOf } from '../voice_mark.js';
 import { heightOf, LEVEL } from './levels.js';
 
-const LEAST = 14; // pixels a second: less could not be pointed at
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // seconds between two marks
-const APART = 64; // pixels, at least
-const MARK = 36; // pixels that the time at a mark takes
-const MAX_DRAWN = 500; // clips; of more only those in sight are drawn
-const QUIET = 0.3; // of the clip's height: what is quieter than that altogether is drawn small
+const LEAST = 14; // Pixels per second: the minimum for pointing.
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Seconds between two marks.
+const APART = 64; // Minimum distance of marks in pixels.
+const MARK = 36; // Width of a mark's time in pixels.
+const MAX_DRAWN = 500; // Clips; of more, only visible ones are drawn.
+const QUIET = 0.3; // Share of the clip's height; quieter clips are drawn small.
 
 /**
  * @typedef {Object} Acts
@@ -155,7 +155,7 @@ export class Timeline {
   lift(id) {
     this.elements.get(id)?.setAttribute('data-lifted', '');
     this.drop.hidden = false;
-    this.hover.hidden = true; // it would stay where the hand was
+    this.hover.hidden = true; // The pointer has left it.
   }
 
   /** Show a clip where the hand is, and where it would stand. @param {string} id @param {number} by pixels @param {string|null} before */
@@ -223,7 +223,7 @@ export class Timeline {
     const seconds = this.samples / SAMPLE_RATE;
     const scale = this.inner.clientWidth / Math.max(seconds, 0.001);
     const step = STEPS.find((one) => one * scale >= APART) ?? STEPS[STEPS.length - 1];
-    const last = Math.floor(Math.max(0, this.inner.clientWidth - MARK) / (step * scale)); // none is cut off at the end
+    const last = Math.floor(Math.max(0, this.inner.clientWidth - MARK) / (step * scale)); // No mark is cut off at the end.
     const [from, to] = this.sight().map((at) => Math.floor(at / SAMPLE_RATE / step));
     const first = Math.max(0, Math.min(from, last));
     const count = seconds > 0 ? 1 + Math.min(last, to) - first : 0;

@@ -16,8 +16,8 @@
 import { SAMPLE_RATE } from '../outputs.js';
 import { LONGEST_PAUSE_S } from './parts.js';
 
-const FAR = 5; // pixels that make a drag of a click
-const HOLD_MS = 300; // of a finger, before it drags
+const FAR = 5; // Pixels that turn a click into a drag.
+const HOLD_MS = 300; // Time of a touch before it drags.
 const GRID_S = 0.05;
 
 export class TimelineHand {
@@ -30,7 +30,7 @@ export class TimelineHand {
     const { inner } = timeline;
     inner.onpointerdown = (event) => this.grab(event);
     inner.ondblclick = ({ clientX, clientY }) => {
-      const id = idAt(document.elementFromPoint(clientX, clientY), 'gap'); // the target is who held the pointer
+      const id = idAt(document.elementFromPoint(clientX, clientY), 'gap'); // With pointer capture the event's target is the captured element.
       if (!id) return;
       const before = deeds.gapOf(id);
       deeds.setGap(id, null);
@@ -56,7 +56,7 @@ export class TimelineHand {
       if (id) this.timeline.lift(id);
     };
     const timer = id && event.pointerType === 'touch' ? setTimeout(start, HOLD_MS) : undefined;
-    let isScroll = false; // a finger that moves before it has held
+    let isScroll = false; // A touch that moves before it is held.
     this.follow(event, {
       move: (moved) => {
         if (!this.isDragging && id && Math.abs(moved.clientX - clientX) > FAR) {
