@@ -50,7 +50,7 @@ def _one(engine: Engine, count: int) -> dict[str, Any]:
     with without_networks(core):  # prompts are read all the same; none ends before all speak
         while core.prefilling or len(core.holders) < count:
             engine.tick()
-        core.table.dry_at[:] = time.monotonic() + 1e6  # no row is in a hurry: chunks are as large as they get
+        core.table.buffer_empty_at[:] = time.monotonic() + 1e6  # no row is in a hurry: chunks are as large as they get
         for _ in range(20):
             engine.tick()
         spent = sorted(timed(engine.tick) for _ in range(TURNS))

@@ -164,7 +164,7 @@ class Code2WavScheduler:
             slots = np.array([sequence.slot for sequence, _, _ in current], np.int64)
             frames = np.array([sound.frames for _, sound, _ in current], np.int64)
             starved = self.scheduler.hand_out(self._table, slots, frames, at)
-            self._table.dry_at[slots] += np.array([paused for _, _, paused in current]) / SAMPLE_RATE
+            self._table.buffer_empty_at[slots] += np.array([paused for _, _, paused in current]) / SAMPLE_RATE
             for was_dry, (sequence, sound, _) in zip(starved, current, strict=True):
                 sequence.underruns += int(was_dry)
                 sequence.first_sound = sequence.first_sound or at

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runtime.engine.pulse import Pulse
+from runtime.engine.heartbeat import Heartbeat
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Code2WavWorker:
         self._offered = threading.Condition(self.lock)
         self._closing = False
         self.threads: list[threading.Thread] = []
-        self.pulses: list[Pulse] = []  # One per thread.
+        self.heartbeats: list[Heartbeat] = []  # One per thread.
 
     def start(self, *, urgent_apart: bool = False) -> None:
         """Take tasks up; with ``urgent_apart`` urgent chunks on one thread, all else on another."""
@@ -58,10 +58,10 @@ class Code2WavWorker:
         if urgent_apart:
             threads = {"urgent sound": lambda task: task.is_urgent, "sound": lambda task: not task.is_urgent}
         for name, takes in threads.items():
-            pulse = Pulse()
-            thread = threading.Thread(target=self._run, args=(takes, pulse), name=name, daemon=True)
+            heartbeat = Heartbeat()
+            thread = threading.Thread(target=self._run, args=(takes, heartbeat), name=name, daemon=True)
             self.threads.append(thread)
-            self.pulses.append(pulse)
+            self.heartbeats.append(heartbeat)
             thread.start()
 
     def close(self) -> None:
@@ -113,13 +113,13 @@ class Code2WavWorker:
                 self._offered.wait()
         return None
 
-    def _run(self, takes: Takes, pulse: Pulse) -> None:
+    def _run(self, takes: Takes, heartbeat: Heartbeat) -> None:
         self._prepare()
         while (run := self._await(takes)) is not None:
-            pulse.step()
+            heartbeat.step()
             try:
                 run()
             except Exception:  # The task reports its own failure, which must not end the worker.
                 log.exception("a Code2Wav task failed")
-            pulse.rest()
+            heartbeat.rest()
             self._wake_engine()

@@ -175,7 +175,7 @@ class EngineCore:
         if sequence is not None and sequence.first_sound is not None:
             sent_s = float(self.table.sent[sequence.slot]) * self.frame_s + sequence.paused / SAMPLE_RATE
             left_s = sent_s - ms / 1000
-            self.table.dry_at[sequence.slot] = self.clock() + max(0.0, left_s)
+            self.table.buffer_empty_at[sequence.slot] = self.clock() + max(0.0, left_s)
 
     def cancel(self, ticket: int) -> None:
         """End a request wherever it is; its sink hears of nothing but the end after this."""
@@ -183,7 +183,7 @@ class EngineCore:
         if sequence is not None:
             self.end(sequence, StopReason.CANCELLED)
 
-    def displace(self, ticket: int, error: SpeechError) -> bool:
+    def preempt(self, ticket: int, error: SpeechError) -> bool:
         """End a request that waits for a slot; False if it has one by now, or has ended."""
         sequence = self.waiting.leave(ticket)
         if sequence is not None:
@@ -233,7 +233,7 @@ class EngineCore:
                 sequence.rest(text_stream.pause, self._no_codes)
             self.end(sequence, sequence.stop_reason)
 
-    def tell_short(self) -> None:
+    def report_short_of_text(self) -> None:
         """Tell the requests that have said all the text that has come, once its sound is out."""
         table = self.table
         for slot in np.flatnonzero(self._short & (table.made == table.sent) & ~table.in_code2wav & ~table.ended):

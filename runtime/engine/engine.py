@@ -16,10 +16,10 @@ from runtime.device.interface import Stream
 from runtime.engine.code2wav_worker import Code2WavWorker
 from runtime.engine.completion_waiter import CompletionWaiter
 from runtime.engine.core import Clock, EngineCore
+from runtime.engine.heartbeat import Heartbeat
 from runtime.engine.input_processor import Admission, admit
 from runtime.engine.loader import CheckpointLoader
 from runtime.engine.open_requests import OpenRequests
-from runtime.engine.pulse import Pulse
 from runtime.engine.registry import Registry, RegistryEntry
 from runtime.engine.sequence import Sequence
 from runtime.engine.text_stream import TextStream
@@ -73,7 +73,7 @@ class Engine:
         self.commands: deque[Command] = deque()
         self._taken: dict[int, int] = {}  # By ticket: samples that have left for the listener since the last turn.
         self._open = OpenRequests(settings)
-        self._pulse = Pulse(clock)
+        self._heartbeat = Heartbeat(clock)
         self.completion_waiter = CompletionWaiter(self._wake.set, device.enter_thread)
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -230,8 +230,11 @@ class Engine:
 
     def at_work_since(self) -> float | None:
         """Return the start time of the oldest step that the device has not finished, or None."""
-        pulses = (self._pulse, *self.code2wav_worker.pulses)
-        begun = [*(pulse.since for pulse in pulses), *(core.in_flight.since for core in self.registry.cores)]
+        heartbeats = (self._heartbeat, *self.code2wav_worker.heartbeats)
+        begun = [
+            *(heartbeat.since for heartbeat in heartbeats),
+            *(core.in_flight.since for core in self.registry.cores),
+        ]
         return min((since for since in begun if since is not None), default=None)
 
     def stacks(self) -> str:
@@ -262,22 +265,22 @@ class Engine:
     def tick(self) -> bool:
         """One turn for every checkpoint; returns whether anything was done that leads on at once."""
         cores = self.registry.cores
-        self._pulse.step()
+        self._heartbeat.step()
         with self.device.stream(Stream.FRAMES):
             worked = self.take_commands()
             for core in cores:
                 core.collect()
                 worked |= core.take_in()
                 core.retire()
-                core.tell_short()
+                core.report_short_of_text()
                 core.admit()
-                self._pulse.step()
+                self._heartbeat.step()
                 worked |= core.prefill()
-                self._pulse.step()
+                self._heartbeat.step()
                 worked |= core.decode()
         if not worked and not self.completion_waiter.is_running:
             worked = any(core.in_flight.wait() for core in cores)
-        self._pulse.rest()
+        self._heartbeat.rest()
         return worked
 
     @property
@@ -397,10 +400,10 @@ class Engine:
         """Have a request leave the queue, unless its turn has come by then."""
         opened = self._open[ticket]
 
-        def displace(core: EngineCore) -> None:
-            opened.is_displaced = core.displace(ticket, error)
+        def preempt(core: EngineCore) -> None:
+            opened.is_preempted = core.preempt(ticket, error)
 
-        self._command(ticket, displace)
+        self._command(ticket, preempt)
 
     def _change_text(self, ticket: int, change: Callable[[TextStream], None]) -> None:
         self._command(ticket, lambda core: core.change_text(ticket, change))

@@ -23,7 +23,7 @@ class OpenRequest:
     caller: str
     yields: bool
     has_begun: bool = False  # True if it has or had a slot.
-    is_displaced: bool = False  # True if its place in the queue was given to another request.
+    is_preempted: bool = False  # True if its place in the queue was given to another request.
 
 
 class OpenRequests:
@@ -81,7 +81,7 @@ class OpenRequests:
         lasting = {
             ticket: opened.caller
             for ticket, opened in self._by_ticket.items()
-            if opened.entry is entry and not opened.yields and not opened.is_displaced
+            if opened.entry is entry and not opened.yields and not opened.is_preempted
         }
         waiting = len(lasting) - entry.waiting.unready - slots
         if request.yields and self._by_ticket:
@@ -98,7 +98,7 @@ class OpenRequests:
         ticket = max(ready, key=lambda ticket: count[lasting[ticket]], default=None)
         if ticket is None or count[lasting[ticket]] <= count[request.caller] + 1:
             raise self._overloaded(entry, waiting)
-        self._by_ticket[ticket].is_displaced = True
+        self._by_ticket[ticket].is_preempted = True
         return ticket, self._overloaded(entry, waiting)
 
     def slots(self, entry: RegistryEntry) -> int:

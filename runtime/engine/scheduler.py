@@ -41,7 +41,7 @@ class SequenceTable:
         self.taken = np.zeros(slots, np.int64)  # Frames whose audio the listener has acknowledged.
         self.acknowledged = np.zeros(slots, bool)  # True if the listener acknowledges audio.
         # Time at which the buffer of a listener that plays from the first audio on is empty.
-        self.dry_at = np.zeros(slots)
+        self.buffer_empty_at = np.zeros(slots)
         self.last_chunk = np.zeros(slots, np.int64)  # Frames of the last chunk; 0 before the first.
         self.first_chunk = np.ones(slots, np.int64)
         self.largest_chunk = np.ones(slots, np.int64)
@@ -117,11 +117,11 @@ class Scheduler:
         may = table.speaking & (begun < table.limit) & (begun < table.text) & (begun - table.sent < MAX_BACKLOG_FRAMES)
         may &= ~self.waits_for_reader(table, begun)
         if is_scarce:
-            may &= table.dry_at - now + (begun - table.sent) * self.frame_s <= self.lead_cap_s
+            may &= table.buffer_empty_at - now + (begun - table.sent) * self.frame_s <= self.lead_cap_s
         if is_patient:
             unheard = (table.made >= np.maximum(1, table.first_chunk)) & (table.last_chunk == 0)
             if unheard.any():
-                may &= (table.dry_at - now <= LOW_BUFFER_S) & ~unheard
+                may &= (table.buffer_empty_at - now <= LOW_BUFFER_S) & ~unheard
         return np.flatnonzero(may)
 
     def is_ample(self, pace: Pace) -> bool:
@@ -148,7 +148,7 @@ class Scheduler:
             np.where(first, table.first_chunk, MAX_CHUNK_GROWTH * table.last_chunk), table.largest_chunk
         )
         wanted = np.minimum(wanted, self.sound_work)
-        pending, lead_s = table.pending, table.dry_at - now
+        pending, lead_s = table.pending, table.buffer_empty_at - now
         while True:
             starves = wanted * self.frame_s > lead_s
             if np.isfinite(pace.turn_s + pace.sound_s):
@@ -181,7 +181,7 @@ class Scheduler:
         sizes, is_urgent = self.chunk_sizes(table, now, pace), table.last_chunk == 0
         if self.company:
             self._gather(table, sizes, ~is_urgent, now)
-            is_urgent |= (table.dry_at - now <= LOW_BUFFER_S) & (sizes <= URGENT_FRAMES)
+            is_urgent |= (table.buffer_empty_at - now <= LOW_BUFFER_S) & (sizes <= URGENT_FRAMES)
         chunks = [
             chunk
             for kind in (True, False)
@@ -197,7 +197,7 @@ class Scheduler:
         """
         enough = self.company * np.count_nonzero(table.speaking)
         waits = (
-            (table.dry_at - now > LOW_BUFFER_S)
+            (table.buffer_empty_at - now > LOW_BUFFER_S)
             & ~self._at_rest(table)
             & (table.pending < np.minimum(2 * sizes, MAX_BACKLOG_FRAMES))
         )
@@ -213,7 +213,7 @@ class Scheduler:
         self, table: SequenceTable, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_urgent: bool
     ) -> Iterator[SoundChunk]:
         """Rows that are due in calls of one size, none larger than work and mode allow."""
-        ordered = np.flatnonzero(due)[np.argsort(table.dry_at[due], kind="stable")]
+        ordered = np.flatnonzero(due)[np.argsort(table.buffer_empty_at[due], kind="stable")]
         for size in np.unique(sizes[due]):
             members = ordered[sizes[ordered] == size]
             together = max(1, self.sound_work // int(size))
@@ -223,12 +223,12 @@ class Scheduler:
                 pending = table.pending[part]
                 frames = np.minimum(sizes[part], pending)
                 at_end = bool((table.ended[part] & (pending == frames)).all())
-                yield SoundChunk(part, frames, is_urgent, at_end, float(table.dry_at[part[0]]))
+                yield SoundChunk(part, frames, is_urgent, at_end, float(table.buffer_empty_at[part[0]]))
 
     def hand_out(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
         """Write down that sound of ``size`` frames (of each) went out; returns the rows that ran dry before it came."""
-        starved = (table.last_chunk[slots] > 0) & (now > table.dry_at[slots])
-        table.dry_at[slots] = np.maximum(table.dry_at[slots], now) + size * self.frame_s
+        starved = (table.last_chunk[slots] > 0) & (now > table.buffer_empty_at[slots])
+        table.buffer_empty_at[slots] = np.maximum(table.buffer_empty_at[slots], now) + size * self.frame_s
         table.sent[slots] += size
         table.last_chunk[slots] = size
         return starved

@@ -117,7 +117,7 @@ class Sequence:
         self.table = table
         self.admitted = now
         table.acknowledged[slot] = self.request.acknowledged
-        table.dry_at[slot] = self.asked  # Until the first audio, the earliest request is served first.
+        table.buffer_empty_at[slot] = self.asked  # Until the first audio, the earliest request is served first.
         table.first_chunk[slot] = self.request.first_chunk_frames or mode.first_chunk_frames
         table.largest_chunk[slot] = mode.max_chunk_frames
         table.batch[slot] = mode.sound_batch

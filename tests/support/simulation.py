@@ -24,7 +24,7 @@ class Listener:
     slot: int = -1
     chunks: list[int] = field(default_factory=list)
     first_sound: float | None = None
-    dry_at: float = 0.0
+    buffer_empty_at: float = 0.0
     gap_s: float = 0.0
     ended: float | None = None
 
@@ -114,7 +114,7 @@ class Simulation:
     def _begin(self, one: Listener, by_slot: dict[int, Listener]) -> None:
         self.now += self.prefill_s
         slot, table = one.slot, self.table
-        table.limit[slot], table.text[slot], table.dry_at[slot] = one.frames, ENDLESS, one.arrives
+        table.limit[slot], table.text[slot], table.buffer_empty_at[slot] = one.frames, ENDLESS, one.arrives
         table.acknowledged[slot] = not one.reads
         table.begun[slot] = table.made[slot] = 1
         table.speaking[slot] = True
@@ -142,9 +142,9 @@ class Simulation:
                 one = by_slot[int(slot)]
                 one.chunks.append(frames)
                 if one.first_sound is None:
-                    one.first_sound = one.dry_at = landed
-                one.gap_s += max(0.0, landed - one.dry_at)
-                one.dry_at = max(one.dry_at, landed) + frames * FRAME_S
+                    one.first_sound = one.buffer_empty_at = landed
+                one.gap_s += max(0.0, landed - one.buffer_empty_at)
+                one.buffer_empty_at = max(one.buffer_empty_at, landed) + frames * FRAME_S
                 if sum(one.chunks) == one.frames:
                     one.ended = landed
 

@@ -144,7 +144,7 @@ def test_everybody_is_heard_to_the_end_whenever_they_come(
 def test_who_is_far_ahead_yields_only_where_slots_are_scarce() -> None:
     scheduler, table = speaking(3)
     table.sent[:] = table.made
-    table.dry_at[:] = [102.0, 103.5, 99.0]
+    table.buffer_empty_at[:] = [102.0, 103.5, 99.0]
     assert scheduler.runnable(table, 100.0, is_scarce=False).tolist() == [0, 1, 2]
     assert scheduler.runnable(table, 100.0, is_scarce=True).tolist() == [0, 2]
     assert scheduler.runnable(table, 100.6, is_scarce=True).tolist() == [0, 1, 2]
@@ -153,7 +153,7 @@ def test_who_is_far_ahead_yields_only_where_slots_are_scarce() -> None:
 def test_while_a_first_sound_is_made_only_rows_near_their_end_make_frames() -> None:
     scheduler, table = speaking(4)
     table.made[:3], table.sent[:3], table.last_chunk[:3] = 9, 8, 4
-    table.dry_at[:3] = 100.0 + LOW_BUFFER_S + np.array([0.1, -0.1, -9.0])
+    table.buffer_empty_at[:3] = 100.0 + LOW_BUFFER_S + np.array([0.1, -0.1, -9.0])
     assert scheduler.runnable(table, 100.0, is_scarce=False, is_patient=True).tolist() == [1, 2]
     assert scheduler.runnable(table, 100.0, is_scarce=False, is_patient=False).tolist() == [0, 1, 2, 3]
     table.first_chunk[3] = 2  # it lacks a frame of its first sound
@@ -220,7 +220,7 @@ def test_who_gives_a_slot_up_leaves_it_sounding_until_its_sound_is_back() -> Non
 def test_a_row_without_text_waits_and_sends_what_it_has() -> None:
     scheduler, table = speaking(1, made=3)
     table.text[:] = 3
-    table.sent[:], table.last_chunk[:], table.dry_at[:] = 1, 16, 100.0
+    table.sent[:], table.last_chunk[:], table.buffer_empty_at[:] = 1, 16, 100.0
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == []
     assert [(chunk.slots.tolist(), chunk.size) for chunk in scheduler.sound(table, 0.0, Pace())] == [([0], 2)]
     table.text[:] = 4
@@ -237,7 +237,7 @@ def test_a_row_never_overwrites_codes_whose_sound_is_not_made() -> None:
 
 def test_first_chunks_go_first_in_the_order_in_which_they_were_asked_for() -> None:
     scheduler, table = speaking(4, made=8, work=4)
-    table.last_chunk[:2], table.sent[:2], table.dry_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
+    table.last_chunk[:2], table.sent[:2], table.buffer_empty_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
     chunks = scheduler.sound(table, 0.0, Pace())
     assert [(chunk.is_urgent, chunk.slots.tolist()) for chunk in chunks] == [
         (True, [3, 2]),
@@ -249,7 +249,7 @@ def test_first_chunks_go_first_in_the_order_in_which_they_were_asked_for() -> No
 def test_the_listener_who_runs_dry_first_is_served_first() -> None:
     scheduler, table = speaking(6, made=40)
     table.last_chunk[:], table.sent[:] = 16, 20
-    table.dry_at[:] = [7, 3, 9, 5, 4, 8]
+    table.buffer_empty_at[:] = [7, 3, 9, 5, 4, 8]
     chunks = scheduler.sound(table, 0.0, Pace())
     assert [int(chunk.slots[0]) for chunk in chunks] == [1, 4, 3, 0, 5, 2]
     assert [chunk.size for chunk in chunks] == [16] * 6
@@ -257,7 +257,7 @@ def test_the_listener_who_runs_dry_first_is_served_first() -> None:
 
 def test_equal_chunks_share_a_call_as_far_as_mode_and_work_allow() -> None:
     scheduler, table = speaking(6, made=8, work=8)
-    table.last_chunk[:], table.sent[:], table.dry_at[:] = 2, 4, 50.0
+    table.last_chunk[:], table.sent[:], table.buffer_empty_at[:] = 2, 4, 50.0
     table.batch[:] = 3
     table.largest_chunk[:] = 4
     assert [len(chunk.slots) for chunk in scheduler.sound(table, 0.0, Pace())] == [2, 2, 2]  # 8 frames of 4 each
@@ -267,7 +267,7 @@ def test_equal_chunks_share_a_call_as_far_as_mode_and_work_allow() -> None:
 
 def test_modes_keep_their_own_chunks_side_by_side() -> None:
     scheduler, table = speaking(2, made=30)
-    table.last_chunk[:], table.dry_at[:] = 16, 50.0
+    table.last_chunk[:], table.buffer_empty_at[:] = 16, 50.0
     table.largest_chunk[:] = [4, 16]
     assert {(chunk.size, *chunk.slots.tolist()) for chunk in scheduler.sound(table, 0.0, Pace())} == {(4, 0), (16, 1)}
 
@@ -280,7 +280,7 @@ def test_a_row_whose_sound_is_being_made_gets_no_second_chunk() -> None:
 
 def test_the_last_frames_of_an_ended_row_are_not_held_back() -> None:
     scheduler, table = speaking(1, made=19)
-    table.speaking[:], table.ended[:], table.last_chunk[:], table.dry_at[:] = False, True, 16, 100.0
+    table.speaking[:], table.ended[:], table.last_chunk[:], table.buffer_empty_at[:] = False, True, 16, 100.0
     assert [chunk.size for chunk in scheduler.sound(table, 0.0, Pace())] == [16]
     table.sent[:] = 16
     assert [chunk.size for chunk in scheduler.sound(table, 0.0, Pace())] == [3]
@@ -292,7 +292,7 @@ def test_the_last_frames_of_an_ended_row_are_not_held_back() -> None:
 def in_company(*pending: int, company: float = 0.5) -> tuple[Scheduler, SequenceTable]:
     """Rows that are all far ahead and have so many frames without sound; chunks of 16."""
     scheduler, table = speaking(len(pending), work=512, company=company)
-    table.last_chunk[:], table.sent[:], table.dry_at[:], table.batch[:] = 16, 21, 50.0, 32
+    table.last_chunk[:], table.sent[:], table.buffer_empty_at[:], table.batch[:] = 16, 21, 50.0, 32
     table.begun[:] = table.made[:] = table.sent + pending
     return scheduler, table
 
@@ -315,22 +315,22 @@ def test_nobody_waits_alone() -> None:
 
 def test_patience_ends_with_the_buffer_or_another_chunk_of_ones_own() -> None:
     scheduler, table = in_company(16, 16, 3, 3, 3, 3, 3, 3)
-    table.dry_at[1] = LOW_BUFFER_S
+    table.buffer_empty_at[1] = LOW_BUFFER_S
     assert asked(scheduler, table) == [(True, [1], [2])]  # what can be heard until it runs dry, and urgent
-    table.dry_at[1], table.made[0] = 50.0, table.sent[0] + 32
+    table.buffer_empty_at[1], table.made[0] = 50.0, table.sent[0] + 32
     assert asked(scheduler, table) == [(False, [0, 1], [16, 16])]
 
 
 def test_a_short_chunk_of_a_listener_near_its_end_does_not_wait_for_a_call_of_many() -> None:
     """As the one behind a first chunk of one frame, which is heard within 80 ms."""
     scheduler, table = in_company(16, 16, 16, 16, 4, 1)
-    table.last_chunk[4:], table.sent[4:], table.dry_at[4:] = 1, 1, 0.08
+    table.last_chunk[4:], table.sent[4:], table.buffer_empty_at[4:] = 1, 1, 0.08
     table.made[4:], table.begun[4:] = [5, 2], [5, 2]
     chunks = asked(scheduler, table)
     assert [chunk for chunk in chunks if chunk[0]] == [(True, [4, 5], [1, 1])]
     assert [chunk for chunk in chunks if not chunk[0]] == [(False, [0, 1, 2, 3], [16] * 4)]
     alone, table_alone = in_company(16, 16, company=0.0)
-    table_alone.last_chunk[1], table_alone.sent[1], table_alone.dry_at[1] = 1, 1, 0.08
+    table_alone.last_chunk[1], table_alone.sent[1], table_alone.buffer_empty_at[1] = 1, 1, 0.08
     table_alone.made[1] = table_alone.begun[1] = 2
     assert not any(is_urgent for is_urgent, *_ in asked(alone, table_alone)), (
         "calls are short where they are of one row"
@@ -381,10 +381,10 @@ def test_company_costs_nobody_a_gap_or_the_end(arrivals: list[float], company: f
 
 def test_handing_out_moves_the_end_of_the_buffer_and_tells_who_had_run_dry() -> None:
     scheduler, table = speaking(3, made=4)
-    table.last_chunk[:], table.dry_at[:] = [0, 2, 2], [1.0, 1.0, 9.0]
+    table.last_chunk[:], table.buffer_empty_at[:] = [0, 2, 2], [1.0, 1.0, 9.0]
     starved = scheduler.hand_out(table, np.arange(3), 2, 2.0)
     assert starved.tolist() == [False, True, False]
-    assert table.dry_at.tolist() == pytest.approx([2.16, 2.16, 9.16])
+    assert table.buffer_empty_at.tolist() == pytest.approx([2.16, 2.16, 9.16])
     assert table.sent.tolist() == [2, 2, 2]
 
 
@@ -400,7 +400,12 @@ def test_a_chunk_never_outgrows_the_largest_the_growth_the_work_or_the_lead(
     first: int, largest: int, last: int, lead: float, work: int
 ) -> None:
     scheduler, table = speaking(1, made=64, work=work)
-    table.first_chunk[:], table.largest_chunk[:], table.last_chunk[:], table.dry_at[:] = first, largest, last, lead
+    table.first_chunk[:], table.largest_chunk[:], table.last_chunk[:], table.buffer_empty_at[:] = (
+        first,
+        largest,
+        last,
+        lead,
+    )
     size = int(scheduler.chunk_sizes(table, 0.0, Pace())[0])
     assert 1 <= size <= min(largest, work)
     if last:

@@ -1,4 +1,4 @@
-"""Says since when a thread has been at the step that it is at. Written by that thread, read by any."""
+"""Heartbeat of a thread: the start time of its current step, written by the thread and read by any."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 
-class Pulse:
-    """A step ends with the next one, or with rest. ``since`` is by the clock, in seconds; None: the thread rests."""
+class Heartbeat:
+    """A step ends with the next one, or with rest. ``since`` is in seconds of the clock; None: the thread rests."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
