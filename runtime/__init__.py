@@ -1,4 +1,4 @@
-"""The runtime is the process that speaks: Qwen3-TTS behind WebSocket and HTTP."""
+"""Process that speaks: Qwen3-TTS behind WebSocket and HTTP."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""The command line parses arguments and calls what does the work, a function for each command."""
+"""Command line: argument parsing, and one function per command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines every way in which the runtime says no: a tree of errors, and what each means outside.
+"""Error tree of the runtime, with code, HTTP status and close code of each.
 
 ::
 

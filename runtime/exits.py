@@ -1,4 +1,4 @@
-"""Says with which status the runtime's process ends, and why."""
+"""Exit statuses of the runtime's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares settings as fields of dataclasses, and reads them from environment variables and writes them back."""
+"""Settings as dataclass fields, read from and written to environment variables."""
 
 from __future__ import annotations
 

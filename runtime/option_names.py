@@ -1,4 +1,4 @@
-"""Says what a program's field is called on the command line, where a sentence of the runtime names it."""
+"""Command line names of settings, for error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkpoints that Qwen has published for 12 Hz, with their sizes if the Hub cannot be asked (docs/model.md 1)."""
+"""Published 12 Hz checkpoints of Qwen, with their sizes if the Hub cannot be asked (docs/model.md 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs ``voicewright quantize``: a checkpoint written again with weights of eight or four bits."""
+"""Command ``voicewright quantize``: a copy of a checkpoint with weights of eight or four bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines the values that every room shares: requests, events, how speech ended. No behaviour."""
+"""Values shared by all packages: requests, events and stop reasons. No behaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs `voicewright say`: one utterance in this process, without a server."""
+"""Command `voicewright say`: one utterance in this process, without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines every setting once: its default, its unit, its environment name and what it is for.
+"""All settings of the runtime: default, unit, environment variable and purpose.
 
 Precedence: default, then environment, then command line. Values are checked here and trusted everywhere else.
 """

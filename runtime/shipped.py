@@ -1,4 +1,4 @@
-"""Finds the data that ships with the packages: inside them in an installed wheel, beside them in a checkout."""
+"""Data files of the packages: inside an installed wheel, or in a checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knows the variable of the environment behind every setting of ours, and warns of one that nobody reads."""
+"""Names of all environment variables, and warnings about unknown ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the version of this Voicewright."""
+"""Version of Voicewright."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The studio serves the page on its port and relays the runtime, which it knows by its public API only."""
+"""Studio: serves the page and relays the runtime, which it uses only through its public API."""

@@ -1,4 +1,4 @@
-"""Starts the voice studio: one command, one port, the page in front and the runtime behind it."""
+"""Entry point of the voice studio: one command, one port, the page and the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Composes the studio's application: the page's files, what is kept, the relay, and the state of the runtime behind it.
+"""Application of the studio: page files, store, relay, and the runtime's state.
 
 The page itself is mounted last (studio/page_app.py).
 """

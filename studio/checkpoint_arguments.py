@@ -1,4 +1,4 @@
-"""Reads and replaces the checkpoints among a runtime's arguments."""
+"""Checkpoints among a runtime's arguments: reading and replacing them."""
 
 from __future__ import annotations
 

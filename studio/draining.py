@@ -1,4 +1,4 @@
-"""Lets what is passed on to the runtime come to its end when the studio is told to end. Thread: the event loop."""
+"""Waiting for relayed requests to finish when the studio is asked to end. Thread: event loop."""
 
 from __future__ import annotations
 

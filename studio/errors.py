@@ -1,4 +1,4 @@
-"""Defines the errors that only the studio raises: who visits, what it keeps, transcription."""
+"""Errors that only the studio raises: visitors, storage, transcription."""
 
 from __future__ import annotations
 

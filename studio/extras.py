@@ -1,4 +1,4 @@
-"""Says which of the optional packages are installed."""
+"""Installed optional packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Picks the few of the runtime's metrics that the host's room shows, and adds what only its supervisor knows."""
+"""Runtime metrics shown in the Host room, and those that only the supervisor knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knows a runtime that someone else started. Thread: the event loop."""
+"""Runtime that someone else started. Thread: event loop."""
 
 from __future__ import annotations
 

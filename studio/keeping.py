@@ -1,4 +1,4 @@
-"""Composes the store, its visitors, its routes and the hourly tidying."""
+"""Composition of the store, its visitors, its routes and the hourly cleanup."""
 
 from __future__ import annotations
 

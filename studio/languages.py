@@ -1,4 +1,4 @@
-"""Names the languages that speech may be in by their codes, as plug-ins are told them."""
+"""Codes of the speech languages, for plug-ins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits what one visitor may ask for at once and in a day; a middleware around every route.
+"""Limits for one visitor, at once and per day; a middleware around every route.
 
 A visitor is told by the cookie or the account; who has neither, by the address. A new cookie costs nothing, so an
 address may be a few visitors a day and all others from there count as one. The seconds of a day are counted by the

@@ -1,4 +1,4 @@
-"""Serves the page through Gradio: one HTML component, whose markup and modules lie in assets/.
+"""Page in Gradio: one HTML component, with markup and modules in assets/.
 
 Gradio carries the page; live sound goes from the socket to the audio thread and never through its events.
 A room is a file of the same name in assets/html/rooms, js/rooms and css/rooms, and its words in i18n.

@@ -1,4 +1,4 @@
-"""Composes the page's application: Gradio's blocks, and the doors for programs beside it, over the studio's routes."""
+"""Application of the page: Gradio's blocks, and the APIs for programs, over the studio's routes."""
 
 from __future__ import annotations
 

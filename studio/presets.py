@@ -1,4 +1,4 @@
-"""Reads what the page starts with from presets/*.toml: texts, speakers, descriptions, instructs, scripts."""
+"""Presets of the page from presets/*.toml: texts, speakers, descriptions, instructs, scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relays the runtime's API on the studio's own origin: ``/v1/*`` and Cartesia's routes, unchanged.
+"""Relay of the runtime's API on the studio's own origin: ``/v1/*`` and Cartesia's routes, unchanged.
 
 Nothing is read, held back or changed but headers of one hop. What the runtime promises to its own clients holds here
 too: a hang-up is a hang-up for it, and a slow reader is waited for no longer and with no larger buffers than

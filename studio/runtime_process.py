@@ -1,4 +1,4 @@
-"""Starts the runtime's commands as child processes: one that serves on a free port, one that only checks."""
+"""Child processes of the runtime: one that serves on a free port, one that only checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the studio: one port, the application behind it, and the runtime that it starts or is given."""
+"""Studio process: one port, the application, and the runtime that it starts or is given."""
 
 from __future__ import annotations
 

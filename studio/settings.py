@@ -1,4 +1,4 @@
-"""Defines the settings of the studio's process; every other argument belongs to the runtime that it starts."""
+"""Settings of the studio's process; every other argument belongs to its runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the page behind a link: a take with its words, and that it was generated. Plain HTML, no script."""
+"""Page of a shared take: plain HTML without scripts, which says that the speech is generated."""
 
 from __future__ import annotations
 

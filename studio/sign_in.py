@@ -1,4 +1,4 @@
-"""Signs visitors in with an OpenID provider, such as a Hugging Face Space with ``hf_oauth: true``.
+"""Sign-in with an OpenID provider, such as a Hugging Face Space with ``hf_oauth: true``.
 
 The provider's four variables are the Space's own. Any provider with a discovery document will do. Nothing is asked
 of it but who somebody is, and no token of theirs is kept.

@@ -1,4 +1,4 @@
-"""Answers on the port until Gradio has been imported, then hands over to the page.
+"""Response on the port until Gradio is imported and the page takes over.
 
 Everything else on the port (health, state, the runtime's API) answers from the first moment. Thread: the event loop.
 """

@@ -1,4 +1,4 @@
-"""Supervises the runtime as a child process: restarts it when it dies, replaces it when others are to be loaded.
+"""Supervisor of the runtime as a child process: restarts it when it dies, replaces it for other checkpoints.
 
 It says where it is and how it is; the relay and the page need no more. Thread: the event loop.
 """

@@ -1,4 +1,4 @@
-"""Opens connections to the runtime that end with the request they were opened for, however it ends.
+"""Connections to the runtime that end with the request they were opened for.
 
 httpcore loses a connection whose request is given up while it is made: nothing closes it, and at the runtime it waits
 for its request until the header's deadline. So each is kept in a list of the request's own until that is over.

@@ -1,4 +1,4 @@
-"""Identifies callers: all as one, each visitor by an opaque cookie, or a member who has signed in.
+"""Identification of callers: all as one, each visitor by a signed cookie, or signed-in members.
 
 The cookie holds a random number and the studio's signature of it, so that nobody can invent visitors. It works inside
 another site's frame, as on a Hugging Face Space, where it is kept apart for each site that frames us. What is kept

@@ -1,4 +1,4 @@
-"""Names the owner under which the runtime keeps a visitor's voices and dictionaries, where visitors are kept apart."""
+"""Owner under which the runtime stores a visitor's voices and dictionaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges the page's words, assets/i18n/<language>/<room>.json, into one object a language.
+"""Texts of the page, merged from assets/i18n/<language>/<room>.json into one object per language.
 
 A language is a folder; ``shell.language`` in its shell.json is its name in itself. What a language lacks is said
 in English.

@@ -1,4 +1,4 @@
-"""Checks the Ascend path on the hardware, once: parity with the CPU, and the times of the engine's parts.
+"""Check of the Ascend path on the hardware: parity with the CPU, and times of the engine's parts.
 
     .venv/bin/python -m tools.ascend_check --model Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice --json ascend.json
 

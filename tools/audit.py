@@ -1,4 +1,4 @@
-"""Asks whether anything that is locked has a known hole: `make audit`, or `python tools/audit.py PIP_AUDIT [LOCK ...]`.
+"""Audit of locked packages for known vulnerabilities: `make audit`, or `python tools/audit.py PIP_AUDIT [LOCK ...]`.
 
 pip-audit asks PyPI, release by release, and says of one that PyPI does not answer for that nothing is known: an index
 that only mirrors files, or a machine without a network, would so pass for a clean bill. Here nothing counts as audited

@@ -1,4 +1,4 @@
-"""Simulates a cluster by discrete events, fed with measured figures: ``python -m tools.scaling --replicas 2 …``.
+"""Simulation of a cluster by discrete events with measured figures: ``python -m tools.scaling --replicas 2 …``.
 
 Every replica makes a frame for all its rows at once, in ``frame_ms`` of one row and ``row_ms`` for each further one.
 Listeners come back with the next text as soon as one has ended (closed loop), or at random times (``--rate``).

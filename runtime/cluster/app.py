@@ -1,4 +1,4 @@
-"""Builds the Serve application: a pool of runtimes a checkpoint, the directory of them, and the ingress.
+"""Ray Serve application: a pool of runtimes per checkpoint, their directory, and the ingress.
 
 ``serve deploy`` names it as ``runtime.cluster.app:build``, with the fields of `Arguments` under ``args``.
 """

@@ -1,4 +1,4 @@
-"""Says what a cluster shall be: its pools of replicas, their settings, and which accelerators they ask Ray for."""
+"""Description of a cluster: its pools of replicas, their settings and accelerators."""
 
 from __future__ import annotations
 

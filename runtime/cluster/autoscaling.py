@@ -1,4 +1,4 @@
-"""Decides how many replicas a pool needs by its slots in use: neither CPU nor connections say that."""
+"""Autoscaling policy: the number of replicas of a pool, by its slots in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides how HAProxy chooses between replicas: pure policy, no sockets, no clock."""
+"""Load balancing policy between replicas, without sockets or a clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a cluster on this machine, or changes one that runs: ``voicewright cluster``."""
+"""Command ``voicewright cluster``: starts or changes a cluster on this machine."""
 
 from __future__ import annotations
 

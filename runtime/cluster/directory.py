@@ -1,4 +1,4 @@
-"""Knows which replicas there are: they report here, ingresses read here. A deployment of one.
+"""Directory of the replicas, to which they report and which ingresses read. A deployment of one.
 
 It may be lost at any time. A reader that has nothing from it goes on with what was known, and every replica reports
 again within a second.

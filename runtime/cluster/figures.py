@@ -1,4 +1,4 @@
-"""Joins the Prometheus pages of several replicas: every figure under its replica's name, and the sums."""
+"""Prometheus page of the cluster: every replica's metrics under its name, and their sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs HAProxy: its configuration, its process, and the commands that change it while it serves.
+"""HAProxy's configuration, its process, and the commands that change it while it serves.
 
 A reload would leave connections with a process that knows nothing of later replicas and is ended at a deadline, so that
 nothing is ever reloaded: each backend has places, and a replica is put into one, weighed, drained and taken out by the

@@ -1,4 +1,4 @@
-"""Keeps HAProxy in step with the replicas: where they are, how busy they are, and which of them drain."""
+"""Ingress: keeps HAProxy's servers equal to the replicas, with their load and draining state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ray's own processes on this machine: start them without what we do not use, and end them quietly."""
+"""Ray's processes on this machine, started without unused parts and stopped quietly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs one runtime process for Ray Serve: starts it, reports it, watches it, drains it.
+"""Replica: one runtime process that Ray Serve starts, reports, watches and drains.
 
 Serve's actor and the runtime are two processes: Serve's threads take no interpreter from the engine, and the port is
 the runtime's own, with its clocks, buffers and closes. The runtime ends with the actor, however that ends; when the

@@ -1,4 +1,4 @@
-"""Keeps voices, dictionaries and keys of all replicas the same: a folder of each mirrors one store of all.
+"""Synchronisation of voices, dictionaries and keys between each replica's folder and one store.
 
 The store is any place that fsspec reaches. What a replica keeps or deletes is carried there, and what others did is
 fetched, at every look. A file is whole or not there at all on either side; of two changes of one voice between two

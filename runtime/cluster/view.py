@@ -1,4 +1,4 @@
-"""Answers what is asked of the cluster and not of one replica: health, readiness, models, figures."""
+"""HTTP routes of the cluster as a whole: health, readiness, models, metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices differ behind one small interface: CPU, CUDA and NPU."""
+"""Devices behind one interface: CPU, CUDA, NPU and MPS."""
 
 from runtime.device.interface import Device
 from runtime.device.open_device import open_device

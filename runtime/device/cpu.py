@@ -1,4 +1,4 @@
-"""The CPU device computes in plain torch, one row at a time; the other devices are tested against it."""
+"""CPU device in plain torch: the reference for all other devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CUDA device adds streams, graphs and, where Triton is installed, its kernels."""
+"""CUDA device: streams, graphs and, if Triton is installed, its kernels."""
 
 from __future__ import annotations
 

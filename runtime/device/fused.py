@@ -1,4 +1,4 @@
-"""Defines the operations that a device may do in one launch where the networks would do several.
+"""Interface of fused operations: one launch for several operations of the networks.
 
 The twin of each is named; `runtime/model/fused_operations.py` and the engine choose between the two.
 """

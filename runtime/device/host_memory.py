@@ -1,4 +1,4 @@
-"""Says how much memory the machine has, as its system tells it, and gives back what the process holds for nothing."""
+"""Memory of the machine as the system reports it, and release of unused memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gathers the memory of this process in pages of two megabytes, where Linux does so when it is asked (since 6.1).
+"""Transparent huge pages for loaded weights, on Linux 6.1 and later.
 
 Every frame reads all weights from end to end. In pages of four kilobytes, which is what they are loaded into, a core
 spends up to a third of that time looking addresses up, and reads ahead no further than a page.

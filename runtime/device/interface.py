@@ -1,4 +1,4 @@
-"""Defines what the engine asks of a device. The CPU's implementation is the reference for the others."""
+"""Interface between engine and device. The CPU's implementation is the reference."""
 
 from __future__ import annotations
 

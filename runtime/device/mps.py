@@ -1,4 +1,4 @@
-"""Runs the readable device on Apple's GPUs, by torch's Metal backend. It has never run on one.
+"""MPS device: the reference implementation by torch's Metal backend. It has never run on a Mac.
 
 What is held without one: that all operations of an engine's turn have a Metal kernel in torch's own table
 (tests/unit/device/test_mps.py). Numbers are float32, or bfloat16 where it is asked for; nothing here is of 64-bit

@@ -1,4 +1,4 @@
-"""The NPU device uses Ascend's streams, graphs and fused attention (docs/npu.md).
+"""NPU device: Ascend's streams, graphs and fused attention (docs/npu.md).
 
 Nothing here has run on Ascend hardware; tests hold every call to the rules that torch_npu writes down.
 """

@@ -1,4 +1,4 @@
-"""Lets rows attend over slots with Ascend's operators, which want contiguous keys, and stops masks they would misread.
+"""Attention over slots by Ascend's operators, which need contiguous keys and checked masks.
 
 What goes through here keeps to the AI cores: keys and values are written by one index into flattened rows, and read
 back in blocks of whole positions (docs/npu.md).

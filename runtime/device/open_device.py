@@ -1,4 +1,4 @@
-"""Opens the device that the settings name."""
+"""Selection of the device, dtype and weight bits by the settings."""
 
 from __future__ import annotations
 

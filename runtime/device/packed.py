@@ -1,4 +1,4 @@
-"""Computes products with weights that oneDNN has laid out once, where a row has the same bits in any company.
+"""Products with weights packed by oneDNN, bitwise independent of the batch.
 
 Whether rows keep their bits is promised nowhere: it is tried on this very processor, for every shape
 of weight, before one is laid out so, and a shape that fails it is not.

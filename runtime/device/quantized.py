@@ -1,4 +1,4 @@
-"""Computes products with weights of fewer bits, so that a row has the same bits in any company.
+"""Products with weights of fewer bits, bitwise independent of the batch.
 
 Sixteen bits: a weight is a float16 number, which published ones, bfloat16, are but for the very smallest; rows and sums
 are float32.

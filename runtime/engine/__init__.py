@@ -1,1 +1,1 @@
-"""The engine is the only room that touches the device: prompts, slots, frames, sound."""
+"""Engine: prompts, slots, frames and audio. No other package uses the device."""

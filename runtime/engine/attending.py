@@ -1,4 +1,4 @@
-"""Lets talker layers attend over the slot cache: prefill chunks, and decode steps of many rows."""
+"""Attention of talker layers over the slot cache: prefill chunks, and decode steps of many rows."""
 
 from __future__ import annotations
 

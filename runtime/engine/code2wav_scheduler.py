@@ -1,4 +1,4 @@
-"""Offers the chunks that are due to the Code2Wav worker, which hands their sound to the clients as soon as it is made.
+"""Scheduling of Code2Wav: offers due chunks to the worker, and emits their audio at once.
 
 The engine's thread keeps frames, offers and collects; what says worker runs on the worker's threads.
 """

@@ -1,4 +1,4 @@
-"""Decodes frames of several sequences into sound, each on the Code2Wav stream of its slot. Code2Wav worker only."""
+"""Code2Wav streams of the slots, decoded in batches. Thread: Code2Wav worker."""
 
 from __future__ import annotations
 

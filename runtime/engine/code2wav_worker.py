@@ -1,4 +1,4 @@
-"""Runs Code2Wav beside the frames on threads of its own, the most urgent task first.
+"""Threads that run Code2Wav in parallel with the frames, the most urgent task first.
 
 All state of the Code2Wav streams is touched here only, and that of one stream by one thread at a time. What waits here
 may be withdrawn and replaced at every turn of the engine, so that an urgent chunk never stands behind tasks that can

@@ -1,4 +1,4 @@
-"""Waits for the device in the engine's place, so that its thread sleeps until there is something to do."""
+"""Thread that waits for the device, so that the engine thread can sleep."""
 
 from __future__ import annotations
 

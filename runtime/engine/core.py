@@ -1,4 +1,4 @@
-"""Runs one checkpoint: prefill, decode and Code2Wav scheduling. Engine thread unless a method says otherwise."""
+"""Engine core of one checkpoint: prefill, decode and Code2Wav. Thread: engine, unless a method says otherwise."""
 
 from __future__ import annotations
 

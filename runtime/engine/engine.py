@@ -1,4 +1,4 @@
-"""Serves every loaded checkpoint: an engine thread makes frames, a Code2Wav worker sound. One turn is ``tick``."""
+"""Engine of all loaded checkpoints: an engine thread makes frames, Code2Wav workers make audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes one frame for every row that may run: next input, talker, code 0, codes 1 to Q-1 (docs/model.md 4, 5).
+"""One frame of every active row: next input, talker, code 0, codes 1 to Q-1 (docs/model.md 4, 5).
 
 Everything that differs between rows lies in the slot cache's tensors, so that a whole frame is one function of device
 state; a graph holds it as it stands (runtime/engine/model_runner.py). Where a row stands (position, frame, last codes,

@@ -1,4 +1,4 @@
-"""Has some rows of a batch read inputs that another checkpoint embeds: their text, and code 0 of their frames.
+"""Inputs that another checkpoint embeds for some rows of a batch: text, and code 0 of their frames.
 
 Layers, heads and the other codebooks stay the checkpoint's own (docs/model.md 4.1). Fused operations know the tables
 of each slot by their addresses, in graphs too, and grafted rows cost them nothing. `Graft` is their readable twin, and

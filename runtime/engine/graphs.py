@@ -1,4 +1,4 @@
-"""Holds every graph of a checkpoint by its work and shape: decode, prefill, first frames, Code2Wav, references."""
+"""Graphs of a checkpoint by work and shape: decode, prefill, first frames, Code2Wav, references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detects speech that goes on after its text: it repeats itself, or can no longer be heard."""
+"""Detection of speech that continues after its text: loops, and inaudible frames."""
 
 from __future__ import annotations
 

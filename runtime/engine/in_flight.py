@@ -1,4 +1,4 @@
-"""Holds what was launched on the device and not yet read: frames of many rows, and prefill chunks.
+"""Launches on the device whose results are not read yet: frames of many rows, and prefill chunks.
 
 A row that ends, or begins a new part, may have frames in flight that are not wanted any more. They are told apart by
 how often the row was given up: what was begun before that is thrown away when it comes.

@@ -1,4 +1,4 @@
-"""Checks a client's request against what one checkpoint can do, before it takes a slot. Any thread."""
+"""Validation of a request against a checkpoint, before it takes a slot. Thread: any."""
 
 from __future__ import annotations
 

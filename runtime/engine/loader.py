@@ -1,4 +1,4 @@
-"""Puts checkpoints to work: reads their weights, shares the device's memory out, and makes their engine cores ready."""
+"""Loading of checkpoints: weights, division of the device's memory, engine cores."""
 
 from __future__ import annotations
 

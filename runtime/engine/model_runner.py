@@ -1,4 +1,4 @@
-"""Runs talker and code predictor: launches prefill chunks and decode steps, in graphs where there are any."""
+"""Execution of talker and code predictor: prefill chunks and decode steps, in graphs if captured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the noise of frames on the host: where that is all there is, and for graphs that had better not hash.
+"""Sampling noise from counter-based hashes, on the host.
 
 The numbers are those of `runtime/engine/sampling.py`, ``gumbel_noise``, bit for bit: the same seed gives the same codes
 wherever the noise was made.

@@ -1,4 +1,4 @@
-"""Knows the requests that have not ended, and decides which of them may wait for a slot."""
+"""Requests that have not ended, and admission to the waiting queue."""
 
 from __future__ import annotations
 

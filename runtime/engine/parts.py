@@ -1,4 +1,4 @@
-"""Takes sequences in their slots through the parts of their text: prompt, growth, end, repetition."""
+"""State machine of the parts of a sequence's text: prompt, growth, end, repetition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps what a voice's prompt leaves in a slot before any text is read, to be copied into slots that begin alike."""
+"""Cache of the keys and values of a voice's prompt before its text, copied into slots with the same prefix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds what the talker reads first of a request: one text id and one codec part a position (docs/model.md 3).
+"""Prompt of a request: one text id and one codec part per position (docs/model.md 3).
 
 A prompt is written down as columns, as the tables of docs/model.md are, and embedded in one go. Text that does not fit
 into the prompt (streaming layout) follows one id a frame as ``trailing``.

@@ -1,4 +1,4 @@
-"""Says how chunks of several prompts are read in few launches: which shapes there are, and what goes into each.
+"""Packing of several prompts' chunks into few launches of fixed shapes.
 
 A launch reads as many positions of each of some pieces. Where operations are fused, a chunk is cut into pieces of
 ``PIECE`` positions and the pieces of all chunks lie one behind the other: a row's bits do not depend on the others

@@ -1,4 +1,4 @@
-"""Makes the state of Code2Wav after a voice's reference, where the voice is read and not where its sound is awaited."""
+"""Code2Wav state after a voice's reference, computed when the voice is read."""
 
 from __future__ import annotations
 

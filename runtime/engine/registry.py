@@ -1,4 +1,4 @@
-"""Knows which checkpoint serves which mode, and whether it is loaded: at the start, or at its first request."""
+"""Registry of modes and checkpoints, which are loaded at the start or on first use."""
 
 from __future__ import annotations
 

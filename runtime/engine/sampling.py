@@ -1,4 +1,4 @@
-"""Samples codes from scores by the reference's rules in its order (docs/model.md 4), with the request's own noise.
+"""Sampling of codes by the reference's rules in its order (docs/model.md 4), with the request's noise.
 
 A draw is the argmax of scores plus Gumbel noise, and the noise is a hash of (seed, frame, codebook, code): the same
 seed gives the same codes alone, in any batch, on any slot, and only operations that every graph can hold are used.

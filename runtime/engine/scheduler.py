@@ -1,4 +1,4 @@
-"""Decides which sequences make the next frame and whose sound is made next, without torch or a clock of its own.
+"""Scheduler: sequences for the next frame, and chunks for the next Code2Wav call. No torch, no clock.
 
 What it knows of every slot lies in arrays, so that a decision costs the same for one row and for sixty-four.
 """

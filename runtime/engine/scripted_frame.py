@@ -1,4 +1,4 @@
-"""Has the code predictor make its codes of a frame in one call of TorchScript, draws included, on a CPU.
+"""Code predictor of a frame in one TorchScript call, with its sampling, on a CPU.
 
 Between two passes a code is drawn and looked up: some thirty operations, which asked for one by one from Python take
 longer than they last, and each of which waits for the interpreter that the Code2Wav worker asks with. The readable

@@ -1,4 +1,4 @@
-"""A sequence is one request at work, from the door to its last event: state, slot, text, frames, sound, figures."""
+"""Sequence: one request from admission to its last event, with state, slot, text, frames, audio and statistics."""
 
 from __future__ import annotations
 

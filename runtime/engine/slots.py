@@ -1,4 +1,4 @@
-"""The slot cache holds the device state of a fixed number of slots, and knows which of them are free.
+"""Slot cache: the device state of a fixed number of slots, and the free ones.
 
 Joining, pausing and leaving are writes to a row. What the host must know of many rows at once lies in numpy arrays
 beside the tensors, so that no frame asks the device and none walks over its rows.

@@ -1,4 +1,4 @@
-"""Runs Code2Wav in graphs: one for each shape of work, captured at the start, chosen by frames and batch."""
+"""Code2Wav in graphs: one per shape, captured at the start, chosen by frames and batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about text that need no network: what is refused, and how many frames a text may take."""
+"""Text rules without a network: what is refused, and how many frames a text may take."""
 
 from __future__ import annotations
 

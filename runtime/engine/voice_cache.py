@@ -1,4 +1,4 @@
-"""Keeps what Base mode knows of a voice, made once: x-vector, codes, and Code2Wav's state after them.
+"""Cache of voice prompts in Base mode: x-vector, codes, and Code2Wav's state after them.
 
 Reading a reference takes as long as many frames, so it has a thread and a device stream of its own. The cache is
 bounded and evicts what was not used for longest.

@@ -1,4 +1,4 @@
-"""Encodes reference audio; on devices that can hold graphs in buffers of a few lengths, each with its graphs.
+"""Encoders of reference audio; with graphs, in buffers of a few lengths.
 
 Alone each of a thousand launches would wait for the interpreter, which frames, sound and sockets hold by turns. Without
 graphs the buffers are the same: a library chooses its algorithms by the length, and with them the last bits of an

@@ -1,4 +1,4 @@
-"""The waiting queue holds the requests of one checkpoint that have no slot yet, and knows what each one waits for."""
+"""Waiting queue: requests of one checkpoint without a slot, and what each waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes an engine core ready for its first request: graphs are captured, and everything is run once."""
+"""Warm-up of an engine core: graph capture, and one run of every path."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Markdown is turned into the words that are to be spoken, whole or while it grows (docs/api.md)."""
+"""Markdown as text to be spoken, complete or growing (docs/api.md)."""

@@ -1,1 +1,1 @@
-"""The networks lie here in the order of the data flow, with their checkpoints. No threads, no sockets, no globals."""
+"""Networks in the order of the data flow, and their checkpoints. No threads, sockets or globals."""

@@ -1,4 +1,4 @@
-"""Spells text in ASCII, for a checkpoint that has learned from nothing else.
+"""ASCII spelling of text, for a checkpoint that knows only ASCII.
 
 The bytes of other letters are in its vocabulary and were never heard: they become noise, and take the words around
 them along. A letter is spelled by its compatibility decomposition without accents; one that has none, by a table.

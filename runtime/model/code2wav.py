@@ -1,4 +1,4 @@
-"""Code2Wav turns frames of codes into sound, in chunks of any size without a seam (docs/model.md 2.4, 6).
+"""Code2Wav: frames of codes to audio, in seamless chunks of any size (docs/model.md 2.4, 6).
 
 Every layer that looks back keeps what it looked back at in a ``StreamState``; a full decode is one chunk on a fresh
 state. Frame t makes samples t*1920 to (t+1)*1920 exactly, with no delay, whatever the chunks are; on a CPU the sound

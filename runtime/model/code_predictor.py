@@ -1,4 +1,4 @@
-"""The code predictor makes codes 1 to Q-1 of a frame from a hidden state and code 0 (docs/model.md 2.2, 5)."""
+"""Code predictor: codes 1 to Q-1 of a frame from a hidden state and code 0 (docs/model.md 2.2, 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds what a checkpoint's JSON files say as typed values, with the defaults of the reference implementation.
+"""Configuration of a checkpoint as typed values, with the reference implementation's defaults.
 
 What a file leaves out has the default of the reference's class (qwen-tts 0.1.1, whose Mimi is that of transformers
 4.57.3), so that every file that those classes load is read to the same values; tests/golden holds them to it.

@@ -1,4 +1,4 @@
-"""Reads a checkpoint's JSON files as the values of config.py, by an allow-list of fields; nothing in them is executed.
+"""Reader of a checkpoint's JSON files by an allow-list of fields; nothing in them is executed.
 
 Where the reference's classes have no default the field is required by name. What cannot be served is refused.
 """

@@ -1,4 +1,4 @@
-"""Reads JSON objects as dataclasses, field by field, and notes what was left out or is unknown."""
+"""Reader of JSON objects as dataclasses, which reports missing and unknown fields."""
 
 from __future__ import annotations
 

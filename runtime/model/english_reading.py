@@ -1,4 +1,4 @@
-"""English text as it is read aloud: numbers, money, times, units, abbreviations and capitals become words.
+"""English text normalisation: numbers, money, times, units, abbreviations and capitals become words.
 
 For checkpoints that have learned from plain words only (``voicewright_alphabet: ascii``). The input is text as
 `runtime.model.ascii_spelling` returns it: ASCII and the symbols of `SYMBOLS`; the output is ASCII. `|`, `<` and `>`

@@ -1,4 +1,4 @@
-"""Pads and sums a sequence inside a longer buffer, so that one shape serves every length up to its own.
+"""Padding and sums of a sequence in a longer buffer, so that one shape serves all lengths.
 
 ``length`` is a number on the device, or None where the sequence fills its buffer: then all is the library's own. What
 lies behind a sequence's end is rubbish, but finite; nothing here lets it reach what lies before.

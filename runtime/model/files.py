@@ -1,4 +1,4 @@
-"""Chooses which files of a checkpoint are read, by their names alone, in a folder as on the Hub (docs/model.md 1.1)."""
+"""Selection of a checkpoint's files by name, in a folder or on the Hub (docs/model.md 1.1)."""
 
 from __future__ import annotations
 

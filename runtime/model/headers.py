@@ -1,4 +1,4 @@
-"""Compares what files of weights say of their tensors with what networks need; no torch, and no weight is read."""
+"""Comparison of safetensors headers with the networks' parameters, without torch or weights."""
 
 from __future__ import annotations
 

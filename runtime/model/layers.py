@@ -1,4 +1,4 @@
-"""Defines the decoder layer that talker and code predictor share, in the order of its data flow.
+"""Decoder layer shared by talker and code predictor, in the order of its data flow.
 
 The layers hold no cache: the caller hands in ``attend``, which stores the new keys and values where it likes
 and returns the attention over what it holds, and ``ops``, by which products and norms are done together or one

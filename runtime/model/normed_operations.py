@@ -1,4 +1,4 @@
-"""Norms by an operator of the device's own, where it has one: the same numbers in fewer launches.
+"""Layer operations with the device's own norm operator: the same numbers in fewer launches.
 
 The operator divides by the root mean square and casts, and the weight is multiplied afterwards, as the networks do it
 (runtime/model/layers.py): the order of the casts stays the reference's. Query and key heads are normed and turned

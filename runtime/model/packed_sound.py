@@ -1,4 +1,4 @@
-"""Runs Code2Wav in kernels: what ``code2wav.py`` says, over the states of all open streams, for a card."""
+"""Code2Wav in kernels over the states of all open streams. The readable twin is `code2wav.py`."""
 
 from __future__ import annotations
 

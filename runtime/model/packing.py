@@ -1,4 +1,4 @@
-"""Folds, casts and lays out the weights of Code2Wav for the kernels.
+"""Folding, casting and layout of Code2Wav's weights for the kernels.
 
 Whatever is linear after something linear is one product: codebooks and their projections are tables, the entry of the
 transformer is one convolution with pre_conv, its exit one product with the first upsampling; the norms' weights, layer

@@ -1,4 +1,4 @@
-"""Computes products and convolutions on a CPU so that a row has the same bits whatever else is in the batch.
+"""Products and convolutions on a CPU, bitwise independent of the batch.
 
 The CPU's matrix kernels take rows four at a time and treat what is left over otherwise, so that a row's last bits
 depend on how many others there are. Here the rows, and what is summed over, are padded to fours, and a convolution is

@@ -1,4 +1,4 @@
-"""Writes a checkpoint again with weights of eight or four bits."""
+"""Conversion of a checkpoint to weights of eight or four bits."""
 
 from __future__ import annotations
 

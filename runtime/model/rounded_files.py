@@ -1,4 +1,4 @@
-"""Says how weights of eight and four bits lie in safetensors files, and reads and writes them.
+"""Format of int8 and int4 weights in safetensors files.
 
 A product NAME has in place of its published weights ``NAME.values`` and ``NAME.steps``, and in four bits
 ``NAME.middles``; several published projections of one input are one product there, as in the network. Four-bit values

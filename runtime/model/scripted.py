@@ -1,4 +1,4 @@
-"""Runs decoder layers on a CPU as TorchScript, which asks for each operation without the interpreter.
+"""Decoder layers as TorchScript on a CPU, which saves the interpreter's overhead.
 
 A frame of a published size asks for some thousands of small operations between its products. Asking for one from
 Python takes about as long as doing it, and holds the interpreter that the Code2Wav worker asks with at the same time.

@@ -1,4 +1,4 @@
-"""Runs Code2Wav over the states of all open streams, to s16 and a flag a row.
+"""Code2Wav over the states of all open streams, to s16 samples and a flag per row.
 
 ``LibrarySound`` is the network itself, on any device; ``runtime/model/packed_sound.py`` is the same in kernels.
 """

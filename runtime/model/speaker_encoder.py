@@ -1,4 +1,4 @@
-"""The speaker encoder turns reference audio into an x-vector (docs/model.md 2.3; Desplanques et al. 2020).
+"""Speaker encoder: reference audio to an x-vector (docs/model.md 2.3; Desplanques et al. 2020).
 
 Runs once a voice, in float32, and its output goes to the talker as one embedding, not normalised.
 """

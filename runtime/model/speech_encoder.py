@@ -1,4 +1,4 @@
-"""The speech encoder, half of Mimi, turns reference audio into codes (docs/model.md 2.5; Défossez et al. 2024, 3.3).
+"""Speech encoder, half of Mimi: reference audio to codes (docs/model.md 2.5; Défossez et al. 2024, 3.3).
 
 Written here rather than taken from `transformers`, whose module tree and attention mask for it change between
 versions: the models were made with attention to the whole past, and a sliding window would change the codes of every

@@ -1,4 +1,4 @@
-"""Computes once what the networks make of an id alone, so that a card's frame only looks it up."""
+"""Precomputed embeddings that depend on an id alone, for lookups in a frame."""
 
 from __future__ import annotations
 

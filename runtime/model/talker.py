@@ -1,4 +1,4 @@
-"""The talker turns text and codes into code 0 of the next frame and a hidden state (docs/model.md 2.1, 3, 4)."""
+"""Talker: text and codes to code 0 of the next frame and a hidden state (docs/model.md 2.1, 3, 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokenizes text by Qwen2's byte-level BPE and pre-tokenizer, whatever else the checkpoint's files name."""
+"""Text tokenizer: Qwen2's byte-level BPE and pre-tokenizer."""
 
 from __future__ import annotations
 

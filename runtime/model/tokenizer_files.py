@@ -1,4 +1,4 @@
-"""Reads the files of a text tokenizer: its vocabulary, its merges, and the tokens that were added to them."""
+"""Files of a text tokenizer: vocabulary, merges and added tokens."""
 
 from __future__ import annotations
 

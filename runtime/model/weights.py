@@ -1,4 +1,4 @@
-"""Loads weights from safetensors files, strict about every key and shape; nothing is ever unpickled."""
+"""Loading of weights from safetensors files, strict about every key and shape, without pickle."""
 
 from __future__ import annotations
 

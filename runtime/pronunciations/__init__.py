@@ -1,1 +1,1 @@
-"""Keeps pronunciation dictionaries on disk: their words, their versions, whose they are. No sockets."""
+"""Stored pronunciation dictionaries: words, versions and owners. No sockets."""

@@ -1,4 +1,4 @@
-"""Defines a kept pronunciation dictionary as a value, and as the bytes of its file: JSON that is read with care."""
+"""Pronunciation dictionary as a value and as a JSON file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps pronunciation dictionaries in a folder, a file each. Thread: any; other processes may use the folder too."""
+"""Folder of pronunciation dictionaries, one file each. Thread: any; other processes may share the folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives each owner its own pronunciation dictionaries, and behind them the server's common ones."""
+"""Pronunciation dictionaries of one owner, and the server's shared ones."""
 
 from __future__ import annotations
 

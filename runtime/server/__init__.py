@@ -1,1 +1,1 @@
-"""Serves speech over HTTP and WebSocket, in several dialects; the only room with asyncio."""
+"""Speech over HTTP and WebSocket in several dialects; the only package with asyncio."""

@@ -1,4 +1,4 @@
-"""Decides which requests come in: one middleware around every route, HTTP and WebSocket alike.
+"""Access control: one middleware around every route, HTTP and WebSocket.
 
 It stands behind the checks that both of our ports make (`shared/port/door.py`) and checks in this order, so that a
 caller learns no more than it may:

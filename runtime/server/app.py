@@ -1,4 +1,4 @@
-"""Builds the ASGI application: its routes and the middleware around them. docs/api.md says what the routes mean."""
+"""ASGI application: routes and their middleware. docs/api.md describes the routes."""
 
 from __future__ import annotations
 

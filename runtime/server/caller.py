@@ -1,4 +1,4 @@
-"""Tells which client the request that is being answered came from, and has the engine serve it as that client's."""
+"""Context variable with the current request's client, used for fair scheduling and rate limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines what a dialect's session returns: commands for the process, messages for the client."""
+"""Commands that a dialect's session returns to its connection, and messages for the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs one dialect on one socket: a reader, a writer and a timer, none of which outlives it.
+"""Connection: one dialect on one socket, with a reader, a writer and a timer task.
 
 Speech comes from the engine's thread by `call_soon_threadsafe` and by no other way. What has left for the client is
 told to the engine, which pauses a request whose client does not read. Whatever ends the socket, `run` gives back every

@@ -1,4 +1,4 @@
-"""Describes checkpoints, and how requests have ended, in the words of every dialect's replies."""
+"""Descriptions of checkpoints and of finished requests, shared by all dialects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines what a WebSocket dialect is: a state machine without I/O. Messages go in, commands and messages come out.
+"""Base of WebSocket dialects: state machines without I/O. Messages go in, commands and messages come out.
 
 Like a ``websockets`` Protocol: the connection around it drains `commands` (what the process must do) and `take` (what
 goes to the client, in order). It knows no asyncio, no sockets, no torch, and no clock but the one it is given.

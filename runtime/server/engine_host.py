@@ -1,4 +1,4 @@
-"""Holds the process's one engine and its open sockets: loading, readiness, watching, goodbye. Thread: event loop."""
+"""Host of the process's engine and sockets: loading, readiness, watchdog, shutdown. Thread: event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speaks one text over HTTP, in whichever dialect: its body is read, its voice is found, its sound is sent as made."""
+"""Speech over HTTP, shared by all dialects: request body, voice and response."""
 
 from __future__ import annotations
 

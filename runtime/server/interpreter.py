@@ -1,4 +1,4 @@
-"""Sets how the interpreter shares itself among the threads of one of the runtime's processes."""
+"""Thread switch interval of the interpreter."""
 
 from __future__ import annotations
 

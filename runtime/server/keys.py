@@ -1,4 +1,4 @@
-"""Holds the API keys, those of a file anew whenever it changes, and the tickets that stand for one for a while."""
+"""API keys, from the settings and from a watched file, and short-lived tickets."""
 
 from __future__ import annotations
 

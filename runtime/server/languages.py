@@ -1,4 +1,4 @@
-"""Names languages by the codes that other servers' clients know; checkpoints of this family name them in English."""
+"""Language codes of other servers' clients, and the names used by checkpoints."""
 
 from __future__ import annotations
 

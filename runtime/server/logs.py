@@ -1,4 +1,4 @@
-"""Writes the log: text or JSON lines, one for each finished request, with its id and figures and without its text."""
+"""Log format: text or JSON lines, one per finished request, without its text."""
 
 from __future__ import annotations
 

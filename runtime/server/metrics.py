@@ -1,4 +1,4 @@
-"""Counts what an operator watches, for Prometheus. Fed on the event loop from events that pass there anyway."""
+"""Prometheus metrics. Thread: event loop."""
 
 from __future__ import annotations
 

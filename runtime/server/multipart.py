@@ -1,4 +1,4 @@
-"""Reads multipart forms up to their limits, for every route that takes a file."""
+"""Reader of multipart forms with limits, for every route that accepts a file."""
 
 from __future__ import annotations
 

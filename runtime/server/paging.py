@@ -1,4 +1,4 @@
-"""Cuts a list into pages by the ids at their ends, for every dialect whose lists have cursors."""
+"""Cursor pagination for every dialect."""
 
 from __future__ import annotations
 

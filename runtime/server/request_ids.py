@@ -1,4 +1,4 @@
-"""Gives each HTTP request an id, for its reply and the log: the client's own where it is safe to repeat, else ours."""
+"""Request ids in responses and logs: the client's if it is safe, else generated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues the messages for one client, of whichever dialect."""
+"""Send queue of one client, for every dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the runtime process: a listening socket, uvicorn, the host's engine, and an orderly end."""
+"""Runtime process: listening socket, uvicorn, engine host, and orderly shutdown."""
 
 from __future__ import annotations
 

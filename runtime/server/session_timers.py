@@ -1,4 +1,4 @@
-"""Measures how long a session is silent and how long it lasts, by the clock that it is given."""
+"""Idle timeout and maximum duration of a session."""
 
 from __future__ import annotations
 

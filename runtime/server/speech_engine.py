@@ -1,4 +1,4 @@
-"""Defines what the server needs of an engine, and nothing more."""
+"""Engine interface that the server needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams speech over HTTP: a running request as an async iterator, and a reply that waits for its first sound.
+"""Speech over HTTP: a running request as an async iterator, and a response that waits for its first audio.
 
 Knows no dialect. Whatever ends a reply, its slot is given back: the client's hang-up is listened for all the time, also
 while nothing is being sent.

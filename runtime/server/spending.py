@@ -1,4 +1,4 @@
-"""Counts the speech that the engine makes for each account, and refuses more of it than is allowed in a day.
+"""Daily limit of generated audio per account.
 
 Counted is what the engine says that it made, so every dialect counts alike, whatever its messages look like.
 """

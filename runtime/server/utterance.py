@@ -1,4 +1,4 @@
-"""Holds what an utterance is in every dialect: a voice, a text that grows, and what the engine knows of it. No I/O.
+"""Utterance shared by all dialects: a voice, growing text, and the engine's view of it. No I/O.
 
 Its text waits here for a voice and for words, and then goes to the engine as it comes. A dialect says when more of it
 has come, when it is to be spoken as far as it has, when it is complete, and when it is not wanted any more.

@@ -1,4 +1,4 @@
-"""Registers the WebSocket routes: which dialect each speaks, and how a client is told that none can be served."""
+"""Registration of WebSocket routes and their dialects."""
 
 from __future__ import annotations
 

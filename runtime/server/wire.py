@@ -1,4 +1,4 @@
-"""Reads and limits what clients send, and holds what the messages of all dialects are made of."""
+"""Limits and parsing of client messages, shared by all dialects."""
 
 from __future__ import annotations
 

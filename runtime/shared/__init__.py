@@ -1,1 +1,1 @@
-"""Runtime and studio share this room: sound in and out, files, names, and the listening port."""
+"""Code shared by runtime and studio: audio in and out, files, names, and the listening port."""

@@ -1,4 +1,4 @@
-"""Runs a module in this process, and ends with the parent: ``python -m runtime.shared.child runtime.cli runtime``.
+"""Launcher of child modules that end with their parent: ``python -m runtime.shared.child runtime.cli runtime``.
 
 The parent holds the other end of standard input. The kernel closes it however the parent ends, kill -9
 included, on every system alike; there is no handler to forget and no process id to be reused.

@@ -1,4 +1,4 @@
-"""Encodes s16le mono at 24 kHz into the formats that clients ask for, chunk by chunk, by PyAV.
+"""Streaming encoder of s16le mono at 24 kHz into the clients' formats, by PyAV.
 
 Every container is told to hold nothing back, so that what goes in comes out as soon as the codec has a frame of it
 (docs/api.md lists the delay that each adds).

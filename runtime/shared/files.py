@@ -1,4 +1,4 @@
-"""Writes files so that a kill at any moment leaves the old one or the new one, never half of one."""
+"""Atomic file writes: a kill leaves the old file or the new one."""
 
 from __future__ import annotations
 

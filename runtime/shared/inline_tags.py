@@ -1,4 +1,4 @@
-"""Reads inline tags out of a growing text: `[excited]` names a style for what follows, `[pause:500ms]` a silence.
+"""Inline tags of growing text: `[excited]` sets a style for what follows, `[pause:500ms]` is silence.
 
 A tag is what stands between two square brackets on one line and holds a letter. ``pause`` and ``break`` are silences,
 half a second without a number, which is seconds without a unit; ``neutral`` ends a style; any other words are the

@@ -1,4 +1,4 @@
-"""Measures loudness (ITU-R BS.1770, EBU R 128) and levels sound to it, by PyAV.
+"""Loudness measurement (ITU-R BS.1770, EBU R 128) and normalisation, by PyAV.
 
 s16le mono at 24 kHz, as everywhere. The meter is FFmpeg's ebur128; loudness is in LUFS, peaks are true peaks in dBTP.
 """

@@ -1,4 +1,4 @@
-"""Says what an owner may change of what it sees, and how much of its own it may keep."""
+"""Ownership of stored items: permissions and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes sound chunk by chunk in the raw formats of telephony and voice agents: any rate, four encodings."""
+"""Streaming conversion to raw formats of telephony and voice agents: any rate, four encodings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads reference audio within limits: a file of any source in, samples that a network may see out.
+"""Reference audio within limits: a file of any source in, samples for a network out.
 
 Knows no sockets and no checkpoints. The worst file that is let in takes a second of CPU, so none of this
 runs on the event loop.

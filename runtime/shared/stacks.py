@@ -1,4 +1,4 @@
-"""Tells where every thread of this process stands: lines of code, and nothing of what anybody has said."""
+"""Stack traces of all threads of this process; they contain no text of clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses JSON from outside so strictly that it can be kept, written again and read by every other parser."""
+"""Strict JSON parser: its results can be stored, written and read by every other parser."""
 
 from __future__ import annotations
 

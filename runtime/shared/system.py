@@ -1,4 +1,4 @@
-"""Does what Linux, macOS and Windows do differently: locks, limits of a process, pipes, flags of files, cards.
+"""Differences between Linux, macOS and Windows: locks, process limits, pipes, file flags, cards.
 
 What a system lacks is left out, with a line in the log where that loses anything. None of it has run on Windows.
 """

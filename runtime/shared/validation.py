@@ -1,4 +1,4 @@
-"""Says what is wrong with a field, for every kind of fault that pydantic finds, in words for one sentence."""
+"""Error messages for pydantic's validation errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds what a file says, read anew whenever the file changes."""
+"""File contents that are reloaded when the file changes."""
 
 from __future__ import annotations
 

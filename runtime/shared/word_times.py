@@ -1,4 +1,4 @@
-"""Estimates when each word is spoken, without an aligner. Clients move their transcript along by it.
+"""Estimated times of spoken words, without an aligner, for following the text.
 
 While the sound is made a word is placed at an ordinary pace, and told once the sound has passed it; what is left at the
 end shares the rest of the sound by length. Times only grow, and no word is told twice.

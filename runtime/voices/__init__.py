@@ -1,1 +1,1 @@
-"""Voices are kept as files in a library on disk; reference audio is taken in within limits."""
+"""Voice library on disk, and reference audio within limits."""

@@ -1,4 +1,4 @@
-"""Marks speech and pauses of a recording on a grid, and finds them by loudness alone, without a network."""
+"""Speech activity of a recording on a time grid, by loudness or a network's likelihoods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advises what a recording could do better, in plain sentences. Pure arithmetic over samples."""
+"""Advice on recordings from arithmetic over samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prepares a recording for a voice: trims it to speech, ends it on a pause, judges it."""
+"""Preparation of a recording for a voice: trimmed to speech, ended with a pause, checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetches a recording from an https address that a client named: from public machines only, and up to a limit.
+"""Download of a recording from a client's https address: public machines only, with limits.
 
 What is checked is what is opened: the address is taken apart once, by us, its host is resolved once, and the
 connection goes to the very address that was found public.

@@ -1,4 +1,4 @@
-"""Indexes the voice files in SQLite, so that a thousand of them need not be read to be listed or searched.
+"""SQLite index of voice files, so that a list need not read them all.
 
 The files are the truth: a row of another version of its file is made anew, and the whole index may be
 deleted at any time. Where it cannot be kept on disk it lives in memory.

@@ -1,4 +1,4 @@
-"""Keeps the library: a folder of voice files, one for each voice, and an index that follows it.
+"""Voice library: a folder with a file per voice, and an index of it.
 
 Other processes may read and write the same folder; so may people, with a file manager. What cannot be used is
 reported and left alone; what is damaged is renamed at the next start.

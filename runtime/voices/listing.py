@@ -1,4 +1,4 @@
-"""Holds the library as it is at one moment, as its readers see it."""
+"""Snapshot of the library for its readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives each owner its own library beside the server's common one: voices, and in a folder in there pronunciations.
+"""Libraries of owners, with the server's shared voices, and their folders of pronunciations.
 
 An owner is whatever word a gateway in front of the server puts before a request, such as the studio for a visitor;
 a folder of the library's own kind, under the word's digest, holds what is kept for it.

@@ -1,4 +1,4 @@
-"""Finds where a recording holds speech, by silero-vad's network, from the weights in its package.
+"""Speech detection by silero-vad's network, with the weights of its package.
 
 The one file of the rooms around the engine that uses torch, because the network comes as TorchScript. It is loaded
 without its package, whose import sets torch to one thread for the whole process, engine included.

@@ -1,4 +1,4 @@
-"""Reads a voice's file, unless it is too large or no regular file."""
+"""Reading of voice files, limited to regular files of a maximum size."""
 
 from __future__ import annotations
 

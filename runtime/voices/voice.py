@@ -1,4 +1,4 @@
-"""Defines a voice as a value: the checked reference, what is known of it, what checkpoints made of it; and its card."""
+"""Voice as a value: checked reference, description, prompts; and its card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes one voice as the bytes of one portable file, and reads it back strictly: safetensors from any source.
+"""Voice file: one voice as a portable safetensors file, strictly validated when read.
 
 docs/guide.md describes the format. No path, no torch and no pickle here.
 """

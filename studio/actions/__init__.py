@@ -1,1 +1,1 @@
-"""Offers what people do on the page to programs, as typed functions: Gradio's API and MCP tools (docs/mcp.md)."""
+"""Actions of the page as typed functions for programs: Gradio's API and MCP tools (docs/mcp.md)."""

@@ -1,4 +1,4 @@
-"""Asks the studio by its own routes, in process, in the name of the caller.
+"""In-process requests to the studio's own routes, in the name of the caller.
 
 So a program meets the same rules, limits and owners as the page does, and the same sentences.
 """

@@ -1,4 +1,4 @@
-"""Offers the actions as functions of Gradio's API, for gradio_client and plain HTTP.
+"""Actions as functions of Gradio's API, for gradio_client and plain HTTP.
 
 Sound and other files are answered as Gradio's own components answer them: gradio_client fetches them, and its caller
 finds a path on its disk; over plain HTTP they have a `url`. Gradio deletes them after a day (studio/page.py).

@@ -1,4 +1,4 @@
-"""Offers the actions as MCP tools, at /mcp on the studio's own port (docs/mcp.md).
+"""Actions as MCP tools, at /mcp on the studio's own port (docs/mcp.md).
 
 Answers are JSON, without the sound that is in Gradio's: a model reads text, and is told where the sound lies. Tools
 that are asked for sound return it as audio.

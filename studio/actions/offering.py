@@ -1,4 +1,4 @@
-"""Lists the actions, each as a function whose first argument Gradio's API or MCP fills in."""
+"""List of the actions; Gradio's API or MCP supplies their first argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speaks scripts of several lines, and exports what was spoken."""
+"""Actions on scripts: speaking several lines, and exporting them."""
 
 from __future__ import annotations
 

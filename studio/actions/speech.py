@@ -1,4 +1,4 @@
-"""Speaks texts, designs voices, and finds and repeats takes."""
+"""Actions on speech: speaking, designing voices, finding and repeating takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores, clones, lists and deletes voices for programs."""
+"""Actions on voices: storing, cloning, listing and deleting."""
 
 from __future__ import annotations
 

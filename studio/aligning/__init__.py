@@ -1,1 +1,1 @@
-"""Alignment is a plug-in: it says when the words of a stored take are spoken, where an aligner is installed."""
+"""Word alignment by plug-ins: times of the words of a stored take, if an aligner is installed."""

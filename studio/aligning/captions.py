@@ -1,4 +1,4 @@
-"""Writes timed words as WebVTT: a sentence or two lines at most a cue, each word with the time at which it begins."""
+"""Timed words as WebVTT: cues of a sentence or two lines, with a time for each word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds what an aligner says against the text and the sound, and brings it back to the text as people read it."""
+"""Validation of an aligner's result, and its mapping to the text as people read it."""
 
 from __future__ import annotations
 

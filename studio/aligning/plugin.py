@@ -1,4 +1,4 @@
-"""Defines what an aligner is, and finds those that are installed (docs/guide.md)."""
+"""Aligner interface, and discovery of installed aligners (docs/guide.md)."""
 
 from __future__ import annotations
 

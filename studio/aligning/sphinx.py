@@ -1,4 +1,4 @@
-"""Aligns English with pocketsphinx and the model in its package (the extra ``align``)."""
+"""Aligner for English by pocketsphinx and the model in its package (the extra ``align``)."""
 
 from __future__ import annotations
 

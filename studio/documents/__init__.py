@@ -1,1 +1,1 @@
-"""Reads documents that people bring: books and letters to texts, in a process of its own."""
+"""Document import: books and letters to texts, in a separate process."""

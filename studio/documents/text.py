@@ -1,4 +1,4 @@
-"""Reads text files and subtitles."""
+"""Text files and subtitles."""
 
 from __future__ import annotations
 

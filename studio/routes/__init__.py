@@ -1,1 +1,1 @@
-"""The studio's own HTTP routes lie here; the runtime's are relayed as they are."""
+"""Studio's own HTTP routes; the runtime's are relayed unchanged."""

@@ -1,4 +1,4 @@
-"""Serves the documentation as pages: what docs/ holds in Markdown, by markdown-it."""
+"""Documentation as pages: docs/ rendered by markdown-it."""
 
 from __future__ import annotations
 

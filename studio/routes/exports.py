@@ -1,4 +1,4 @@
-"""Serves `studio/exports`: takes joined, as files, as subtitles, or all of it."""
+"""Routes `studio/exports`: takes as one file, as files, as subtitles, or as an archive."""
 
 from __future__ import annotations
 

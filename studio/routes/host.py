@@ -1,4 +1,4 @@
-"""Serves `studio/host` to the host alone: machine, figures, and loading other checkpoints."""
+"""Routes `studio/host` for the host: machine, metrics, and loading other checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves `studio/me`: who the visitor is, what the studio can do for them, and their preferences."""
+"""Routes `studio/me`: the visitor, available features, and preferences."""
 
 from __future__ import annotations
 

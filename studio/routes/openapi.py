@@ -1,4 +1,4 @@
-"""Serves the runtime's OpenAPI document, and its page, with the routes that are open on the studio's port too."""
+"""OpenAPI document of the runtime, with the routes of the studio's port."""
 
 from __future__ import annotations
 

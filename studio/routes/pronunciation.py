@@ -1,4 +1,4 @@
-"""Serves `studio/pronunciation`: how each visitor has words said, for the page and for programs."""
+"""Routes `studio/pronunciation`: each visitor's pronunciation dictionary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves `studio/scripts`: each visitor's scripts, as the page made them."""
+"""Routes `studio/scripts`: each visitor's scripts."""
 
 from __future__ import annotations
 

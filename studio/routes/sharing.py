@@ -1,4 +1,4 @@
-"""Serves links to takes: their owner makes and ends them, and whoever has one hears the take and reads its words.
+"""Links to takes: created and ended by their owner, open to anyone who has the link.
 
 The page behind a link is plain HTML without a script. It tells nothing of the owner, and nobody who does not have its
 address finds it: no index, no referrer, no list.

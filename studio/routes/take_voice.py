@@ -1,4 +1,4 @@
-"""Serves `POST studio/takes/{id}/voice`: a designed take becomes a stored voice, for the page, the API and MCP."""
+"""Route `POST studio/takes/{id}/voice`: a designed take becomes a stored voice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves `studio/takes`: the history of what was spoken, each visitor's own."""
+"""Routes `studio/takes`: each visitor's history of takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves `studio/transcribe`: a recording in, its words out, where a recogniser is installed."""
+"""Route `studio/transcribe`: a recording's transcript, if a recogniser is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves `studio/voices/{voice}`: deletes a stored voice, and restores it for as long as it lies in the bin."""
+"""Routes `studio/voices/{voice}`: deleting a stored voice, and restoring it from the bin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves `studio/takes/{id}/words`: when each word of a take is spoken, as JSON or as WebVTT (docs/guide.md)."""
+"""Route `studio/takes/{id}/words`: times of a take's words, as JSON or WebVTT (docs/guide.md)."""
 
 from __future__ import annotations
 

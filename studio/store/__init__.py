@@ -1,1 +1,1 @@
-"""The store keeps takes, scripts and preferences, each with its owner (docs/guide.md)."""
+"""Store of takes, scripts and preferences, each with its owner (docs/guide.md)."""

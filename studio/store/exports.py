@@ -1,4 +1,4 @@
-"""Exports takes: joined, a file a line, subtitles, or all of it in one archive.
+"""Exports of takes: joined, one file per line, subtitles, or everything in an archive.
 
 What is made lies in a temporary file, in memory while it is small. Thread: any; long ones take seconds.
 """

@@ -1,4 +1,4 @@
-"""Encodes sound that leaves the store, with its tags, and names the media type of kept recordings."""
+"""Encoding of audio files with their tags, and media types of stored recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the record of a new take from what the page said and what is measured of its sound."""
+"""Record of a new take from the page's fields and measurements of its audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes the outline of a sound: how loud each of its equal parts is at most, as a small waveform shows it."""
+"""Waveform outline: the maximum of each of equal parts."""
 
 from __future__ import annotations
 

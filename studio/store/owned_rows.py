@@ -1,4 +1,4 @@
-"""Reads the rows of a table, each of which belongs to an owner and holds a JSON object, and moves them to the bin.
+"""Rows of a table with an owner and a JSON object, and their bin.
 
 Thread: any.
 """

@@ -1,4 +1,4 @@
-"""Names the owners of rows; nothing else tells one visitor's things from another's."""
+"""Names of owners, which separate visitors' rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells whether a folder outlives the machine that it is on."""
+"""Detection of folders that do not survive the machine."""
 
 from __future__ import annotations
 

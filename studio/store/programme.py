@@ -1,4 +1,4 @@
-"""Joins takes and silences into a programme: as loud as wanted, cut into lines, with subtitles.
+"""Programme of takes and silences: joined, normalised in loudness, with subtitles.
 
 Samples are int16, mono, 24 kHz throughout.
 """

@@ -1,4 +1,4 @@
-"""Writes the tags of a take's file: that it was made by a model, by which one, from which seed."""
+"""Tags of a take's file: that it is generated, by which model, and from which seed."""
 
 from __future__ import annotations
 

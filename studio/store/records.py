@@ -1,4 +1,4 @@
-"""Validates what a client may say of a take or of a script.
+"""Validation of takes and scripts from a client.
 
 Everything else in a take's record is the store's own: its id, when it was made, and what is measured of its sound.
 """

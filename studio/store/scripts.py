@@ -1,4 +1,4 @@
-"""Keeps scripts: lines and who speaks them. Every call names the owner. Thread: any."""
+"""Store of scripts, by owner. Thread: any."""
 
 from __future__ import annotations
 

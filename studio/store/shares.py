@@ -1,4 +1,4 @@
-"""Keeps links by which takes are heard: one a take, until it is ended or the take goes. Thread: any."""
+"""Store of links to takes, one per take. Thread: any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps a take's sound on disk as FLAC with its record in the metadata, written whole or not at all.
+"""Audio of takes on disk, as FLAC with the record in its metadata, written atomically.
 
 So a take can be found again without the database. References lie beside it under their checksum, each once.
 Thread: any; a writer holds the lock of the folder.

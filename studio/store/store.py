@@ -1,4 +1,4 @@
-"""Opens, tidies and closes all that the studio keeps."""
+"""Opening, cleaning up and closing the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps takes: a row in the database and a file of sound each. Every call names the owner whose takes it sees.
+"""Store of takes: a database row and an audio file each, by owner.
 
 The file is the truth of whether there is a take. A file without a row is taken in again, a row without a file goes, so
 that a kill at any moment leaves a take whole or not at all. Thread: any.

@@ -1,4 +1,4 @@
-"""Keeps deleted voices for a while, as the files that they were. Thread: a worker."""
+"""Bin of deleted voices, as their files. Thread: a worker."""
 
 from __future__ import annotations
 

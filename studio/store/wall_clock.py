@@ -1,4 +1,4 @@
-"""Tells whether the clock of the wall has gone as time has, before anything is deleted by it."""
+"""Check of the wall clock before anything is deleted for its age."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Speech recognition is a plug-in: it turns a recording into words where a recogniser is installed."""
+"""Speech recognition by plug-ins: the transcript of a recording, if a recogniser is installed."""

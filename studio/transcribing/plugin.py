@@ -1,4 +1,4 @@
-"""Defines what a recogniser is, and finds the one that the settings name (docs/guide.md)."""
+"""Recogniser interface, and the one that the settings name (docs/guide.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcribes with OpenAI's Whisper by faster-whisper, on the CPU: the card is for speech."""
+"""Recogniser: OpenAI's Whisper by faster-whisper, on the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of ``voicewright.speech.v1``: several utterances at once over one WebSocket, heard as they are made.
+"""Client of ``voicewright.speech.v1``: several utterances at once over one WebSocket.
 
 ::
 

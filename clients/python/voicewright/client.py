@@ -1,4 +1,4 @@
-"""The connection to a runtime: opening it, and several utterances over it."""
+"""Connection to a runtime, with several utterances at once."""
 
 from __future__ import annotations
 

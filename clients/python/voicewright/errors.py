@@ -1,4 +1,4 @@
-"""The errors that this client raises: a runtime's refusals, and connections that cannot be made or break."""
+"""Errors of this client: refusals by a runtime, and lost connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime's routes beside the socket: models, stored voices, pronunciation dictionaries, tickets."""
+"""HTTP routes of the runtime: models, stored voices, pronunciation dictionaries, tickets."""
 
 from __future__ import annotations
 

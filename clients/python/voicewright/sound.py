@@ -1,4 +1,4 @@
-"""Sound as files."""
+"""Audio files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One utterance as its user holds it: text in, sound out."""
+"""One utterance: text in, audio out."""
 
 from __future__ import annotations
 

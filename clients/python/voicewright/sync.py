@@ -1,4 +1,4 @@
-"""The same client for programs without an event loop: ``with connect(…) as client``, ``for chunk in speech``.
+"""Synchronous client: ``with connect(…) as client``, ``for chunk in speech``.
 
 Each connection has an event loop on a thread of its own, so it works where one runs already, as in a notebook. Any
 thread may call; callbacks are called on the connection's thread.

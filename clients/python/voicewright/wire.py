@@ -1,4 +1,4 @@
-"""The wire format of ``voicewright.speech.v1``, as docs/api.md describes it."""
+"""Wire format of ``voicewright.speech.v1`` (docs/api.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fused operations of the frame in Triton, each with a plain twin that its test compares it with.
+"""Fused operations of a frame in Triton, each tested against a plain twin.
 
 All are pure functions over tensors: no host sync, no shape that depends on a value, so that a graph can hold them; and
 a row's bits depend neither on how many rows there are nor on which. Triton is imported by the modules of this package

@@ -1,4 +1,4 @@
-"""Compiles kernels side by side, because a first start would compile some hundred of them one after the other.
+"""Parallel compilation of kernels, because a first start compiles about a hundred.
 
 The works that are to be captured are gone through once with launches that do nothing: every kernel that is met is left
 to a thread, most of whose time goes into a process of its own (ptxas) or one more (the launcher's C compiler).

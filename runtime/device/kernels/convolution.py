@@ -1,4 +1,4 @@
-"""Computes causal convolutions over [B, T, C], and all other products of Code2Wav, as one matrix product kernel.
+"""Causal convolutions over [B, T, C], and all other products of Code2Wav, as one matrix product kernel.
 
 A convolution of ``taps`` taps is one product over K = taps * C: row t of the left matrix is the inputs that output t
 sees, side by side. It is never written down; the kernel reads them from where they lie, moments before the chunk from

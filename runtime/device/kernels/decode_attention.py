@@ -1,4 +1,4 @@
-"""Computes the attention of a decode step: one new position, or two, of each of many rows over the row's own slot.
+"""Attention of a decode step: one or two new positions of many rows, each over its own slot.
 
 Norms, rotary positions, the cache's new entries and the attention itself in one launch. The twin is
 runtime/model/layers.py over a device's own attention.

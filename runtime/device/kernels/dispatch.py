@@ -1,4 +1,4 @@
-"""Collects the kernels into the operations that the networks know: this module is a `runtime.device.fused.Fused`."""
+"""Implementation of `runtime.device.fused.Fused` by the kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Begins and ends a frame in a launch each: from the rows' state to the talker's input, from codes to the next state.
+"""Start and end of a frame, one launch each: from state to the talker's input, from codes to the next state.
 
 The twin of both is runtime/engine/frame.py without fused operations.
 """

@@ -1,4 +1,4 @@
-"""Multiplies up to 512 rows with a large matrix, as frames and prompts do; of few, the cost is reading the weights.
+"""Product of up to 512 rows with a large matrix; with few rows it is bound by reading the weights.
 
 A program makes some outputs of all rows: weights [BN, BK] times inputs [BK, BM], the weights in the place that tensor
 cores have for the larger side, so that the same instructions in the same order make a row whether it is alone or one

@@ -1,4 +1,4 @@
-"""Multiplies up to 64 rows with a matrix whose first weights are on their way before the rows are known.
+"""Product of up to 64 rows with a matrix whose first weights are prefetched before the rows are ready.
 
 As runtime/device/kernels/small_m_gemm.py, for more rows than one instruction of the tensor cores takes. So many do not
 lie in shared memory whole beside the weights: they come step by step, some steps ahead of the products, and so do the

@@ -1,4 +1,4 @@
-"""Computes what is no matrix product in Code2Wav: codebook lookup, depthwise convolutions with their norm, PCM."""
+"""Code2Wav operations that are no products: codebook lookup, depthwise convolutions with their norm, PCM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes the attention of prefill chunks: new positions of some slots over themselves and those before.
+"""Attention of prefill chunks: new positions of some slots over themselves and earlier ones.
 
 Two launches: norms, rotary positions and the cache's new entries, then flash attention. The twin is
 runtime/model/layers.py over a device's own attention.

@@ -1,4 +1,4 @@
-"""Gives the attention kernels what they share: norm and RoPE of query and key heads, checks of shapes, sizes."""
+"""Shared parts of the attention kernels: norm and RoPE of query and key heads, shape checks, sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes a residual unit of Code2Wav in one kernel: x + conv1(snake(conv7(a))), where a is SnakeBeta of x.
+"""Residual unit of Code2Wav in one kernel: x + conv1(snake(conv7(a))), where a is SnakeBeta of x.
 
 For narrow channels only (``fits``): all of them stay in one program's registers between the two convolutions, and the
 unit costs two reads and two writes. Channels of the form 3 * 2^k, as published, are two tiles of powers of two.

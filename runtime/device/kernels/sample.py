@@ -1,4 +1,4 @@
-"""Samples codes from scores in one launch, by the rules of runtime/engine/sampling.py, which says them readably.
+"""Sampling of codes in one launch. The readable twin is runtime/engine/sampling.py.
 
 No threshold is searched for top-k. The best noisy score of all codes is drawn first; if its code is not among the k
 best, neither is any with as small a score, and the best noisy score of those above it is drawn, until one may stay:

@@ -1,4 +1,4 @@
-"""Multiplies one to eight rows with a matrix that is on its way into shared memory before the rows are known.
+"""Product of one to eight rows with a matrix that is prefetched before the rows are ready.
 
 Such a product is the reading of its weights, and a frame of few rows is a chain of products each of which waits for the
 last. A program here asks for all of its weights, and only then waits for the kernel ahead (programmatic dependent

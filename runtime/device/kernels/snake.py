@@ -1,4 +1,4 @@
-"""Computes SnakeBeta inside other kernels: x + sin^2(x e^alpha) / (e^beta + eps), without the library's sine."""
+"""SnakeBeta inside other kernels: x + sin^2(x e^alpha) / (e^beta + eps), without the library's sine."""
 
 from __future__ import annotations
 

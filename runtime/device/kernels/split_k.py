@@ -1,4 +1,4 @@
-"""Multiplies with a program for each stretch of K, and adds the stretches up in a second launch.
+"""Product with one program per part of K; a second launch adds the parts.
 
 For many rows a program that has all of K reads all of the rows, and one program with few outputs reads them as often
 as one with many. Here programs take more outputs and less of K. What is summed, and in which order, is what

@@ -1,4 +1,4 @@
-"""Tells the kernels of Code2Wav which stream each row of a batch is, and where a convolution's state of it lies.
+"""Code2Wav stream of each row of a batch, and the address of a convolution's state.
 
 The memory of a convolution is held twice for every slot. A chunk reads one copy and writes the other, so that no
 program overwrites what another still reads; the host knows whose turn it is (``turn``, 0 or 1).

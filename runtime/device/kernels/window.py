@@ -1,4 +1,4 @@
-"""Computes attention over a window of frames: RoPE, new keys and values into the stream's ring, attention.
+"""Attention over a window of frames: RoPE, new keys and values in the stream's ring, attention.
 
 The ring holds a power of two of frames, more than a window and a chunk together, and frame p lies at p % ring. The
 scores of a query stand in the ring's order too, those outside of its window at minus infinity, so that every sum runs

@@ -1,1 +1,1 @@
-"""Speaks Cartesia's dialect, over WebSocket and HTTP."""
+"""Cartesia's dialect over WebSocket and HTTP."""

@@ -1,4 +1,4 @@
-"""Holds a context of Cartesia's dialect while it is served."""
+"""Context of Cartesia's dialect."""
 
 from __future__ import annotations
 

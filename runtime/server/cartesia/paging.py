@@ -1,4 +1,4 @@
-"""Says pages of lists in Cartesia's words."""
+"""Pagination in Cartesia's format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves Cartesia's ``/pronunciation-dicts``: the kept pronunciation dictionaries as its clients read them."""
+"""Cartesia's ``/pronunciation-dicts``: stored pronunciation dictionaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the messages of Cartesia's dialect."""
+"""Messages of Cartesia's dialect."""
 
 from __future__ import annotations
 

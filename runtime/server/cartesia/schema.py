@@ -1,4 +1,4 @@
-"""Reads what Cartesia's clients send: messages of ``/tts/websocket``, bodies of ``/tts/bytes`` and ``/tts/sse``."""
+"""Requests of Cartesia's clients: messages of ``/tts/websocket``, bodies of ``/tts/bytes`` and ``/tts/sse``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speaks Cartesia's ``/tts/websocket``.
+"""Session of Cartesia's ``/tts/websocket``.
 
 A context is one growing text and one stream of sound, sent as base64 in JSON; several share a socket. It is ``free ->
 open -> complete -> free`` and gets exactly one last message, ``done`` or ``error``, unless it is cancelled: then it

@@ -1,4 +1,4 @@
-"""Serves Cartesia's ``POST /tts/bytes`` and ``/tts/sse``: one text, answered by a file or by events (docs/api.md)."""
+"""Cartesia's ``POST /tts/bytes`` and ``/tts/sse``: one text, returned as a file or as events (docs/api.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves Cartesia's ``GET /voices`` and ``/voices/{id}``: speakers and stored voices as its clients read them."""
+"""Cartesia's ``GET /voices`` and ``/voices/{id}``: speakers and stored voices."""
 
 from __future__ import annotations
 

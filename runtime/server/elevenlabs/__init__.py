@@ -1,1 +1,1 @@
-"""Speaks ElevenLabs' dialect, over WebSocket and HTTP."""
+"""ElevenLabs' dialect over WebSocket and HTTP."""

@@ -1,4 +1,4 @@
-"""Tells when each character is spoken, in ElevenLabs' two shapes: estimates, spread over the words' (`WordTimes`)."""
+"""Times of characters in ElevenLabs' two formats, estimated from word times (`WordTimes`)."""
 
 from __future__ import annotations
 

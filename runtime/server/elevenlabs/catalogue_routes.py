@@ -1,4 +1,4 @@
-"""Serves ElevenLabs' lists of voices, and makes its list of models."""
+"""ElevenLabs' lists of voices and models."""
 
 from __future__ import annotations
 

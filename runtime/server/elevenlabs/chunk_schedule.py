@@ -1,4 +1,4 @@
-"""Says when a growing text is spoken at the latest, though no sentence of it has ended: ``chunk_length_schedule``.
+"""Schedule ``chunk_length_schedule``: when growing text is spoken before its sentence ends.
 
 There it is how much text is gathered before any is spoken. Here a sentence is spoken as soon as it is certain, and the
 schedule is a promise: behind so many characters without an end speech begins, and goes on where it would run dry.

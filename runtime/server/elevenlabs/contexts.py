@@ -1,4 +1,4 @@
-"""Holds a context of ElevenLabs' dialect while it is served."""
+"""Context of ElevenLabs' dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds ElevenLabs' ``output_format`` names, and writes sound in each."""
+"""Names of ElevenLabs' ``output_format``, and their encoders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the messages of ElevenLabs' dialect, and its errors."""
+"""Messages and errors of ElevenLabs' dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what ElevenLabs' clients send: addresses and messages of the sockets, bodies over HTTP.
+"""Requests of ElevenLabs' clients: addresses and messages of the sockets, bodies over HTTP.
 
 Unknown fields are ignored, and so are those that ask for what a checkpoint cannot do (docs/api.md lists them).
 """

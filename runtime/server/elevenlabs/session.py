@@ -1,4 +1,4 @@
-"""Speaks ElevenLabs' sockets: ``stream-input``, one text on a socket, and ``multi-stream-input``, several contexts.
+"""Sessions of ElevenLabs' sockets: ``stream-input`` and ``multi-stream-input``.
 
 A context is one growing text and one stream of sound, sent as base64 in JSON with estimated times of its characters. It
 is ``free -> open -> closed -> free`` and gets exactly one last message, ``isFinal``, behind an error where there was

@@ -1,4 +1,4 @@
-"""Registers ElevenLabs' WebSocket routes."""
+"""Registration of ElevenLabs' WebSocket routes."""
 
 from __future__ import annotations
 

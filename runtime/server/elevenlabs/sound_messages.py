@@ -1,4 +1,4 @@
-"""Makes the messages that carry one context's sound: samples into its format, and the times of what is over by then."""
+"""Audio messages of one context: samples in its format, with character times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves ElevenLabs' ``POST /v1/text-to-speech/{voice_id}``: one text, as sound or with the times of its characters."""
+"""ElevenLabs' ``POST /v1/text-to-speech/{voice_id}``: one text, as audio or with character times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speaks ElevenLabs' ``/v1/text-to-speech/{voice_id}/stream-input``: one text, then the socket is closed."""
+"""Session of ``/v1/text-to-speech/{voice_id}/stream-input``: one text, then the socket closes."""
 
 from __future__ import annotations
 

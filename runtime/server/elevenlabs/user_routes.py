@@ -1,4 +1,4 @@
-"""Serves ElevenLabs' account, which its clients ask for when they start: nobody pays, and nothing is counted."""
+"""ElevenLabs' account routes, which its clients query at the start; nothing is charged or counted."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Watches the engine, says whether it lives, and ends the server in order."""
+"""Health of the engine, and orderly shutdown."""

@@ -1,4 +1,4 @@
-"""Has an idle engine say the same four frames in every checkpoint, and compares their codes with the first time.
+"""Canary: the same four frames in every checkpoint, compared with the first run while the engine is idle.
 
 The utterance is sampled from a fixed seed and is alone on the device, so that the codes are the same for as long as
 weights, device and memory are what they were. Thread: the event loop.

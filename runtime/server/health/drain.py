@@ -1,4 +1,4 @@
-"""Ends the server in order: refuses new requests, lets running ones finish, tells every client. Thread: event loop."""
+"""Orderly shutdown: refuses new requests, finishes running ones, notifies clients. Thread: event loop."""
 
 from __future__ import annotations
 

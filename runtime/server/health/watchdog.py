@@ -1,4 +1,4 @@
-"""Watches the engine: whether its thread lives, whether frames come back, whether it says what it always said.
+"""Watchdog of the engine: its thread, overdue frames, and the canary.
 
 Thread: the event loop, which the device cannot hold up.
 """

@@ -1,1 +1,1 @@
-"""Speaks our own protocol, ``voicewright.speech.v1``."""
+"""Native protocol ``voicewright.speech.v1``."""

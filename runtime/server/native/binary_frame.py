@@ -1,4 +1,4 @@
-"""Packs the header before the sound of a labelled binary message (docs/api.md)."""
+"""Header of labelled binary messages (docs/api.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds an utterance of the native protocol: its voice, its text, and how far the client has heard it."""
+"""Context of the native protocol: voice, text and playback position."""
 
 from __future__ import annotations
 

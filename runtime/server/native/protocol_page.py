@@ -1,4 +1,4 @@
-"""Describes the native protocol as JSON schema and as a page, from the types that the wire itself is made of."""
+"""Native protocol as JSON schema and as a docs page, generated from its message types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the server's messages of ``voicewright.speech.v1``: their types, and one function each.
+"""Server messages of ``voicewright.speech.v1``.
 
 The types are plain dicts at run time. docs/protocol.md and the JSON schema come from them (protocol_page.py).
 """

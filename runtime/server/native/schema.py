@@ -1,4 +1,4 @@
-"""Reads the client's messages of ``voicewright.speech.v1`` strictly: the one edge where they are checked.
+"""Client messages of ``voicewright.speech.v1``, strictly validated.
 
 Field names are vLLM-Omni's where it has them, so that its clients' configurations work here. Unknown keys
 are ignored, as there. No sentence of an error quotes what the client sent.

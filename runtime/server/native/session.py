@@ -1,4 +1,4 @@
-"""Speaks the protocol ``voicewright.speech.v1``.
+"""Session of ``voicewright.speech.v1``.
 
 A context gets exactly one terminal message. It may be heard while it is still being composed. Sound of a cancelled
 context that was not taken yet is dropped: nothing of it follows.

@@ -1,1 +1,1 @@
-"""Speaks vLLM-Omni's WebSocket dialect."""
+"""vLLM-Omni's WebSocket dialect."""

@@ -1,4 +1,4 @@
-"""Makes the server's messages of vLLM-Omni's dialect. ``code``, ``retryable`` and ``metrics`` are ours."""
+"""Server messages of vLLM-Omni's dialect. ``code``, ``retryable`` and ``metrics`` are extensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the session.config of vLLM-Omni's dialect: its fields and defaults, and our own sampling fields."""
+"""session.config of vLLM-Omni's dialect, with our own sampling fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues what vLLM-Omni's dialect has to speak: sentences, and the ends of the utterances that they belong to."""
+"""Queue of sentences and ends of utterances in vLLM-Omni's dialect."""
 
 from __future__ import annotations
 

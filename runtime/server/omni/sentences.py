@@ -1,4 +1,4 @@
-"""Cuts a text that is still being written into the sentences of vLLM-Omni's dialect.
+"""Sentence splitting of growing text in vLLM-Omni's dialect.
 
 Its clients count sentences, so the rules are that server's: a full stop, exclamation or question mark ends a sentence
 once white space follows it; marks of other scripts, which no abbreviation has, end it at once. Clauses end at commas

@@ -1,4 +1,4 @@
-"""Speaks vLLM-Omni 0.30's ``/v1/audio/speech/stream``.
+"""Session of vLLM-Omni 0.30's ``/v1/audio/speech/stream``.
 
 Its messages, its error texts and what ends a session are that server's; what is new (``code`` of errors, ``metrics`` of
 audio.done) are additional fields, and there are no new messages. Unlike there the client is heard while it is spoken

@@ -1,1 +1,1 @@
-"""Speaks OpenAI's HTTP dialect."""
+"""OpenAI's HTTP dialect."""

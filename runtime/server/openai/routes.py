@@ -1,4 +1,4 @@
-"""Serves OpenAI's HTTP dialect with vLLM-Omni's extras: speech, batches of it, models. By example in docs/api.md."""
+"""OpenAI's routes with vLLM-Omni's extensions: speech, batches and models. docs/api.md has examples."""
 
 from __future__ import annotations
 

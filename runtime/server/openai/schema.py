@@ -1,4 +1,4 @@
-"""Reads the bodies of ``POST /v1/audio/speech`` and of its batch: OpenAI's fields, vLLM-Omni's, and our own.
+"""Bodies of ``POST /v1/audio/speech`` and its batch: OpenAI's, vLLM-Omni's and our own fields.
 
 Voice and manner of speech are given as in a session.config; unknown fields are ignored. No sentence of an
 error quotes what the client sent.

@@ -1,4 +1,4 @@
-"""Answers one body of the HTTP speech routes with sound: as it is made, as events, or whole."""
+"""Response to one body of the speech routes: streamed audio, events, or a complete file."""
 
 from __future__ import annotations
 

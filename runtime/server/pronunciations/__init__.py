@@ -1,1 +1,1 @@
-"""Serves kept pronunciation dictionaries over HTTP."""
+"""Stored pronunciation dictionaries over HTTP."""

@@ -1,4 +1,4 @@
-"""Serves ``/v1/audio/pronunciations``: pronunciation dictionaries that are kept beside the voices, for each owner."""
+"""Routes ``/v1/audio/pronunciations``: stored pronunciation dictionaries of each owner."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Turns the text of a request into the text that is spoken: its filter and its dictionary."""
+"""Text processing of requests: filter and dictionary."""

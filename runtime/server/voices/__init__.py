@@ -1,1 +1,1 @@
-"""Serves the stored voices: over HTTP, and to the dialects."""
+"""Stored voices over HTTP, and for the dialects."""

@@ -1,4 +1,4 @@
-"""Reads forms that upload voices, from any source, into voices that may be stored."""
+"""Forms that upload voices, validated."""
 
 from __future__ import annotations
 

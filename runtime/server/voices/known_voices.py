@@ -1,4 +1,4 @@
-"""Lists every voice that a request may name, as the dialects tell them: speakers first, then stored voices."""
+"""All voices that a request may name: speakers first, then stored voices."""
 
 from __future__ import annotations
 

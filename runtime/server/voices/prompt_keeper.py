@@ -1,4 +1,4 @@
-"""Makes the prompts of stored voices before a request needs them: one at a time, while no request is served.
+"""Background computation of stored voices' prompts, one at a time while no request is served.
 
 A prompt belongs to the checkpoint that made it, so another checkpoint makes them all anew.
 """

@@ -1,4 +1,4 @@
-"""Serves ``/v1/audio/voices``: the voice library over HTTP, for OpenAI's and vLLM-Omni's clients at once."""
+"""Routes ``/v1/audio/voices``: the voice library, for OpenAI's and vLLM-Omni's clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knows the speakers that a client may name: of the checkpoints here, and of others behind the same port.
+"""Speakers that a client may name: of the checkpoints here, and of others behind the same port.
 
 Replicas of a cluster may serve different checkpoints. A listing is answered by one of them and has to hold the speakers
 of all; no voice may be kept anywhere under the name of one. The cluster writes what the others serve into a file, as

@@ -1,4 +1,4 @@
-"""Defines what the server needs of a library in order to speak, and nothing more."""
+"""Voice library interface that the server needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolves the mode, model and voice that a client names against what is loaded and stored. For every dialect.
+"""Resolution of a client's mode, model and voice against loaded checkpoints and stored voices.
 
 A voice name means, in this order: a speaker of a loaded checkpoint, a stored voice, one of OpenAI's names. In Base
 mode, as ``voice:NAME``, or by its id it means a stored voice whatever speakers there are.

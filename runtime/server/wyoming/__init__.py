@@ -1,1 +1,1 @@
-"""Speaks Wyoming, the protocol of Home Assistant's voice services, on a TCP port of its own."""
+"""Wyoming, the protocol of Home Assistant's voice services, on its own TCP port."""

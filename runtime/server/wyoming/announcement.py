@@ -1,4 +1,4 @@
-"""Announces Wyoming's port in the local network by Zeroconf (DNS-SD), so that Home Assistant offers it by itself."""
+"""Zeroconf (DNS-SD) announcement of Wyoming's port, so that Home Assistant discovers it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries Wyoming's events over a TCP connection, as a WebSocket carries messages.
+"""Wyoming's events over a TCP connection, with a WebSocket's interface.
 
 An event is a line of JSON, and behind it as many bytes of data (JSON) and payload (sound) as the line says. It is
 handed on as one text, ``{"type": …, "data": {…}}``. No client's payload is of use here, and none is kept.

@@ -1,4 +1,4 @@
-"""Listens for Wyoming's clients on a TCP port of its own, from when speech can be made until the server drains."""
+"""TCP port for Wyoming's clients, open from readiness until the server drains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the events that the server sends over Wyoming, ``{"type": …, "data": {…}}``."""
+"""Server events of Wyoming, ``{"type": …, "data": {…}}``."""
 
 from __future__ import annotations
 

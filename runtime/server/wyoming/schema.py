@@ -1,4 +1,4 @@
-"""Reads the events that Wyoming's clients send to a server of speech."""
+"""Client events of Wyoming."""
 
 from __future__ import annotations
 

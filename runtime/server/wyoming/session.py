@@ -1,4 +1,4 @@
-"""Speaks Wyoming: one text after the other, each whole or in pieces.
+"""Session of Wyoming: one text after another, complete or in pieces.
 
 A text is answered by ``audio-start``, ``audio-chunk`` …, ``audio-stop``, and one that came in pieces by
 ``synthesize-stopped`` behind them. Events have no names that an error could be about, and Home Assistant waits for

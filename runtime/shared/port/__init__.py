@@ -1,1 +1,1 @@
-"""Handles connections to a port of ours, the same for the runtime and for the studio."""
+"""Connections to a listening port, the same for runtime and studio."""
