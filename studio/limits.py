@@ -21,10 +21,12 @@ from runtime.errors import RateLimited, SpeechError, TooManyConnections
 from runtime.shared.port.allowance import Allowance
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.error_shapes import told_on_socket
+from runtime.shared.port.origins import SAFE_METHODS
 from studio.errors import SignInNeeded, StoreFull
 from studio.relay import Allowed
 from studio.settings import VisitSettings
 from studio.visitors import Visitors, address_of
+from studio.voice_owners import CHECK, KEPT
 
 RETRY_S = 2.0
 API = ("/v1/", "/tts/")
@@ -41,7 +43,8 @@ OPEN = (
     "/studio/sign",
 )
 ADDRESS = "address:"
-KEEPING, KEPT = frozenset({"POST", "PUT"}), ("/studio/takes", "/studio/scripts")
+STORED = ("/studio/takes", "/studio/scripts", "/studio/pronunciation", "/studio/me", *KEPT)  # In the store or runtime.
+NOTHING_STORED = frozenset({CHECK, "/studio/pronunciation/said"})
 _MAX_ADDRESSES = 65_536
 CLOSED = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/studio/", "/gradio_api/", "/mcp")
 
@@ -102,9 +105,9 @@ class VisitLimits:
             kind, who = self.accounts.of(HTTPConnection(scope))
             if self.must_sign_in and kind != "member" and path.startswith(CLOSED) and not path.startswith(OPEN):
                 raise SignInNeeded
-            keeps = scope.get("method") in KEEPING and path.startswith(KEPT)
-            if keeps and who.startswith(ADDRESS) and self.accounts.visitors.of(HTTPConnection(scope)).owner:
-                raise StoreFull(what="The take", why="many visitors from your address have kept something today")
+            is_surplus = who.startswith(ADDRESS) and self.accounts.visitors.of(HTTPConnection(scope)).owner is not None
+            if is_surplus and stores(scope):
+                raise StoreFull(what="What you send", why="many visitors from your address came today; come tomorrow")
             if not path.startswith(API):
                 await self.app(scope, receive, send)
             elif scope["type"] == "websocket":
@@ -129,6 +132,13 @@ class VisitLimits:
             counter[who] -= 1
             if not counter[who]:
                 del counter[who]
+
+
+def stores(scope: Scope) -> bool:
+    """Return True if a request stores something for its visitor."""
+    path = scope["path"]
+    is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
+    return is_change and path.startswith(STORED) and path not in NOTHING_STORED
 
 
 def allowances(accounts: Accounts, settings: VisitSettings) -> Allowed:

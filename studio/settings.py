@@ -41,11 +41,19 @@ class StoreSettings:
         1000, "VOICEWRIGHT_MAX_TAKES", "takes of one owner; the oldest are removed first, except favourites", low=1
     )
     max_scripts: int = knob(200, "VOICEWRIGHT_MAX_SCRIPTS", "scripts of one owner", low=1)
-    max_store_bytes: int = knob(10 * 2**30, "VOICEWRIGHT_MAX_STORE_BYTES", "bytes of all takes together", low=2**20)
+    max_store_bytes: int = knob(
+        10 * 2**30, "VOICEWRIGHT_MAX_STORE_BYTES", "bytes of all that is kept except voices", low=2**20
+    )
     visitor_store_bytes: int = knob(
         256 * 2**20,
         "VOICEWRIGHT_VISITOR_STORE_BYTES",
-        "bytes of all takes of one visitor with their own history",
+        "bytes of all that a visitor with their own history keeps",
+        low=2**20,
+    )
+    address_store_bytes: int = knob(
+        2**30,
+        "VOICEWRIGHT_ADDRESS_STORE_BYTES",
+        "bytes of all that visitors from one address (IPv6: a /64 network) keep together",
         low=2**20,
     )
     share_links: str = knob(

@@ -38,11 +38,26 @@ MemberOf = Callable[[HTTPConnection], tuple[str, str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """``owner`` is None for a visitor whose browser keeps no cookie: there is nothing of theirs to see."""
+    """The sender of a request.
+
+    ``owner`` is None for a visitor whose browser keeps no cookie: there is nothing of theirs to see. ``address`` is a
+    keyed hash of a visitor's address or network. What is kept names it for the address's share of the store, and
+    nobody who reads the store learns the address.
+    """
 
     kind: str  # One of host, visitor and member.
     owner: str | None
     name: str | None = None
+    address: str | None = None
+
+    @property
+    def keeper(self) -> tuple[str, str | None]:
+        """The owner and the address.
+
+        Raises:
+            VisitorUnknown: the browser keeps no cookie.
+        """
+        return self.known, self.address
 
     @property
     def known(self) -> str:
@@ -75,7 +90,8 @@ class Visitors:
         if member is not None:
             return Visitor("member", MEMBER + member[0], member[1])
         token = self.token_of(request.headers) or request.scope.get("state", {}).get(COOKIE)
-        return Visitor("visitor", None if token is None else VISITOR + _hashed(token))
+        owner = None if token is None else VISITOR + _hashed(token)
+        return Visitor("visitor", owner, address=self._signature(f"address {address_of(request)}"))
 
     def token_of(self, headers: Headers) -> str | None:
         """Return the visitor's number, or None if there is no cookie of ours."""
@@ -84,16 +100,16 @@ class Visitors:
         except CookieError:
             return None
         found = _COOKIE.fullmatch(held.value) if held is not None else None
-        if found is None or not hmac.compare_digest(found[2], self._signature(found[1])):
+        if found is None or not hmac.compare_digest(found[2], self._signature(f"visitor {found[1]}")):
             return None
         return found[1]
 
     def signed(self, token: str) -> str:
         """Return the value of the cookie that names this visitor."""
-        return f"{token}.{self._signature(token)}"
+        return f"{token}.{self._signature(f'visitor {token}')}"
 
-    def _signature(self, token: str) -> str:
-        signature = hmac.new(self._key, f"visitor {token}".encode(), hashlib.sha256).digest()
+    def _signature(self, text: str) -> str:
+        signature = hmac.new(self._key, text.encode(), hashlib.sha256).digest()
         return base64.urlsafe_b64encode(signature).decode().rstrip("=")
 
 

@@ -112,6 +112,7 @@ _TURN_WHEN = {
     "VISITORS": "several people use the page",
     "MAX_TAKES": "old takes disappear",
     "MAX_STORE_BYTES": "the disk is small or large",
+    "ADDRESS_STORE_BYTES": "an office shares one address",
     "SHARE_LINKS": "takes may be heard by anybody",
     "HOST_KEY": "you host from elsewhere, or behind a proxy",
     "SIGN_IN": "only known people may speak",

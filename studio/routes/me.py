@@ -59,7 +59,7 @@ class MeRoutes:
 
     async def prefer(self, request: Request) -> Response:
         """Change preferences; null takes one away."""
-        owner = self._visitors.of(request).known
+        owner, address = self._visitors.of(request).keeper
         changes = preferences_of(decode(await body_of(request)))
-        await self._aside(self._store.prefer, owner, changes)
+        await self._aside(self._store.prefer, owner, changes, address=address)
         return await self.me(request)

@@ -38,12 +38,12 @@ class PronunciationRoutes:
 
     async def put(self, request: Request) -> Response:
         """Keep a list in the place of the one that was there."""
-        owner = self._visitors.of(request).known
+        keeper = self._visitors.of(request).keeper
         body = await body_of(request)
-        return said(await self._aside(self._put, owner, body))
+        return said(await self._aside(self._put, *keeper, body))
 
-    def _put(self, owner: str, body: bytes) -> dict[str, Any]:
-        return self._store.pronunciations.put(owner, read(PronunciationFields, decode(body)))
+    def _put(self, owner: str, address: str | None, body: bytes) -> dict[str, Any]:
+        return self._store.pronunciations.put(owner, read(PronunciationFields, decode(body)), address=address)
 
     async def say(self, request: Request) -> Response:
         """A text as it is to be spoken, and the number of places that are said otherwise."""

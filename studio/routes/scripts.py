@@ -50,14 +50,14 @@ class ScriptRoutes:
 
     async def put(self, request: Request) -> Response:
         """Keep a script under the id that the page gave it."""
-        owner, script_id = self._named(request)
+        keeper, script_id = self._visitors.of(request).keeper, request.path_params["id"]
         if not is_script_id(script_id):
             raise InvalidConfig(where="id", why="it must have 1 to 64 letters, digits, - or _", param="id")
         body = await body_of(request, 2 * MAX_BYTES)  # Escaped characters are longer.
-        return said(await self._aside(self._put, owner, script_id, body))
+        return said(await self._aside(self._put, *keeper, script_id, body))
 
-    def _put(self, owner: str, script_id: str, body: bytes) -> dict[str, Any]:
-        return self._store.scripts.put(owner, script_id, read(ScriptFields, decode(body)))
+    def _put(self, owner: str, address: str | None, script_id: str, body: bytes) -> dict[str, Any]:
+        return self._store.scripts.put(owner, script_id, read(ScriptFields, decode(body)), address=address)
 
     async def delete(self, request: Request) -> Response:
         owner, script_id = self._named(request)

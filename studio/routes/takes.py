@@ -77,7 +77,7 @@ class TakeRoutes:
 
     async def add(self, request: Request) -> Response:
         """Keep a take: a form with ``take`` (JSON), ``pcm`` (s16le, 24 kHz, mono) and perhaps ``reference``."""
-        owner = self._visitors.of(request).known
+        owner, address = self._visitors.of(request).keeper
         form = await form_of(request, self._largest)
         take, pcm, reference = form.get("take"), form.get("pcm"), form.get("reference")
         if take is None:
@@ -86,11 +86,12 @@ class TakeRoutes:
             raise InvalidConfig(where="pcm", why="the form needs it, as a file", param="pcm")
         if isinstance(reference, str):
             raise InvalidConfig(where="reference", why="it must be a file", param="reference")
-        record = await self._aside(self._add, owner, take, pcm, reference)
-        return said(record, 201)
 
-    def _add(self, owner: str, take: str | bytes, pcm: bytes, reference: bytes | None) -> dict[str, Any]:
-        return self._store.takes.add(owner, read(TakeFields, decode(take)), pcm, reference or None)
+        def add() -> dict[str, Any]:
+            fields = read(TakeFields, decode(take))
+            return self._store.takes.add(owner, fields, pcm, reference or None, address=address)
+
+        return said(await self._aside(add), 201)
 
     async def record(self, request: Request) -> Response:
         return said(await self._aside(self._store.takes.find, *self._named(request)))

@@ -78,6 +78,28 @@ MIGRATIONS = (
         created_at REAL NOT NULL
     ) STRICT;
     """,
+    # Bytes and the keyed hash of the sender's address, for shares of the store. NULL: the owner is no visitor.
+    """
+    ALTER TABLE takes ADD COLUMN address TEXT;
+    ALTER TABLE scripts ADD COLUMN address TEXT;
+    ALTER TABLE scripts ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+    UPDATE scripts SET bytes = length(CAST(script AS BLOB));
+    ALTER TABLE pronunciations ADD COLUMN address TEXT;
+    ALTER TABLE pronunciations ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+    UPDATE pronunciations SET bytes = length(CAST(dictionary AS BLOB));
+    ALTER TABLE preferences ADD COLUMN address TEXT;
+    ALTER TABLE preferences ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+    UPDATE preferences SET bytes = length(CAST(chosen AS BLOB));
+    CREATE INDEX kept_takes ON takes (address, owner, reference, reference_bytes, bytes);
+    CREATE INDEX kept_scripts ON scripts (address, owner, bytes);
+    CREATE VIEW kept (owner, address, bytes) AS
+        SELECT owner, address, bytes FROM takes
+        UNION ALL SELECT owner, address, max(reference_bytes) FROM takes
+            WHERE reference IS NOT NULL GROUP BY owner, address, reference
+        UNION ALL SELECT owner, address, bytes FROM scripts
+        UNION ALL SELECT owner, address, bytes FROM pronunciations
+        UNION ALL SELECT owner, address, bytes FROM preferences;
+    """,
 )
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FULL, _CLOSED = {sqlite3.SQLITE_FULL}, {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}

@@ -12,10 +12,11 @@ from runtime.shared.pronouncing import pronounced
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.owned_rows import OwnedRows, next_version
-from studio.store.owners import VISITOR
+from studio.store.owners import VISITOR, MakeRoom
 from studio.store.records import PronunciationFields, TextToSay
 
 TAG = tag_pattern(Limits(), brackets=True)  # Tags are not part of a dictionary's words.
+_BYTES = "SELECT bytes FROM pronunciations WHERE owner = ?"
 EMPTY: dict[str, Any] = {"words": [], "updated_at": None}
 
 
@@ -26,8 +27,9 @@ class Pronunciations:
         StorageFailed: the database does not do it; nothing has changed then.
     """
 
-    def __init__(self, database: Database, settings: StoreSettings) -> None:
+    def __init__(self, database: Database, settings: StoreSettings, make_room: MakeRoom) -> None:
         self._database = database
+        self._make_room = make_room
         self._rows = OwnedRows(database, "pronunciations", held="dictionary", key="owner")
         self._settings = settings
 
@@ -36,7 +38,7 @@ class Pronunciations:
         kept = self._rows.objects("owner = ?", (owner,))
         return kept[0] if kept else EMPTY
 
-    def put(self, owner: str, fields: PronunciationFields) -> dict[str, Any]:
+    def put(self, owner: str, fields: PronunciationFields, *, address: str | None = None) -> dict[str, Any]:
         """Keep a dictionary in the place of the one that was there, and return it as it is kept.
 
         ``updated_at`` of the fields is the version that the page knows; 0: none yet; None: whatever is there is
@@ -44,12 +46,16 @@ class Pronunciations:
 
         Raises:
             ChangedMeanwhile: another version is kept by now.
+            StoreFull: a share of the store is full.
         """
+        size = len(json.dumps(fields.model_dump(), ensure_ascii=False).encode())
+        before = sum(found for (found,) in self._database.rows(_BYTES, (owner,)))
+        self._make_room(owner, address, size - before, what="The dictionary")
         with self._database.writing("The dictionary") as connection:
             updated_at = next_version(self.of(owner)["updated_at"], fields.updated_at, what="dictionary")
             kept = {**fields.model_dump(), "updated_at": updated_at}
-            row = (owner, updated_at, json.dumps(kept, ensure_ascii=False))
-            connection.execute("INSERT OR REPLACE INTO pronunciations VALUES (?, ?, ?)", row)
+            row = (owner, updated_at, json.dumps(kept, ensure_ascii=False), address, size)
+            connection.execute("INSERT OR REPLACE INTO pronunciations VALUES (?, ?, ?, ?, ?)", row)
         return kept
 
     def said(self, owner: str | None, asked: TextToSay) -> dict[str, Any]:

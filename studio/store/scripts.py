@@ -13,7 +13,7 @@ from studio.errors import StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.owned_rows import OwnedRows, next_version
-from studio.store.owners import VISITOR
+from studio.store.owners import VISITOR, MakeRoom
 from studio.store.records import ScriptFields
 
 MAX_BYTES = 8 * 2**20  # Bytes of one script as JSON.
@@ -28,8 +28,9 @@ class Scripts:
         StorageFailed: the database does not do it; nothing has changed then.
     """
 
-    def __init__(self, database: Database, settings: StoreSettings) -> None:
+    def __init__(self, database: Database, settings: StoreSettings, make_room: MakeRoom) -> None:
         self._database = database
+        self._make_room = make_room
         self._rows = rows_of_scripts(database)
         self._settings = settings
 
@@ -49,7 +50,7 @@ class Scripts:
         """
         return self._rows.find(owner, script_id)
 
-    def put(self, owner: str, script_id: str, fields: ScriptFields) -> dict[str, Any]:
+    def put(self, owner: str, script_id: str, fields: ScriptFields, *, address: str | None = None) -> dict[str, Any]:
         """Keep a script in the place of what was there under its id, and return it as it is kept.
 
         ``updated_at`` of the fields is the version that the page knows; 0: none yet; None: whatever is there is
@@ -58,24 +59,28 @@ class Scripts:
         Raises:
             ChangedMeanwhile: another version is kept by now.
             InvalidConfig: it is too large.
-            StoreFull: the owner has as many as may be kept.
+            StoreFull: the owner has as many as may be kept, or a share of the store is full.
         """
-        kept = {name: value for name, value in fields.model_dump().items() if name not in _OF_THE_STORE}
+        script = {name: value for name, value in fields.model_dump().items() if name not in _OF_THE_STORE}
+        text = _as_json(script)
+        size = len(text.encode())
+        if size > MAX_BYTES:
+            why = f"it has {size} bytes; the limit is {MAX_BYTES}"
+            raise InvalidConfig(where="The script", why=why, param="lines")
+        query = "SELECT bytes FROM scripts WHERE owner = ? AND id = ?"
+        before = sum(found for (found,) in self._database.rows(query, (owner, script_id)))
+        self._make_room(owner, address, size - before, what="The script")
         with self._database.writing("The script") as connection:
-            updated_at = self._next_version(owner, script_id, fields.updated_at)
-            script = {"id": script_id, "updated_at": updated_at, **kept}
-            text = _as_json(script)
-            if (size := len(text.encode())) > MAX_BYTES:
-                why = f"it has {size} bytes; the limit is {MAX_BYTES}"
-                raise InvalidConfig(where="The script", why=why, param="lines")
+            script = {"id": script_id, "updated_at": self._next_version(owner, script_id, fields.updated_at), **script}
             query = "SELECT count(*) FROM scripts WHERE owner = ? AND id != ? AND deleted_at IS NULL"
             ((others,),) = connection.execute(query, (owner, script_id)).fetchall()
             if others >= self._settings.max_scripts:
                 why = f"{self._settings.max_scripts} scripts are kept, which is the limit; delete some"
                 raise StoreFull(what="The script", why=why)
+            head = json.dumps({name: script[name] for name in ("id", "updated_at")})
             connection.execute(
-                "INSERT OR REPLACE INTO scripts VALUES (?, ?, ?, NULL, ?)",
-                (owner, script_id, updated_at, text),
+                "INSERT OR REPLACE INTO scripts VALUES (?, ?, ?, NULL, ?, ?, ?)",
+                (owner, script_id, script["updated_at"], f"{head[:-1]}, {text[1:]}", address, size),
             )
         return script
 

@@ -15,8 +15,10 @@ from runtime.shared.files import locked
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.owned_rows import OwnedRows
+from studio.store.owners import VISITOR
 from studio.store.places import is_lasting
 from studio.store.pronunciations import Pronunciations
+from studio.store.room import Room
 from studio.store.scripts import Scripts
 from studio.store.shares import Shares
 from studio.store.sound_files import SoundFiles
@@ -91,28 +93,41 @@ class Store:
         self.scripts.purge()
         self.pronunciations.purge()
         self.shares.purge()
+        self._purge_preferences()
+
+    def bytes(self) -> int:
+        """Return the bytes of all that is kept, what is in the bin included."""
+        return Room(self._database, self.settings).bytes()
 
     def preferences(self, owner: str) -> dict[str, Any]:
         """Return the owner's preferences."""
         chosen = self._preferences.objects("owner = ?", (owner,))
         return chosen[0] if chosen else {}
 
-    def prefer(self, owner: str, changes: dict[str, Any]) -> dict[str, Any]:
+    def prefer(self, owner: str, changes: dict[str, Any], *, address: str | None = None) -> dict[str, Any]:
         """Change preferences; None takes one away. Return all of them.
 
         Raises:
             InvalidConfig: there would be too many.
+            StoreFull: a share of the store is full.
             StorageFailed: they could not be kept.
         """
+        self.takes.make_room(owner, address, len(json.dumps(changes)), what="The preferences")
         with self._database.writing("The preferences") as connection:
             merged = {name: value for name, value in (self.preferences(owner) | changes).items() if value is not None}
             if len(merged) > MAX_PREFERENCES:
                 why = f"there are {len(merged)}; at most {MAX_PREFERENCES} are kept"
                 raise InvalidConfig(where="preferences", why=why, param="preferences")
-            connection.execute(
-                "INSERT OR REPLACE INTO preferences VALUES (?, ?, ?)", (owner, time.time(), json.dumps(merged))
-            )
+            text = json.dumps(merged)
+            row = (owner, time.time(), text, address, len(text))
+            connection.execute("INSERT OR REPLACE INTO preferences VALUES (?, ?, ?, ?, ?)", row)
         return merged
+
+    def _purge_preferences(self) -> None:
+        """Delete what visitors left behind."""
+        old = time.time() - 86400 * self.settings.visitor_days
+        with self._database.writing("The preferences") as connection:
+            connection.execute("DELETE FROM preferences WHERE owner LIKE ? AND seen_at < ?", (f"{VISITOR}%", old))
 
     def _open(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -124,5 +139,5 @@ class Store:
         self._preferences = OwnedRows(self._database, "preferences", held="chosen", key="owner")
         self.takes = Takes(self._database, files, self.settings)
         self.shares = Shares(self._database, self.takes)
-        self.scripts = Scripts(self._database, self.settings)
-        self.pronunciations = Pronunciations(self._database, self.settings)
+        self.scripts = Scripts(self._database, self.settings, self.takes.make_room)
+        self.pronunciations = Pronunciations(self._database, self.settings, self.takes.make_room)

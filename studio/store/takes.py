@@ -15,13 +15,14 @@ from typing import Any
 
 from runtime.errors import InvalidConfig, SpeechError
 from runtime.shared.names import name_key
-from studio.errors import NotKept, StoreFull
+from studio.errors import NotKept
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.new_take import record_of, words_of
 from studio.store.owned_rows import OwnedRows
 from studio.store.owners import VISITOR
 from studio.store.records import TakeChanges, TakeFields
+from studio.store.room import Room
 from studio.store.scripts import takes_in_scripts
 from studio.store.sound_files import SoundFiles, encoded_take
 
@@ -58,11 +59,20 @@ class Takes:
         self._rows = OwnedRows(database, "takes", held="record", what="take")
         self._files = files
         self._settings = settings
+        self._room = Room(database, settings)
 
     # --- one owner's
 
-    def add(self, owner: str, fields: TakeFields, pcm: bytes, reference: bytes | None = None) -> dict[str, Any]:
-        """Keep a take and return its record.
+    def add(
+        self,
+        owner: str,
+        fields: TakeFields,
+        pcm: bytes,
+        reference: bytes | None = None,
+        *,
+        address: str | None = None,
+    ) -> dict[str, Any]:
+        """Keep a take and return its record. ``address`` is the keyed hash of a visitor's.
 
         Raises:
             InvalidConfig: the sound is empty, or is not what ``fields`` say of it.
@@ -72,12 +82,13 @@ class Takes:
         record = record_of(fields, pcm, reference, self._settings.max_take_bytes)
         data = encoded_take(pcm, owner, record)
         with self._files.writing():
-            going = self._to_make_room(owner, len(data) + len(reference or b""))
+            size = len(data) + len(reference or b"")
+            going = self._room.takes_to_delete(owner, address, size, what="The take", takes=1)
             try:
                 if reference is not None:
                     self._files.write_reference(record["reference"], reference)
                 self._files.write(record["id"], data)
-                self._insert(owner, record)
+                self._insert(owner, record, address)
             except (OSError, SpeechError):
                 with contextlib.suppress(OSError, SpeechError):
                     self._files.remove([record["id"]])
@@ -210,17 +221,19 @@ class Takes:
             with self._files.writing():
                 self._purge([take_id for (take_id,) in self._database.rows(query, values)])
 
-    def bytes(self) -> int:
-        """Of all files, those in the bin among them."""
-        ((takes,),) = self._database.rows("SELECT coalesce(sum(bytes), 0) FROM takes")
-        ((references,),) = self._database.rows(
-            "SELECT coalesce(sum(size), 0) FROM (SELECT max(reference_bytes) AS size FROM takes GROUP BY reference)"
-        )
-        return takes + references
+    def make_room(self, owner: str, address: str | None, size: int, *, what: str) -> None:
+        """Delete what must go so that an owner can keep ``size`` more bytes of something else than takes.
+
+        Raises:
+            StoreFull: too little may go.
+        """
+        if size > 0 and self._room.takes_to_delete(owner, address, size, what=what):
+            with self._files.writing():
+                self._purge(self._room.takes_to_delete(owner, address, size, what=what))
 
     # --- under the lock of the files
 
-    def _insert(self, owner: str, record: dict[str, Any]) -> None:
+    def _insert(self, owner: str, record: dict[str, Any], address: str | None = None) -> None:
         row = (
             record["id"],
             owner,
@@ -233,45 +246,10 @@ class Takes:
             self._files.reference_bytes(record["reference"]),
             words_of(record),
             json.dumps(record),
+            address,
         )
         with self._database.writing("The take") as connection:
-            connection.execute("INSERT INTO takes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-
-    def _to_make_room(self, owner: str, size: int) -> list[str]:
-        """The owner's oldest takes that nobody asked to keep, as many as must go for a new one.
-
-        Raises:
-            StoreFull: there are not enough of them.
-        """
-        settings = self._settings
-        ((count,),) = self._database.rows("SELECT count(*) FROM takes WHERE owner = ? AND deleted_at IS NULL", (owner,))
-        surplus, excess = count + 1 - settings.max_takes, self.bytes() + size - settings.max_store_bytes
-        max_bytes = settings.max_store_bytes
-        if owner.startswith(VISITOR):
-            max_bytes = min(max_bytes, settings.visitor_store_bytes)
-            ((own,),) = self._database.rows("SELECT coalesce(sum(bytes), 0) FROM takes WHERE owner = ?", (owner,))
-            excess = max(excess, own + size - max_bytes)
-        if surplus <= 0 and excess <= 0:
-            return []
-        in_use = takes_in_scripts(self._database, owner)
-        going: list[str] = []
-        # What is in the bin takes bytes but is not counted, so it goes first where bytes are short.
-        for take_id, bytes_, is_deleted in self._database.rows(
-            """SELECT id, bytes, deleted_at IS NOT NULL FROM takes WHERE owner = ?
-               AND (favourite = 0 OR deleted_at IS NOT NULL) ORDER BY deleted_at IS NULL, created_ms""",
-            (owner,),
-        ):
-            if take_id in in_use or (surplus <= 0 and excess <= 0) or (is_deleted and excess <= 0):
-                continue
-            going.append(take_id)
-            surplus, excess = surplus - (not is_deleted), excess - bytes_
-        if surplus > 0:
-            why = f"{settings.max_takes} takes are kept, all favourites or in scripts; delete some"
-            raise StoreFull(what="The take", why=why)
-        if excess > 0:
-            why = f"all takes together may have {max_bytes // 2**20} MB; delete some"
-            raise StoreFull(what="The take", why=why)
-        return going
+            connection.execute("INSERT INTO takes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def _purge(self, take_ids: list[str]) -> None:
         # Files first: a row without a file goes at the next start, a file without a row would come back.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import random
 import sqlite3
@@ -22,7 +23,7 @@ from studio.errors import NotKept, StoreBusy, StoreFull, TakeDamaged
 from studio.settings import StoreSettings
 from studio.store.database import FILE, MIGRATIONS
 from studio.store.places import is_lasting
-from studio.store.records import ScriptFields, TakeChanges, read
+from studio.store.records import PronunciationFields, ScriptFields, TakeChanges, read
 from studio.store.store import MOVED_ASIDE, NO_FOLDER, ON_A_SPACE, Store
 from studio.store.takes import Wanted
 from tests.support.keeping import keep, kept, pcm_of, post, visitor
@@ -174,17 +175,20 @@ def test_a_database_of_a_newer_studio_is_not_touched(folder: Path) -> None:
 
 
 def test_an_upgrade_keeps_a_copy_of_the_old_form(folder: Path) -> None:
-    with opened(folder) as store:
-        take = add(store)
+    folder.mkdir()
     with sqlite3.connect(folder / FILE) as connection:
-        connection.execute("DROP TABLE shares")
+        for migration in MIGRATIONS[:-1]:
+            connection.executescript(migration)
+        script = json.dumps({"id": "s", "updated_at": 1.0, "name": "Ä", "lines": []}, ensure_ascii=False)
+        connection.execute("INSERT INTO scripts VALUES (?, 's', 1, NULL, ?)", (OWNER, script))
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
     connection.close()
     with opened(folder) as store:
-        assert ids(store) == [take]
+        assert store.scripts.find(OWNER, "s")["name"] == "Ä"
+        assert store.bytes() == len(script.encode())
     copy = folder / f"{FILE}.form-{len(MIGRATIONS) - 1}"
     with sqlite3.connect(copy) as connection:
-        assert connection.execute("SELECT id FROM takes").fetchall() == [(take,)]
+        assert connection.execute("SELECT id FROM scripts").fetchall() == [("s",)]
     connection.close()
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
 
@@ -296,7 +300,7 @@ def test_all_takes_together_have_a_limit(folder: Path) -> None:
         first, second = add(store, pcm=noise), add(store, pcm=noise)
         third = add(store, pcm=noise)
         assert ids(store) == [third, second]
-        assert store.takes.bytes() <= 2**20
+        assert store.bytes() <= 2**20
         with pytest.raises(StoreFull, match="1 MB"):
             add(store, "visitor:other", pcm=noise)
         store.takes.delete(OWNER, third)
@@ -315,6 +319,54 @@ def test_a_visitor_has_a_share_of_the_store(folder: Path) -> None:
         with pytest.raises(StoreFull, match="1 MB"):
             add(store, "visitor:two", pcm=random.Random(2).randbytes(1_200_000))
         add(store, "visitor:two", pcm=noise)
+
+
+def test_everything_that_a_visitor_keeps_counts(folder: Path) -> None:
+    long = "ä" * 2000
+    script = read(ScriptFields, {"name": "s", "lines": [{"id": f"l{n}", "text": long} for n in range(100)]})
+    words = read(PronunciationFields, {"words": [{"word": "a", "said": "b"}], "updated_at": None})
+    with opened(folder, visitor_store_bytes=2**20) as store:
+        for number in range(2):
+            store.scripts.put("visitor:one", f"s{number}", script)
+        with pytest.raises(StoreFull, match="1 MB"):
+            store.scripts.put("visitor:one", "s2", script)
+        store.scripts.put("visitor:one", "s1", script)  # The same again takes no more.
+        store.scripts.delete("visitor:one", "s1")
+        store.scripts.put("visitor:one", "s2", script)  # The bin makes room.
+        with pytest.raises(StoreFull):
+            add(store, "visitor:one", reference=random.Random(1).randbytes(300_000))
+        add(store, "visitor:two", reference=random.Random(1).randbytes(300_000))
+        before = store.bytes()
+        store.pronunciations.put("visitor:one", words)
+        store.prefer("visitor:one", {"theme": "dark"})
+        assert store.bytes() > before + 40
+
+
+def test_a_reference_counts_once_and_goes_with_its_last_take(folder: Path) -> None:
+    reference, other = (random.Random(seed).randbytes(400_000) for seed in (1, 2))
+    with opened(folder, visitor_store_bytes=2**20) as store:
+        takes = [add(store, "visitor:one", reference=reference) for _ in range(4)]
+        assert len(ids(store, "visitor:one")) == 4
+        newest = add(store, "visitor:one", reference=other)
+        assert ids(store, "visitor:one") == [newest, *reversed(takes)]
+        third = add(store, "visitor:one", reference=random.Random(3).randbytes(400_000))
+        assert ids(store, "visitor:one") == [third, newest]
+
+
+def test_an_address_has_a_share_whatever_the_cookie(folder: Path) -> None:
+    noise = random.Random(1).randbytes(400_000)
+    with opened(folder, address_store_bytes=2**20) as store:
+        for owner in ("visitor:one", "visitor:two"):
+            store.takes.add(owner, fields(), noise, address="here")
+        with pytest.raises(StoreFull, match="address"):
+            store.takes.add("visitor:three", fields(), noise, address="here")
+    with opened(folder, address_store_bytes=2**20) as store:  # It lasts.
+        with pytest.raises(StoreFull, match="address"):
+            store.takes.add("visitor:four", fields(), noise, address="here")
+        there = store.takes.add("visitor:one", fields(), noise, address="there")["id"]
+        # An own older take from this address makes room, the newer one from another does not go.
+        last = store.takes.add("visitor:one", fields(), noise, address="here")["id"]
+        assert ids(store, "visitor:one") == [last, there]
 
 
 def test_a_full_store_is_said_over_http(folder: Path) -> None:

@@ -6,11 +6,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -26,7 +26,7 @@ from runtime.shared.port.allowance import Allowance
 from studio.app import build
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
-from studio.limits import CLOSED, Accounts, VisitLimits, allowances
+from studio.limits import CLOSED, Accounts, VisitLimits, allowances, stores
 from studio.relay import Relay
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.startup_page import Opening
@@ -49,7 +49,7 @@ class Studio:
         self.begun = asyncio.Event()
         routes = [
             Route("/v1/audio/speech", self.speak, methods=["POST"]),
-            Route("/studio/me", lambda _: JSONResponse({})),
+            Route("/studio/me", lambda _: JSONResponse({}), methods=["GET", "PATCH"]),
             Route("/v1/models", lambda _: JSONResponse({})),
             WebSocketRoute("/v1/audio/speech/stream", self.socket),
         ]
@@ -205,12 +205,19 @@ def test_where_all_are_one_nobody_is_counted() -> None:
     asyncio.run(run())
 
 
-def test_signing_in_is_asked_for_before_every_route_of_the_runtime(tmp_path: Path) -> None:
-    settings = StudioSettings(store=StoreSettings(data=str(tmp_path)), transcriber=Choice.of(""))
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
+    """The studio's routes, which nothing answers."""
+    data = str(tmp_path_factory.mktemp("data"))
+    settings = StudioSettings(store=StoreSettings(data=data), transcriber=Choice.of(""))
     keeping = Keeping(settings.store)
     desk = Desk(settings.transcriber, Limits())
     app = build(GivenRuntime("http://127.0.0.1:1"), Opening(), keeping, desk, settings)
     keeping.store.close()
+    return app
+
+
+def test_signing_in_is_asked_for_before_every_route_of_the_runtime(app: FastAPI) -> None:
     relayed = [
         str(route.path)
         for route in iter_route_contexts(app.router.routes)
@@ -218,6 +225,58 @@ def test_signing_in_is_asked_for_before_every_route_of_the_runtime(tmp_path: Pat
     ]
     assert len(relayed) > 5
     assert [path for path in relayed if not path.startswith(CLOSED)] == []
+
+
+# Requests that change something and store nothing for their visitor.
+STORE_NOTHING = {
+    *("/studio/documents", "/studio/exports", "/studio/transcribe", "/studio/pronunciation/said"),
+    *("/health", "/ready", "/studio/{path:path}", "/shared/{path:path}"),  # They answer 404 or 405.
+}
+OF_THE_HOST = ("/studio/host", "/studio/real-voices")
+
+
+def test_every_route_is_known_to_store_or_not(app: FastAPI) -> None:
+    stored, unknown = set(), set()
+    for route in iter_route_contexts(app.router.routes):
+        changes = (getattr(route, "methods", None) or set()) - {"GET", "HEAD", "OPTIONS", "DELETE"}
+        path = str(route.path)
+        if not changes or isinstance(getattr(route.endpoint, "__self__", None), Relay) or path.startswith(OF_THE_HOST):
+            continue
+        if stores({"type": "http", "method": min(changes), "path": path}):
+            stored.add(path)
+        elif path not in STORE_NOTHING:
+            unknown.add(path)
+    assert unknown == set()
+    assert {"/studio/takes", "/studio/scripts/{id}", "/studio/me", "/studio/pronunciation"} <= stored
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_stored"),
+    [
+        ("POST", "/v1/audio/voices", True),
+        ("PATCH", "/v1/audio/voices/x", True),
+        ("POST", "/v1/audio/voices/check", False),
+        ("POST", "/v1/pronunciation-dictionaries/add-from-file", True),
+        ("POST", "/pronunciation-dicts", True),
+        ("POST", "/v1/audio/speech", False),
+        ("GET", "/studio/takes", False),
+        ("DELETE", "/studio/takes/x", False),
+    ],
+)
+def test_voices_and_dictionaries_are_stored_too(method: str, path: str, is_stored: bool) -> None:
+    assert stores({"type": "http", "method": method, "path": path}) is is_stored
+
+
+def test_surplus_visitors_of_an_address_store_nothing() -> None:
+    async def run() -> None:
+        async with Studio(visitors_per_address=1).client() as (client, _):
+            assert (await client.patch("/studio/me", headers=ONE)).status_code == 200
+            refused = await client.patch("/studio/me", headers=OTHER)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (507, "store_full")
+            assert (await client.get("/studio/me", headers=OTHER)).status_code == 200
+            assert (await client.patch("/studio/me", headers=ONE)).status_code == 200
+
+    asyncio.run(run())
 
 
 def test_where_signing_in_is_asked_for_nothing_else_is_served() -> None:

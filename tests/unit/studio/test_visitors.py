@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 
 from studio.store.cookie_key import FILE as FILE_OF_KEY
 from studio.store.cookie_key import cookie_key
@@ -129,6 +130,27 @@ def test_the_key_of_the_cookies_is_made_once_and_is_the_studios_alone(folder: Pa
     assert (folder / FILE_OF_KEY).stat().st_mode & 0o077 == 0
     (folder / FILE_OF_KEY).write_bytes(key[:16])  # Half of it is none.
     assert len(cookie_key(folder)) == 32
+
+
+def test_the_store_holds_no_address_but_a_keyed_hash(folder: Path) -> None:
+    def hashed(key: bytes, client: str) -> str | None:
+        scope = {"type": "http", "headers": [], "client": (client, 5), "path": "/", "method": "GET"}
+        return Visitors(each=True, key=key).of(HTTPConnection(scope)).address
+
+    here = hashed(b"key", "192.0.2.7")
+    assert here is not None
+    assert "192" not in here
+    assert here == hashed(b"key", "::ffff:192.0.2.7")
+    assert here not in {hashed(b"key", "192.0.2.8"), hashed(b"other", "192.0.2.7")}
+    assert hashed(b"key", "2a00:1450:4001:81b::1") == hashed(b"key", "2a00:1450:4001:81b:ffff::2")
+    with kept(folder, visitors="each") as address, visitor(address) as client:
+        keep(client)
+        client.put("/studio/scripts/s", json={"name": "s", "lines": []})
+    with sqlite3.connect(folder / FILE) as connection:
+        places = set(connection.execute("SELECT address FROM kept"))
+    connection.close()
+    assert len(places) == 1
+    assert all(place and "127" not in place for (place,) in places)
 
 
 def test_where_all_share_there_is_no_cookie(tmp_path: Path) -> None:
