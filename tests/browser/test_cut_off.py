@@ -316,7 +316,7 @@ def test_a_cloned_take_is_not_spoken_again_after_another_recording_of_the_same_l
     studio.set_input_files("#vw-clone-file", {**wav(3.0, seed=10), "name": "another.wav"})
     expect(studio.locator("#vw-clone-name")).to_have_text("another.wav")
     offer(studio).click()
-    expect(studio.get_by_text("is not here any more")).to_be_visible()
+    expect(studio.get_by_text("is no longer available")).to_be_visible()
     expect(offer(studio), "the recording may come back").to_be_visible()
 
 

@@ -66,7 +66,7 @@ def delete(page: Page, name: str) -> None:
 def test_a_voice_that_a_script_speaks_with_is_deleted_and_brought_back(spoken: Page) -> None:
     delete(spoken, "Peter")
     toast = spoken.locator(".vw-toast", has_text="Deleted: Peter")
-    expect(toast).to_contain_text("Scripts that speak with it: 1")
+    expect(toast).to_contain_text("Used by 1 script")
     enter(spoken, "script")
     assert chip(spoken, 1) == "Peter (deleted)"
     expect(spoken.locator(".vw-clip span").first).to_have_text("Peter (deleted)")
@@ -118,7 +118,7 @@ def test_a_line_that_cannot_be_made_again_has_its_sound_back(spoken: Page) -> No
     for voice in stored:  # in another window, of which this one knows nothing
         spoken.request.delete(f"{origin(spoken)}{VOICES}/{voice['id']}")
     line(spoken, 1).locator(".vw-line-remake").click()
-    expect(spoken.get_by_text("it keeps the sound that it had")).to_be_visible()
+    expect(spoken.get_by_text("It keeps its audio.")).to_be_visible()
     expect(line(spoken, 1)).to_have_attribute("data-state", "made")
     assert line(spoken, 1).locator(".vw-line-seed").input_value() == seed
     expect(spoken.get_by_text("is being made again")).to_have_count(0)

@@ -405,7 +405,7 @@ def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(ro
     entry.get_by_text("Origin").click()
     expect(entry).to_contain_text(str(take["seed"]))
     expect(entry).to_contain_text(take["sha256"])
-    entry.get_by_role("button", name="Put into the form: Harbour").click()
+    entry.get_by_role("button", name="Edit this description: Harbour").click()
     expect(room.locator("#vw-design-description")).to_have_value(LOW)
     assert fixed_seed(room) == take["seed"]
 
@@ -424,7 +424,7 @@ def test_a_take_that_is_too_short_is_told_before_it_is_kept(room: Page) -> None:
     room.keyboard.press("Escape")
     before = seeds(room)
     act(room, "A", "keep")
-    expect(room.locator("#vw-design-short-why")).to_contain_text("a voice needs 1 s at least")
+    expect(room.locator("#vw-design-short-why")).to_contain_text("a voice needs at least 1 s")
     expect(room.locator("#vw-design-keep")).to_be_disabled()
     with newly_kept(room, 1):
         room.click("#vw-design-longer")
@@ -506,7 +506,7 @@ def test_presets_by_language(room: Page) -> None:
     sailor.click()  # the text is the user's own
     assert "gravelly" in room.input_value("#vw-design-description")
     expect(room.locator("#vw-text")).to_have_value(TEXT)
-    expect(room.locator("#vw-design-hint")).to_contain_text("Your own text stayed")
+    expect(room.locator("#vw-design-hint")).to_contain_text("Your own text was kept")
     room.fill("#vw-text", "")
     sailor.click()
     assert "Pour me another cup" in room.input_value("#vw-text")

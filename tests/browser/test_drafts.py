@@ -109,7 +109,7 @@ def test_a_script_has_an_address_and_back_leads_to_the_script_before(app: App, s
     other.goto(addresses[0], wait_until="domcontentloaded")
     expect(text_of(other, 1)).to_have_value("First words.")
     other.evaluate("location.hash = '#/script/nothing'")
-    expect(other.locator("#vw-toasts")).to_contain_text("That script is not here")
+    expect(other.locator("#vw-toasts")).to_contain_text("This script does not exist")
     other.wait_for_url(addresses[0])
     other.close()
 
@@ -289,7 +289,7 @@ def test_a_stopped_take_is_kept_and_said_to_be_stopped(app: App, studio: Page) -
     expect(row.locator("small").first).to_contain_text("stopped")
     row.locator(".vw-take-open").click()
     row.locator("[data-do=reproduce]").click()
-    expect(row.locator(".vw-take-outcome")).to_contain_text("Identical as far as it had come", timeout=150_000)
+    expect(row.locator(".vw-take-outcome")).to_contain_text("Identical up to where it stopped", timeout=150_000)
     again = studio.locator("#vw-takes-list .vw-take").first.get_attribute("data-take")
     assert again is not None
     stopped, whole = (np.frombuffer(sound_of(app, take_id), "<i2") for take_id in (record["id"], again))

@@ -101,7 +101,7 @@ def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     studio.fill("#vw-takes-search", "birds")
     expect(studio.locator("#vw-takes-list .vw-take")).to_have_count(1)
     studio.fill("#vw-takes-search", "no such words")
-    expect(studio.locator("#vw-takes-empty")).to_contain_text("Nothing here fits")
+    expect(studio.locator("#vw-takes-empty")).to_contain_text("No takes match")
     studio.fill("#vw-takes-search", "")
     otter = studio.locator("#vw-takes-list .vw-take", has_text="The otter dives.")
     expect(otter).to_have_count(1)

@@ -134,4 +134,4 @@ def test_from_elsewhere_the_room_asks_for_the_key(open_studio: OpenStudio, own: 
     expect(page.locator("#vw-host-inside")).to_be_hidden()
     page.locator("#vw-host-key").fill("guess")
     page.locator("#vw-host-door button").click()
-    expect(page.locator("#vw-host-door-error")).to_contain_text("not the host's key")
+    expect(page.locator("#vw-host-door-error")).to_contain_text("not the host’s key")

@@ -85,7 +85,7 @@ def test_sounds_are_left_out_of_subtitles_unless_they_are_wanted(studio: Page) -
         expect(sheet.locator("#vw-import-encoding")).to_be_hidden()
         expect(sheet.locator("#vw-import-preview li")).to_have_text(["Where?", "Speaker 1: Here.", "Speaker 2: There."])
         if wanted:
-            sheet.get_by_label("Read sounds").check()
+            sheet.get_by_label("Also read sounds").check()
             expect(sheet.locator("#vw-import-preview li").first).to_have_text("door slams")
         sheet.locator("#vw-import-go").click()
         expect(sheet).to_be_hidden()

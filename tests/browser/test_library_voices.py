@@ -146,7 +146,7 @@ def test_a_voice_leaves_as_a_file_and_comes_back(
     (tmp_path / "poem.txt").write_text("violets are blue")
     studio.set_input_files("#vw-voices-file", [file, tmp_path / "poem.voice", tmp_path / "poem.txt"])
     expect(studio.locator("#vw-voices-error")).to_contain_text("poem.voice: The voice file cannot be used")
-    expect(studio.locator("#vw-voices-error")).to_contain_text("poem.txt: It is not a voice file")
+    expect(studio.locator("#vw-voices-error")).to_contain_text("poem.txt: This is not a voice file")
     expect(studio.locator(".vw-toast")).to_have_text("1 voice imported.")
     expect(row(studio, clara)).to_have_count(1)
     after = read_voice(client.get(f"{VOICES}/{clara['id']}/file").content)

@@ -34,9 +34,9 @@ def expect_interruption(page: Page) -> None:
     """Wait until the page says it, then ask for speech: it says why there is none, and keeps the text."""
     status = page.locator("#vw-status")
     expect(status).to_have_attribute("data-state", "waiting", timeout=NOTICED_MS)
-    expect(status).to_contain_text("by itself" if not page.evaluate("navigator.onLine") else "does not answer")
+    expect(status).to_contain_text("You are offline" if not page.evaluate("navigator.onLine") else "is not responding")
     page.click("#vw-speak")
-    expect(page.locator("#vw-stage [data-error-for=request]")).to_contain_text("Nothing was sent")
+    expect(page.locator("#vw-stage [data-error-for=request]")).to_contain_text("Not sent")
     expect(page.locator("#vw-text")).to_have_value(TEXT)
     expect(page.locator("#vw-stop")).to_be_disabled()
 
@@ -81,7 +81,7 @@ def test_a_page_that_is_offline_says_so_and_comes_back(app: App, open_studio: Op
         page.context.set_offline(True)
         expect_interruption(page)
         page.click("#vw-speak")
-        expect(page.locator("#vw-stage [data-error-for=request]")).to_contain_text("Nothing was sent")
+        expect(page.locator("#vw-stage [data-error-for=request]")).to_contain_text("Not sent")
         page.context.set_offline(False)
         proxy.flow()
         expect(page.locator("#vw-stage [data-error-for=request]")).to_be_empty(timeout=BACK_MS)
@@ -132,7 +132,7 @@ def test_a_take_that_ends_while_the_studio_is_away_is_kept_afterwards(studio: Pa
     studio.route("**/studio/takes", lambda route: route.abort())
     studio.fill("#vw-text", SHORT)
     play_through(studio, "#vw-speak")
-    expect(studio.locator(".vw-toast")).to_contain_text("kept as soon as it does")
+    expect(studio.locator(".vw-toast")).to_contain_text("will be saved when it does")
     studio.unroute("**/studio/takes")
     expect(studio.locator("#vw-star")).to_be_visible(timeout=BACK_MS)
 
@@ -145,5 +145,5 @@ def test_the_library_leaves_it_to_the_status_to_say_that_nothing_answers(app: Ap
         proxy.stall()
         page.click("#vw-tab-library")
         expect(page.locator("#vw-status")).to_have_attribute("data-state", "waiting", timeout=NOTICED_MS)
-        expect(page.locator("#vw-room-library")).not_to_contain_text("does not answer")
+        expect(page.locator("#vw-room-library")).not_to_contain_text("is not responding")
         proxy.flow()

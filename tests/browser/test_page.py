@@ -121,7 +121,7 @@ def test_a_note_is_read_whole_in_the_words_of_the_page(open_studio: OpenStudio, 
     page.fill("#vw-text", "Tea is 茶 [whispering] here.")
     page.click("#vw-speak")
     note, more, sheet = (page.locator(name) for name in ("#vw-note", "#vw-note-more", "#vw-notes"))
-    expect(note).to_contain_text("This voice speaks English; the Chinese letters in the text are not said")
+    expect(note).to_contain_text("This voice speaks English. The Chinese letters in the text were not read")
     expect(note).not_to_contain_text("checkpoint")
     # It is not cut off with the sentence. Both are measured in one moment: the dock is laid out anew as sound comes.
     page.wait_for_function("""() => {
@@ -180,7 +180,7 @@ def test_a_bad_reference_is_said_at_the_reference(studio: Page, tmp_path: Path) 
     assert complaints(studio) == {}
     use.click()
     studio.click("#vw-clone-words-done")
-    expect(studio.locator("#vw-room-clone [data-error-for=ref_text]")).to_contain_text("Write down")
+    expect(studio.locator("#vw-room-clone [data-error-for=ref_text]")).to_contain_text("Write the transcript")
     studio.check("#vw-clone-xvector")
     assert complaints(studio) == {}
     studio.set_input_files("#vw-clone-file", wav(0.5))
@@ -295,7 +295,7 @@ def test_an_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio
     assert reading(page, "audible").endswith("s")
     page.focus("#vw-rate-button")
     page.keyboard.press("Enter")
-    expect(page.locator(".vw-toast")).to_contain_text("Speed needs a page on https")
+    expect(page.locator(".vw-toast")).to_contain_text("Changing the speed needs a page on https")
     played = page.evaluate("scheduled")
     sound = np.concatenate([np.array(each["samples"]) for each in played])
     assert sound.size == frames * 1920

@@ -145,7 +145,7 @@ def test_a_list_is_brought_as_a_file_and_saved_as_one(app: App, studio: Page) ->
     )
     nothing: FilePayload = {"name": "no.csv", "mimeType": "text/csv", "buffer": b"nothing here"}
     studio.set_input_files("#vw-pronunciation-file", nothing)
-    expect(studio.locator("#vw-pronunciation-error")).to_contain_text("no.csv holds no words")
+    expect(studio.locator("#vw-pronunciation-error")).to_contain_text("no.csv has no words")
 
 
 def test_a_word_that_stands_there_twice_keeps_no_other_from_being_kept(app: App, studio: Page) -> None:

@@ -66,11 +66,11 @@ def test_what_fails_is_said_and_visitors_are_only_told(open_studio: OpenStudio, 
     page.click("#vw-banner-see")
     expect(page.locator("#vw-real-voices .vw-offer").first).to_contain_text("real time", timeout=CHANGE_MS)
     assert len(page.evaluate("placesLeft")) == 1, "the button stays where it is when the measurement comes"
-    expect(page.locator("#vw-real-voices")).to_contain_text("The Hub could not be asked")
+    expect(page.locator("#vw-real-voices")).to_contain_text("The Hub could not be reached")
     chosen = page.locator("#vw-real-voices .vw-offer:has(:checked)")
     apart = re.findall(r"([\d.]+) GB to download", " ".join(chosen.all_inner_texts()))
     said = page.locator("#vw-real-sum").inner_text()
-    together, once = (float(value) for value in re.findall(r"([\d.]+) GB (?:to download|that they share)", said))
+    together, once = (float(value) for value in re.findall(r"([\d.]+) GB (?:to download|are shared)", said))
     assert sum(map(float, apart)) == pytest.approx(together + once, abs=0.11), "what is counted once is said"
     page.click("#vw-real-begin")
     expect(page.locator("#vw-banner")).to_contain_text("cannot be reached", timeout=CHANGE_MS)

@@ -42,7 +42,7 @@ def test_two_tabs_are_told_of_each_other(script: Page, open_studio: OpenStudio, 
     await_saved(second)
     text_of(script, 2).fill("From this tab.")
     conflict = script.locator("#vw-script-conflict")
-    expect(conflict).to_contain_text("Another tab has changed this script")
+    expect(conflict).to_contain_text("Another tab changed this script")
     assert stored_script(script, app)["lines"][0]["text"] == "From the other tab.", "nothing is overwritten"
     conflict.get_by_role("button", name="Keep this version").click()
     await_saved(script)
@@ -71,7 +71,7 @@ def test_two_tabs_that_begin_one_new_script_are_told_of_each_other(
     text_of(studio, 1).fill("From this tab.")
     await_saved(studio)
     text_of(second, 1).fill("From the other tab.")
-    expect(second.locator("#vw-script-conflict")).to_contain_text("Another tab has changed this script")
+    expect(second.locator("#vw-script-conflict")).to_contain_text("Another tab changed this script")
     assert stored_script(studio, app)["lines"][0]["text"] == "From this tab.", "nothing is overwritten"
     second.locator("#vw-script-conflict").get_by_role("button", name="Keep this version").click()
     await_saved(second)

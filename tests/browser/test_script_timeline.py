@@ -51,7 +51,7 @@ def places(page: Page) -> list[tuple[float, float]]:
 def test_the_clips_are_as_long_as_their_lines_sound(script: Page, app: App) -> None:
     expect(clip(script, 2)).to_have_attribute("data-state", "unmade")
     assert clip(script, 2).evaluate("(clip) => getComputedStyle(clip).borderTopStyle") == "dashed"
-    expect(script.locator("#vw-script-total")).to_contain_text("still to be made: 3")
+    expect(script.locator("#vw-script-total")).to_contain_text("3 not made yet")
     make_all(script)
     expect(clip(script, 2)).to_have_attribute("data-state", "made")
     assert clip(script, 2).locator("path").get_attribute("d"), "its sound is drawn"

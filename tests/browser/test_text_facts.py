@@ -116,7 +116,7 @@ def test_a_clone_that_lost_its_words_is_said_with_what_to_try(studio: Page) -> N
     studio.click("#vw-speak")
     said = studio.locator("#vw-stage [data-error-for=request]")
     expect(said).to_contain_text("Words are missing", timeout=120_000)
-    expect(said).to_contain_text("Check that the words of the recording")
+    expect(said).to_contain_text("Check that the transcript matches")
     studio.click("#vw-tab-speakers")
     assert complaints(studio) == {}
 
