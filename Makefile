@@ -79,7 +79,7 @@ bench: $(VENV)/.ready
 soak: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
-# The figures of docs/reliability.md, taken anew and written there; an hour. ARGS=--short: minutes, and only said; --only E11: one row.
+# The figures of docs/reliability.md, written to artifacts/proof.json; hours. ARGS=--short: minutes, only printed; --only E11: one.
 proof: $(VENV)/.ready-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.proof $(ARGS)
 

@@ -1,4 +1,4 @@
-"""Plays Autobahn's 301 cases to our port and writes into docs/reliability.md what came of them: `make autobahn`."""
+"""Plays Autobahn's 301 cases to our port and records the figure of T9: `make autobahn`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.proof.__main__ import with_figures
-from tests.support.reliability_table import PAGE
+from tests.support.promises import record_figures
 from tests.support.thorough import ROOT
 
 CASES = 301  # all but those of compression, of which we negotiate none (T8)
@@ -58,7 +57,7 @@ def main() -> None:
             print(f"{case}: {behaviour}, {close}: {sentence} {close_sentence}")
     print(figure(ends))
     if len(ends) == CASES:
-        PAGE.write_text(with_figures(PAGE.read_text(encoding="utf-8"), {"T9": figure(ends)}), encoding="utf-8")
+        record_figures({"T9": figure(ends)})
 
 
 if __name__ == "__main__":

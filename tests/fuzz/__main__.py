@@ -1,6 +1,6 @@
 """Fuzzes by coverage: `python -m tests.fuzz FOLDER [--target NAME] [--runs N]`. It needs atheris: `make fuzz`.
 
-Without a target it takes them all, one after the other, and writes into docs/reliability.md what came of it. What ends
+Without a target it takes them all, one after the other, and records the figure. What ends
 one badly is kept in FOLDER as `crash-…`; it belongs into tests/fuzz/test_targets.py as an example.
 """
 
@@ -104,10 +104,9 @@ def main() -> None:
         return
     figure = fuzz_all(folder, arguments.runs)
     print(figure)
-    from tests.proof.__main__ import with_figures
-    from tests.support.reliability_table import PAGE
+    from tests.support.promises import record_figures
 
-    PAGE.write_text(with_figures(PAGE.read_text(encoding="utf-8"), {FIGURE: figure}), encoding="utf-8")
+    record_figures({FIGURE: figure})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Takes the figures of docs/reliability.md and writes them there: `make proof`. ``--short`` ones are only said."""
+"""Measures the promises of docs/reliability.md: `make proof` writes artifacts/proof.json, ``--short`` only prints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from tests.proof.network import far_away
 from tests.proof.recovery import recovery
 from tests.support.app import running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
-from tests.support.reliability_table import PAGE, promises
+from tests.support.promises import holding_tests, record_figures
 from tests.support.thorough import ROOT
 
 ONE_THREAD = {"VOICEWRIGHT_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -61,7 +61,7 @@ def passed_figure(what: str, *arguments: str) -> str:
     return f"{passed} {what}, 0 failures"
 
 
-def cases_figure(tests: tuple[str, ...]) -> str:
+def cases_figure(tests: list[str]) -> str:
     """Of a promise that its tests say yes or no to: how many cases they have."""
     return passed_figure("cases", *(f"tests/{test}" for test in tests))
 
@@ -112,21 +112,8 @@ def _run(*arguments: str) -> str:
     return done.stdout
 
 
-def with_figures(page: str, figures: Mapping[str, str]) -> str:
-    """The page with these figures, by promise or row of the card, in the last cells of their rows."""
-    for number, figure in figures.items():
-        page = re.sub(
-            rf"^(\| {re.escape(number)} \|.*\| )[^|]*( \|)$", partial(_filled, figure), page, flags=re.MULTILINE
-        )
-    return page
-
-
-def _filled(figure: str, row: re.Match[str]) -> str:
-    return row[1] + figure + row[2]
-
-
 def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
-    """How each figure is taken, by row of the card or promise. The folder is empty; checkpoints are written there."""
+    """How each figure is taken, by promise or measurement. The folder is empty; checkpoints are written there."""
     model, cloner = folder / "model", folder / "cloner"
     write_checkpoint(model, BRIEF, "custom_voice", seed=1)
     write_checkpoint(cloner, BRIEF, "base", seed=1)
@@ -161,17 +148,16 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
         "Floods": partial(process_figure, model, 4, partial(floods, heard=4 if short else 100)),
         "Drain": partial(process_figure, model, 20, partial(drain, streams=20), VOICEWRIGHT_DRAIN_S="240"),
     }
-    rows = promises(PAGE.read_text(encoding="utf-8"))
     counted: dict[str, Callable[[], str]] = {
-        row.number: partial(cases_figure, row.tests) for row in rows if row.number not in ELSEWHERE
+        number: partial(cases_figure, tests) for number, tests in holding_tests().items() if number not in ELSEWHERE
     }
     return measured | {number: form for number, form in counted.items() if number not in measured}
 
 
 def main() -> None:
-    """Take each figure, say it, and write it down at once, so that what was taken stays if a later one fails.
+    """Take each figure, print it and record it at once, so that it stays if a later one fails.
 
-    A short form is no figure of the page.
+    A short form is not recorded.
     """
     parser = argparse.ArgumentParser(prog="make proof", description=__doc__)
     parser.add_argument("--short", action="store_true", help="a fiftieth of everything, and nothing is written")
@@ -182,9 +168,8 @@ def main() -> None:
             if arguments.only is None or number in arguments.only:
                 figure = form()
                 print(f"{number}: {figure}", flush=True)
-                if arguments.short:
-                    continue
-                PAGE.write_text(with_figures(PAGE.read_text(encoding="utf-8"), {number: figure}), encoding="utf-8")
+                if not arguments.short:
+                    record_figures({number: figure})
 
 
 if __name__ == "__main__":

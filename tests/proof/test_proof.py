@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import statistics
 from pathlib import Path
 
-import pytest
-
 from benchmarks.sockets import runtime_process
 from tests.conftest import FolderOf
 from tests.fuzz.__main__ import FIGURE as FUZZED
-from tests.proof.__main__ import ELSEWHERE, forms, with_figures
+from tests.proof.__main__ import ELSEWHERE, forms
 from tests.proof.clients import bombs, drain, leavers
 from tests.proof.company import busy_loop, greedy, storm
 from tests.proof.crash import STREAMS, crash
@@ -20,7 +19,7 @@ from tests.proof.crowd import TOGETHER, crowd, overload, queue
 from tests.proof.floods import floods
 from tests.proof.idlers import SPARE, SPEAKERS, idlers
 from tests.support.app import running_app
-from tests.support.reliability_table import PAGE, promises
+from tests.support.promises import PAGE, promised, record_figures
 from tests.support.runtime_server import FREED_FRAMES
 
 THREADS = 2  # decoders and encoders, which come with their first work and stay
@@ -71,16 +70,11 @@ def test_a_runtime_that_is_killed_under_ten_streams_is_told_to_each_and_comes_ba
     assert report.spoken_s - report.ready_s < 2
 
 
-@pytest.mark.parametrize("number", ["T1", "E11", "O4"])
-def test_a_figure_is_written_into_its_row_and_nowhere_else(number: str) -> None:
-    page = Path(PAGE).read_text(encoding="utf-8")
-    written = with_figures(page, {number: "7 of 7"})
-    before, after = promises(page), promises(written)
-    assert {row.number: row.figure for row in after} == {
-        row.number: "7 of 7" if row.number == number else row.figure for row in before
-    }
-    assert [row.tests for row in before] == [row.tests for row in after]
-    assert len(page.splitlines()) == len(written.splitlines())
+def test_a_recorded_figure_replaces_its_own_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "artifacts" / "proof.json"
+    record_figures({"T1": "1 of 7", "E11": "2 of 7"}, path)
+    record_figures({"T1": "7 of 7"}, path)
+    assert json.loads(path.read_text("utf-8")) == {"T1": "7 of 7", "E11": "2 of 7"}
 
 
 def test_who_leaves_what_unpacks_and_sigterm_are_counted_as_they_are(folder_of: FolderOf) -> None:
@@ -143,11 +137,7 @@ def test_both_ports_survive_floods_and_a_neighbour_is_heard(folder_of: FolderOf)
     asyncio.run(asyncio.wait_for(run(), 300))
 
 
-def test_every_figure_has_its_row_and_the_card_has_no_other(tmp_path: Path) -> None:
-    page = Path(PAGE).read_text(encoding="utf-8")
-    taken = [*forms(tmp_path, short=True), *ELSEWHERE, FUZZED, "Soak"]
-    written = with_figures(page, dict.fromkeys(taken, "7 of 7"))
-    assert written.count(" 7 of 7 |") == len(taken)
-    card = page[page.index("| row | by | figure |") :].split("\n\n")[0].splitlines()[2:]
-    in_card = {row.split(" | ")[0].removeprefix("| ") for row in card}
-    assert in_card | {row.number for row in promises(page)} == set(taken)
+def test_every_promise_and_measurement_of_the_page_has_its_figure(tmp_path: Path) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    measured = re.findall(r"^\| ([A-Z][a-z][\w ]*) \|", page.split("\n## Measurements\n")[1], re.MULTILINE)
+    assert {*measured, *promised()} == {*forms(tmp_path, short=True), *ELSEWHERE, FUZZED, "Soak"}

@@ -59,7 +59,7 @@ async def test_a_killed_replica_ends_its_own_streams_only_and_comes_back(cluster
     killed = time.monotonic()
     again = await hear(cluster.url, SHORT)
     assert not again.error
-    assert again.first_s < ELSEWHERE_S * 5, again  # other tests take the processors; docs/reliability.md has the figure
+    assert again.first_s < ELSEWHERE_S * 5, again  # other tests take the processors; docs/scaling.md has the figure
     ends = [heard.error for heard in await asyncio.gather(*streams)]
     assert sorted(map(bool, ends)) == [False, False, True, True], ends
     assert all("lost" in end for end in ends if end)

@@ -1,42 +1,41 @@
-"""Reads docs/reliability.md: promises, the tests that hold them, where those run, and figures."""
+"""The promises of docs/reliability.md, the tests that hold them, and the figures that measure them."""
 
 from __future__ import annotations
 
 import ast
+import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 from tests.support.thorough import KEPT, ROOT, is_thorough
 
-NUMBERED = re.compile(r"\| [A-Z]\d+ \|")
 PAGE = ROOT / "docs" / "reliability.md"
+FIGURES = ROOT / "artifacts" / "proof.json"
+_NUMBERED = re.compile(r"^\| ([A-Z]\d+) \|", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """A row of the table. ``tests`` are node ids below tests/, ``runs_in`` is of each `test` or `test-all`."""
-
-    number: str
-    promise: str
-    tests: tuple[str, ...]
-    runs_in: tuple[str, ...]
-    figure: str
+def promised() -> list[str]:
+    """Return the numbers of all promises of the page, in its order."""
+    return _NUMBERED.findall(PAGE.read_text(encoding="utf-8"))
 
 
-def promises(page: str) -> list[Promise]:
-    """Every row of every table of the page."""
-    rows = [line.strip().strip("|").split(" | ") for line in page.splitlines() if NUMBERED.match(line)]
-    return [
-        Promise(number.strip(), promise, tuple(tests.split("<br>")), tuple(runs_in.split(", ")), figure.strip())
-        for number, promise, tests, runs_in, figure in rows
-    ]
+def holding_tests() -> dict[str, list[str]]:
+    """Return the tests of each promise, as node ids below tests/."""
+    return tomllib.loads((ROOT / "tests" / "proof" / "promises.toml").read_text(encoding="utf-8"))
 
 
-def where(test: str) -> str:
-    """In which command a test of a path and a function, or a file of tests, runs; empty where there is no such."""
+def record_figures(figures: Mapping[str, str], path: Path = FIGURES) -> None:
+    """Write figures, by promise or measurement, into the file; the others in it stay."""
+    path.parent.mkdir(exist_ok=True)
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(known | dict(figures), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def command_of(test: str) -> str:
+    """Return `test` or `test-all`, the make target that runs a test or file; empty if there is no such test."""
     path, _, name = test.partition("::")
     file = ROOT / "tests" / path
     if not file.exists() or (name and name not in _marks(file)):

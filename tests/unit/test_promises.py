@@ -1,0 +1,31 @@
+"""docs/reliability.md has every promise of the register, and each is held by tests that exist."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.promises import command_of, holding_tests, promised
+
+REGISTER = {"T": 12, "P": 7, "E": 12, "S": 12, "D": 6, "O": 4}  # Number of promises of each kind.
+HELD_BY = holding_tests()
+
+
+def test_every_promise_of_the_register_is_on_the_page_once_and_has_its_tests() -> None:
+    register = [f"{kind}{n}" for kind, most in REGISTER.items() for n in range(1, most + 1)]
+    assert promised() == register
+    assert list(HELD_BY) == register
+
+
+@pytest.mark.parametrize(("number", "tests"), HELD_BY.items(), ids=HELD_BY)
+def test_each_is_held_by_tests_that_exist(number: str, tests: list[str]) -> None:
+    assert tests, number
+    assert [test for test in tests if not command_of(test)] == []
+
+
+def test_a_test_that_is_gone_would_be_seen() -> None:
+    assert command_of("unit/test_promises.py::test_a_test_that_is_gone_would_be_seen") == "test"
+    assert command_of("unit/test_promises.py::test_that_was_never_there") == ""
+    assert command_of("unit/test_nothing.py::test_it") == ""
+    assert command_of("wire/test_watchdog.py::test_the_supervisor_starts_an_ailing_runtime_again_and_says_why") == (
+        "test-all"
+    )
