@@ -10,7 +10,7 @@ FUZZ := .venv-fuzz
 AUDIT := .venv-audit
 JS := tools/js
 
-# Which torch: the locked one from your package index, or your own choice (README, "Your card's torch").
+# Which torch: the locked one from your package index, or your own choice (README, "Real checkpoints").
 TORCH ?=
 TORCH_INDEX ?=
 
