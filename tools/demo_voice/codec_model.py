@@ -399,12 +399,11 @@ class Codec(nn.Module):
 class Heads(nn.Module):
     """Auxiliary readers of the code vectors, used in training only.
 
-    Phones from book 0 alone, and from all books and what came before where `read_weight` asks for it; F0 from 1 and 2.
+    Phones from book 0 alone, and from all books and what came before; F0 from 1 and 2.
     """
 
     def __init__(self, c: dict, phones: int) -> None:
         super().__init__()
         self.phone = nn.Linear(c["vq_dim"], 4 * phones)
         self.f0 = nn.Sequential(nn.Linear(c["vq_dim"], 256), nn.GELU(), nn.Linear(256, 8))
-        if c["read_weight"] > 0:
-            self.read = nn.Sequential(CausalConv(2 * c["vq_dim"], 256, 3), nn.GELU(), CausalConv(256, 4 * phones, 1))
+        self.read = nn.Sequential(CausalConv(2 * c["vq_dim"], 256, 3), nn.GELU(), CausalConv(256, 4 * phones, 1))

@@ -1,23 +1,16 @@
-"""Stage 3: turn every shard into codes with the trained speech tokenizer.
-
-Run: python encode.py
-Writes codes.npy [frames, K], phones.npy (4 a frame), audio stays in the shards; rows.json holds frame offsets.
-"""
+"""Codes of the speech, by a trained speech tokenizer: what the language model's stage learns from."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import time
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from config import CONFIG, HERE
+from config import CONFIG
 from store import Store
-from train_codec import load
 
 
 @torch.no_grad()
@@ -69,28 +62,3 @@ class Spoken:
         temporary.rename(self.folder / f"rows_{self.times}.json")  # the rows say that the others are whole
         self.rows += len(fresh)
         self.times += 1
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    work = HERE / CONFIG["paths"]["work"]
-    parser.add_argument("--shards", type=Path, default=work / "shards")
-    parser.add_argument("--codec", type=Path, default=work / "codec.pt")
-    parser.add_argument("--out", type=Path, default=work)
-    parser.add_argument("--hours", type=float, default=160)
-    args = parser.parse_args()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    began = time.monotonic()
-    store = Store(args.shards, device, args.hours)
-    store.take()
-    print(f"{store.filled / 864e5:.1f} hours read in {time.monotonic() - began:.1f} s", flush=True)
-    np.save(args.out / "codes.npy", encode_rows(store, load(args.codec, device), store.rows))
-    np.save(args.out / "phones.npy", store.phones[: store.filled // 480].cpu().numpy())
-    np.save(args.out / "audio.npy", store.audio[: store.filled].cpu().numpy())
-    (args.out / "rows.json").write_text(json.dumps(store.rows))
-    print(f"encoded in {time.monotonic() - began:.1f} s", flush=True)
-
-
-if __name__ == "__main__":
-    main()

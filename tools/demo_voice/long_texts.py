@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from config import CONFIG, HERE
+from phonemes import read_lines
 from recognise import apart, hear, rate
-from text import corpus
 
 LENGTHS = (300, 600, 1000)  # characters
 GAP_S = 0.35  # between two sentences
@@ -51,12 +51,10 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("--texts", type=int, default=10)
     parser.add_argument("--speaker", default="angus")
-    parser.add_argument("--debs", type=Path, default=HERE / CONFIG["paths"]["debs"])
+    parser.add_argument("--held-out", type=Path, default=HERE / CONFIG["paths"]["work"] / "held_out.npz")
     parser.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
-    settings = CONFIG["text"]
-    _, held = corpus(args.debs, CONFIG["seed"], settings["max_chars"], settings["held_out"])
-    chosen, gap = texts(held, args.texts), np.zeros(int(GAP_S * 24000), np.float32)
+    chosen, gap = texts(read_lines(args.held_out)[0], args.texts), np.zeros(int(GAP_S * 24000), np.float32)
     single = [[spoken(args.url, s, args.speaker, 1) for s in sentences] for sentences in chosen]
     for length in LENGTHS:
         truths, whole, joined = [], [], []

@@ -71,6 +71,13 @@ class Espeak:
         return [0, *(IDS[c] for c in out if c in IDS), 0]
 
 
+def read_lines(path: Path) -> tuple[list[str], list[np.ndarray]]:
+    """Return (texts, their phoneme ids) of a file of phonemes.py."""
+    data = np.load(path)
+    ids = np.split(data["ids"].astype(np.int64), data["lengths"].cumsum())
+    return bytes(data["text"]).decode().split("\n"), ids[:-1]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--debs", type=Path, default=HERE / CONFIG["paths"]["debs"])

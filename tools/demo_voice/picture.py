@@ -16,11 +16,11 @@ from PIL import Image
 
 from checkpoints import load_voice
 from config import CONFIG, HERE
-from evaluate import resynthesise
+from evaluate import resynthesise, spoken
 from generate import Ask, Sampling, generate
+from phonemes import read_lines
+from speak import SPEAKERS, draw_mixture
 from spectral import mel_matrix
-from synthesise import Studio, named_voices, random_flite
-from text import corpus
 from train_codec import load
 
 matplotlib.use("Agg")
@@ -39,14 +39,14 @@ def spectrogram(audio: np.ndarray) -> np.ndarray:
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     OUT.mkdir(exist_ok=True)
-    debs, work, cpu = HERE / "debs", HERE / CONFIG["paths"]["work"], torch.device("cpu")
-    codec, studio = load(work / "codec.pt", cpu), Studio(debs)
-    voice, vocabulary = load_voice(work / "lm.pt", cpu)
-    _, held = corpus(debs, CONFIG["seed"], CONFIG["text"]["max_chars"], CONFIG["text"]["held_out"])
-    line = held[0]
-    stranger = random_flite(random.Random(7))
-    spoken = "The old man walked slowly down to the river and sat on a stone."
-    reference = studio.record(spoken, stranger, stranger.stretch)[0]
+    work, cpu = HERE / CONFIG["paths"]["work"], torch.device("cpu")
+    codec, (voice, vocabulary) = load(work / "decoder.pt", cpu), load_voice(work / "lm.pt", cpu)
+    files = argparse.Namespace(
+        model=work / "kokoro.onnx", voices=work / "voices_ja.npz", held_out=work / "held_out.npz"
+    )
+    lines, _ = read_lines(files.held_out)
+    teacher, reference = spoken(files, [0, 1], [SPEAKERS["clara"], draw_mixture(random.Random(7))])
+    codes = codec.encode(torch.from_numpy(reference)[None])[0].numpy()
     asks = {
         "clara": Ask("Hello, I am Clara. This voice was made by a small model.", "clara"),
         "angus": Ask("Good morning. I am Angus, and I read what you type.", "angus"),
@@ -54,8 +54,8 @@ def main() -> None:
         "design_high_fast": Ask("Hurry up, the train is about to leave!",
                                 instruct="A woman with a high voice, speaking quickly."),
         "clone": Ask("The children played in the garden until the sun went down.", reference=reference,
-                     reference_text=spoken, reference_codes=codec.encode(torch.from_numpy(reference)[None])[0].numpy()),
-        "held_out": Ask(line, "clara"),
+                     reference_text=lines[1], reference_codes=codes),
+        "held_out": Ask(lines[0], "clara"),
     }  # fmt: skip
     made = generate(voice, vocabulary, list(asks.values()), Sampling(0.6, 0.6, seed=3))
     waves = {
@@ -64,9 +64,8 @@ def main() -> None:
     for name, wave in waves.items():
         if name != "held_out":
             soundfile.write(OUT / f"{name}.wav", wave, 24000, subtype="PCM_16")
-    teacher = studio.record(line, named_voices()["clara"], 1.0)[0]
     rows = (
-        ("teacher (flite, slt)", teacher),
+        ("teacher (Kokoro)", teacher),
         ("codec, resynthesis", resynthesise(codec, teacher)),
         ("text to speech", waves["held_out"]),
     )
@@ -77,7 +76,7 @@ def main() -> None:
         axis.set_title(title, fontsize=9, loc="left")
         axis.set_ylabel("mel band")
     axes[-1].set_xlim(0, max(len(wave) for _, wave in rows) / 24000)
-    axes[-1].set_xlabel(f'seconds: "{line}"')
+    axes[-1].set_xlabel(f'seconds: "{lines[0]}"')
     path = OUT / "spectrograms.png"
     figure.savefig(path, dpi=84)
     Image.open(path).convert("RGB").quantize(32).save(path, optimize=True)

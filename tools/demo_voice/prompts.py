@@ -19,7 +19,7 @@ BOOKS = CONFIG["codec"]["codebooks"]
 MAX_FRAMES = 190
 AHEAD = 0.85  # of its frames: a text with more ids than that would come later than it is spoken, one id a frame
 MODES = {  # custom_voice, voice_design, base
-    "named": (0.55, 0.13, 0.32), "styled": (0.60, 0.20, 0.20), "flite": (0.0, 0.45, 0.55), "espeak": (0.0, 0.2, 0.8),
+    "named": (0.60, 0.12, 0.28), "styled": (0.60, 0.20, 0.20), "mixed": (0.0, 0.5, 0.5),
 }  # fmt: skip
 
 
@@ -109,14 +109,13 @@ class Corpus:
 
     def labels(self, row: dict) -> np.ndarray:
         part = self.phones[row["time"]][row["at"] // 480 : (row["at"] + row["length"]) // 480]
-        return np.where(part == 255, -100, part.astype(np.int64)).reshape(-1, 4)
+        return part.astype(np.int64).reshape(-1, 4)
 
     def instruct(self, row: dict, mode: str, rng: random.Random) -> list[int] | None:
         pitch = self.group_pitch[row["group"]]
         if mode == "voice_design":
-            robotic = row["kind"] == "espeak"
             describe = v.portrait if rng.random() < 0.5 else v.design
-            return self.encode(describe(row["gender"], pitch, row["stretch"], robotic, rng)).ids
+            return self.encode(describe(row["gender"], pitch, row["stretch"], row["formant"], rng)).ids
         if row["kind"] == "styled" or rng.random() < 0.12:
             own = self.own_pitch.get(row["speaker"], pitch) or 1.0
             describe = v.mood if rng.random() < 0.35 else v.style

@@ -1,6 +1,6 @@
 """Make Kokoro's speech in groups of eight utterances that share one voice, as shards that `store.Store` reads.
 
-Run: python speak.py --model kokoro.onnx --voices voices_ja.npz --lines work/lines.npz --hours 60
+Run: python speak.py --model kokoro.onnx --voices voices_ja.npz --hours 60
 Phone labels are Kokoro's token ids (0: silence), from its predicted durations; F0 is what its predictor drew.
 """
 
@@ -11,73 +11,163 @@ import json
 import os
 import random
 import time
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from config import CONFIG, HERE
-from kokoro_model import HOP, Kokoro, Spoken, read_weights
+from kokoro_model import HOP, Kokoro, read_weights
+from phonemes import read_lines
 
 FEMALE = ("jf_alpha", "jf_gongitsune", "jf_nezumi", "jf_tebukuro")
+MALE = "jm_kumo"
 LABEL, FRAME = 480, 1920  # Samples of a label and of a codec frame.
 SILENT_IDS = 17  # Token ids below are punctuation, padding and the space.
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """A voice: weights of Kokoro's styles, pace and a factor on the predicted F0."""
+    """A voice: weights of Kokoro's styles, pace, and factors on F0 and on the formants."""
 
     gender: str
-    weights: dict[str, float]
-    speed: float
-    pitch: float
+    styles: dict[str, float]
+    pitch: float = 1.0
+    formant: float = 1.0
+    speed: float = 1.0
+    kind: str = "mixed"
+    speaker: str = ""
 
 
-def draw_voice(rng: random.Random) -> Mixture:
+SPEAKERS = {name: Mixture(**values, kind="named", speaker=name) for name, values in CONFIG["speakers"].items()}
+
+
+def draw_mixture(rng: random.Random) -> Mixture:
     """Draw a mixture of two styles; the male one dominates male voices."""
     gender = rng.choice(("female", "male"))
     second = rng.choice(FEMALE)
-    first = rng.choice(FEMALE) if gender == "female" else "jm_kumo"
+    first = rng.choice(FEMALE[1:]) if gender == "female" else MALE  # The first one alone loses a fifth of the words.
     share = rng.uniform(0.5, 1.0) if gender == "female" else rng.uniform(0.7, 1.0)
-    weights = {first: 1.0} if first == second else {first: share, second: 1 - share}
-    span = (0.75, 1.15) if gender == "female" else (0.7, 1.25)
-    return Mixture(gender, weights, rng.choice((1.0, rng.uniform(0.75, 1.4))), rng.choice((1.0, rng.uniform(*span))))
+    styles = {first: 1.0} if first == second else {first: share, second: 1 - share}
+    span = (0.75, 1.15) if gender == "female" else (0.85, 1.6)
+    pitch = rng.choice((1.0, rng.uniform(*span), rng.uniform(*span)))
+    formant = rng.choice((1.0, rng.uniform(0.9, 1.1)))
+    return Mixture(gender, styles, pitch, formant, rng.choice((1.0, rng.uniform(0.75, 1.4))))
+
+
+def styled(voice: Mixture, rng: random.Random) -> Mixture:
+    """Return a named voice with another pace or pitch."""
+    speed = rng.choice((rng.uniform(0.7, 0.8), 1.0, rng.uniform(1.22, 1.4)))
+    pitch = rng.choice((rng.uniform(0.74, 0.86), 1.0, rng.uniform(1.16, 1.35)))
+    if speed == pitch == 1.0:
+        speed = rng.choice((0.74, 1.32))
+    return replace(voice, pitch=voice.pitch * pitch, speed=voice.speed * speed, kind="styled")
+
+
+def draw_voice(rng: random.Random) -> Mixture:
+    """Draw a kind by its share and a voice of that kind."""
+    share = CONFIG["synthesis"]["share"]
+    kind = rng.choices(list(share), list(share.values()))[0]
+    if kind == "mixed":
+        return draw_mixture(rng)
+    voice = rng.choice(list(SPEAKERS.values()))
+    return voice if kind == "named" else styled(voice, rng)
 
 
 def style(voice: Mixture, styles: dict[str, np.ndarray], tokens: int) -> np.ndarray:
     """Return the style vector [256] of an utterance of `tokens` ids."""
-    return sum(w * styles[name][min(tokens, 509), 0] for name, w in voice.weights.items())
+    return sum(w * styles[name][min(tokens, 509), 0] for name, w in voice.styles.items())
 
 
-def finish(out: Spoken, ids: Tensor, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (int16 audio, phone labels, F0 labels) of one utterance: silence cut, levelled, padded to codec frames."""
-    s, count = CONFIG["synthesis"], int(out.frames[row]) * HOP
-    audio = out.audio[row, :count]
-    loud = (audio.abs() > 0.02 * audio.abs().max()).nonzero()[:, 0]
+def resampled(audio: np.ndarray, factor: float) -> np.ndarray:
+    """Return the sound `factor` times as fast, by its spectrum."""
+    if factor == 1.0:
+        return audio
+    count = round(len(audio) / factor)
+    spectrum, bins = np.fft.rfft(audio), count // 2 + 1
+    spectrum = np.pad(spectrum[:bins], (0, max(0, bins - len(spectrum))))
+    return (np.fft.irfft(spectrum, count) * (count / len(audio))).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """What Kokoro said of one line. Shapes: audio [600 T], ids and their durations [N], F0 in Hz [2 T]."""
+
+    audio: np.ndarray
+    ids: np.ndarray
+    durations: np.ndarray
+    f0: np.ndarray
+
+
+def finish(said: Utterance, formant: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (int16 audio, phone labels, F0 labels): formants moved, silence cut, levelled, padded to codec frames."""
+    s, audio = CONFIG["synthesis"], resampled(said.audio, formant)
+    loud = np.flatnonzero(np.abs(audio) > 0.02 * np.abs(audio).max())
     start = max(0, int(loud[0]) - round(s["lead"] * 24000)) // LABEL * LABEL
-    stop = min(count, int(loud[-1]) + round(s["tail"] * 24000))
-    part = audio[start:stop]
-    part = torch.nn.functional.pad(part, (0, -len(part) % FRAME))
-    active = part[part.abs() > 0.02 * part.abs().max()]
-    part = part * (s["rms"] / active.square().mean().sqrt())
-    part = part * min(1.0, 0.98 / float(part.abs().max()))
-    at = start + LABEL // 2 + LABEL * torch.arange(len(part) // LABEL, device=audio.device)
-    token = torch.searchsorted(out.durations[row].cumsum(0), at // HOP, right=True).clamp(max=ids.shape[1] - 1)
-    phones, f0 = ids[row, token], out.f0[row, (at // (HOP // 2)).clamp(max=2 * int(out.frames[row]) - 1)]
-    phones = phones * ((phones >= SILENT_IDS) & (at < count))
-    f0 = f0 * ((f0 > 50) & (at < count))
-    return ((part * 32767).short().cpu().numpy(), phones.to(torch.uint8).cpu().numpy(), f0.half().cpu().numpy())
+    stop = min(len(audio), int(loud[-1]) + round(s["tail"] * 24000))
+    part = np.pad(audio[start:stop], (0, -(stop - start) % FRAME))
+    active = part[np.abs(part) > 0.02 * np.abs(part).max()]
+    part = part * (s["rms"] / np.sqrt(np.square(active).mean()))
+    part = part * min(1.0, 0.98 / np.abs(part).max())
+    at = ((start + LABEL // 2 + LABEL * np.arange(len(part) // LABEL)) * formant).astype(int)
+    inside = at < len(said.audio)
+    token = np.searchsorted(said.durations.cumsum(), at // HOP, side="right").clip(max=len(said.ids) - 1)
+    phones, f0 = said.ids[token], said.f0[(at // (HOP // 2)).clip(max=len(said.f0) - 1)] * formant
+    phones, f0 = phones * ((phones >= SILENT_IDS) & inside), f0 * ((f0 > 50) & inside)
+    return (part * 32767).astype(np.int16), phones.astype(np.uint8), f0.astype(np.float16)
 
 
-def write_shard(stem: Path, parts: list[tuple[np.ndarray, ...]], rows: list[dict]) -> None:
+def median_f0(f0: np.ndarray) -> float:
+    """Return the median of the voiced labels, 0 when there is none."""
+    voiced = f0[f0 > 0].astype(np.float32)
+    return float(np.median(voiced)) if len(voiced) > 3 else 0.0
+
+
+class Teacher:
+    """Kokoro with its styles: speaks lines of phoneme ids in batches."""
+
+    def __init__(self, model: Path, voices: Path, device: torch.device) -> None:
+        self.device = device
+        self.kokoro = Kokoro(read_weights(model), compiled=device.type == "cuda").to(device).eval()
+        self.styles = {name: array.astype(np.float32) for name, array in np.load(voices).items()}
+
+    def say(self, lines: list[np.ndarray], voices: list[Mixture]) -> list[Utterance]:
+        """Return what is said; formants are where Kokoro has them, and pace and F0 made ready to move them."""
+        count = torch.tensor([len(line) for line in lines])
+        ids = np.zeros((len(lines), int(count.max())), np.int64)
+        for row, line in zip(ids, lines, strict=True):
+            row[: len(line)] = line
+        vectors = np.stack([style(v, self.styles, len(line) - 2) for v, line in zip(voices, lines, strict=True)])
+        speed = torch.tensor([v.speed / v.formant for v in voices])
+        pitch = torch.tensor([v.pitch / v.formant for v in voices])
+        inputs = (torch.from_numpy(ids), count, torch.from_numpy(vectors).float(), speed, pitch)
+        out = self.kokoro(*(x.to(self.device) for x in inputs))
+        audio, durations, f0, frames = (x.cpu().numpy() for x in (out.audio, out.durations, out.f0, out.frames))
+        return [Utterance(audio[i, : HOP * n], line, durations[i, : len(line)], f0[i, : 2 * n])
+                for i, (line, n) in enumerate(zip(lines, frames, strict=True))]  # fmt: skip
+
+
+def write_shard(stem: Path, texts: list[str], said: list[Utterance], voices: list[Mixture], number: int) -> int:
+    """Write what was said as one shard; return its samples."""
+    sound = [i for i, one in enumerate(said) if np.abs(one.audio).max() > 0.01]  # Neither silent nor overflown.
+    with ThreadPoolExecutor(4) as pool:
+        parts = list(pool.map(lambda i: finish(said[i], voices[i].formant), sound))
+    rows, at = [], 0
+    for i, part in zip(sound, parts, strict=True):
+        text, voice = texts[i], voices[i]
+        rows.append({"text": text, "start": at, "length": len(part[0]), "kind": voice.kind, "speaker": voice.speaker,
+                     "group": f"{number}.{i // CONFIG['synthesis']['group']}", "gender": voice.gender,
+                     "stretch": round(1 / voice.speed, 3), "formant": round(voice.formant, 3),
+                     "f0": round(median_f0(part[2]), 1)})  # fmt: skip
+        at += len(part[0])
     for name, arrays in zip(("audio", "phones", "f0"), zip(*parts, strict=True), strict=True):
         np.save(stem.with_name(f"{stem.name}.{name}.npy"), np.concatenate(arrays))
     temporary = stem.with_name(f"{stem.name}.tmp")
     temporary.write_text(json.dumps(rows))
     os.replace(temporary, stem.with_name(f"{stem.name}.json"))  # Readers take a shard once its JSON exists.
+    return at
 
 
 def main() -> None:
@@ -88,47 +178,31 @@ def main() -> None:
     parser.add_argument("--lines", type=Path, default=work / "lines.npz")
     parser.add_argument("--out", type=Path, default=work / "shards")
     parser.add_argument("--hours", type=float, default=60)
-    parser.add_argument("--batch", type=int, default=128, help="utterances, a multiple of the group")
+    parser.add_argument("--batch", type=int, default=96, help="utterances, a multiple of the group")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    cuda = torch.cuda.is_available()
-    device = torch.device("cuda" if cuda else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    kokoro = Kokoro(read_weights(args.model), compiled=cuda).to(device).eval()
-    styles, data = dict(np.load(args.voices)), np.load(args.lines)
-    texts, lengths, all_ids = bytes(data["text"]).decode().split("\n"), data["lengths"], data["ids"].astype(np.int64)
-    starts = lengths.cumsum() - lengths
+    teacher = Teacher(args.model, args.voices, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    texts, ids = read_lines(args.lines)
     rng, group = random.Random(CONFIG["seed"]), CONFIG["synthesis"]["group"]
-    made, number, began = 0, 0, time.monotonic()
-    while made < args.hours * 3600 * 24000:
-        near = rng.sample(range(len(texts)), 8 * args.batch)  # Lines of like length make a batch with little padding.
-        near.sort(key=lambda i: lengths[i])
-        first = rng.randrange(7 * args.batch + 1)
-        chosen = near[first : first + args.batch]
-        rng.shuffle(chosen)
-        voices = [draw_voice(rng) for _ in range(args.batch // group)]
-        each = [voices[i // group] for i in range(args.batch)]
-        count = torch.tensor(lengths[chosen].astype(np.int64))
-        ids = torch.zeros(args.batch, int(count.max()), dtype=torch.long)
-        for i, line in enumerate(chosen):
-            ids[i, : count[i]] = torch.from_numpy(all_ids[starts[line] : starts[line] + lengths[line]])
-        vectors = np.stack([style(v, styles, int(n) - 2) for v, n in zip(each, count, strict=True)])
-        ids, count, vectors = ids.to(device), count.to(device), torch.from_numpy(vectors).float().to(device)
-        speed, pitch = (torch.tensor([getattr(v, k) for v in each], device=device) for k in ("speed", "pitch"))
-        out = kokoro(ids, count, vectors, speed, pitch)
-        parts, rows, at = [], [], 0
-        for i, line in enumerate(chosen):
-            part = finish(out, ids, i)
-            voiced = part[2][part[2] > 0].astype(np.float32)
-            rows.append({"text": texts[line], "start": at, "length": len(part[0]), "group": f"{number}.{i // group}",
-                         "kind": "mixed", "speaker": "", "gender": each[i].gender,
-                         "stretch": round(1 / each[i].speed, 3), "formant": 1.0,
-                         "f0": round(float(np.median(voiced)), 1) if len(voiced) > 3 else 0.0,
-                         "voice": json.dumps(each[i].weights)})  # fmt: skip
-            parts.append(part)
-            at += len(part[0])
-        write_shard(args.out / f"k_{number:05d}", parts, rows)
-        made, number = made + at, number + 1
+    made, number, began, writing = 0, 0, time.monotonic(), []
+    with ThreadPoolExecutor(4) as pool:
+        while made < args.hours * 3600 * 24000:
+            near = rng.sample(range(len(texts)), 8 * args.batch)  # Lines of like length make a batch of little padding.
+            near.sort(key=lambda i: len(ids[i]))
+            first = rng.randrange(7 * args.batch + 1)
+            chosen = near[first : first + args.batch]
+            rng.shuffle(chosen)
+            voices = [voice for _ in range(args.batch // group) for voice in [draw_voice(rng)] * group]
+            said = teacher.say([ids[i] for i in chosen], voices)
+            stem = args.out / f"k_{number:05d}"
+            writing.append(pool.submit(write_shard, stem, [texts[i] for i in chosen], said, voices, number))
+            number += 1
+            while writing and (len(writing) > 6 or writing[0].done()):
+                made += writing.pop(0).result()
+            if number % 20 == 0:
+                print(f"{number} shards, {made / 864e5:.2f} hours, {time.monotonic() - began:.0f} s", flush=True)
+        made += sum(w.result() for w in writing)
     print(f"{made / 864e5:.2f} hours in {time.monotonic() - began:.0f} s", flush=True)
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 LABEL = 480  # samples of one label: 50 a second
+LABELS = 178  # of phones: the teacher's token ids
 
 
 class Store:

@@ -177,15 +177,17 @@ def corpus(debs: Path, seed: int, max_chars: int, held_out: int) -> tuple[list[s
     nouns = [w for w in words if w.islower()]
     fit = [e for e in dict.fromkeys(examples) if PLAIN.match(e) and len(e) <= max_chars]
     candidates = [e for e in fit if 6 <= len(e.split()) <= 12 and not re.search(r"\d", e)]
-    kept = rng.sample(sorted(candidates), held_out)
+    everyday = [fill(rng.choice(EVERYDAY), nouns, rng).replace('"', "") for _ in range(60000)]
+    common = [e for e in dict.fromkeys(everyday) if 6 <= len(e.split()) <= 12 and not re.search(r"\d", e)]
+    kept = rng.sample(sorted(candidates), held_out // 2) + rng.sample(common, held_out // 2)
+    rng.shuffle(kept)
     banned = {k.lower() for k in kept}
-    fit = [e for e in fit if e.lower() not in banned]
+    fit, everyday = ([e for e in part if e.lower() not in banned] for part in (fit, everyday))
     plain = [g for g in dict.fromkeys(glosses) if PLAIN.match(g) and 8 <= len(g) <= max_chars]
     plain = rng.sample(plain, min(len(plain), 60000))
     out = [sentence(e, rng) for e in fit] + [sentence(g, rng) for g in plain]
     out += [sentence(" ".join(rng.sample(words, rng.randint(2, 6))), rng) for _ in range(16000)]
     out += [fill(rng.choice(TEMPLATES), nouns, rng) for _ in range(16000)]
-    everyday = [fill(rng.choice(EVERYDAY), nouns, rng).replace('"', "") for _ in range(60000)]
     out += everyday
     pool = fit + plain + everyday
     for _ in range(12000):  # fragments: a request may be a single word

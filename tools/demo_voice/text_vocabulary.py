@@ -15,7 +15,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from config import CONFIG, HERE
-from text import corpus
+from phonemes import read_lines
 
 QWEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -142,13 +142,11 @@ class TextVocabulary:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--debs", type=Path, default=HERE / CONFIG["paths"]["debs"])
+    parser.add_argument("--lines", type=Path, default=HERE / CONFIG["paths"]["work"] / "lines.npz")
     parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"] / "merges.txt")
     args = parser.parse_args()
-    text = CONFIG["text"]
-    lines, _ = corpus(args.debs, CONFIG["seed"], text["max_chars"], text["held_out"])
-    args.out.parent.mkdir(exist_ok=True)
-    vocabulary = TextVocabulary.learn(lines, text["pieces"])
+    lines, _ = read_lines(args.lines)
+    vocabulary = TextVocabulary.learn(lines, CONFIG["text"]["pieces"])
     vocabulary.write_merges(args.out)
     letters, ids = sum(map(len, lines[:20000])), vocabulary.tokenizer().encode_batch(lines[:20000])
     print(f"{len(vocabulary.pieces)} pieces, {letters / sum(map(len, ids)):.2f} letters a piece")

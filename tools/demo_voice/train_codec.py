@@ -22,27 +22,21 @@ from torch import Tensor
 from codec_model import Codec, Heads, Snake
 from config import CONFIG, HERE
 from judges import Judges
-from periods import PeriodLoss
-from phone_net import PhoneNet, heard_apart
 from spectral import SpectralLoss
-from store import Store
-from teachers import PHONES, UNKNOWN_PHONE
+from store import LABELS, Store
 
 
 class Trainer:
     """The codec, its auxiliary heads and one optimiser."""
 
-    def __init__(
-        self, store: Store, device: torch.device, listener: PhoneNet | None = None, frozen: bool = False
-    ) -> None:
+    def __init__(self, store: Store, device: torch.device, frozen: bool = False) -> None:
         torch.manual_seed(CONFIG["seed"])
         self.c = CONFIG["codec"]
         self.store = store
         self.device = device
         self.codec = Codec(self.c).to(device)
-        self.heads = Heads(self.c, len(PHONES)).to(device)
+        self.heads = Heads(self.c, LABELS).to(device)
         self.spectral = SpectralLoss().to(device)
-        self.periods = PeriodLoss().to(device)
         self.rate = torch.tensor(0.0, device=device)
         self.frozen = frozen  # encoder and books: the codes stay as they are, only what decodes them learns
         if frozen:
@@ -54,14 +48,11 @@ class Trainer:
         self.optimiser = torch.optim.AdamW(self.parameters, lr=self.rate if cuda else 1e-3, betas=(0.8, 0.99),
                                            weight_decay=0.01, capturable=cuda, fused=cuda)  # fmt: skip
         self.decay = torch.tensor(0.97, device=device)
-        self.logged = torch.zeros(13, device=device)
-        self.listener = listener
+        self.logged = torch.zeros(10, device=device)
         self.judges = Judges().to(device)
         self.judged_by = torch.optim.AdamW(self.judges.parameters(), lr=self.rate if cuda else 1e-4, betas=(0.8, 0.99),
                                            weight_decay=0.0, capturable=cuda, fused=cuda)  # fmt: skip
         self.strength = torch.tensor(0.0, device=device)  # of what the judges say
-        self.attention = torch.tensor(0.0, device=device)  # to what the listener says
-        self.period_weight = torch.tensor(0.0, device=device)
         self.kept: deque[list[Tensor]] = deque(maxlen=2)
 
     def losses(self, frames: int, batch: int, judged: bool) -> Tensor:
@@ -81,18 +72,10 @@ class Trainer:
         made = codec.decoder(q.combine(first, rest))
         spec, mel = self.spectral(made, audio)
         # book 0 reads as phones, acoustic books 1 and 2 read as F0; the gradient passes to the encoder
-        known = phones.flatten() != UNKNOWN_PHONE
-        logits = self.heads.phone(first).reshape(-1, len(PHONES))
-        phone = F.cross_entropy(
-            logits, torch.where(known, phones.flatten(), -100), reduction="sum"
-        ) / known.sum().clamp(min=1)
-        read = made.new_zeros(())
-        if self.c["read_weight"] > 0:
-            scores = self.heads.read(through.unflatten(0, (batch, frames)).transpose(1, 2))
-            scores = scores.unflatten(1, (len(PHONES), 4)).transpose(2, 3).flatten(2)  # [B, phones, 4 F]
-            read = F.cross_entropy(
-                scores, torch.where(phones != UNKNOWN_PHONE, phones, -100), reduction="sum"
-            ) / known.sum().clamp(min=1)
+        phone = F.cross_entropy(self.heads.phone(first).reshape(-1, LABELS), phones.flatten())
+        scores = self.heads.read(through.unflatten(0, (batch, frames)).transpose(1, 2))
+        scores = scores.unflatten(1, (LABELS, 4)).transpose(2, 3).flatten(2)  # [B, labels, 4 F]
+        read = F.cross_entropy(scores, phones)
         early = rows[1] + rows[2]
         tail = y[:, q.dim :]
         early = (tail + q.active * (early - tail).detach()).unflatten(0, (batch, frames))
@@ -101,11 +84,8 @@ class Trainer:
         log_f0 = torch.log(f0.clamp(min=50) / 150) * 2
         pitch_loss = ((pitch - log_f0).abs() * is_voiced).sum() / is_voiced.sum().clamp(min=1)
         voice_loss = F.binary_cross_entropy_with_logits(voiced, is_voiced)
-        period = self.periods(made, audio, is_voiced) if self.c["period_weight"] > 0 else made.new_zeros(())
         centre = (raw.mean(0).square() / (raw.var(0) + 1e-5)).mean()
-        apart, alike, told, feature = (made.new_zeros(()) for _ in range(4))
-        if self.listener is not None:
-            apart, alike = heard_apart(self.listener, made, audio)
+        told, feature = made.new_zeros(()), made.new_zeros(())
         g = CONFIG["gan"]
         if judged:
             length = 1920 * min(frames, g["frames"])  # judges cost three times the codec: they hear a part of each crop
@@ -118,15 +98,12 @@ class Trainer:
             self.judges.requires_grad_(False)
             told, feature = self.judges.told(heard, true)
             self.judges.requires_grad_(True)
-        total = (spec + self.attention * self.c["heard_weight"] * apart
-                 + self.strength * (g["adversarial"] * told + g["feature"] * feature) / g["spectral"]
+        total = (spec + self.strength * (g["adversarial"] * told + g["feature"] * feature) / g["spectral"]
                  + self.c["commit_weight"] * commit + self.c["phone_weight"] * phone
-                 + self.c["read_weight"] * read + self.period_weight * period
+                 + self.c["read_weight"] * read
                  + self.c["f0_weight"] * (pitch_loss + 0.3 * voice_loss) + 0.05 * centre)  # fmt: skip
         used = (q.usage[:2] > 0.2 * q.usage[:2].mean()).float().mean()
-        now = torch.stack(
-            (spec, mel, phone, pitch_loss, voice_loss, commit, used, centre, apart, alike, feature, read, period)
-        ).detach()
+        now = torch.stack((spec, mel, phone, pitch_loss, voice_loss, commit, used, centre, feature, read)).detach()
         self.logged.lerp_(now, 0.02)
         return total
 
@@ -200,15 +177,6 @@ def load(path: Path, device: torch.device) -> Codec:
     return codec.eval()
 
 
-def taught(listener: PhoneNet | None, path: Path | None) -> bool:
-    """Read the listener's weights in place, so that a captured graph sees them; return whether they are there yet."""
-    if listener is None or path is None or not path.exists():
-        return False
-    listener.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    print("the listener is here", flush=True)
-    return True
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=840)
@@ -217,7 +185,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"] / "codec.pt")
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--rate", type=float, default=CONFIG["codec"]["lr"], help="peak learning rate")
-    parser.add_argument("--listener", type=Path, help="train_phones.py's network; it may come later")
+    parser.add_argument("--until", type=Path, help="a file with the time (seconds since 1970) at which training ends")
     parser.add_argument("--frozen", action="store_true", help="the codes stay as they are: only the decoder learns")
     parser.add_argument("--small", action="store_true", help="tiny batches, for trying it out on a CPU")
     args = parser.parse_args()
@@ -230,10 +198,11 @@ def main() -> None:
         Snake.function = staticmethod(snake)
     store = Store(args.shards, device, args.hours)
     began = time.monotonic()
-    while not store.take(64) or (store.filled < 24000 * 60 and not args.small):
+    while not store.take(200) or (store.filled < 24000 * 60 and not args.small):
         time.sleep(0.5)
-    listener = PhoneNet().to(device).requires_grad_(False).eval() if args.listener else None
-    trainer, start = Trainer(store, device, listener, args.frozen), time.monotonic()
+    if args.until:
+        args.seconds = max(1.0, float(args.until.read_text()) - time.time())
+    trainer, start = Trainer(store, device, args.frozen), time.monotonic()
     print(f"waited {start - began:.1f} s for speech", flush=True)
     if args.resume:
         trainer.codec.load_state_dict(load(args.resume, device).state_dict())
@@ -241,10 +210,7 @@ def main() -> None:
     trainer.codec.train()
     trainer.codec.quantizer.norm.train(not args.frozen)
     step, opened, calm, c = 0, None, 1.0, CONFIG["codec"]
-    trained = taught(listener, args.listener)
-    for number, phase in enumerate(c["phases"]):
-        if number == 0 and args.resume:
-            continue
+    for number, phase in enumerate(c["decoder_phases" if args.frozen else "phases"]):
         frames, batch = (phase["frames"], 2 if args.small else phase["batch"])
         if number > 0:
             trainer.decay.fill_(0.995)
@@ -266,31 +232,25 @@ def main() -> None:
             trainer.rate.fill_(rate)
             if opened is not None:
                 trainer.strength.fill_(min(1.0, (step - opened) / 1000))  # the judges learn before they are heard
-            grown = share / 0.1 if args.resume else (share - c["heard_from"]) / 0.15
-            trainer.attention.fill_(min(1.0, max(0.0, grown)) if trained else 0.0)
-            grown = share / 0.1 if args.resume else (share - c["period_from"]) / 0.15
-            trainer.period_weight.fill_(c["period_weight"] * min(1.0, max(0.0, grown)))
             for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
                 group["lr"] = rate
             replay()
             step += 1
-            if (step == c["vq_start"] and not args.resume) or (args.small and step == 3):
+            if not args.resume and step == (3 if args.small else c["vq_start"]):
                 trainer.start_books(frames, batch)
             if step == 4 * c["vq_start"] and number == 0:
                 trainer.decay.fill_(0.99)
             if step % 50 == 0:
-                trained = trained or taught(listener, args.listener)
-                store.take(2)
+                store.take(4)
                 if device.type == "cuda":
                     torch.cuda.synchronize()
             if step % 500 == 0 or args.small:
                 logged = trainer.logged.tolist()
-                spec, mel, phone, pitch, voiced, commit, used, centre, apart, alike, told, read, period = logged
+                spec, mel, phone, pitch, voiced, commit, used, centre, told, read = logged
                 gone = time.monotonic() - start
                 print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s spec {spec:.3f} mel {mel:.3f} "
                       f"phone {phone:.2f} f0 {pitch:.3f} voiced {voiced:.3f} commit {commit:.3f} used {used:.2f} "
-                      f"centre {centre:.2f} heard {apart:.3f} alike {alike:.3f} told {told:.3f} read {read:.2f} "
-                      f"period {period:.3f} "
+                      f"centre {centre:.2f} told {told:.3f} read {read:.2f} "
                       f"hours {store.filled / 864e5:.1f} lr {rate:.1e}", flush=True)  # fmt: skip
                 if math.isfinite(spec):
                     trainer.keep()

@@ -30,8 +30,7 @@ from encode import Spoken
 from lm_model import MelFront
 from muon import Muon
 from prompts import Corpus, collate
-from store import Store
-from teachers import PHONES
+from store import LABELS, Store
 from text_vocabulary import TextVocabulary
 from train_codec import capture, load
 from vocabulary import CODES
@@ -90,7 +89,7 @@ class Trainer:
         if resume:
             self.voice.load_state_dict(moved(*read_voice(resume), vocabulary))
         hidden = self.c["hidden"]
-        self.phone_head = nn.Linear(hidden, 4 * len(PHONES)).to(device)
+        self.phone_head = nn.Linear(hidden, 4 * LABELS).to(device)
         self.traits = nn.Linear(hidden, 1).to(device)
         self.modules = nn.ModuleList([self.voice, self.phone_head, self.traits])
         layers = [*self.voice.talker.model.layers, *self.voice.talker.code_predictor.model.layers]
@@ -135,7 +134,7 @@ class Trainer:
         states = voice.talker.model.run(x).flatten(0, 1)
         first, target = first.flatten(), target.flatten(0, 1)
         code0 = F.cross_entropy(voice.talker.codec_head(states).float(), first, ignore_index=-1)
-        phone = F.cross_entropy(self.phone_head(states).float().reshape(-1, len(PHONES)), batch["phones"].flatten())
+        phone = F.cross_entropy(self.phone_head(states).float().reshape(-1, LABELS), batch["phones"].flatten())
         count = (target[:, 0] >= 0).cumsum(0)  # frames are drawn with replacement: their number is always the same
         drawn = (torch.rand(3072, device=self.device, dtype=torch.float64) * count[-1]).long() + 1
         frames = torch.searchsorted(count, drawn)
@@ -184,6 +183,7 @@ def listen(args: argparse.Namespace, device: torch.device) -> Spoken:
         store.take(8)
         time.sleep(0.2)
     spoken = Spoken(store, load(args.codec, device), args.work / "spoken")
+    spoken.take()
     while store.filled / 864e5 < args.least_hours:
         spoken.take()
         time.sleep(0.2)

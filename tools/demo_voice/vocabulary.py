@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
-CODES = 512
+from config import CONFIG
 
-# the specials keep their published distance from the first id after the codes
+CODES = CONFIG["codec"]["codebook_size"]
+# The specials keep their published distance from the first id after the codes.
 CODEC_VOCAB = CODES + 1024
 CODEC_PAD, CODEC_BOS, CODEC_EOS = CODES + 100, CODES + 101, CODES + 102
 THINK, NOTHINK, THINK_BOS, THINK_EOS = CODES + 106, CODES + 107, CODES + 108, CODES + 109
@@ -16,7 +17,7 @@ FIRST_SPEAKER = CODES + 813
 
 def pitch_word(gender: str, f0: float) -> str:
     """Return low, medium, high, or nothing when the pitch lies between two of them."""
-    low, middle, high = (162, (167, 206), 214) if gender == "female" else (95, (98, 136), 146)
+    low, middle, high = (190, (198, 236), 246) if gender == "female" else (92, (96, 122), 132)
     if f0 <= 0:
         return ""
     return "low" if f0 < low else "high" if f0 > high else "medium" if middle[0] < f0 < middle[1] else ""
@@ -39,7 +40,23 @@ WORDS = {
 QUALITIES = ("clear", "warm", "friendly", "gentle", "confident", "pleasant", "soft", "young", "professional")
 
 
-def design(gender: str, f0: float, stretch: float, robotic: bool, rng: random.Random) -> str:
+def brightness(formant: float, rng: random.Random) -> list[str]:
+    """Return a word for moved formants, or none."""
+    if 0.97 <= formant <= 1.03 or rng.random() < 0.3:
+        return []
+    return [rng.choice(("bright", "light", "clear and bright") if formant > 1 else ("dark", "full", "rich"))]
+
+
+def age(gender: str, f0: float, formant: float, stretch: float, rng: random.Random) -> str:
+    """Return young or old where pitch, formants and pace are such, at times also where they are neither."""
+    if formant > 1.03 and (f0 > 246 or (gender == "male" and f0 > 122)):
+        return rng.choice(("young", "young", "young", "teenage"))
+    if formant < 0.97 and stretch > 1.08:
+        return rng.choice(("old", "elderly", "old", "aged"))
+    return rng.choice(("middle-aged", "adult", "mature")) if rng.random() < 0.1 else ""
+
+
+def design(gender: str, f0: float, stretch: float, formant: float, rng: random.Random) -> str:
     """Return a description such as people type for VoiceDesign, true of this sound."""
 
     def say(word: str) -> str:
@@ -49,15 +66,18 @@ def design(gender: str, f0: float, stretch: float, robotic: bool, rng: random.Ra
     pitch = "" if pitch == "medium" and rng.random() < 0.5 else pitch
     speed = "" if speed == "normal" and rng.random() < 0.5 else speed
     who, how, pace = say(gender), say(pitch), say(speed)
-    quality = "robotic" if robotic else rng.choice(QUALITIES) if rng.random() < 0.3 else ""
-    tone = ", ".join(w for w in (quality, how) if w)
+    years = age(gender, f0, formant, stretch, rng)
+    who = f"{years} {who}" if years and rng.random() < 0.6 else who
+    quality = [rng.choice(QUALITIES)] if rng.random() < 0.3 else []
+    tone = ", ".join([*(brightness(formant, rng) or quality), *([how] if how else [])])
+    article = "An" if who[0] in "aeiou" else "A"
     forms = (
-        f"A {who} with a {tone or 'natural'} voice" + (f", speaking {pace}" if pace else ""),
+        f"{article} {who} with a {tone or 'natural'} voice" + (f", speaking {pace}" if pace else ""),
         f"A {tone + ' ' if tone else ''}{who} voice" + (f" speaking {pace}" if pace else ""),
         f"{tone + ' ' if tone else ''}{who} voice" + (f", {pace}" if pace else ""),
         f"Speak {pace + ' ' if pace else ''}in a {tone + ' ' if tone else ''}{who} voice",
         f"Gender: {gender}. Pitch: {pitch or 'medium'}. Speed: {speed or 'normal'}"
-        if (pitch or f0 <= 0) and speed else f"A {who}",
+        if (pitch or f0 <= 0) and speed else f"{article} {who}",
     )  # fmt: skip
     text = rng.choice(forms)
     text = text[0].upper() + text[1:] if rng.random() < 0.8 else text.lower()
@@ -66,8 +86,8 @@ def design(gender: str, f0: float, stretch: float, robotic: bool, rng: random.Ra
 
 AGES = ("in {h} twenties", "in {h} thirties", "in {h} forties", "in {h} fifties", "of about sixty")
 TIMBRES = (
-    "warm", "husky", "clear", "bright", "soft", "rough", "gravelly", "resonant", "friendly", "even", "lively", "smooth",
-    "authoritative", "neutral", "amused", "curious", "gentle", "velvety", "crisp", "breathy", "cheerful", "serious",
+    "warm", "husky", "soft", "gravelly", "resonant", "friendly", "even", "lively", "smooth", "authoritative",
+    "neutral", "amused", "curious", "gentle", "velvety", "crisp", "breathy", "cheerful", "serious",
 )  # fmt: skip
 MANNERS = (
     "like someone telling a story by the fire", "like a newsreader", "with clean pauses", "with crisp consonants",
@@ -92,18 +112,18 @@ HEIGHTS = {"low": ("low", "deep", "low-pitched", "dark and low"), "medium": ("mi
            "high": ("high", "high-pitched", "light and high", "bright and high")}  # fmt: skip
 
 
-def portrait(gender: str, f0: float, stretch: float, robotic: bool, rng: random.Random) -> str:
-    """Return a longer description with a person in it. What it adds beyond gender, pitch and pace is colour."""
+def portrait(gender: str, f0: float, stretch: float, formant: float, rng: random.Random) -> str:
+    """Return a longer description with a person in it. What it adds beyond what is heard is colour."""
     female = gender == "female"
     his, he = ("her", "She") if female else ("his", "He")
-    who, age = ("woman" if female else "man"), f" {rng.choice(AGES)}".format(h=his)
-    if female and f0 > 235:
-        who, age = rng.choice((("girl", " of about eight"), ("little girl", ""), ("young woman", ""), ("woman", "")))
-    elif rng.random() < 0.35:
-        who, age = rng.choice(("young", "elderly", "middle-aged", "old", "mature")) + " " + who, ""
-    pitch, colours = pitch_word(gender, f0), rng.sample(TIMBRES, rng.randint(0, 3))
-    if robotic:
-        colours[:1] = [rng.choice(("robotic", "synthetic", "mechanical"))]
+    who, years = ("woman" if female else "man"), f" {rng.choice(AGES)}".format(h=his)
+    heard = age(gender, f0, formant, stretch, rng)
+    if female and f0 > 270:
+        who, years = rng.choice((("girl", " of about eight"), ("little girl", ""), ("young woman", ""), ("girl", "")))
+    elif heard:
+        who, years = f"{heard} {who}", ""
+    pitch = pitch_word(gender, f0)
+    colours = [*rng.sample(TIMBRES, rng.randint(0, 2)), *brightness(formant, rng)]
     colours += [rng.choice(HEIGHTS[pitch])] if pitch and (pitch != "medium" or rng.random() < 0.5) else []
     rng.shuffle(colours)
     joined = ", ".join(colours[:-1]) + (" and " if len(colours) > 1 else "") + colours[-1] if colours else "natural"
@@ -112,10 +132,10 @@ def portrait(gender: str, f0: float, stretch: float, robotic: bool, rng: random.
     article = "An" if who[0] in "aeiou" else "A"
     verb = rng.choice(("reads", "speaks", "talks"))
     return rng.choice((
-        f"{article} {who}{age} with a {joined} voice. {he} {verb} {pace}{end}.",
-        f"{article} {who}{age} with a {joined} voice, speaking {pace}{end}.",
-        f"{article} {who}{age}; the voice is {joined}, {his} speech goes {pace}{end}.",
-        f"The voice of a {who}{age}: {joined}. {pace.capitalize()}{end}.",
+        f"{article} {who}{years} with a {joined} voice. {he} {verb} {pace}{end}.",
+        f"{article} {who}{years} with a {joined} voice, speaking {pace}{end}.",
+        f"{article} {who}{years}; the voice is {joined}, {his} speech goes {pace}{end}.",
+        f"The voice of a {who}{years}: {joined}. {pace.capitalize()}{end}.",
     ))  # fmt: skip
 
 

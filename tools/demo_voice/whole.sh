@@ -1,62 +1,76 @@
 #!/usr/bin/env bash
-# The whole recipe on one card that is there for half an hour, from nothing to an export: stages 1 to 6 beside each other.
-# Run: ./whole.sh ASKED OUT [small]     ASKED: seconds since 1970 from which the card's time counts; debs/ is there (fetch.sh)
-# Every moment below is counted from ASKED, and work/asked is read again at each: write it anew when it is known better.
+# The whole recipe on a machine of one or two cards that is there for half an hour: speech, training, export, figures.
+# Run: ./whole.sh START OUT [small]     START: seconds since 1970 from which the cards' time counts; work/ as fetch.sh leaves it
+# Every moment below is counted from START, in seconds. The first card trains the codec, then its decoder alone; the last one speaks
+# and trains the language model. OUT gets logs, and the exported voice each time that it is worth keeping: a machine that is
+# taken away early leaves what OUT has.
+# FROM: the folder of an export whose codec stays as it is; decoder and language model go on from it.
 set -euo pipefail
-asked=$1 out=$2 small=${3:+--small}
+start=$1 out=$2 small=${3:+--small}
 mkdir -p "$out"
 out=$(realpath "$out")
 cd "$(dirname "$0")"
 mkdir -p work/shards
-echo "$asked" > work/asked
-export LD_LIBRARY_PATH=$PWD/debs/usr/lib/x86_64-linux-gnu
 export PYTHONUNBUFFERED=1 OMP_NUM_THREADS=2
-hours=${HOURS:-150} workers=${WORKERS:-12} loaders=${LOADERS:-11} positions=${POSITIONS:-14000}
-codec_end=${CODEC_END:-1020} lm_end=${LM_END:-1580} # the last export has to be fetched 60 s before the card goes
+hours=${HOURS:-55} loaders=${LOADERS:-8} positions=${POSITIONS:-14000} sentences=${SENTENCES:-60} workers=${WORKERS:-7}
+codec_end=${CODEC_END:-700} end=${END:-1330}
+last=$(($(nvidia-smi --list-gpus 2> /dev/null | wc -l || true) > 1))
 set -m # every job is a process group, so that its children end with it
-trap 'for job in $(jobs -p); do kill -- -$job 2>/dev/null || true; done' EXIT
-left() { echo $(($(cat work/asked) + $1 - $(date +%s))); }
-say() { echo "$(($(date +%s) - $(cat work/asked))) s: $*" | tee -a "$out/course.log"; }
+trap 'for job in $(jobs -p); do kill -- -$job 2> /dev/null || true; done' EXIT
+say() { echo "$(($(date +%s) - start)) s: $*" | tee -a "$out/course.log"; }
+fails() { say "$1 FAILED: $(tail -n 1 "$2")"; }
+on() { CUDA_VISIBLE_DEVICES=$1 "${@:2}"; }
+lm() { on "$last" python3 train_lm.py --hours $((hours + 5)) --loaders "$loaders" --positions "$positions" "$@"; }
+codec() { on 0 python3 train_codec.py --hours $((hours + 5)) $small "$@"; }
+keep() { # CODEC LM: exported into OUT
+    python3 export.py --codec "$1" --lm "$2" --out work/demo-voice > "$out/export.log" 2>&1 || { fails "the export" "$out/export.log"; return; }
+    tar -C work -cf - demo-voice | split -b 15000000 - "$out/voice.tar."
+    say "exported: $(tail -n 1 "$out/export.log")"
+}
+echo $((start + codec_end)) > work/codec_end
+echo $((start + end)) > work/end
 
 say "speech begins"
-nice -n 5 python3 synthesise.py --hours "$hours" --seconds $(($(left "$codec_end") - 30)) --workers "$workers" > "$out/speech.log" 2>&1 &
-python3 train_phones.py --seconds "${LISTEN:-50}" --hours 40 $small > "$out/phones.log" 2>&1 &
-python3 train_codec.py --seconds $(($(left "$codec_end") - ${CODEC_START:-12})) --hours "$((hours + 10))" \
-    --listener work/phones.pt --out work/codec.pt $small > "$out/codec.log" 2>&1 &
-codec=$!
-
+on "$last" python3 speak.py --model work/kokoro.onnx --voices work/voices_ja.npz --hours "$hours" ${BATCH:+--batch $BATCH} > "$out/speech.log" 2>&1 &
+speech=$!
 python3 text_vocabulary.py > "$out/pieces.log" 2>&1
-
-# the language model's stage is tried on the first speech, with the codec's first checkpoint: a late failure costs more
-until [ -s work/codec.pt ] || ! kill -0 $codec 2> /dev/null; do sleep 1; done
-cp work/codec.pt work/early.pt
-try() { timeout 150 python3 train_lm.py --seconds "${TRIAL:-20}" --codec work/early.pt --hours 4 --loaders 2 --positions "$positions" \
-    --every 50 --out work/lm_early.pt "$@"; }
-eager=
-try > "$out/trial_graphs.log" 2>&1 || { eager=--eager; try --eager > "$out/trial_eager.log" 2>&1 || say "the language model's stage fails"; }
-say "language model tried: ${eager:-graphs}; $(tail -n 2 "$out"/trial_*.log | tr '\n' ' ')"
-python3 export.py --codec work/early.pt --lm work/lm_early.pt --out work/early > "$out/trial_export.log" 2>&1 || say "the export fails"
-
-while [ "$(left $((codec_end - ${PRELOAD:-60})))" -gt 0 ] && kill -0 $codec 2> /dev/null; do sleep 1; done
-echo $(($(cat work/asked) + lm_end)) > work/lm_end
-lm() { python3 train_lm.py --codec work/codec_done.pt --hours "$((hours + 10))" --loaders "$loaders" --positions "$positions" \
-    --until work/lm_end --out work/lm.pt $eager "$@"; }
-lm > "$out/lm.log" 2>&1 &
-lm=$!
-wait $codec || say "the codec's training failed: going on from its last checkpoint"
-touch work/shards/stop
-sleep 1 # the speakers end with their shard
-cp work/codec.pt work/codec_done.tmp && mv work/codec_done.tmp work/codec_done.pt
-say "codec: $(tail -n 1 "$out/codec.log")"
-python3 pack.py work/codec_done.pt "$out/codec"
-touch work/codec_packed
-if ! wait $lm; then
-    say "the language model failed: $(tail -n 1 "$out/lm.log"); once more"
-    resume=; [ -s work/lm.pt ] && cp work/lm.pt work/lm_first.pt && resume="--resume work/lm_first.pt"
-    lm $resume > "$out/lm_again.log" 2>&1 || say "failed again"
+if [ -n "${FROM:-}" ]; then
+    python3 restore.py --source "$FROM"
+    cp work/lm.pt work/lm_early.pt
+else
+    codec --until work/codec_end --out work/codec.pt > "$out/codec.log" 2>&1 &
+    training=$!
 fi
-say "language model: $(tail -n 1 "$out/lm.log")"
-python3 export.py --codec work/codec_done.pt --lm work/lm.pt --out work/demo-voice > "$out/export.log" 2>&1
-tar -C work -cf - demo-voice | split -b 15000000 - "$out/voice.tar."
-touch work/exported
-say "exported: $(cat "$out/export.log")"
+wait $speech || fails speech "$out/speech.log"
+say "speech: $(tail -n 1 "$out/speech.log")"
+
+eager=
+if [ -z "${FROM:-}" ]; then # The language model begins on the codes of a codec that still learns, and goes on with the final ones.
+    until [ -s work/codec.pt ] || ! kill -0 $training 2> /dev/null; do sleep 1; done
+    cp work/codec.pt work/codec_early.pt
+    # One card has no time for more than a trial, which finds out whether stage and export run at all.
+    echo $((last ? start + codec_end - 12 : $(date +%s) + ${TRIAL:-60})) > work/early_end
+    early() { lm --codec work/codec_early.pt --until work/early_end --out work/lm_early.pt --work work/early "$@"; }
+    early > "$out/lm_early.log" 2>&1 || { eager=--eager; early --eager >> "$out/lm_early.log" 2>&1 || fails "the language model" "$out/lm_early.log"; }
+    say "early language model: $eager $(tail -n 1 "$out/lm_early.log")"
+    keep work/codec_early.pt work/lm_early.pt
+    wait $training || fails "the codec" "$out/codec.log"
+    say "codec: $(tail -n 1 "$out/codec.log")"
+fi
+cp work/codec.pt work/codec_done.pt
+keep work/codec_done.pt work/lm_early.pt
+lm --codec work/codec_done.pt --until work/end --out work/lm.pt --resume work/lm_early.pt $eager > "$out/lm.log" 2>&1 &
+training=$!
+codec --frozen --resume work/codec_done.pt --rate "${DECODER_RATE:-3e-4}" --until work/end --out work/decoder.pt > "$out/decoder.log" 2>&1 &
+decoder=$!
+wait $training || fails "the language model" "$out/lm.log"
+wait $decoder || fails "the decoder" "$out/decoder.log"
+say "language model: $(tail -n 1 "$out/lm.log"); decoder: $(tail -n 1 "$out/decoder.log")"
+[ -s work/decoder.pt ] || cp work/codec_done.pt work/decoder.pt
+keep work/decoder.pt work/lm.pt
+judge() { on "$1" python3 evaluate.py "${@:3}" --codec work/decoder.pt --sentences "$sentences" --workers "$workers" > "$out/$2.txt" 2> "$out/$2.err" || fails "judging $2" "$out/$2.err"; }
+judge 0 codec codec
+judge 0 tts tts &
+judge "$last" streaming tts --layout streaming &
+wait
+say "judged"

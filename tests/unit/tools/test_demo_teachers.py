@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,7 +21,10 @@ RECIPE = Path(__file__).parents[3] / "tools" / "demo_voice"
 def recipe() -> Iterator[dict[str, ModuleType]]:
     before = set(sys.modules)
     sys.path.insert(0, str(RECIPE))
-    yield {name: importlib.import_module(name) for name in ("kokoro_model", "phonemes", "speak", "text")}
+    yield {
+        name: importlib.import_module(name)
+        for name in ("kokoro_model", "phonemes", "pitch", "speak", "text", "vocabulary")
+    }
     sys.path.remove(str(RECIPE))
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(RECIPE)):
@@ -69,16 +74,26 @@ def test_everyday_lines_have_no_open_slot(recipe: dict[str, ModuleType]) -> None
     assert len(set(lines)) > 50
 
 
+def tone(speak: ModuleType) -> Any:
+    """Return one second of silence, one of a 120 Hz tone under two tokens, one of silence."""
+    audio, f0 = np.zeros(3 * 24000, np.float32), np.zeros(240, np.float32)
+    audio[24000:48000] = 0.3 * np.sin(np.arange(24000) * 2 * np.pi * 120 / 24000)
+    f0[80:160] = 120
+    return speak.Utterance(audio, np.array([0, 46, 83, 0]), np.array([40, 20, 20, 40]), f0)
+
+
+def test_moved_formants_shorten_the_sound_and_its_labels_and_raise_its_pitch(recipe: dict[str, ModuleType]) -> None:
+    made, phones, pitch = recipe["speak"].finish(tone(recipe["speak"]), 1.25)
+    assert (phones > 0).sum() == pytest.approx(40, abs=1)
+    assert pitch.max() == 150
+    tracked = recipe["pitch"].track_f0(made.astype(np.float32) / 32768)
+    assert np.median(tracked[tracked > 0]) == pytest.approx(150, rel=0.01)
+
+
 def test_an_utterance_is_cut_and_its_labels_follow(recipe: dict[str, ModuleType]) -> None:
-    """One second of silence, one of a tone under two tokens, one of silence: labels start where the tone does."""
-    speak, kokoro = recipe["speak"], recipe["kokoro_model"]
-    audio = torch.zeros(1, 3 * 24000)
-    audio[0, 24000:48000] = 0.3 * torch.sin(torch.arange(24000) * 2 * torch.pi * 120 / 24000)
-    ids, durations = torch.tensor([[0, 46, 83, 0]]), torch.tensor([[40, 20, 20, 40]])
-    f0 = torch.zeros(1, 240)
-    f0[0, 80:160] = 120
-    out = kokoro.Spoken(audio, durations, f0, torch.tensor([120]))
-    made, phones, pitch = speak.finish(out, ids, 0)
+    """Labels start where the tone does."""
+    speak = recipe["speak"]
+    made, phones, pitch = speak.finish(tone(speak))
     assert len(made) % 1920 == 0
     assert len(made) == 480 * len(phones) == 480 * len(pitch)
     assert phones.tolist().count(46) == phones.tolist().count(83) == 25
@@ -87,7 +102,20 @@ def test_an_utterance_is_cut_and_its_labels_follow(recipe: dict[str, ModuleType]
 
 
 def test_male_voices_keep_most_of_the_male_style(recipe: dict[str, ModuleType]) -> None:
-    voices = [recipe["speak"].draw_voice(random.Random(i)) for i in range(200)]
-    assert all(abs(sum(v.weights.values()) - 1) < 1e-9 for v in voices)
-    assert all(v.weights["jm_kumo"] >= 0.7 for v in voices if v.gender == "male")
-    assert {v.gender for v in voices} == {"female", "male"}
+    voices = [recipe["speak"].draw_voice(random.Random(i)) for i in range(300)]
+    assert all(abs(sum(v.styles.values()) - 1) < 1e-9 for v in voices)
+    assert all(v.styles["jm_kumo"] >= 0.7 for v in voices if v.gender == "male")
+    assert {(v.kind, v.gender) for v in voices} == {
+        (k, g) for k in ("named", "styled", "mixed") for g in ("female", "male")
+    }
+    assert {v.speaker for v in voices if v.kind == "named"} == set(recipe["speak"].SPEAKERS)
+
+
+def test_a_description_says_what_is_heard(recipe: dict[str, ModuleType]) -> None:
+    words = {"old": ("old", "elderly", "aged"), "bright": ("bright", "light"), "low": ("low", "deep")}
+    for describe in (recipe["vocabulary"].design, recipe["vocabulary"].portrait):
+        old = " ".join(describe("male", 85.0, 1.3, 0.93, random.Random(i)) for i in range(60)).lower()
+        young = " ".join(describe("female", 300.0, 0.8, 1.08, random.Random(i)) for i in range(60)).lower()
+        assert all(any(word in old for word in words[k]) for k in ("old", "low"))
+        assert not any(f"{word} man" in young or f"{word} woman" in young for word in words["old"])
+        assert any(word in young for word in words["bright"])

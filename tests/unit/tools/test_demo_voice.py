@@ -1,7 +1,8 @@
-"""The demo voice's recipe trains on the prompts that the runtime builds, in both layouts."""
+"""The demo voice's recipe trains on the prompts that the runtime builds, and exports what the runtime loads."""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import random
@@ -19,24 +20,33 @@ from runtime.engine.prompt import Prompt, PromptInputs, build_prompt
 from runtime.engine.voice_cache import ClonedVoice
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import Layout, Mode
-from runtime.settings import DEMO_CHECKPOINT
 
 RECIPE = Path(__file__).parents[3] / "tools" / "demo_voice"
 TEXT, INSTRUCT, REFERENCE_TEXT = "The harbour was quiet.", "A calm man.", "One, two, three, and the rest of it."
 SPEAKER = "clara"
 LINES = ["The harbour was quiet", "Nobody came back.", "It rained for a week, and then it stopped!", "Yes."]
 FRAMES = 24  # of each line
+SMALL = {
+    "lm": {"hidden": 64, "layers": 2, "heads": 2, "kv_heads": 1, "ffn": 96, "predictor_layers": 1, "predictor_ffn": 64,
+           "text_dim": 64, "speaker_channels": 32},
+    "codec": {"codebook_size": 512, "vq_dim": 16, "encoder_filters": 4, "encoder_hidden": 32, "encoder_heads": 2,
+              "encoder_ffn": 64, "latent_dim": 32, "decoder_hidden": 32, "decoder_heads": 2, "decoder_ffn": 64,
+              "decoder_dim": 32},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def recipe() -> Iterator[dict[str, ModuleType]]:
-    """Modules of the recipe, which import each other by name; nothing of them stays behind."""
+    """Modules of the recipe at small sizes, which import each other by name; nothing of them stays behind."""
     before = set(sys.modules)
     sys.path.insert(0, str(RECIPE))
+    for part, values in SMALL.items():
+        importlib.import_module("config").CONFIG[part].update(values)
     yield {
         name: importlib.import_module(name)
-        for name in ("checkpoints", "export", "generate", "lm_model", "prompts", "text", "vocabulary")
-    }
+        for name in ("checkpoints", "codec_model", "config", "export", "generate", "lm_model", "prompts", "restore",
+                     "store", "text", "train_codec", "train_lm", "vocabulary")
+    }  # fmt: skip
     sys.path.remove(str(RECIPE))
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(RECIPE)):
@@ -44,19 +54,36 @@ def recipe() -> Iterator[dict[str, ModuleType]]:
 
 
 @pytest.fixture(scope="module")
-def shipped() -> Checkpoint:
-    return load_checkpoint(str(DEMO_CHECKPOINT), torch.device("cpu"), torch.float32)
+def exported(recipe: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained voice and codec, exported; the checkpoints that they come from lie beside the folder."""
+    folder, checkpoints = tmp_path_factory.mktemp("voice"), recipe["checkpoints"]
+    torch.manual_seed(3)
+    vocabulary = vocabulary_of(300)
+    checkpoints.save_voice(checkpoints.new_voice(vocabulary).state_dict(), vocabulary, folder / "lm.pt")
+    codec = recipe["codec_model"].Codec(recipe["config"].CONFIG["codec"])
+    codec.quantizer.norm.running_mean.normal_()
+    recipe["train_codec"].save(codec, folder / "codec.pt")
+    arguments = {"codec": folder / "codec.pt", "lm": folder / "lm.pt", "out": folder / "exported"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["export.py", *(word for k, v in arguments.items() for word in (f"--{k}", str(v)))])
+        recipe["export"].main()
+    return folder / "exported"
 
 
 @pytest.fixture(scope="module")
-def voice(recipe: dict[str, ModuleType]) -> tuple[Any, Any]:
-    """The shipped voice as the recipe reads it, with its text vocabulary."""
-    return recipe["checkpoints"].load_voice(Path(str(DEMO_CHECKPOINT)), torch.device("cpu"))
+def shipped(exported: Path) -> Checkpoint:
+    return load_checkpoint(str(exported), torch.device("cpu"), torch.float32)
 
 
-def longer_vocabulary(recipe: dict[str, ModuleType]) -> Any:
+@pytest.fixture(scope="module")
+def voice(recipe: dict[str, ModuleType], exported: Path) -> tuple[Any, Any]:
+    """The exported voice as the recipe reads it, with its text vocabulary."""
+    return recipe["checkpoints"].load_voice(exported, torch.device("cpu"))
+
+
+def vocabulary_of(pieces: int) -> Any:
     module = importlib.import_module("text_vocabulary")
-    return module.TextVocabulary.learn([*LINES, TEXT, INSTRUCT] * 3, pieces=300)
+    return module.TextVocabulary.learn([*LINES, TEXT, INSTRUCT] * 3, pieces)
 
 
 REFERENCE = np.sin(np.arange(36_000) / 20).astype(np.float32)
@@ -74,7 +101,8 @@ def test_a_prompt_is_the_runtime_s(
     own, vocabulary = voice
     mel = recipe["lm_model"].MelFront()
     is_base = mode is Mode.BASE
-    codes = np.arange(6 * frames).reshape(frames, 6) % 500 if frames else None
+    books = recipe["prompts"].BOOKS
+    codes = np.arange(books * frames).reshape(frames, books) % 500 if frames else None
     ask = recipe["generate"].Ask(
         TEXT,
         speaker=SPEAKER if mode is Mode.CUSTOM_VOICE else "",
@@ -109,11 +137,11 @@ def test_a_prompt_is_the_runtime_s(
 @pytest.fixture
 def corpus(recipe: dict[str, ModuleType], tmp_path: Path) -> Any:
     """Four lines of one named speaker, with codes that tell the frames apart."""
-    count = len(LINES) * FRAMES
-    codes, phones = np.arange(count * 6, dtype=np.int16).reshape(count, 6) % 500, np.arange(4 * count) % 40
+    count, books = len(LINES) * FRAMES, recipe["prompts"].BOOKS
+    codes, phones = np.arange(count * books, dtype=np.int16).reshape(count, books) % 500, np.arange(4 * count) % 40
     rows = [
         {"text": text, "start": i * FRAMES * 1920, "length": FRAMES * 1920, "group": "0.1", "kind": "named",
-         "speaker": SPEAKER, "gender": "female", "stretch": 1.0, "f0": 180.0}
+         "speaker": SPEAKER, "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}
         for i, text in enumerate(LINES)
     ]  # fmt: skip
 
@@ -124,7 +152,7 @@ def corpus(recipe: dict[str, ModuleType], tmp_path: Path) -> Any:
         (tmp_path / f"rows_{time}.json").write_text(json.dumps(rows[first:last]))
 
     encoded(0, 0, 3)
-    made = recipe["prompts"].Corpus(tmp_path, longer_vocabulary(recipe))
+    made = recipe["prompts"].Corpus(tmp_path, vocabulary_of(300))
     assert len(made.rows) == 3
     encoded(1, 3, 4)
     made.refresh()
@@ -184,7 +212,7 @@ def test_words_of_the_template_are_one_piece_each(corpus: Any) -> None:
 
 def test_weights_move_to_other_pieces(recipe: dict[str, ModuleType], voice: tuple[Any, Any]) -> None:
     own, before = voice
-    checkpoints, now = recipe["checkpoints"], longer_vocabulary(recipe)
+    checkpoints, now = recipe["checkpoints"], vocabulary_of(310)
     state = own.state_dict()
     moved = checkpoints.moved(state, before, now)
     old, new = state[checkpoints.EMBEDDING], moved[checkpoints.EMBEDDING]
@@ -198,12 +226,41 @@ def test_weights_move_to_other_pieces(recipe: dict[str, ModuleType], voice: tupl
     assert torch.equal(checkpoints.moved(moved, now, now)[checkpoints.EMBEDDING], new)
 
 
-def test_the_export_says_which_letters_it_has_learned_from(
-    recipe: dict[str, ModuleType], voice: tuple[Any, Any]
-) -> None:
+def test_the_export_says_which_letters_it_has_learned_from(recipe: dict[str, ModuleType], exported: Path) -> None:
     assert not recipe["text"].PLAIN.match("caf\u00e9")
-    shipped = json.loads((Path(str(DEMO_CHECKPOINT)) / "config.json").read_text())
-    assert recipe["export"].model_config(voice[1])["voicewright_alphabet"] == shipped["voicewright_alphabet"] == "ascii"
+    assert json.loads((exported / "config.json").read_text())["voicewright_alphabet"] == "ascii"
+
+
+@torch.no_grad()
+def test_an_export_is_read_back_as_the_codec_that_it_was(
+    recipe: dict[str, ModuleType], exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["restore.py", "--source", str(exported), "--out", str(tmp_path)])
+    recipe["restore"].main()
+    before, after = (
+        recipe["train_codec"].load(p / "codec.pt", torch.device("cpu")) for p in (exported.parent, tmp_path)
+    )
+    audio = torch.randn(1, 20 * 1920, generator=torch.Generator().manual_seed(1)) * 0.1
+    codes = before.encode(audio)
+    assert (after.encode(audio) == codes).float().mean() > 0.95  # The export is in half precision.
+    torch.testing.assert_close(after.decode(codes), before.decode(codes), atol=2e-3, rtol=2e-2)
+    assert (tmp_path / "lm.pt").exists()
+
+
+def test_speech_that_was_there_before_the_codec_is_trained_on(
+    recipe: dict[str, ModuleType], exported: Path, tmp_path: Path
+) -> None:
+    row = {"text": LINES[0], "start": 0, "length": FRAMES * 1920, "group": "0.1", "kind": "named", "speaker": SPEAKER,
+           "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}  # fmt: skip
+    np.save(tmp_path / "k_0.audio.npy", np.ones(FRAMES * 1920, np.int16))
+    np.save(tmp_path / "k_0.phones.npy", np.ones(4 * FRAMES, np.uint8))
+    np.save(tmp_path / "k_0.f0.npy", np.ones(4 * FRAMES, np.float16))
+    (tmp_path / "k_0.json").write_text(json.dumps([row]))
+    args = argparse.Namespace(
+        shards=tmp_path, hours=0.01, codec=exported.parent / "codec.pt", work=tmp_path, least_hours=0.0
+    )
+    spoken = recipe["train_lm"].listen(args, torch.device("cpu"))
+    assert len(recipe["prompts"].Corpus(spoken.folder, vocabulary_of(300)).rows) == 1
 
 
 def test_muon_steps_as_torch_does_and_follows_a_rate_that_changes(recipe: dict[str, ModuleType]) -> None:
