@@ -7,7 +7,7 @@ import { SAMPLE_RATE } from './outputs.js';
 import { calledBy } from './script/title.js';
 import { TakeRow } from './take_row.js';
 
-const MOST_MARKS = 3;
+const MAX_MARKS = 3;
 const MARKUP = `
 <div class="vw-script-entry-line">
   <span class="vw-script-entry-marks"></span>
@@ -98,7 +98,7 @@ export class KeptScripts extends EventTarget {
 
   /** The marks of who speaks in it. @param {ScriptSummary} script */
   marks({ voices = [] }) {
-    return voices.slice(0, MOST_MARKS).map((spoken) => this.studio.catalogue.mark({ ...spoken, called: spoken.name }));
+    return voices.slice(0, MAX_MARKS).map((spoken) => this.studio.catalogue.mark({ ...spoken, called: spoken.name }));
   }
 
   /** @param {HTMLElement} entry @param {ScriptSummary} script @param {boolean} isOpen */

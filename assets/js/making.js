@@ -4,7 +4,7 @@ import { SAMPLE_RATE } from './outputs.js';
 
 const LONG_S = 10; // Shorter audio is ready before progress would help.
 const SURE_MS = 1000; // Time before the speed of generation is shown.
-const MOST = 0.99; // The length estimated from a text is never exact.
+const MAX_SHARE = 0.99; // The length estimated from a text is never exact.
 
 /**
  * @typedef {Object} Making
@@ -16,7 +16,7 @@ const MOST = 0.99; // The length estimated from a text is never exact.
 /** @param {import('./take.js').Take} take @param {number} now performance.now() @returns {Making|null} null: nothing that is waited for */
 export function making({ state, planned, samples, arrivals }, now) {
   if (state !== 'streaming' || planned < LONG_S * SAMPLE_RATE) return null;
-  const share = Math.min(MOST, samples / planned);
+  const share = Math.min(MAX_SHARE, samples / planned);
   const spent = now - arrivals[0].at;
   const left = spent < SURE_MS ? null : ((spent / 1000) * (1 - share)) / share;
   return { share, samples: Math.max(planned, samples), left };

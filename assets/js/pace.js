@@ -10,9 +10,9 @@
 import { SAMPLE_RATE } from './outputs.js';
 
 // One codec frame: with a runtime faster than the ear, the first frame is enough to start.
-export const LEAST = 0.08 * SAMPLE_RATE;
+export const MIN_TARGET = 0.08 * SAMPLE_RATE;
 // Who waits longer than this would rather hear a gap.
-export const MOST = 1.5 * SAMPLE_RATE;
+export const MAX_TARGET = 1.5 * SAMPLE_RATE;
 const REMEMBERED = 5; // Takes.
 const LONGER = 1.25; // A take may be this much longer than estimated from its text.
 const END = 2 / 3; // Share of a take's chunks after which its end begins.
@@ -129,6 +129,6 @@ export class Pace {
       const [, twice = 0] = whole.map((need) => need[what]).sort((one, other) => other - one);
       return Math.max(twice, ...steady.map((need) => need[what]));
     };
-    return { target: Math.min(MOST, Math.max(LEAST, needed('start'))), hold: Math.min(MOST, needed('hold')) };
+    return { target: Math.min(MAX_TARGET, Math.max(MIN_TARGET, needed('start'))), hold: Math.min(MAX_TARGET, needed('hold')) };
   }
 }

@@ -10,7 +10,7 @@ import { scriptName, unknownTongue } from './tongues.js';
 
 const LONG = 400; // Characters; a longer text is better spoken as a script, line by line.
 const NEAR = 0.8; // Share of the limit from which it is shown.
-const MOST_NAMED = 3; // Languages named.
+const MAX_NAMED = 3; // Languages named.
 
 export class TextFacts {
   /** @type {number|undefined} */
@@ -122,6 +122,6 @@ export class TextFacts {
     const { t, words } = this.studio;
     const { length } = languages;
     const known = new Intl.ListFormat(words.language, { type: 'conjunction' }).format(languages.map((one) => languageName(one, words.language)));
-    return length > MOST_NAMED ? t('shell.languages', { n: length }) : known;
+    return length > MAX_NAMED ? t('shell.languages', { n: length }) : known;
   }
 }

@@ -1,7 +1,7 @@
 /** Sentences that come and go at the edge of the page, each with at most one thing to do about it; one that waits for an answer stays. */
 
 const STAY_MS = 8000;
-const MOST = 2; // Toasts shown at once; a third would not fit.
+const MAX_TOASTS = 2; // Toasts shown at once; a third would not fit.
 
 /**
  * @typedef {{action?: string, onAction?: () => void, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} Told
@@ -50,7 +50,7 @@ export class Toasts {
     if (isOfPage) this.ofPage.add(toast);
     this.holder.append(toast);
     const notices = [...this.holder.children].filter((one) => !one.matches('.vw-stays'));
-    const room = Math.max(1, MOST - (this.holder.children.length - notices.length));
+    const room = Math.max(1, MAX_TOASTS - (this.holder.children.length - notices.length));
     for (const old of notices.slice(0, -room)) old.remove();
     return leave;
   }

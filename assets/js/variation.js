@@ -6,7 +6,7 @@
 
 import { FieldError } from './rooms/fields.js';
 
-const MOST = 0xffffffff;
+const MAX_SEED = 0xffffffff;
 
 export class Variation {
   id = 'variation';
@@ -65,7 +65,7 @@ export class Variation {
   nextSeed() {
     if (!this.lock.checked) this.seed.value = String(crypto.getRandomValues(new Uint32Array(1))[0]);
     const seed = this.seed.valueAsNumber;
-    if (!Number.isInteger(seed) || seed < 0 || seed > MOST) throw new FieldError('seed', this.t('shell.seed_range'));
+    if (!Number.isInteger(seed) || seed < 0 || seed > MAX_SEED) throw new FieldError('seed', this.t('shell.seed_range'));
     this.paint();
     return seed;
   }

@@ -18,7 +18,7 @@
 import { languageName, title } from './rooms/fields.js';
 import { markOf } from './voice_mark.js';
 
-const MOST_RECENT = 6;
+const MAX_RECENT = 6;
 /** What a voice is that nobody knows any more, by how it spoke. @type {Object<string, import('./voice_mark.js').VoiceKind>} */
 const UNKNOWN = { custom_voice: 'preset', voice_design: 'designed', base: 'recorded' };
 const KINDS = /** @type {const} */ (['all', 'speakers', 'mine', 'recent']);
@@ -132,7 +132,7 @@ export class VoiceCatalogue extends EventTarget {
   /** Somebody speaks: they are first among the recent. @param {Choice} choice */
   remember({ key }) {
     if (this.recent[0] === key) return;
-    this.recent = [key, ...this.recent.filter((one) => one !== key)].slice(0, MOST_RECENT);
+    this.recent = [key, ...this.recent.filter((one) => one !== key)].slice(0, MAX_RECENT);
     this.dispatchEvent(new Event('change'));
   }
 
@@ -148,7 +148,7 @@ export class VoiceCatalogue extends EventTarget {
 
   /** @param {{recent?: unknown, kind?: string}} draft */
   recall({ recent, kind }) {
-    if (Array.isArray(recent)) this.recent = recent.filter((key) => typeof key === 'string').slice(0, MOST_RECENT);
+    if (Array.isArray(recent)) this.recent = recent.filter((key) => typeof key === 'string').slice(0, MAX_RECENT);
     this.kind = KINDS.find((one) => one === kind) ?? 'all';
   }
 }

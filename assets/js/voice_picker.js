@@ -15,7 +15,7 @@
 import { fits } from './voice_catalogue.js';
 import { markOf } from './voice_mark.js';
 
-const MOST_TAGS = 2;
+const MAX_TAGS = 2;
 const MARKUP = `
 <div class="vw-picker-head">
   <div class="vw-search" data-icon="search"><input dir="auto" type="search" data-i18n-placeholder="picker.search" data-i18n-aria-label="picker.search_hint" /></div>
@@ -163,7 +163,7 @@ export class VoicePicker {
     const [name, about] = choose.children;
     choose.prepend(markOf(choice.voice, choice.kind));
     name.children[0].textContent = choice.name;
-    name.append(...choice.tags.slice(0, MOST_TAGS).map((tag) => text('span', 'vw-tag', tag)));
+    name.append(...choice.tags.slice(0, MAX_TAGS).map((tag) => text('span', 'vw-tag', tag)));
     about.textContent = choice.why || choice.about;
     choose.title = choice.why || choice.about;
     this.offer(choose, choice);

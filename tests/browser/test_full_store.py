@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import SCREENSHOTS, VOICES, OpenStudio
 from tests.browser.design_steps import SAID, keep_take, origin
 from tests.browser.steps import enter, wav
-from tests.browser.test_frame import MOST_SHIFT, SHIFTS, WINDOWS
+from tests.browser.test_frame import MAX_SHIFT, SHIFTS, WINDOWS
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
@@ -83,7 +83,7 @@ def test_a_room_that_is_opened_directly_is_filled_without_a_move(
             page.screenshot(path=SCREENSHOTS / f"full-{room}-{window[0]}.png")
             moved[room] = page.evaluate("shifts")
     sums = {room: round(sum(shift["value"] for shift in shifts), 4) for room, shifts in moved.items()}
-    assert {room: moved[room] for room, total in sums.items() if total >= MOST_SHIFT} == {}
+    assert {room: moved[room] for room, total in sums.items() if total >= MAX_SHIFT} == {}
     assert "vw-text-ways" not in str(moved), "the length of the text has its line before the room is seen"
 
 

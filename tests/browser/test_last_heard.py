@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import OpenStudio
 from tests.browser.script_steps import await_made
 from tests.browser.steps import await_end, enter, kept_take, save
-from tests.browser.test_frame import MOST_SHIFT, SHIFTS
+from tests.browser.test_frame import MAX_SHIFT, SHIFTS
 from tests.browser.wire import sound_of
 from tests.support.app import App
 
@@ -40,7 +40,7 @@ def test_a_reload_leaves_the_last_take_in_the_dock(app: App, open_studio: OpenSt
     expect(page.locator("#vw-caption")).to_have_text(caption)
     expect(page.locator("#vw-length")).to_have_text(length)
     expect(page.locator("#vw-time")).to_have_text("0:00.0")
-    assert shift(page) < MOST_SHIFT
+    assert shift(page) < MAX_SHIFT
     expect(page.locator("#vw-stop"), "nothing sounds by itself").to_be_hidden()
     assert sound_of(app, take) in save(page).path().read_bytes()
     page.evaluate("document.activeElement.blur()")
@@ -95,7 +95,7 @@ def test_a_reload_leaves_the_script_that_was_read_in_the_dock(script: Page) -> N
     reload(page)
     expect(page.locator("#vw-length")).to_have_text(length)
     expect(page.locator("#vw-caption")).to_contain_text("At the river")
-    assert shift(page) < MOST_SHIFT
+    assert shift(page) < MAX_SHIFT
     page.click("#vw-play")
     expect(page.locator("#vw-time")).not_to_have_text("0:00.0")
     await_end(page)

@@ -7,15 +7,15 @@ import pytest
 from runtime.shared.names import LONGEST, checked_name
 from tests.js.conftest import Node
 
-MOST = 2**32 - 1
+MAX_SEED = 2**32 - 1
 
 
 def test_the_seeds_of_a_set_follow_from_its_first_and_are_no_neighbours(node: Node) -> None:
     seeds = node.call("design/seeds", "series", 7, 500)
     assert seeds[0] == 7
     assert len(set(seeds)) == 500
-    assert all(isinstance(seed, int) and 0 <= seed <= MOST for seed in seeds)
-    assert max(seeds) > MOST // 2  # all 32 bits are in use
+    assert all(isinstance(seed, int) and 0 <= seed <= MAX_SEED for seed in seeds)
+    assert max(seeds) > MAX_SEED // 2  # all 32 bits are in use
     assert min(abs(other - seed) for seed in seeds for other in seeds if other != seed) > 1
     assert node.call("design/seeds", "series", 7, 3) == seeds[:3]
     assert not set(node.call("design/seeds", "series", 8, 500)) & set(seeds)

@@ -6,7 +6,7 @@
 import { FRAME_S, pauses, spoken } from './listening.js';
 
 export const LONG_S = 15; // Longer recordings are cut to their best part.
-const [LEAST_S, WANTED_S] = [6, 12];
+const [MIN_PART_S, WANTED_S] = [6, 12];
 const MARGIN_S = 0.15; // Part of a pause kept on both sides: a word's onset is softer than certain speech.
 const BREATH_S = 0.16; // A pause in which a part may begin or end.
 const IDLE_S = 0.8; // A pause that can be cut out.
@@ -42,7 +42,7 @@ function* candidates(heard, whole) {
   const begins = [whole.start, ...rests.map((rest) => rest.end - margin(rest))];
   const ends = [...rests.map((rest) => rest.start + margin(rest)), whole.end];
   for (const start of begins) {
-    for (const end of ends) if (end - start >= LEAST_S && end - start <= LONG_S) yield [start, end];
+    for (const end of ends) if (end - start >= MIN_PART_S && end - start <= LONG_S) yield [start, end];
   }
   for (let start = whole.start; start + WANTED_S <= whole.end; start += STEP_S) yield [start, start + WANTED_S];
 }

@@ -5,7 +5,7 @@ import { need } from '../elements.js';
 import { errorOf } from '../errors.js';
 
 const SETTLED_MS = 500;
-const MOST = 4; // Faults of one kind shown at once.
+const MAX_FAULTS = 4; // Faults of one kind shown at once.
 const WORTH_S = 0.3; // Minimum silence at an edge that is reported.
 
 /**
@@ -98,7 +98,7 @@ export class Clinic {
     if (!said) return;
     const ofWords = said.advice.filter(({ code }) => code.startsWith('transcript'));
     const ofSound = said.advice.filter((one) => !ofWords.includes(one));
-    const faults = this.faults().slice(0, MOST);
+    const faults = this.faults().slice(0, MAX_FAULTS);
     const edges = said.trim.start_s >= WORTH_S || said.seconds - said.trim.end_s >= WORTH_S;
     const items = [
       ...faults.map((fault) => this.found(fault)),

@@ -1,12 +1,12 @@
 /** Whether two texts are so alike that one was mistaken for the other. Pure. */
 
 const ALIKE = 0.75;
-const LEAST = 8; // Letters; a shorter text cannot be compared.
+const MIN_LETTERS = 8; // Letters; a shorter text cannot be compared.
 
 /** @param {string} one @param {string} other */
 export function alike(one, other) {
   const [a, b] = [one, other].map(letters);
-  if (Math.min(a.length, b.length) < LEAST) return a === b && a.length > 0;
+  if (Math.min(a.length, b.length) < MIN_LETTERS) return a === b && a.length > 0;
   const [ours, theirs] = [pairs(a), pairs(b)];
   let shared = 0;
   for (const [pair, count] of ours) shared += Math.min(count, theirs.get(pair) ?? 0);

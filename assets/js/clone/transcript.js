@@ -4,7 +4,7 @@ import { api } from '../api.js';
 import { errorOf } from '../errors.js';
 import { wordsHeard } from './words_heard.js';
 
-const MOST_NAMED = 3; // Words listed as not heard.
+const MAX_NAMED = 3; // Words listed as not heard.
 
 export class Transcript {
   /** @param {HTMLElement} root the room's panel @param {import('../studio.js').Studio} studio @param {() => void} onChanged */
@@ -76,7 +76,7 @@ export class Transcript {
     bar.replaceChildren(...words.map((one) => Object.assign(document.createElement('i'), { className: one.heard ? '' : 'vw-not' })));
     const strong = document.createElement('b');
     strong.textContent = `${said}.`;
-    const named = missing.slice(0, MOST_NAMED).join(', ') + (missing.length > MOST_NAMED ? ' …' : '');
+    const named = missing.slice(0, MAX_NAMED).join(', ') + (missing.length > MAX_NAMED ? ' …' : '');
     sentence.replaceChildren(strong, missing.length > 0 ? ` ${studio.t('clone.not_heard', { words: named })}` : '');
   }
 

@@ -12,7 +12,7 @@
 import { need } from '../elements.js';
 import { Emitter } from '../emitter.js';
 import { errorOf } from '../errors.js';
-import { LEAST_REFERENCE, isShort } from './lineage.js';
+import { MIN_REFERENCE_S, isShort } from './lineage.js';
 import { proposed } from './names.js';
 
 /** @extends {Emitter<{kept: OfCard & {voice: import('./card.js').KeptAs, isAsked: boolean}, longer: OfCard, closed: OfCard}>} */
@@ -91,8 +91,8 @@ export class Keeping extends Emitter {
     if (!this.card) return;
     const { take } = this.card;
     this.short.hidden = !isShort(take);
-    const isTooShort = take.seconds < LEAST_REFERENCE;
-    const said = { s: take.seconds.toFixed(1), least: LEAST_REFERENCE };
+    const isTooShort = take.seconds < MIN_REFERENCE_S;
+    const said = { s: take.seconds.toFixed(1), least: MIN_REFERENCE_S };
     this.why.textContent = this.studio.t(isTooShort ? 'design.too_short' : 'design.short', said);
     this.button.disabled = isTooShort;
   }

@@ -7,7 +7,7 @@ import { SAMPLE_RATE } from '../outputs.js';
 import { BIN, Peaks } from '../peaks.js';
 
 export const LEVEL = SAMPLE_RATE / 20; // Samples per character.
-const MOST = 35; // The digit z.
+const MAX_LEVEL = 35; // The digit z.
 
 /** The levels of the sound that is here. @param {import('../take.js').Take} take @returns {string} */
 export function levelsOf(take) {
@@ -17,12 +17,12 @@ export function levelsOf(take) {
   for (let from = 0; from < low.length; from += step) {
     let most = 0;
     for (let bin = from; bin < Math.min(from + step, low.length); bin++) most = Math.max(most, high[bin], -low[bin]);
-    levels += Math.round(Math.sqrt(Math.min(1, most)) * MOST).toString(36);
+    levels += Math.round(Math.sqrt(Math.min(1, most)) * MAX_LEVEL).toString(36);
   }
   return levels;
 }
 
 /** What a character says, from 0 to 1, as high as it is drawn: the root of the loudest sample, since speech is mostly quiet. @param {string} level */
 export function heightOf(level) {
-  return Number.parseInt(level, 36) / MOST;
+  return Number.parseInt(level, 36) / MAX_LEVEL;
 }

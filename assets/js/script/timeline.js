@@ -12,7 +12,7 @@ import { SAMPLE_RATE } from '../outputs.js';
 import { hueOf } from '../voice_mark.js';
 import { heightOf, LEVEL } from './levels.js';
 
-const LEAST = 14; // Pixels per second: the minimum for pointing.
+const MIN_SCALE = 14; // Pixels per second: the minimum for pointing.
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Seconds between two marks.
 const APART = 64; // Minimum distance of marks in pixels.
 const MARK = 36; // Width of a mark's time in pixels.
@@ -67,7 +67,7 @@ export class Timeline {
     this.loudest = Math.max(QUIET, ...clips.flatMap(({ parts }) => parts.map((one) => heightOf(highest(acts.levels(one))))));
     this.samples = clips.at(-1)?.end ?? 0;
     if (this.held) this.inner.style.width = `${this.samples / this.held}px`;
-    this.inner.style.minWidth = this.held ? '' : `${Math.ceil((this.samples / SAMPLE_RATE) * LEAST)}px`;
+    this.inner.style.minWidth = this.held ? '' : `${Math.ceil((this.samples / SAMPLE_RATE) * MIN_SCALE)}px`;
     this.drawClips();
     this.measure();
   }
