@@ -25,20 +25,20 @@ class Model(TypedDict):
 
     id: Annotated[str, Field(description="a name, never a path")]
     object: Literal["model"]
-    created: Annotated[int, Field(description="seconds since the epoch, when its files came here")]
+    created: Annotated[int, Field(description="Unix time of its files")]
     owned_by: str
     modes: Sequence[str]
     speakers: Sequence[str]
     languages: Annotated[Sequence[str], Field(description="without auto, which always works")]
     layouts: Sequence[str]
     takes_instruct: bool
-    styles_voices: Annotated[bool, Field(description="stored voices can be spoken with instructions")]
-    grafts_voices: Annotated[bool, Field(description="and with graft")]
-    speaks: Annotated[bool, Field(description="false: random weights, it makes sound but not speech")]
-    part_chars: Annotated[int, Field(description="characters that are spoken as one part; longer texts are split")]
+    styles_voices: Annotated[bool, Field(description="stored voices can have instructions")]
+    grafts_voices: Annotated[bool, Field(description="stored voices can have graft")]
+    speaks: Annotated[bool, Field(description="false: random weights, audio but not speech")]
+    part_chars: Annotated[int, Field(description="characters spoken as one part; longer texts are split")]
     fingerprint: Annotated[str, Field(description="of configuration and weights")]
-    loaded: Annotated[bool, Field(description="false: it is loaded at its first request")]
-    slots: Annotated[int, Field(description="requests that speak at the same time; 0 until it is loaded")]
+    loaded: Annotated[bool, Field(description="false: loads at its first request")]
+    slots: Annotated[int, Field(description="requests that speak at the same time; 0 until loaded")]
     samples_per_frame: int
     device: str
     dtype: str
@@ -51,14 +51,14 @@ class Metrics(TypedDict):
 
     queue_ms: float
     prefill_ms: float
-    ttfa_ms: Annotated[float | None, Field(description="from submission to the first sound; null without sound")]
+    ttfa_ms: Annotated[float | None, Field(description="from submission to the first audio; null without audio")]
     total_ms: float
     prompt_tokens: int
     frames: Annotated[int, Field(description="codec frames of 80 ms")]
     audio_s: float
-    parts: Annotated[int, Field(description="into which the text was split")]
-    repeated: Annotated[int, Field(description="of them that were made twice, being much too short at first")]
-    underruns: Annotated[int, Field(description="chunks that came after a listener without a buffer had run dry")]
+    parts: Annotated[int, Field(description="parts of the text")]
+    repeated: Annotated[int, Field(description="parts produced twice, because they were too short")]
+    underruns: Annotated[int, Field(description="chunks that arrived after a player without a buffer had run dry")]
     guard: Annotated[str | None, Field(description="what was wrong: budget, repetition, silence, short")]
     rtf: Annotated[float | None, Field(description="compute time over audio time")]
 

@@ -11,12 +11,18 @@ from pydantic import TypeAdapter
 from runtime.server.native.replies import PROTOCOL, ServerMessage
 from runtime.server.native.schema import ClientMessage
 
-_HEAD = f"""# The messages of `{PROTOCOL}`
+_HEAD = f"""# Protocol
+
+Look up the messages of `{PROTOCOL}`: every field, type and default. The [API](api.md#native-websocket) shows a
+conversation and explains contexts; `GET /v1/audio/speech/stream/schema` has the same as JSON schema.
 
 <!-- Written by tools/protocol_page.py from runtime/server/native/schema.py and replies.py. Do not edit. -->
 
-How they belong together is in [api.md](api.md). The same as JSON schema: `GET /v1/audio/speech/stream/schema`.
+Every message except `session.close` and `ping` may have `context_id`, the utterance it is for; without it the client
+means `default`. The server sends it with every message about an utterance.
 """
+
+_CONTEXT_ID = "context_id"  # The field that the head of the page explains once.
 
 
 @cache
@@ -54,20 +60,20 @@ def _section(kind: str, described: dict[str, Any], side: str) -> str:
 
 
 def _table(described: dict[str, Any], defs: dict[str, Any], side: str) -> Iterator[str]:
-    """The fields, but for the type. What a client leaves out has a default; what the server leaves out is not so."""
-    fields = {name: field for name, field in described["properties"].items() if name != "type"}
+    """Yield the rows of the fields, except the message's type and its context."""
+    fields = {name: field for name, field in described["properties"].items() if name not in {"type", _CONTEXT_ID}}
     if not fields:
         return
-    yield f"| field | type | {'default' if side == 'client' else 'sent'} | |"
-    yield "|---|---|---|---|"
-    always, otherwise = ("required", "") if side == "client" else ("always", "where it applies")
-    required = described.get("required", [])
+    from_client, required = side == "client", described.get("required", [])
+    yield "| field | type | default | content |" if from_client else "| field | type | content |"
+    yield "|---|---|---|---|" if from_client else "|---|---|---|"
     for name, field in fields.items():
-        default = f"`{_json(field['default'])}`" if "default" in field else otherwise
-        default = always if name in required else default
-        yield f"| `{name}` | {_type(field, defs)} | {default} | {field.get('description', '')} |"
+        default = "required" if name in required else f"`{_json(field['default'])}`" if "default" in field else ""
+        kind = _type(field, defs) if from_client or name in required else f"{_type(field, defs)}, if it applies"
+        cells = [f"`{name}`", kind, *([default] if from_client else []), field.get("description", "")]
+        yield f"| {' | '.join(cells)} |"
         for inner, limit in field.get("properties", {}).items():
-            yield f"| `{name}.{inner}` | {_type(limit, defs)} | | {limit['description']} |"
+            yield f"| `{name}.{inner}` | {_type(limit, defs)} | {limit['description']} |"
     yield ""
 
 

@@ -38,7 +38,7 @@ LimitsNow = Annotated[dict[str, Any], WithJsonSchema(_limits_schema())]
 
 
 class AudioFormat(TypedDict):
-    """Of every sound."""
+    """Format of all audio."""
 
     encoding: Literal["pcm_s16le"]
     sample_rate: int
@@ -63,11 +63,11 @@ class Queue(TypedDict):
     type: Literal["queue"]
     context_id: ContextName
     position: Annotated[int, Field(description="0 is next")]
-    eta_ms: Annotated[float | None, Field(description="estimated wait; null: nothing to judge by yet")]
+    eta_ms: Annotated[float | None, Field(description="estimated wait; null: unknown")]
 
 
 class AudioStart(TypedDict):
-    """The utterance holds a slot; sound follows."""
+    """The utterance holds a slot; audio follows."""
 
     type: Literal["audio.start"]
     context_id: ContextName
@@ -77,9 +77,9 @@ class AudioStart(TypedDict):
     sample_rate: int
     mode: str
     model: str
-    voice: Annotated[str | None, Field(description="the speaker or stored voice; null where there is none")]
+    voice: Annotated[str | None, Field(description="the speaker or stored voice; null: no voice")]
     seed: int
-    notes: Annotated[list[str], Field(description="sentences about what the checkpoint ignores")]
+    notes: Annotated[list[str], Field(description="sentences about what was replaced or ignored")]
 
 
 class AudioDone(TypedDict):
@@ -108,22 +108,24 @@ class ContextCancelled(TypedDict):
 
     type: Literal["context.cancelled"]
     context_id: ContextName
-    sent_ms: Annotated[float, Field(description="of sound that had left the server")]
+    sent_ms: Annotated[float, Field(description="audio that had left the server")]
     played_ms: Annotated[float | None, Field(description="as last reported")]
 
 
 class Error(TypedDict):
-    """Terminal where context_id is not null; else one message was refused, or the socket is about to close."""
+    """Terminal if `context_id` is not null; otherwise one message was refused or the socket closes."""
 
     type: Literal["error"]
     message: Annotated[str, Field(description="one sentence for people")]
     code: Annotated[str, Field(description="stable; docs/api.md lists them")]
     param: Annotated[str | None, Field(description="the field")]
     retryable: bool
-    facts: Annotated[dict[str, Any], Field(description="the figures and names of the sentence, to word it otherwise")]
+    facts: Annotated[
+        dict[str, Any], Field(description="figures and names in the message, for clients that word it themselves")
+    ]
     context_id: str | None
-    partial_audio: NotRequired[Annotated[Literal[True], Field(description="sound was sent before")]]
-    retry_after_s: NotRequired[Annotated[float, Field(description="when to try again, where that is known")]]
+    partial_audio: NotRequired[Annotated[Literal[True], Field(description="audio was sent before")]]
+    retry_after_s: NotRequired[Annotated[float, Field(description="when to try again")]]
 
 
 class Pong(TypedDict):
@@ -134,7 +136,7 @@ class Pong(TypedDict):
 
 
 class SessionExpiring(TypedDict):
-    """The socket has been open for almost limits.session_s and will be closed."""
+    """The socket has been open for almost `limits.session_s` and will close."""
 
     type: Literal["session.expiring"]
     remaining_s: float

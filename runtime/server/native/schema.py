@@ -72,62 +72,59 @@ class Message(StrictFields):
 
 
 class SessionConfig(Message):
-    """Settings of contexts that open later; with a context_id, of that context's next utterance only."""
+    """Settings of contexts that open later; with a `context_id`, of that context's next utterance only."""
 
     type: Literal["session.config"]
     task_type: Annotated[Mode, BeforeValidator(_mode)] | None = Field(
-        None, description="without it: that of the voice or of the reference audio, else the first loaded"
+        None, description="mode; null: the voice's or the reference audio's, else the first loaded"
     )
-    model: Name | None = Field(None, description="id of a loaded model; any that serves the mode")
+    model: Name | None = Field(None, description="id of a loaded model; null: any that serves the mode")
     voice: Name | None = Field(
         None,
         validation_alias=AliasChoices("voice", "speaker"),
-        description="a stored voice, by name or id, or a speaker of the model",
+        description="a stored voice, by name or id, or a speaker",
     )
-    language: Name | None = Field(None, description="a language of the model by its name or code (en, pt-BR), or auto")
+    language: Name | None = Field(None, description="name or code (en, pt-BR) of a language, or auto")
     instruct: Text | None = Field(
         None,
         validation_alias=AliasChoices("instructions", "instruct", "voice_description"),
         description="style (CustomVoice), description (VoiceDesign)",
     )
     graft: bool = Field(
-        False, description="experimental: text and codes of a stored voice with a style are embedded as Base does it"
+        False, description="experimental: embed text and codes of a stored voice with a style by Base's tables"
     )
-    response_format: Annotated[str, AfterValidator(_pcm)] = Field("pcm", description="pcm and nothing else")
+    response_format: Annotated[str, AfterValidator(_pcm)] = Field("pcm", description="only pcm")
     ref_audio: str | None = Field(
-        None, repr=False, description="data: URL or base64 of the voice to clone; an https address where allowed"
+        None, repr=False, description="recording to clone: data: URL, base64, or https address if the server allows it"
     )
     ref_text: Text | None = Field(None, description="the exact words of ref_audio")
     x_vector_only_mode: bool = Field(False, description="clone without a transcript")
     non_streaming_mode: bool | None = Field(
-        None, description="true: text in front of the sound, false: beside it, null: the mode's own default"
+        None, description="true: all text before the audio, false: token by token, null: the checkpoint's default"
     )
     split_granularity: Literal["none", "sentence", "clause"] | None = Field(
         None,
-        description="where the text may be cut; null: text of one message is one part, later text goes by sentences",
+        description="where the text may be cut; null: one message is one part, later messages go by sentences",
     )
     max_buffer_delay_ms: Annotated[float, Field(ge=0, le=60_000)] | None = Field(
         None,
-        description="of silence behind the end of a sentence, after which it is spoken; "
+        description="milliseconds without text after a sentence, until it is spoken; "
         "null: limits.max_buffer_delay_ms; not with split_granularity none",
     )
     text_filter: FilterName | None = Field(
         None,
-        description="markdown: what it means is spoken and not its marks; null: markdown, "
-        "but none with split_granularity none",
+        description="markdown: speak what it means; null: markdown, but none with split_granularity none",
     )
-    pronunciations: Pronunciations = Field([], description="words that are said otherwise, wherever they stand whole")
+    pronunciations: Pronunciations = Field([], description="whole words to replace")
     pronunciation_dictionaries: DictionaryIds = Field(
-        [], description="ids of kept dictionaries, whose words are said otherwise too, behind those of pronunciations"
+        [], description="ids of kept dictionaries, applied after pronunciations"
     )
-    tags: bool = Field(
-        False, description="the text holds tags: [excited] is a style for what follows, [pause:500ms] a silence"
-    )
+    tags: bool = Field(False, description="read tags: [excited] is a style of what follows, [pause:500ms] a silence")
     initial_codec_chunk_frames: Annotated[int, Field(ge=0, le=1000)] | None = Field(
-        None, description="frames in the first chunk of sound; 0 or null: the server's own"
+        None, description="frames in the first chunk of audio; 0 or null: the server decides"
     )
     frames: Literal["plain", "labelled"] = Field("plain", description="form of the binary messages")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="without it one is drawn and told")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="null: drawn and reported")
     max_frames: Annotated[int, Field(ge=1)] | None = Field(
         None, description="frames of 80 ms, up to limits.max_frames; null: a budget from the text's length"
     )
@@ -248,14 +245,14 @@ class SessionConfig(Message):
 
 
 class InputText(Message):
-    """More of an utterance's text; the first opens it, and it may be spoken from there on."""
+    """Append to an utterance's text; the first message opens it, and speech may start."""
 
     type: Literal["input.text"]
     text: Text
 
 
 class InputFlush(Message):
-    """Speak what there is now, even where a word or a sentence may go on."""
+    """Speak the text so far, even if a word or sentence may continue."""
 
     type: Literal["input.flush"]
 
@@ -267,29 +264,29 @@ class InputDone(Message):
 
 
 class ContextCancel(Message):
-    """Stop that utterance now; ignored where it has ended already."""
+    """Stop the utterance; ignored if it has ended."""
 
     type: Literal["context.cancel"]
-    played_ms: Milliseconds | None = Field(None, description="what the listener has heard; comes back")
+    played_ms: Milliseconds | None = Field(None, description="audio that the listener has heard; returned")
 
 
 class Playback(Message):
     """Playback position of the listener."""
 
     type: Literal["playback"]
-    played_ms: Milliseconds = Field(description="of the utterance's sound, in all")
-    buffered_ms: Milliseconds | None = Field(None, description="read and not played yet")
+    played_ms: Milliseconds = Field(description="of the utterance, in total")
+    buffered_ms: Milliseconds | None = Field(None, description="received and not played")
 
 
 class Ping(Message):
     """Answered by pong; keeps an idle session open."""
 
     type: Literal["ping"]
-    t: float | int | None = Field(None, description="comes back")
+    t: float | int | None = Field(None, description="returned")
 
 
 class SessionClose(Message):
-    """Cancel what is in flight and say goodbye."""
+    """Cancel everything in flight and close."""
 
     type: Literal["session.close"]
 

@@ -34,7 +34,7 @@ def line(most: int) -> Callable[[str], str]:
 
 
 class Pronunciation(StrictFields):
-    """A word, and how it is said; ``case_sensitive``: in no other case than it is written."""
+    """A word and what to say for it; ``case_sensitive``: only in this case."""
 
     word: Annotated[Text, AfterValidator(line(LONGEST_WORD))]
     say_as: Annotated[Text, AfterValidator(line(LONGEST_SAID))]
