@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
+import tempfile
 
 from runtime.errors import SetUpError
 from runtime.shared.python_warnings import log_warnings
@@ -19,7 +21,11 @@ def main() -> int:
     log_warnings()
     limit_repeated_lines()
     try:
-        return asyncio.run(serve(StudioSettings.from_command_line()))
+        settings = StudioSettings.from_command_line()
+        with tempfile.TemporaryDirectory(prefix="voicewright-", ignore_cleanup_errors=True) as folder:
+            # Gradio's default, /tmp/gradio, is readable by others, who may even have made it.
+            os.environ.setdefault("GRADIO_TEMP_DIR", folder)
+            return asyncio.run(serve(settings))
     except SetUpError as error:
         print(f"{error} [{error.code}]", file=sys.stderr)
         return 2

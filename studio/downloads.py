@@ -21,7 +21,7 @@ from typing import Any
 
 from runtime.errors import OutOfOrder
 from runtime.request import Mode
-from runtime.shared.files import replace_file
+from runtime.shared.files import make_private, replace_file
 from studio.checkpoint_arguments import bits_of, models_of, named_in, with_bits, with_models
 from studio.fetching import FETCH, fetching
 from studio.supervisor import ChildRuntime, RuntimeState
@@ -292,7 +292,7 @@ class Downloads:
 
     def _save(self) -> None:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private(self._folder)
             replace_file(self._folder, FILE, json.dumps(asdict(self.kept)).encode())
         except OSError:
             log.warning("where the download is could not be written down")

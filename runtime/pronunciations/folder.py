@@ -14,7 +14,7 @@ from pathlib import Path
 
 from runtime.errors import DictionaryNotFound
 from runtime.pronunciations.dictionary import MAX_BYTES, PronunciationDictionary, Word, new_dictionary, read, write
-from runtime.shared.files import locked, remove_file, replace_file, storing, sweep
+from runtime.shared.files import locked, make_private, remove_file, replace_file, storing, sweep
 from runtime.shared.names import checked_name, is_id
 from runtime.shared.system import flags
 
@@ -128,7 +128,7 @@ class DictionaryFolder:
     def _writing(self) -> Iterator[None]:
         """Alone in the folder, and without what killed writers left."""
         with storing("The pronunciation dictionary", "voices"):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_private(self.folder)
             with locked(self.folder):
                 sweep(self.folder)
                 yield

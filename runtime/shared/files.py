@@ -37,6 +37,16 @@ def storing(what: str, whose: str) -> Iterator[None]:
         raise StorageFailed(what=what, why=why) from None
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder and its missing parents, which nobody but their user may enter.
+
+    Raises:
+        OSError: they cannot be made.
+    """
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from writing in the folder. The lock goes with the process that holds it."""

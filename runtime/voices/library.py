@@ -24,7 +24,7 @@ from platformdirs import user_data_dir
 from runtime.errors import SpeechError, VoiceFileInvalid, VoiceNameLooksAlike, VoiceNameTaken, VoiceNotFound
 from runtime.request import Reference, VoicePrompt
 from runtime.shared.confusables import find_look_alike
-from runtime.shared.files import locked, remove_file, replace_file, storing, sweep
+from runtime.shared.files import locked, make_private, remove_file, replace_file, storing, sweep
 from runtime.shared.names import checked_name, is_id, name_key, new_id
 from runtime.voices.index import Index, IndexEntry
 from runtime.voices.listing import SUFFIX, UNREADABLE, Problem, VoiceListing, file_of, listed
@@ -197,7 +197,7 @@ class Library:
     def _writing(self) -> Iterator[None]:
         """Alone in the folder, and up to date."""
         with self._lock, storing("The voice", "voices"):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_private(self.folder)
             with locked(self.folder):
                 self._refresh()
                 yield

@@ -213,8 +213,8 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     if 0 < version < len(MIGRATIONS):
         copy = _copy_of(path, version)
         copy.unlink(missing_ok=True)
+        copy.touch(mode=0o600)  # VACUUM INTO would make it by the umask; it takes an empty file.
         connection.execute("VACUUM INTO ?", (str(copy),))
-        copy.chmod(0o600)
         log.info("%s is changed for this version; a copy of the old form is %s", path, copy.name)
     for number, migration in enumerate(MIGRATIONS[version:], version + 1):
         # One script, one transaction: a kill leaves the old form.

@@ -18,7 +18,7 @@ from typing import Any
 from runtime.errors import BadReferenceAudio
 from runtime.shared.audio import read_pcm
 from runtime.shared.encoding import Encoder, read_tags
-from runtime.shared.files import locked, remove_file, replace_file, storing, sweep
+from runtime.shared.files import locked, make_private, remove_file, replace_file, storing, sweep
 from runtime.shared.names import is_id
 from runtime.shared.strict_json import MAX_DEPTH, parse_object
 from studio.errors import NotKept, TakeDamaged
@@ -45,7 +45,7 @@ class SoundFiles:
             OSError: they cannot be made.
         """
         for folder in (self.takes, self.references):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(folder)
             sweep(folder)
 
     @contextlib.contextmanager

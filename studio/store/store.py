@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import InvalidConfig
-from runtime.shared.files import locked
+from runtime.shared.files import locked, make_private
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.owned_rows import OwnedRows
@@ -130,7 +130,7 @@ class Store:
             connection.execute("DELETE FROM preferences WHERE owner LIKE ? AND seen_at < ?", (f"{VISITOR}%", old))
 
     def _open(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self.folder)
         files = SoundFiles(self.folder)
         with locked(self.folder):
             files.open()

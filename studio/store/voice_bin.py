@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from runtime.errors import VoiceNotFound
-from runtime.shared.files import replace_file, storing
+from runtime.shared.files import make_private, replace_file, storing
 
 SUFFIX = ".voice"
 
@@ -29,7 +29,7 @@ class VoiceBin:
         self.purge()
         path = self._path(owner, voice_id)
         with storing("The deleted voice", "bin"):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
             replace_file(path.parent, path.name, data)
 
     def get(self, owner: str, voice_id: str) -> bytes:

@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import os
-import random
 import sqlite3
 import stat
 import subprocess
@@ -19,11 +18,11 @@ from typing import Any
 import pytest
 
 from runtime.errors import InvalidSetting, StorageFailed
-from studio.errors import NotKept, StoreBusy, StoreFull, TakeDamaged
+from studio.errors import NotKept, StoreBusy, TakeDamaged
 from studio.settings import StoreSettings
 from studio.store.database import FILE, MIGRATIONS
 from studio.store.places import is_lasting
-from studio.store.records import PronunciationFields, ScriptFields, TakeChanges, read
+from studio.store.records import ScriptFields, TakeChanges, read
 from studio.store.store import MOVED_ASIDE, NO_FOLDER, ON_A_SPACE, Store
 from studio.store.takes import Wanted
 from tests.support.keeping import keep, kept, pcm_of, post, visitor
@@ -193,18 +192,6 @@ def test_an_upgrade_keeps_a_copy_of_the_old_form(folder: Path) -> None:
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
-def test_nobody_else_may_read_what_is_kept(folder: Path) -> None:
-    before = os.umask(0)
-    try:
-        with opened(folder) as store:
-            add(store, reference=b"RIFF")
-            kept_files = [path for path in folder.rglob("*") if path.is_file()]
-            assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in kept_files} == {0}
-    finally:
-        os.umask(before)
-
-
 def test_a_database_that_another_process_uses_may_be_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("studio.store.database.WAIT_S", 0.01)
     with opened(folder) as store:
@@ -275,104 +262,7 @@ def test_a_folder_that_cannot_be_used_is_told_and_worked_around(tmp_path: Path) 
     assert (tmp_path / "file").read_text() == "in the way"
 
 
-# --- limits, and what goes
-
-
-def test_the_oldest_that_nobody_asked_to_keep_go_first(folder: Path) -> None:
-    with opened(folder, max_takes=3) as store:
-        favourite = add(store, favourite=True)
-        old, newer, newest = add(store), add(store), add(store)
-        assert ids(store) == [newest, newer, favourite]
-        with pytest.raises(NotKept):
-            store.takes.find(OWNER, old)
-        assert f"takes/{old}.flac" not in files(folder)
-        add(store, "visitor:other")
-        assert len(ids(store)) == 3
-        for take_id in (newer, newest):
-            store.takes.change(OWNER, take_id, _changes(favourite=True))
-        with pytest.raises(StoreFull, match="3 takes"):
-            add(store)
-
-
-def test_all_takes_together_have_a_limit(folder: Path) -> None:
-    noise = random.Random(1).randbytes(400_000)
-    with opened(folder, max_store_bytes=2**20) as store:
-        first, second = add(store, pcm=noise), add(store, pcm=noise)
-        third = add(store, pcm=noise)
-        assert ids(store) == [third, second]
-        assert store.bytes() <= 2**20
-        with pytest.raises(StoreFull, match="1 MB"):
-            add(store, "visitor:other", pcm=noise)
-        store.takes.delete(OWNER, third)
-        fourth = add(store, pcm=noise)  # what lies in the bin goes first
-        assert ids(store) == [fourth, second]
-        with pytest.raises(NotKept):
-            store.takes.restore(OWNER, third)
-    assert first not in files(folder)
-
-
-def test_a_visitor_has_a_share_of_the_store(folder: Path) -> None:
-    noise = random.Random(1).randbytes(400_000)
-    with opened(folder, max_store_bytes=2**22, visitor_store_bytes=2**20) as store:
-        takes = [add(store, "visitor:one", pcm=noise) for _ in range(3)]
-        assert ids(store, "visitor:one") == [takes[2], takes[1]]
-        with pytest.raises(StoreFull, match="1 MB"):
-            add(store, "visitor:two", pcm=random.Random(2).randbytes(1_200_000))
-        add(store, "visitor:two", pcm=noise)
-
-
-def test_everything_that_a_visitor_keeps_counts(folder: Path) -> None:
-    long = "ä" * 2000
-    script = read(ScriptFields, {"name": "s", "lines": [{"id": f"l{n}", "text": long} for n in range(100)]})
-    words = read(PronunciationFields, {"words": [{"word": "a", "said": "b"}], "updated_at": None})
-    with opened(folder, visitor_store_bytes=2**20) as store:
-        for number in range(2):
-            store.scripts.put("visitor:one", f"s{number}", script)
-        with pytest.raises(StoreFull, match="1 MB"):
-            store.scripts.put("visitor:one", "s2", script)
-        store.scripts.put("visitor:one", "s1", script)  # The same again takes no more.
-        store.scripts.delete("visitor:one", "s1")
-        store.scripts.put("visitor:one", "s2", script)  # The bin makes room.
-        with pytest.raises(StoreFull):
-            add(store, "visitor:one", reference=random.Random(1).randbytes(300_000))
-        add(store, "visitor:two", reference=random.Random(1).randbytes(300_000))
-        before = store.bytes()
-        store.pronunciations.put("visitor:one", words)
-        store.prefer("visitor:one", {"theme": "dark"})
-        assert store.bytes() > before + 40
-
-
-def test_a_reference_counts_once_and_goes_with_its_last_take(folder: Path) -> None:
-    reference, other = (random.Random(seed).randbytes(400_000) for seed in (1, 2))
-    with opened(folder, visitor_store_bytes=2**20) as store:
-        takes = [add(store, "visitor:one", reference=reference) for _ in range(4)]
-        assert len(ids(store, "visitor:one")) == 4
-        newest = add(store, "visitor:one", reference=other)
-        assert ids(store, "visitor:one") == [newest, *reversed(takes)]
-        third = add(store, "visitor:one", reference=random.Random(3).randbytes(400_000))
-        assert ids(store, "visitor:one") == [third, newest]
-
-
-def test_an_address_has_a_share_whatever_the_cookie(folder: Path) -> None:
-    noise = random.Random(1).randbytes(400_000)
-    with opened(folder, address_store_bytes=2**20) as store:
-        for owner in ("visitor:one", "visitor:two"):
-            store.takes.add(owner, fields(), noise, address="here")
-        with pytest.raises(StoreFull, match="address"):
-            store.takes.add("visitor:three", fields(), noise, address="here")
-    with opened(folder, address_store_bytes=2**20) as store:  # It lasts.
-        with pytest.raises(StoreFull, match="address"):
-            store.takes.add("visitor:four", fields(), noise, address="here")
-        there = store.takes.add("visitor:one", fields(), noise, address="there")["id"]
-        # An own older take from this address makes room, the newer one from another does not go.
-        last = store.takes.add("visitor:one", fields(), noise, address="here")["id"]
-        assert ids(store, "visitor:one") == [last, there]
-
-
-def test_a_full_store_is_said_over_http(folder: Path) -> None:
-    with kept(folder, max_takes=1) as address, visitor(address) as client:
-        keep(client, favourite=True)
-        refused(post(client), 507, "store_full")
+# --- what goes
 
 
 def test_the_bin_is_emptied_at_the_start_and_now_and_then(folder: Path) -> None:

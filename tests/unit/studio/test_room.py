@@ -1,0 +1,117 @@
+"""Shares of the store, and what makes room for something new."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from studio.errors import NotKept, StoreFull
+from studio.store.records import PronunciationFields, ScriptFields, TakeChanges, read
+from tests.support.keeping import keep, kept, post, visitor
+from tests.support.take_writers import OWNER, fields
+from tests.unit.studio.test_durability import add, files, ids, opened
+from tests.unit.studio.test_takes import refused
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def test_the_oldest_that_nobody_asked_to_keep_go_first(folder: Path) -> None:
+    with opened(folder, max_takes=3) as store:
+        favourite = add(store, favourite=True)
+        old, newer, newest = add(store), add(store), add(store)
+        assert ids(store) == [newest, newer, favourite]
+        with pytest.raises(NotKept):
+            store.takes.find(OWNER, old)
+        assert f"takes/{old}.flac" not in files(folder)
+        add(store, "visitor:other")
+        assert len(ids(store)) == 3
+        for take_id in (newer, newest):
+            store.takes.change(OWNER, take_id, read(TakeChanges, {"favourite": True}))
+        with pytest.raises(StoreFull, match="3 takes"):
+            add(store)
+
+
+def test_all_takes_together_have_a_limit(folder: Path) -> None:
+    noise = random.Random(1).randbytes(400_000)
+    with opened(folder, max_store_bytes=2**20) as store:
+        first, second = add(store, pcm=noise), add(store, pcm=noise)
+        third = add(store, pcm=noise)
+        assert ids(store) == [third, second]
+        assert store.bytes() <= 2**20
+        with pytest.raises(StoreFull, match="1 MB"):
+            add(store, "visitor:other", pcm=noise)
+        store.takes.delete(OWNER, third)
+        fourth = add(store, pcm=noise)  # what lies in the bin goes first
+        assert ids(store) == [fourth, second]
+        with pytest.raises(NotKept):
+            store.takes.restore(OWNER, third)
+    assert first not in files(folder)
+
+
+def test_a_visitor_has_a_share_of_the_store(folder: Path) -> None:
+    noise = random.Random(1).randbytes(400_000)
+    with opened(folder, max_store_bytes=2**22, visitor_store_bytes=2**20) as store:
+        takes = [add(store, "visitor:one", pcm=noise) for _ in range(3)]
+        assert ids(store, "visitor:one") == [takes[2], takes[1]]
+        with pytest.raises(StoreFull, match="1 MB"):
+            add(store, "visitor:two", pcm=random.Random(2).randbytes(1_200_000))
+        add(store, "visitor:two", pcm=noise)
+
+
+def test_everything_that_a_visitor_keeps_counts(folder: Path) -> None:
+    long = "ä" * 2000
+    script = read(ScriptFields, {"name": "s", "lines": [{"id": f"l{n}", "text": long} for n in range(100)]})
+    words = read(PronunciationFields, {"words": [{"word": "a", "said": "b"}], "updated_at": None})
+    with opened(folder, visitor_store_bytes=2**20) as store:
+        for number in range(2):
+            store.scripts.put("visitor:one", f"s{number}", script)
+        with pytest.raises(StoreFull, match="1 MB"):
+            store.scripts.put("visitor:one", "s2", script)
+        store.scripts.put("visitor:one", "s1", script)  # The same again takes no more.
+        store.scripts.delete("visitor:one", "s1")
+        store.scripts.put("visitor:one", "s2", script)  # The bin makes room.
+        with pytest.raises(StoreFull):
+            add(store, "visitor:one", reference=random.Random(1).randbytes(300_000))
+        add(store, "visitor:two", reference=random.Random(1).randbytes(300_000))
+        before = store.bytes()
+        store.pronunciations.put("visitor:one", words)
+        store.prefer("visitor:one", {"theme": "dark"})
+        assert store.bytes() > before + 40
+
+
+def test_a_reference_counts_once_and_goes_with_its_last_take(folder: Path) -> None:
+    reference, other = (random.Random(seed).randbytes(400_000) for seed in (1, 2))
+    with opened(folder, visitor_store_bytes=2**20) as store:
+        takes = [add(store, "visitor:one", reference=reference) for _ in range(4)]
+        assert len(ids(store, "visitor:one")) == 4
+        newest = add(store, "visitor:one", reference=other)
+        assert ids(store, "visitor:one") == [newest, *reversed(takes)]
+        third = add(store, "visitor:one", reference=random.Random(3).randbytes(400_000))
+        assert ids(store, "visitor:one") == [third, newest]
+
+
+def test_an_address_has_a_share_whatever_the_cookie(folder: Path) -> None:
+    noise = random.Random(1).randbytes(400_000)
+    with opened(folder, address_store_bytes=2**20) as store:
+        for owner in ("visitor:one", "visitor:two"):
+            store.takes.add(owner, fields(), noise, address="here")
+        with pytest.raises(StoreFull, match="address"):
+            store.takes.add("visitor:three", fields(), noise, address="here")
+    with opened(folder, address_store_bytes=2**20) as store:  # It lasts.
+        with pytest.raises(StoreFull, match="address"):
+            store.takes.add("visitor:four", fields(), noise, address="here")
+        there = store.takes.add("visitor:one", fields(), noise, address="there")["id"]
+        # An own older take from this address makes room, the newer one from another does not go.
+        last = store.takes.add("visitor:one", fields(), noise, address="here")["id"]
+        assert ids(store, "visitor:one") == [last, there]
+
+
+def test_a_full_store_is_said_over_http(folder: Path) -> None:
+    with kept(folder, max_takes=1) as address, visitor(address) as client:
+        keep(client, favourite=True)
+        refused(post(client), 507, "store_full")
