@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_an_example_runs_as_it_is_copied_from_the_page(app: App, studio: Page, tmp_path: Path) -> None:
-    studio.goto(f"{app.url}/docs/api", wait_until="domcontentloaded")
+    studio.goto(f"{app.url}/docs/quickstart", wait_until="domcontentloaded")
     examples = studio.eval_on_selector_all("pre code", "all => all.map((one) => one.textContent)")
     assert not [example for example in examples if "//127.0.0.1:8210" in example]
     (example,) = [one for one in examples if "import httpx" in one and "morning.pcm" in one]

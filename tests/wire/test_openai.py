@@ -501,8 +501,8 @@ def test_models_are_where_clients_look(server: RunningServer) -> None:
     assert (reply.status_code, reply.json()["error"]["code"]) == (404, "model_not_found")
 
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
-SECTION = PAGE.split("\n## POST /v1/audio/speech\n")[1].split("\n## ")[0]
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+SECTION = (DOCS / "api.md").read_text().split("\n## POST /v1/audio/speech\n")[1].split("\n## ")[0]
 EXAMPLES = re.findall(r"^curl .*?127\.0\.0\.1:7860(\S+).*?-d '(.+?)'$", SECTION, re.DOTALL | re.MULTILINE)
 
 
@@ -520,10 +520,11 @@ def test_each_curl_of_the_page_works(server: RunningServer, path: str, body: str
         assert reply.json()["failed"] == 0
 
 
-def test_each_python_of_the_page_works(server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_python_of_the_pages_works(server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     soundfile.write("voice.wav", voice(2.0, 5), 24_000)
-    programs = [one for one in re.findall(r"```python\n(.+?)```", SECTION, re.DOTALL) if "import httpx" in one]
+    pages = SECTION + (DOCS / "quickstart.md").read_text()
+    programs = [one for one in re.findall(r"```python\n(.+?)```", pages, re.DOTALL) if "import httpx" in one]
     assert len(programs) == 2
     for program in programs:
         program = program.replace("http://127.0.0.1:7860", server.http).replace("clara", "serena")
