@@ -25,6 +25,7 @@ _MAY_BE_BLOCK = re.compile(
     r"|\[[^\[\]]*(?:\](?::.*)?)?)",
     re.DOTALL,
 )
+_TEXT = re.compile(r"[^\s>]")  # Not the margin of a quotation.
 _SPACE = " \t"
 _MARKED = re.compile(r"[.!?…:;,。！？：；，、؟।][\"'”’»)\]）」』]*\Z")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
@@ -147,6 +148,11 @@ class GrowingMarkdown:
             spoken = spoken_row(leaf.source) if leaf.kind is Kind.ROW else self._inline.add(leaf.source)
             self._sayings.say(spoken)
             self._close()
+        if leaf is not None and leaf.kind is Kind.FOOTNOTE:
+            self._keep(
+                _footnote_context(line, leaf.start == at, not self._context or not _TEXT.search(self._context[-1]))
+            )
+            return
         is_code = leaf is not None and leaf.kind is Kind.FENCE and leaf.start < at
         self._keep(None if is_code and "```" not in line and "~~~" not in line else line, is_code=is_code)
 
@@ -178,6 +184,14 @@ def _last_line(leaf: Leaf, line: str) -> str:
     text = leaf.source.rpartition("\n")[2].strip(_SPACE)
     start = line.rfind(text)
     return line[start:] if text and start >= 0 else text
+
+
+def _footnote_context(line: str, is_first: bool, is_after_empty: bool) -> str | None:
+    """Return what the lines behind a footnote's line need of it."""
+    if is_first:
+        return line[: line.index("]:") + 2] + " x"
+    text = _TEXT.search(line)
+    return line[: text.start()] + "x" if is_after_empty and text else None
 
 
 class _Sayings:

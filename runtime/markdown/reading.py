@@ -2,7 +2,8 @@
 
 CommonMark with strikethrough and check boxes. A few rules are our own, so that a line says what it is without the lines
 behind it, and so that nothing is lost that may be speech: a line that begins with ``|`` is a row of a table, indented
-text and HTML are text (only fences are code), and a definition of a reference is one line with an address.
+text and HTML are text (only fences are code), and a definition of a reference is one line with an address. From GitHub:
+``> [!NOTE]`` is the word, as shown there; a footnote's mark is not spoken, nor is its text, as in imported documents.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from markdown_it.token import Token
 _DEFINITION = re.compile(
     r"\[[^\[\]]+\]:[ \t]*(?:<[^<>]*>|\S*[/#.:]\S*)(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?[ \t]*"
 )
+# Not a class of characters as in regular expressions: [^a-z].
+_FOOTNOTE_MARK = re.compile(r"\[\^(?!\w-\w)\w[\w.:-]{0,63}\]")
+_FOOTNOTE = re.compile(_FOOTNOTE_MARK.pattern + ":")
+_FOOTNOTE_INDENT = 4  # Columns of what belongs to a footnote behind an empty line.
+_ALERT = re.compile(r"\[!(note|tip|important|warning|caution)\][ \t]*", re.IGNORECASE)
 _DELIMITER_ROW = re.compile(r"[\s|:-]*")
 _BEFORE_IMAGES = "([*_~\"'“‘«>"  # beside white space; behind anything else an exclamation mark is one
 _ENTITY_TAIL = re.compile(r"&#?[0-9A-Za-z]{0,32}\Z")
@@ -41,6 +47,7 @@ class Kind(Enum):
     UNDERLINED = auto()  # a paragraph that turned out to be a heading
     ROW = auto()
     FENCE = auto()
+    FOOTNOTE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,9 @@ class Blocks:
         return last if last is not None and last.start <= line < last.end else None
 
 
+_SILENT = {"fence": Kind.FENCE, "footnote": Kind.FOOTNOTE}  # Blocks of which nothing is spoken.
+
+
 def read_blocks(text: str) -> Blocks:
     """Find the blocks of a text."""
     tokens: list[Token] = []
@@ -98,9 +108,9 @@ def read_blocks(text: str) -> Blocks:
             source = _LINE_START.sub("\n", token.content)
             leaves.append(Leaf(_kind(head), start, end, source, "".join(numbers), bool(numbers)))
             numbers = [""] * len(numbers)
-        elif token.type == "fence":
+        elif token.type in _SILENT:
             start, end = token.map or (0, 0)
-            leaves.append(Leaf(Kind.FENCE, start, end, ""))
+            leaves.append(Leaf(_SILENT[token.type], start, end, ""))
     return Blocks(leaves, settled)
 
 
@@ -217,6 +227,53 @@ def _definition(state: StateBlock, line: int, _: int, silent: bool) -> bool:
     return True
 
 
+def _footnote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """``[^1]: text``, with the lines that belong to it."""
+    if not _FOOTNOTE.match(_line(state, start)):
+        return False
+    if silent:
+        return True
+    terminators = state.md.block.ruler.getRules("paragraph")
+    around, state.parentType = state.parentType, "paragraph"
+    line, after = start + 1, start + 1
+    while line < end:
+        if not state.isEmpty(line):
+            is_inside = state.sCount[line] - state.blkIndent >= _FOOTNOTE_INDENT
+            goes_on = line == after and not any(rule(state, line, end, True) for rule in terminators)
+            if not (is_inside or goes_on):
+                break
+            after = line + 1
+        line += 1
+    state.line, state.parentType = after, around
+    state.push("footnote", "", 0).map = [start, after]
+    return True
+
+
+def _alert(state: StateBlock, line: int, _: int, silent: bool) -> bool:
+    """``[!NOTE]`` at the beginning of a quotation."""
+    found = _ALERT.fullmatch(_line(state, line))
+    if found is None or silent or not state.tokens or state.tokens[-1].type != "blockquote_open":
+        return False
+    state.line = line + 1
+    head = state.push("heading_open", "h6", 1)
+    head.markup, head.map = "#", [line, line + 1]
+    inline = state.push("inline", "", 0)
+    inline.content, inline.map, inline.children = found[1].capitalize(), [line, line + 1], []
+    state.push("heading_close", "h6", -1)
+    return True
+
+
+def _footnote_mark(state: StateInline, silent: bool) -> bool:
+    """``[^1]``, of which nothing is spoken."""
+    found = _FOOTNOTE_MARK.match(state.src, state.pos)
+    if found is None:
+        return False
+    if not silent:
+        state.push("footnote_ref", "", 0)
+    state.pos = found.end()
+    return True
+
+
 def _line(state: StateBlock, line: int) -> str:
     return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]]
 
@@ -231,6 +288,9 @@ def _made() -> MarkdownIt:
     markdown.disable(["table", "code", "html_block", "reference"])
     markdown.block.ruler.before("paragraph", "definition", _definition, {"alt": []})
     markdown.block.ruler.before("fence", "row", _row, {"alt": ["paragraph", "blockquote"]})
+    markdown.block.ruler.before("fence", "footnote", _footnote, {"alt": ["paragraph", "blockquote"]})
+    markdown.block.ruler.before("fence", "alert", _alert, {"alt": []})
+    markdown.inline.ruler.before("link", "footnote_mark", _footnote_mark)
     markdown.inline.ruler.at("image", _image)
     return markdown
 

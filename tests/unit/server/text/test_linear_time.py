@@ -22,7 +22,8 @@ from runtime.shared.spelling import Spelling
 
 UNITS = (
     *(". ", "![", "[", "*a ", "`", "<", "&", "[a](", "- a\n", "> ", "|a|\n", " ", "a", "a b ", "[x", "1", "。", "\n"),
-    *("<break ", "<break a=a ", "<p ", "<sub a='", "[<s>"),
+    *("<break ", "<break a=a ", "<p ", "<sub a='", "[<s>", "[^", "[^a]", "[^1]: a\n", "    [^a]: b\n\n", "> [!tip]\n"),
+    *('"', "。”", "。”他", "？」と", "%"),
 )
 WORDS = tuple((" ".join("abcdefgh"[(seed + place) % 8] for place in range(40)), "x", True) for seed in range(8))
 Stage = Callable[[], Callable[[str], object]]
