@@ -73,7 +73,10 @@ class Splitter:
         if self._split is Split.NONE:
             return 0
         last = last_spoken(self._text)
-        for cut, is_sentence in _cuts(self._text, self._split is Split.CLAUSE, self._decided, is_whole=is_whole):
+        too_much = None if self._longest is None else SPOKEN.search(self._text, self._longest)
+        most = None if too_much is None else too_much.start()  # A part that ends behind it is shortened anyway.
+        clauses = self._split is Split.CLAUSE
+        for cut, is_sentence in _cuts(self._text, clauses, self._decided, most=most, is_whole=is_whole):
             if is_sentence is None:
                 self._decided = cut
                 break
@@ -110,16 +113,26 @@ def certain_end_past(text: str, longest: int, passed: int) -> int:
 
 
 def _cuts(
-    text: str, clauses: bool, start: int = 0, *, known: int | None = None, is_whole: bool = False
+    text: str,
+    clauses: bool,
+    start: int = 0,
+    *,
+    most: int | None = None,
+    known: int | None = None,
+    is_whole: bool = False,
 ) -> Iterator[tuple[int, bool | None]]:
     """Certain places to cut, and whether a sentence ends there (else a clause), with something to speak on each side.
 
     Nothing that comes later moves one: each depends on the text up to the next letter or digit only, behind a quotation
-    on the next `QUOTATIVE_CHARS`. Where these have not come yet, the place is the last, with None.
+    on the next `QUOTATIVE_CHARS`. If these have not come yet, the place is the last, with None. Marks behind ``most``
+    are not looked at.
     """
-    first = SPOKEN.search(text)
+    first = follows = SPOKEN.search(text)
     for mark in MARK.finditer(text, start):
-        follows = SPOKEN.search(text, mark.end())
+        if most is not None and mark.start() > most:
+            return
+        if follows is not None and follows.start() < mark.end():
+            follows = SPOKEN.search(text, mark.end())
         if follows is None:
             return
         if first is None or mark.start() < first.start():
@@ -154,7 +167,7 @@ def _shortened(text: str, longest: int) -> tuple[str, int]:
         return text[:longest].rstrip(), len(text)
     most = min(longest, last)
     best = {True: 0, False: 0}
-    for cut, is_sentence in _cuts(text, True, known=most + 1, is_whole=True):
+    for cut, is_sentence in _cuts(text, True, most=most, known=most + 1, is_whole=True):
         if cut > most:
             break
         best[is_sentence is True] = cut
