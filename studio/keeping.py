@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from starlette.routing import Route
 
 from runtime.errors import SpeechError
 from runtime.settings import Settings
+from runtime.shared.files import locked, replace_file
 from studio.aligning.desk import Aligning
 from studio.relay import Relay
 from studio.routes.answers import Aside
@@ -23,10 +27,13 @@ from studio.routes.take_voice import take_voice_routes
 from studio.routes.takes import TakeRoutes
 from studio.routes.word_times import WordTimeRoutes
 from studio.settings import StoreSettings
-from studio.store.cookie_key import cookie_key
 from studio.store.store import Store
-from studio.store.wall_clock import WallClock
 from studio.visitors import MemberOf, Visitors
+
+JUMP_S = 60.0  # Difference from elapsed time that counts as a jump.
+
+KEY_FILE = "cookie.key"
+KEY_BYTES = 32
 
 log = logging.getLogger(__name__)
 
@@ -96,3 +103,40 @@ class Keeping:
         self._aside.close()
         self._slowly.close()
         self.store.close()
+
+
+def cookie_key(folder: Path) -> bytes:
+    """Return the folder's key, made at the first call. Studios that share the folder share the key.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    with locked(folder):
+        path = folder / KEY_FILE
+        key = path.read_bytes() if path.exists() else b""
+        if len(key) != KEY_BYTES:
+            key = secrets.token_bytes(KEY_BYTES)
+            replace_file(folder, KEY_FILE, key)
+    return key
+
+
+def _date() -> float:
+    return time.time()
+
+
+class WallClock:
+    """Wall clock that protects records from expiry while the machine's clock is wrong.
+
+    A clock that has jumped is believed again once it has gone evenly from one look to the next.
+    """
+
+    def __init__(self, wall: Callable[[], float] = _date, passed: Callable[[], float] = time.monotonic) -> None:
+        self._wall = wall
+        self._passed = passed
+        self._apart = wall() - passed()  # Seconds.
+
+    def jumped_s(self) -> float:
+        """Seconds that it went further than time did since the last look; 0.0: no more than ``JUMP_S``."""
+        before, self._apart = self._apart, self._wall() - self._passed()
+        jump = self._apart - before
+        return jump if abs(jump) > JUMP_S else 0.0

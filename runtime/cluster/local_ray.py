@@ -25,7 +25,7 @@ STOP_MARGIN_S = 4.0  # Beyond the drain, for replicas to end.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # Ray's default of 15 would hold for HAProxy and the runtimes too.
-    "RAY_enable_metrics_collection": "0",  # The figures are ours (runtime/cluster/figures.py).
+    "RAY_enable_metrics_collection": "0",  # The figures are ours (runtime/cluster/view.py).
     "RAY_prestart_worker_first_driver": "0",  # Idle workers that start while Ray's own processes do.
 }
 

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Protocol
 
 import httpx
 import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client.core import Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from runtime.cluster.balance import Replica, Room
-from runtime.cluster.figures import CONTENT_TYPE, summed
 from runtime.errors import NoReplica
 from runtime.settings import Settings
 from runtime.shared.port.error_responses import error_response
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+OURS = "voicewright_"
+SUM = "voicewright_cluster_"  # Prefix of summed metrics.
 
 HEALTH_OF_SERVE = "/-/healthz"  # Health route of Serve's proxy, which KubeRay queries and HAProxy replaces.
 
@@ -175,3 +183,41 @@ class ClusterView:
 def _passed(answer: httpx.Response) -> Response:
     """Return a replica's answer as ours."""
     return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
+
+
+class _Page:
+    """Registry interface of `generate_latest`."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._metrics)
+
+
+def summed(pages: Mapping[str, str]) -> bytes:
+    """One page of all: each sample with the label ``replica``, and those of ours summed as ``voicewright_cluster_…``.
+
+    Counters, gauges and the buckets of histograms are sums; when a metric was created is no figure and left out.
+    """
+    joined: dict[str, Metric] = {}
+    totals: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = defaultdict(lambda: defaultdict(float))
+    for replica, page in pages.items():
+        for family in text_string_to_metric_families(page):
+            metric = joined.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+            for sample in family.samples:
+                if sample.name.endswith("_created"):
+                    continue
+                metric.add_sample(sample.name, {**sample.labels, "replica": replica}, sample.value)
+                if family.name.startswith(OURS):
+                    totals[family.name][sample.name, tuple(sorted(sample.labels.items()))] += sample.value
+    count = Metric(f"{SUM}replicas", "Replicas that answer", "gauge")
+    count.add_sample(f"{SUM}replicas", {}, len(pages))
+    sums = [count]
+    for name, samples in totals.items():
+        known = joined[name]
+        metric = Metric(SUM + name.removeprefix(OURS), f"{known.documentation}, of all replicas", known.type)
+        for (sample_name, labels), value in samples.items():
+            metric.add_sample(SUM + sample_name.removeprefix(OURS), dict(labels), value)
+        sums.append(metric)
+    return generate_latest(_Page([*joined.values(), *sums]))  # generate_latest only calls collect.

@@ -8,23 +8,27 @@ import sys
 from collections.abc import Callable, Sequence
 from threading import Thread, get_native_id
 
+import numpy as np
 import torch
 
 from runtime.device import Device
 from runtime.device.cpu import Threads, are_small, threads_for
 from runtime.device.host_memory import give_back
 from runtime.device.huge_pages import gather
+from runtime.device.interface import Stream
 from runtime.device.open_device import choose_sound_dtype
 from runtime.engine.capacity.memory import GIB, GRAPH_BYTES, slot_bytes, slots_for
 from runtime.engine.capacity.weights import WeightBits
 from runtime.engine.core import EngineCore
+from runtime.engine.prompt import PromptInputs
 from runtime.engine.registry import Registry, RegistryEntry
+from runtime.engine.slots import SlotInputs, fill_in
 from runtime.engine.waiting import WaitingQueue
-from runtime.engine.warm_up import warm_up
 from runtime.errors import SetUpError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
 from runtime.model.files import weight_files
 from runtime.model.weights import read_headers
+from runtime.request import Mode, Sampling
 from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -159,3 +163,45 @@ def _gather(name: str) -> None:
     if sys.platform == "linux":  # Only Linux has a nice value per thread.
         os.setpriority(os.PRIO_PROCESS, get_native_id(), LOW)
     log.info("%s: %d MiB of this process lie in huge pages", name, gather() // 2**20)
+
+
+def warm_up(core: EngineCore, tell: Callable[[str], None]) -> None:
+    """Capture what the device can hold as graphs, and run everything once; ``tell`` hears how far that is."""
+    name, runner, streams = core.checkpoint.name, core.runner, core.code2wav_streams
+    try:
+        if core.device.holds_graphs:
+            tell(f"compiling kernels of {name}")
+            core.device.precompile([*runner.works(), *streams.graphs.works(), *streams.after.works()])
+        runner.capture(lambda done, of: tell(f"capturing graphs of {name}: {done} of {of}"))
+        streams.capture(lambda done, of: tell(f"capturing sound of {name}: {done} of {of}"))
+    except Exception:
+        log.exception("graphs of %s could not be captured; what has none is run eagerly", name)
+    _run_once(core)
+
+
+def _run_once(core: EngineCore) -> None:
+    """Run what requests run, so that the first of them does not pay for what is only slow at first."""
+    slot_cache, config = core.runner.slot_cache, core.checkpoint.config
+    speaker = next(iter(config.talker.spk_id), None)
+    prompt_inputs = PromptInputs("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)
+    slot, read, first = slot_cache.take(SlotInputs(fill_in(Sampling(), config.generation), 0)), 0, None
+    with core.runner.starting(slot):
+        prompt = core.parts.embedded(prompt_inputs)
+        slot_cache.restart(slot, prompt.trailing)
+    while first is None:
+        read, first = core.runner.prefill(slot, prompt, read)
+    first.result()
+    core.runner.step(np.array([slot])).result()
+    longest = min(core.scheduler.sound_work, max(mode.max_chunk_frames for mode in core.modes.values()))
+    has_streams = core.device.max_in_flight > 0  # Otherwise both streams are the same.
+    streams = (Stream.FIRST_SOUND, Stream.SOUND) if has_streams else (Stream.SOUND,)
+    for stream in streams:
+        with core.device.stream(stream):
+            core.code2wav_streams.open(slot)
+            size = 1
+            while size <= longest:
+                codes = torch.zeros((1, size, config.talker.num_code_groups), dtype=torch.int64)
+                core.code2wav_streams.decode([slot], codes, stream)
+                size *= 2
+    slot_cache.give_back(slot)
+    core.voice_cache.warm()

@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from runtime.engine.engine import Engine
 from runtime.engine.voice_cache import reference_key
+from runtime.model.code2wav import Code2Wav
 from runtime.model.sound import to_s16
-from runtime.model.windows import decode_in_windows
 from runtime.request import SpeechRequest
+
+WINDOW = 300  # frames that are decoded at once (docs/model.md 6.1)
+CONTEXT = 25  # frames before them that are decoded again
 
 
 @torch.inference_mode()
@@ -30,3 +34,16 @@ def windowed_sound(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
         return b""
     wave = decode_in_windows(code2wav, whole.unsqueeze(0))[0]
     return to_s16(wave[behind * code2wav.config.samples_per_frame :]).cpu().numpy().astype("<i2").tobytes()
+
+
+def decode_in_windows(code2wav: Code2Wav, codes: Tensor) -> Tensor:
+    """Begin anew every ``WINDOW`` frames, knowing no more of what was before than ``CONTEXT`` frames.
+
+    Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
+    """
+    sound = []
+    for begin in range(0, codes.shape[1], WINDOW):
+        context = min(begin, CONTEXT)
+        wave = code2wav(codes[:, begin - context : begin + WINDOW], code2wav.fresh_state(len(codes)))
+        sound.append(wave[:, context * code2wav.config.samples_per_frame :])
+    return torch.cat(sound, dim=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -9,7 +11,8 @@ from runtime.model.code_predictor import CodePredictor
 from runtime.model.config import ModelConfig, TalkerConfig
 from runtime.model.layers import Attend, DecoderStack, Operations
 from runtime.model.products import Linear, Table, silu
-from runtime.model.tables import Tables, tabulate
+
+PART = 8192  # Ids of a text table projected at once.
 
 NO_CODEC = -1
 
@@ -105,3 +108,38 @@ class Talker(nn.Module):
     def logits(self, hidden: Tensor, ops: Operations) -> Tensor:
         """Scores of the next frame's c0. Shapes: hidden [B, H] after the final norm; result [B, V]."""
         return ops.linear(hidden, self.codec_head)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Embedding tables of a checkpoint.
+
+    Shapes: text [text_vocab, H]; codec [talker_vocab + 1, H], the last row empty; frames [Q, V, H], codes of each
+    codebook in the talker's width; first [talker_vocab, H'] and rest [Q - 1, V, H'] in the code predictor's.
+    """
+
+    text: Tensor
+    codec: Tensor
+    frames: Tensor
+    first: Tensor
+    rest: Tensor
+
+    def of(self, codebook: int) -> Tensor:
+        """Return a codebook's codes in the code predictor's width. Shapes: result [V, H']."""
+        return self.first if codebook == 0 else self.rest[codebook - 1]
+
+
+@torch.inference_mode()
+def tabulate(text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor], small: torch.nn.Module) -> Tables:
+    """Project every row of the published tables.
+
+    Shapes: text [text_vocab, text_width]; codec: [talker_vocab, H], then [V, H] of each code group after the first.
+    """
+    codes = len(codec[1])
+    return Tables(
+        text=torch.cat([text_projection(part) for part in torch.split(text, PART)]),
+        codec=torch.cat((codec[0], torch.zeros_like(codec[0][:1]))),
+        frames=torch.stack([table[:codes] for table in codec]),
+        first=small(codec[0]),
+        rest=torch.stack([small(table) for table in codec[1:]]),
+    )

@@ -10,16 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from runtime.errors import BadRequest, Expired, InvalidMessage, SpeechError
+from runtime.errors import BadRequest, Expired, InvalidMessage, SessionIdle, SessionTooLong, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Mode, ModelCard, Reference, SpeechEvent, Started
 from runtime.server.commands import AudioMessage, Command, Decode, Outgoing, Recall
 from runtime.server.send_queue import SendQueue
-from runtime.server.session_timers import SessionTimers
 from runtime.server.utterance import ChosenVoice, SpeechConfig, Utterance
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import BYTES_PER_SAMPLE, check_size, decode, pieces
 from runtime.settings import Limits
+
+_NOTICE_S = 60.0  # Warning time before a session reaches its limit.
 
 Speaking = TypeVar("Speaking", bound=Utterance[Any])
 Config = TypeVar("Config", bound=SpeechConfig)
@@ -284,3 +285,39 @@ class Dialect(ABC, Generic[Speaking]):
     @abstractmethod
     def _say_error(self, error: SpeechError) -> None:
         """Say an error that is about no utterance."""
+
+
+class SessionTimers:
+    """The clocks of one session. ``silence_s``: how long its client may say nothing now; None: it owes nothing."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float], *, gives_notice: bool = False) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._last_event = clock()
+        self._end = clock() + limits.session_s
+        # None where none is given, or it was given.
+        self._notice_s = min(_NOTICE_S, limits.session_s / 10) if gives_notice else None
+
+    def stirred(self) -> None:
+        """The client has said something, or something has happened to what it asked for."""
+        self._last_event = self._clock()
+
+    def deadline(self, silence_s: float | None) -> float:
+        """Return when to check the timers again."""
+        end = self._end - (self._notice_s or 0.0)
+        return end if silence_s is None else min(end, self._last_event + silence_s)
+
+    def expired(self, silence_s: float | None) -> Expired | None:
+        """Return the timeout that ends the session now, the earliest first, or None."""
+        now = self._clock()
+        if silence_s is not None and self._last_event + silence_s <= min(now, self._end):
+            return SessionIdle(limit=silence_s)
+        return SessionTooLong(limit=self._limits.session_s) if now >= self._end else None
+
+    def notice(self) -> float | None:
+        """The seconds that are left, once, when notice of the end is due."""
+        now = self._clock()
+        if self._notice_s is None or now < self._end - self._notice_s:
+            return None
+        self._notice_s = None
+        return self._end - now

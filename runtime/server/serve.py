@@ -9,16 +9,16 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 
 import uvicorn
 
-from runtime.errors import EngineDead
+from runtime.errors import Draining, EngineDead
 from runtime.exits import Exit
 from runtime.server import logs
 from runtime.server.app import create_app
 from runtime.server.engine_host import Host, OpenEngine
 from runtime.server.engine_process.client import EngineClient
-from runtime.server.health.drain import GOODBYE_S, drain
 from runtime.server.interpreter import settle, switch_often
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.wyoming.port import WyomingPort
@@ -27,6 +27,10 @@ from runtime.shared import system
 from runtime.shared.port import listening as port
 from runtime.shared.port.serving import Server, config
 from runtime.shared.port.signals import ignore_signals, stop_on_signals, tell_of_wait
+
+GOODBYE_S = 2.0  # Timeout for the final messages to all clients.
+HURRIED_GOODBYE_S = 0.3  # The same after a second signal.
+_POLL_INTERVAL_S = 0.02  # Poll interval of running requests.
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LINGER_S = 3  # Timeout of closing handshakes after the final messages.
@@ -150,3 +154,21 @@ def _config(settings: Settings, host: Host) -> uvicorn.Config:
 def _url(listener: socket.socket) -> str:
     name, port = listener.getsockname()[:2]
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+
+async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None]) -> None:
+    """Return once no client is served any more, ``drain_s`` have passed, or ``hurry`` is set.
+
+    ``tell`` hears these seconds where something is spoken, which is waited for.
+    """
+    drain_s = host.settings.server.drain_s
+    if host.is_speaking and drain_s:
+        tell(drain_s)
+    host.refuse(Draining())
+    for client in tuple(host.sockets):
+        client.drain()
+    loop = asyncio.get_running_loop()
+    end = loop.time() + drain_s
+    while host.is_serving and loop.time() < end and not hurry.is_set():  # noqa: ASYNC110  several things to await at once
+        await asyncio.sleep(_POLL_INTERVAL_S)
+    await host.shut(Draining(), 1001, patience_s=HURRIED_GOODBYE_S if hurry.is_set() else GOODBYE_S)

@@ -10,7 +10,7 @@ import io
 import json
 import sys
 
-from runtime.shared.confinement import confine
+from runtime.shared.system import confine
 
 MEMORY_BYTES = 768 * 2**20  # of address space; numpy and FFmpeg take 320 MB of it
 CPU_S = 5

@@ -119,3 +119,13 @@ def lingers_not() -> bytes:
     """Return the value of SO_LINGER that drops a connection at once: two ints, or on Windows two shorts."""
     size = 2 if sys.platform == "win32" else 4
     return (1).to_bytes(size, sys.byteorder) + (0).to_bytes(size, sys.byteorder)
+
+
+def confine(memory_bytes: int, cpu_s: int) -> None:
+    """Give up memory, time, files and dumps. A system without one of the limits goes without it.
+
+    Args:
+        memory_bytes: of address space.
+        cpu_s: seconds of the processor.
+    """
+    limit_process(RLIMIT_AS=memory_bytes, RLIMIT_CPU=cpu_s, RLIMIT_FSIZE=0, RLIMIT_CORE=0)

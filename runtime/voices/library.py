@@ -7,6 +7,7 @@ reported and left alone; what is damaged is renamed at the next start.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import sqlite3
@@ -26,11 +27,15 @@ from runtime.request import Reference, VoicePrompt
 from runtime.shared.confusables import find_look_alike
 from runtime.shared.files import locked, make_private, remove_file, replace_file, storing, sweep
 from runtime.shared.names import checked_name, is_id, name_key, new_id
+from runtime.shared.system import flags
 from runtime.voices.index import Index, IndexEntry
 from runtime.voices.listing import SUFFIX, UNREADABLE, Problem, VoiceListing, file_of, listed
-from runtime.voices.storage import CANNOT_BE_READ, read_file
 from runtime.voices.voice import Edit, Voice, VoiceCard, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
+
+# Why a file is no voice now, and may be one later: a disk or a network failed, a right is missing, too many are open.
+CANNOT_BE_READ = "it cannot be read"
+NO_FILE = "it is no regular file"
 
 log = logging.getLogger(__name__)
 
@@ -350,3 +355,32 @@ class Library:
         self.close()
         self._index = Index.in_memory()
         self._entries = {}
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """Read a regular file of at most so many bytes.
+
+    Raises:
+        VoiceNotFound: there is none.
+        VoiceFileInvalid: it is larger, no regular file, or cannot be read.
+    """
+    try:
+        # Neither a link nor a pipe is followed or waited for.
+        descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+        try:
+            # Looked at before Python's own file is made of it, which leaves a folder open that it refuses.
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise VoiceFileInvalid(why=NO_FILE)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(most + 1)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise VoiceNotFound from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # A symbolic link.
+            raise VoiceFileInvalid(why=NO_FILE) from None
+        raise VoiceFileInvalid(why=CANNOT_BE_READ) from None
+    if len(data) > most:
+        raise VoiceFileInvalid(why=f"it has more than {most // 2**20} MB")
+    return data

@@ -11,7 +11,7 @@ import json
 import sys
 from dataclasses import asdict
 
-from runtime.shared.confinement import confine
+from runtime.shared.system import confine
 
 MEMORY_BYTES = 2**30
 CPU_S = 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
+from html import escape
 from typing import Any
 
 from starlette.requests import Request
@@ -19,11 +20,31 @@ from runtime.errors import SpeechError
 from runtime.shared.file_names import file_name
 from studio.errors import NotKept, SharingBusy, SharingOff
 from studio.routes.answers import PRIVATE, Aside, answering, named, said
-from studio.shared_page import ended, shared_page
 from studio.store.files_out import FORMATS, encoded
 from studio.store.provenance import tags_of
 from studio.store.store import Store
 from studio.visitors import Visitors
+from studio.words import languages, words
+
+_PAGE = """<!doctype html>
+<html lang="{language}">
+<head>
+<meta charset="utf-8" />
+<meta name="viewport" content="width=device-width, initial-scale=1" />
+<meta name="robots" content="noindex, nofollow, noarchive" />
+<meta name="referrer" content="no-referrer" />
+<meta name="color-scheme" content="light dark" />
+<title>{title}</title>
+<link rel="stylesheet" href="../studio/css/faces.css" />
+<link rel="stylesheet" href="../studio/css/shared.css" />
+</head>
+<body>
+<main>
+{content}
+</main>
+</body>
+</html>
+"""
 
 FORMAT = "mp3"
 AT_A_TIME = 8  # Concurrent reads and encodings for shared links.
@@ -158,3 +179,31 @@ def _part(wanted: re.Match[str], size: int) -> tuple[int, int] | None:
         return (max(0, size - int(last)), size - 1) if last and int(last) > 0 else None
     end = min(int(last), size - 1) if last else size - 1
     return (int(first), end) if int(first) <= end else None
+
+
+def shared_page(record: dict[str, Any], token: str, accepted: str) -> str:
+    """Return the page of a take. ``token`` is of the link, ``accepted`` the browser's languages."""
+    language, said = _said(accepted)
+    listen = escape(said["shared.listen"])
+    content = (
+        f"<h1>{escape(said['shared.title'])}</h1>\n"
+        f'<blockquote dir="auto">{escape(record["text"])}</blockquote>\n'
+        f'<audio controls preload="metadata" src="{escape(token)}/audio" aria-label="{listen}"></audio>\n'
+        f"<p>{escape(said['shared.generated'])}</p>"
+    )
+    return _PAGE.format(language=language, title=escape(said["shared.title"]), content=content)
+
+
+def ended(accepted: str) -> str:
+    """The page where there is nothing, or nothing any more."""
+    language, said = _said(accepted)
+    content = f"<h1>{escape(said['shared.ended'])}</h1>\n<p>{escape(said['shared.ended_why'])}</p>"
+    return _PAGE.format(language=language, title=escape(said["shared.ended"]), content=content)
+
+
+def _said(accepted: str) -> tuple[str, dict[str, str]]:
+    """Return the words of the first language that both know."""
+    known = languages()
+    wanted = [tag.split(";")[0].strip().lower().partition("-")[0] for tag in accepted[:200].split(",")]
+    language = next((code for code in wanted if code in known), "en")
+    return language, words("en") | words(language)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,6 @@ from starlette.routing import Route
 from runtime.errors import UnsupportedFormat
 from runtime.shared.file_names import file_name
 from runtime.shared.word_times import TimedWords, shared_out, spans_of
-from studio.aligning.captions import webvtt
 from studio.aligning.desk import Aligning
 from studio.aligning.fitting import written
 from studio.languages import code_of
@@ -23,6 +24,10 @@ from studio.store.provenance import title_of
 from studio.store.records import words_heard, words_read
 from studio.store.store import Store
 from studio.visitors import Visitors
+
+MAX_CUE_CHARS = 84  # Characters of a cue: two lines.
+ENDS = tuple(".!?…。！？")
+CLOSING = "\"'”’»）)]"  # Characters that may follow a sentence end.
 
 FORMATS = ("json", "vtt")
 MAX_CACHED_TAKES = 64  # Takes whose word times are kept in memory.
@@ -85,3 +90,39 @@ class WordTimeRoutes:
         while len(self._known) > MAX_CACHED_TAKES:
             self._known.popitem(last=False)
         return found
+
+
+def webvtt(words: TimedWords, note: str) -> str:
+    """Return the captions; ``note`` says how they were made, to whoever opens the file."""
+    cues = [_cue(words, first, last) for first, last in _cues(words.spans)]
+    return "\n".join(["WEBVTT\n", f"NOTE {note}\n", *cues])
+
+
+def _cues(spans: list[str]) -> Iterator[tuple[int, int]]:
+    """From which word to which."""
+    first = chars = 0
+    for at, span in enumerate(spans):
+        if at > first and chars + len(span) > MAX_CUE_CHARS:
+            yield first, at
+            first = at
+            chars = 0
+        chars += len(span)
+        if at + 1 == len(spans) or span.rstrip().rstrip(CLOSING).endswith(ENDS):
+            yield first, at + 1
+            first, chars = at + 1, 0
+
+
+def _cue(words: TimedWords, first: int, last: int) -> str:
+    told, text = _time(words.start[first]), ""
+    head = f"{told} --> {_time(max(words.end[last - 1], words.start[first] + 0.001))}"
+    for at in range(first, last):
+        time = _time(words.start[at])
+        text += (f"<{time}>" if time > told else "") + escape(" ".join(words.spans[at].split()), quote=False)
+        text += " " if words.spans[at][-1:].isspace() else ""
+        told = max(told, time)
+    return f"{head}\n{text.strip()}\n"
+
+
+def _time(seconds: float) -> str:
+    ms = round(1000 * seconds)
+    return f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}.{ms % 1000:03}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sqlite3
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,15 @@ from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.owned_rows import OwnedRows
 from studio.store.owners import VISITOR
-from studio.store.places import is_lasting
 from studio.store.pronunciations import Pronunciations
 from studio.store.room import Room
 from studio.store.scripts import Scripts
 from studio.store.shares import Shares
 from studio.store.sound_files import SoundFiles
 from studio.store.takes import Takes
+
+# Gone with the machine or its container.
+FLEETING = {"overlay", "tmpfs", "ramfs", "aufs"}
 
 log = logging.getLogger(__name__)
 
@@ -141,3 +145,27 @@ class Store:
         self.shares = Shares(self._database, self.takes)
         self.scripts = Scripts(self._database, self.settings, self.takes.make_room)
         self.pronunciations = Pronunciations(self._database, self.settings, self.takes.make_room)
+
+
+def is_lasting(folder: Path, env: Mapping[str, str] | None = None, mounts: str = "/proc/self/mounts") -> bool:
+    """Tell whether what lies in the folder is still there after a restart.
+
+    On a Hugging Face Space it is only where a volume is mounted, as on /data; elsewhere a disk is taken for a disk.
+    """
+    env = os.environ if env is None else env
+    if not env.get("SPACE_ID"):
+        return True
+    try:
+        lines = [line.split() for line in Path(mounts).read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return False
+    kinds = {_unescaped(place): kind for _, place, kind, *_ in (line for line in lines if len(line) > 3)}
+    folder = folder.resolve()
+    for place in (folder, *folder.parents):
+        if str(place) in kinds:
+            return str(place) != "/" and kinds[str(place)] not in FLEETING
+    return False
+
+
+def _unescaped(place: str) -> str:
+    return place.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from runtime.engine.windowed_sound import WINDOW, decode_in_windows
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.speaker_encoder import log_mel
-from runtime.model.windows import WINDOW, decode_in_windows
 from tests.conftest import Loaded
 from tests.golden.cases import LENGTHY, MIDDLE, SEEDS, SHORT
 from tests.golden.stored import arrays

@@ -17,15 +17,14 @@ DATED = {
     "runtime/pronunciations/folder.py",  # when a dictionary was made and changed
     "runtime/server/spending.py",  # which day of the world it is: an allowance is of one
     "runtime/voices/library.py",  # ages of files, which the file system dates
+    "studio/keeping.py",  # Detects jumps of the clock.
     "studio/store/database.py",  # names of what is set aside
-    "studio/store/new_take.py",
     "studio/store/owned_rows.py",  # when a row was written or set aside
     "studio/store/pronunciations.py",
     "studio/store/scripts.py",
     "studio/store/shares.py",
     "studio/store/store.py",
     "studio/store/takes.py",
-    "studio/store/wall_clock.py",  # whether it has jumped
     "studio/store/voice_bin.py",  # days since a voice was deleted, over restarts
 }
 

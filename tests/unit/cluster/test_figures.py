@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from runtime.cluster.figures import summed
+from runtime.cluster.view import summed
 from runtime.request import EngineLoad
 from runtime.server.metrics import ServerMetrics
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from runtime.cluster.figures import summed
+from runtime.cluster.view import summed
 from runtime.request import EngineLoad
 from runtime.server.metrics import ServerMetrics
 from runtime.settings import Settings

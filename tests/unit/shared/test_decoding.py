@@ -268,7 +268,7 @@ def test_a_child_that_dies_or_raves_is_a_refusal(code: str) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not limit a process's time")
 def test_a_child_that_uses_up_its_time_is_told_from_one_that_dies() -> None:
-    code = "from runtime.shared.confinement import confine; confine(2**30, 1)\nwhile True: pass"
+    code = "from runtime.shared.system import confine; confine(2**30, 1)\nwhile True: pass"
     with pytest.raises(BadReferenceAudio, match="takes longer than"):
         _decode_apart(b"", 60.0, child(code))
 

@@ -21,9 +21,8 @@ from runtime.errors import InvalidSetting, StorageFailed
 from studio.errors import NotKept, StoreBusy, TakeDamaged
 from studio.settings import StoreSettings
 from studio.store.database import FILE, MIGRATIONS
-from studio.store.places import is_lasting
 from studio.store.records import ScriptFields, TakeChanges, read
-from studio.store.store import MOVED_ASIDE, NO_FOLDER, ON_A_SPACE, Store
+from studio.store.store import MOVED_ASIDE, NO_FOLDER, ON_A_SPACE, Store, is_lasting
 from studio.store.takes import Wanted
 from tests.support.keeping import keep, kept, pcm_of, post, visitor
 from tests.support.take_writers import OWNER, fields

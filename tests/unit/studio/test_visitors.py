@@ -11,8 +11,8 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
-from studio.store.cookie_key import FILE as FILE_OF_KEY
-from studio.store.cookie_key import cookie_key
+from studio.keeping import KEY_FILE as FILE_OF_KEY
+from studio.keeping import cookie_key
 from studio.store.database import FILE
 from studio.visitors import COOKIE, Visitors
 from tests.support.keeping import keep, kept, pcm_of, post, visitor

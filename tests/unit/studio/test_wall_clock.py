@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from studio import keeping
-from studio.store.wall_clock import WallClock
+from studio.keeping import WallClock
 from tests.support.keeping import keep, kept, visitor
 
 YEAR = 365 * 86400.0

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.word_times import TimedWords, shared_out, spans_of
 from studio.aligning import plugin
-from studio.aligning.captions import webvtt
 from studio.aligning.desk import MOST_WAITING, Aligning
 from studio.aligning.fitting import MisfitError, fitted, written
+from studio.routes.word_times import webvtt
 from tests.support.keeping import keep, kept, pcm_of, visitor
 from tests.support.patience import PATIENCE_S
 from tests.support.spoken import each_spoken

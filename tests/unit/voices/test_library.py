@@ -29,8 +29,7 @@ from runtime.errors import (
 from runtime.shared.files import LOCK
 from runtime.shared.names import name_key, new_id
 from runtime.voices.index import FILE
-from runtime.voices.library import A_LOOK, Library, library_folder
-from runtime.voices.storage import read_file
+from runtime.voices.library import A_LOOK, Library, library_folder, read_file
 from runtime.voices.voice import Edit, to_float
 from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
 from tests.support.examples import examples
