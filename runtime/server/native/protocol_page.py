@@ -72,8 +72,6 @@ def _table(described: dict[str, Any], defs: dict[str, Any], side: str) -> Iterat
         kind = _type(field, defs) if from_client or name in required else f"{_type(field, defs)}, if it applies"
         cells = [f"`{name}`", kind, *([default] if from_client else []), field.get("description", "")]
         yield f"| {' | '.join(cells)} |"
-        for inner, limit in field.get("properties", {}).items():
-            yield f"| `{name}.{inner}` | {_type(limit, defs)} | {limit['description']} |"
     yield ""
 
 

@@ -26,6 +26,7 @@ def _limits_schema() -> dict[str, Any]:
     kinds = {int: "integer", float: "number"}
     return {
         "type": "object",
+        "description": "limits of a request, by the names of docs/settings.md in lower case (max_text_chars)",
         "properties": {
             limit.name: {"type": kinds[type(limit.default)], "description": limit.metadata["about"]}
             for limit in fields(Limits)
