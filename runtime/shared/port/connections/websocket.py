@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _CLOSING_S = 10.0  # for a client to answer a close and take what is before it
 _LINGER_S = 1.0  # For a client that is closed to read why.
-_MAX_IGNORED_BYTES = 64 * 2**10  # After a close was sent.
+_MAX_IGNORED_BYTES = 16 * 2**10  # After a close was sent.
 _NO_PONG = "keepalive ping timeout"  # uvicorn's words
 
 
