@@ -18,6 +18,8 @@ from tests.proof.crash import STREAMS, crash
 from tests.proof.crowd import TOGETHER, crowd, overload, queue
 from tests.proof.floods import floods
 from tests.proof.idlers import SPARE, SPEAKERS, idlers
+from tests.proof.memory import short_of_memory
+from tests.proof.rates import PER_MINUTE, rates
 from tests.support.app import running_app
 from tests.support.promises import PAGE, promised, record_figures
 from tests.support.runtime_server import FREED_FRAMES
@@ -135,6 +137,20 @@ def test_both_ports_survive_floods_and_a_neighbour_is_heard(folder_of: FolderOf)
         assert figure.count("(runtime)") == figure.count("(studio)") == 3
 
     asyncio.run(asyncio.wait_for(run(), 300))
+
+
+def test_a_request_for_which_there_is_no_memory_breaks_alone(folder_of: FolderOf) -> None:
+    async def run() -> str:
+        arguments = ["--model", str(folder_of("brief", "base")), "--max-slots", "8"]
+        async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:
+            return await short_of_memory(runtime, 1)
+
+    assert asyncio.run(asyncio.wait_for(run(), 300)).startswith("1 of 1 requests")
+
+
+def test_a_visitor_who_asks_without_a_rest_leaves_others_their_rate(folder_of: FolderOf) -> None:
+    figure = rates(folder_of("brief", "custom_voice"))
+    assert f": {PER_MINUTE} of {PER_MINUTE} of a visitor served" in figure
 
 
 def test_every_promise_and_measurement_of_the_page_has_its_figure(tmp_path: Path) -> None:

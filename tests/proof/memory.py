@@ -1,0 +1,78 @@
+"""A runtime process that gets no more memory while it speaks: one request fails, and the others say the same (E5)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import resource
+from pathlib import Path
+
+import soundfile
+
+from benchmarks.sockets import BenchRuntime
+from tests.proof.crowd import at_rest
+from tests.support.signals import voice
+from tests.support.speech_client import Take, spoken, talk
+
+NEIGHBOURS = 3
+SHORT_S, LONG_S = 1.0, 55.0  # of a reference
+ROOM_BYTES = 8 * 2**20
+ANY = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+
+def _config(seconds: float, seed: int) -> dict[str, object]:
+    file = io.BytesIO()
+    soundfile.write(file, voice(seconds, seed), 24_000, format="WAV", subtype="PCM_16")
+    sound = base64.b64encode(file.getvalue()).decode()
+    return {"task_type": "base", "ref_audio": sound, "ref_text": "Words.", "seed": seed, "max_frames": 150}
+
+
+async def short_of_memory(runtime: BenchRuntime, times: int) -> str:
+    """Limit the address space of the process under streams, and ask for a voice that needs more, again and again.
+
+    Raises:
+        AssertionError: a neighbour says something else, the voice does not speak later, or something is left.
+    """
+    alone = [(await spoken(runtime.stream, "Hello.", **_config(SHORT_S, seed))).pcm for seed in range(NEIGHBOURS)]
+    failed = sum([await _fail_once(runtime, alone) for _ in range(times)])
+    take = await spoken(runtime.stream, "Hello.", **_config(LONG_S, 9))
+    assert take.end["type"] == "audio.done", take.end
+    after = await at_rest(runtime)
+    assert not after.busy, "a slot or a session is left"
+    return (
+        f"{failed} of {times} requests for which torch got no memory broke alone; {NEIGHBOURS * times} streams beside "
+        f"them whole to the bit; {after.busy} slots or sessions left"
+    )
+
+
+async def _fail_once(runtime: BenchRuntime, alone: list[bytes]) -> bool:
+    """Return True if the request that needs memory broke. Its neighbours speak to their ends."""
+    speaking = asyncio.Semaphore(0)
+
+    async def neighbour(seed: int) -> Take:
+        async with talk(runtime.stream, **_config(SHORT_S, seed)) as session:
+            await session.say("Hello.")
+            await session.until("audio.start")
+            speaking.release()
+            return await session.take()
+
+    running = [asyncio.create_task(neighbour(seed)) for seed in range(NEIGHBOURS)]
+    for _ in running:
+        await speaking.acquire()
+    async with talk(runtime.stream, **_config(LONG_S, 9)) as session:
+        limit = _address_space(runtime.pid) + ROOM_BYTES
+        resource.prlimit(runtime.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+        try:
+            await session.say("Hello.")
+            take = await session.take()
+        finally:
+            resource.prlimit(runtime.pid, resource.RLIMIT_AS, ANY)
+    heard = await asyncio.gather(*running)
+    assert [each.pcm for each in heard] == alone, "a neighbour said something else"
+    return take.end.get("code") == "generation_failed"
+
+
+def _address_space(pid: int) -> int:
+    """Return the size of a process in bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
