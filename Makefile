@@ -73,7 +73,7 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.ready
-	$(BIN)/python -m benchmarks.quick
+	$(BIN)/voicewright bench
 
 # Minutes of abuse at twice the capacity, every stream compared with its solo run: make soak ARGS="--minutes 15"
 soak: $(VENV)/.ready

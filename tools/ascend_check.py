@@ -3,7 +3,7 @@
     .venv/bin/python -m tools.ascend_check --model Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice --json ascend.json
 
 It prints a column of the table in docs/npu.md, as far as one process can measure it, and writes the same as JSON. The
-rows under load are `python -m benchmarks.suite closed`'s.
+rows under load are `python -m benchmarks.serve --concurrency 1,8,32`'s.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import importlib.metadata
 import json
 import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.engine import Grid, measure_engine
-from benchmarks.figures import nearest_rank
-from benchmarks.report import card
+from benchmarks.common.metrics import percentiles
+from benchmarks.common.report import card
+from benchmarks.engine.tables import Grid, measure_parts, open_parts
 from runtime.engine.engine import Engine
 from runtime.engine.graphs import Work
 from runtime.errors import SetUpError
@@ -98,7 +97,7 @@ def first_sound(engine: Engine, frames: int, count: int = FIRSTS) -> Row:
         next(event for event in events if isinstance(event, AudioChunk) and event.pcm)
         spent.append(1000 * (time.perf_counter() - began))
         events.close()  # type: ignore[attr-defined]
-    return {"p50_ms": round(nearest_rank(spent, 0.5) or 0, 1), "p95_ms": round(nearest_rank(spent, 0.95) or 0, 1)}
+    return percentiles("ttfa", spent, 50, 95, digits=1)
 
 
 def versions() -> Row:
@@ -120,7 +119,7 @@ def check(model: str, frames: int, grid: Grid, *, eager: bool = False) -> Row:
     """
     equal = parity(model, frames)
     settings = Settings(models=(model,), engine=EngineSettings(device="npu", eager=eager))
-    tables = measure_engine([("npu", settings)], grid, lambda step: print(step, file=sys.stderr))
+    tables = measure_parts([("npu", open_parts(settings, grid))], grid)
     engine = opened(model, "npu", "auto", max(grid.batches), eager=eager)
     graphs = engine.registry.cores[0].runner.graphs
     report: Row = {
@@ -151,7 +150,7 @@ def table(report: Row) -> str:
         f"prefill {figures(report['prefill'], 'positions')} positions, ms": figures(report["prefill"], "prefill_ms"),
         f"Code2Wav, {figures(report['code2wav'], 'frames')} frames of {figures(report['code2wav'], 'batch')} streams, "
         "ms": figures(report["code2wav"], "code2wav_ms"),
-        "first PCM, idle, p50 / p95, ms": f"{first['p50_ms']} / {first['p95_ms']}",
+        "first PCM, idle, p50 / p95, ms": f"{first['ttfa_p50_ms']} / {first['ttfa_p95_ms']}",
         "graphs captured; start-up, s": f"{sum(report['graphs'].values())}; {figures(report['start'], 'seconds')}",
         "versions": ", ".join(f"{name} {version}" for name, version in report["versions"].items()),
     }
@@ -171,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         batches=tuple(given.batches),
         contexts=(64,),
         prompts=(128,),
-        sounds=((12, 1), (12, 8)),
+        chunks=((12, 1), (12, 8)),
         counted=given.counted,
     )
     try:

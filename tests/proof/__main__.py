@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks.sockets import BenchRuntime, runtime_process
+from benchmarks.common.servers import BenchRuntime, runtime_process
 from runtime.settings import DEMO_CHECKPOINT
 from tests.proof.clients import bombs, deaf_ears, drain, leavers
 from tests.proof.company import STREAMS as AT_ONCE

@@ -16,8 +16,7 @@ import httpx
 import numpy as np
 import soundfile
 
-from benchmarks.processes import with_children
-from benchmarks.sockets import BenchRuntime
+from benchmarks.common.servers import BenchRuntime, with_children
 from tests.proof.crowd import Held, at_rest, held
 from tests.support.processes import runs
 from tests.support.speech_client import Talk, talk

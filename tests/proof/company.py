@@ -12,7 +12,7 @@ import httpx
 import soundfile
 from websockets.exceptions import InvalidStatus
 
-from benchmarks.sockets import BenchRuntime
+from benchmarks.common.servers import BenchRuntime
 from tests.proof.clients import LONG, quantile
 from tests.proof.crowd import at_rest
 from tests.support.signals import voice

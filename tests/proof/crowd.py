@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.sockets import BenchRuntime
+from benchmarks.common.servers import BenchRuntime
 from tests.support.speech_client import Talk, talk
 
 TOGETHER = 12

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from benchmarks.sockets import BenchRuntime
+from benchmarks.common.servers import BenchRuntime
 from tests.proof.attacker import ATTACKS
 from tests.proof.clients import SHORT, quantile, sounding
 from tests.proof.crowd import at_rest

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 
 from websockets.exceptions import InvalidStatus
 
-from benchmarks.sockets import BenchRuntime
+from benchmarks.common.servers import BenchRuntime
 from runtime.shared.system import limit_process, most_files
 from tests.proof.crowd import held
 from tests.support.speech_client import talk

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import soundfile
 
-from benchmarks.sockets import BenchRuntime
+from benchmarks.common.servers import BenchRuntime
 from tests.proof.crowd import at_rest
 from tests.support.signals import voice
 from tests.support.speech_client import Take, spoken, talk

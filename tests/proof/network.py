@@ -7,7 +7,7 @@ import statistics
 import time
 from typing import Any
 
-from benchmarks.sockets import BenchRuntime
+from benchmarks.common.servers import BenchRuntime
 from tests.support.bad_network import Link, bad_network
 from tests.support.silence import noticed_s
 from tests.support.speech_client import talk

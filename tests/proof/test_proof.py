@@ -8,7 +8,7 @@ import re
 import statistics
 from pathlib import Path
 
-from benchmarks.sockets import runtime_process
+from benchmarks.common.servers import runtime_process
 from tests.conftest import FolderOf
 from tests.fuzz.__main__ import FIGURE as FUZZED
 from tests.proof.__main__ import ELSEWHERE, forms

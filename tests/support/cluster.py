@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from benchmarks.replicas import runtimes
 from runtime.cluster.haproxy import find_haproxy
 from runtime.errors import InvalidSetting
+from tests.support.replicas import runtimes
 from voicewright import Client, ConnectionLost, SpeechRefused, connect
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -41,12 +41,16 @@ THOROUGH: dict[str, Row] = {
     "tests/unit/tools/test_ascend_check.py": ("test_it_compares_with_the_cpu_measures_and_writes_both_down",),
     "tests/unit/engine/test_sound_graphs.py": (),
     # Suites of benchmarks, each with a runtime of its own and clients in processes.
-    "tests/unit/benchmarks/test_suites.py": (),
-    "tests/unit/benchmarks/test_steady.py": ("test_moments_at_a_share_of_what_a_closed_loop_gets_through",),
-    "tests/unit/benchmarks/test_limits.py": ("test_parts_beside_their_floors_and_a_company",),
-    "tests/unit/benchmarks/test_audio.py": ("test_arms_are_compared_and_their_sound_is_measured",),
-    "tests/unit/benchmarks/test_laptop.py": ("test_other_weights_are_led_along_the_codes_of_float32",),
-    "tests/unit/benchmarks/test_pipeline.py": (),
+    "tests/unit/benchmarks/test_serve.py": (),
+    "tests/unit/benchmarks/test_engine.py": (
+        "test_parts_are_measured_beside_their_floors_and_under_load",
+        "test_arms_are_measured_at_the_same_points",
+    ),
+    "tests/unit/benchmarks/test_quality.py": (
+        "test_batches_arms_and_earlier_runs_are_compared",
+        "test_other_weights_are_led_along_the_codes_of_float32",
+    ),
+    "tests/unit/benchmarks/test_peers.py": ("test_our_own_row", "test_a_peer_that_cannot_run_is_a_row_with_its_error"),
     "tests/unit/support/test_checkpoints.py": (),
     "tests/unit/test_packaging.py": (
         "test_tritons_module_is_made_without_a_card_and_missed_where_it_was_not_made",

@@ -15,7 +15,7 @@ from zipfile import ZipFile
 import pytest
 import yaml
 
-from benchmarks.quick import bench
+from benchmarks.engine.bench import bench
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = site.getsitepackages()

@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchmarks.replicas import environment_of
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 from tests.support.cluster import LONG, SHORT, RunningCluster, require_cluster, running_cluster
+from tests.support.replicas import environment_of
 from tests.support.wyoming_client import wyoming
 
 require_cluster()

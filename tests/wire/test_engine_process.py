@@ -21,7 +21,7 @@ import httpx
 import pytest
 import soundfile
 
-from benchmarks.processes import with_children
+from benchmarks.common.servers import with_children
 from runtime.exits import Exit
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.voices.voice_file import read_voice

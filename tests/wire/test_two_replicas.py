@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from benchmarks.replicas import environment_of
 from tests.support.cluster import LONG, SHORT, Load, RunningCluster, hear, on_a_loop, running_cluster
+from tests.support.replicas import environment_of
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
 

@@ -271,7 +271,7 @@ def _launch(
 
 
 def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = False) -> Tiles:
-    """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles`.
+    """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.kernels tiles`.
 
     Those of up to 64 rows were found on an H200, the others on an H100, those of stretches on an H200 again.
     For one matrix ``parts`` is the same for any rows: it decides the order of the sums. More rows than FEW read the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.prompts import single_tokens
+from benchmarks.common.texts import single_tokens
 from tests.support.checkpoints.spec import (
     IM_SPECIALS,
     TTS_SPECIALS,

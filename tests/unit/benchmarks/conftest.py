@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.prompts import single_tokens
+from benchmarks.common.texts import single_tokens
 from tests.support.checkpoints.files import write_checkpoint
 from tests.support.checkpoints.tiny import QUICK
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
+from dataclasses import replace
 from itertools import islice, pairwise
 
 import pytest
 
-from benchmarks.plan import ROUNDS, SILENCE_S, Manner, Plan, Rounds, abuse, arrivals, closed_loop, open_loop, writing
-from benchmarks.prompts import FRAMES_PER_S, frames_of, sentences
-from benchmarks.wordings import Wording
+from benchmarks.common.texts import FRAMES_PER_S, SHORT_FRAMES, Dataset, frames_of, sentences
+from benchmarks.serve.plan import SILENCE_S, Manner, Rounds, Workload, arrivals, closed_loop, open_loop, writing
 from runtime.request import Mode
 
-MODE = Mode.CUSTOM_VOICE
+LOAD = Workload(Mode.CUSTOM_VOICE)
+ROUNDS = Rounds()
 
 
 def test_arrivals_are_those_of_a_poisson_process() -> None:
@@ -45,55 +45,59 @@ def test_a_thousand_texts_and_none_twice() -> None:
 
 
 def test_a_closed_loop_warms_up_first() -> None:
-    plan = closed_loop(MODE, 8)
+    plan = closed_loop(LOAD, 8, ROUNDS)
     assert [call.is_counted for call in plan.calls].index(True) == 8 * ROUNDS.warm_up
     assert sum(call.is_counted for call in plan.calls) == 8 * ROUNDS.counted
 
 
 def test_no_text_comes_twice_in_a_long_run() -> None:
-    texts = [call.text for call in closed_loop(MODE, 400).calls]
+    texts = [call.text for call in closed_loop(LOAD, 400, ROUNDS).calls]
     assert len(set(texts)) == len(texts) == 2400
 
 
-@pytest.mark.parametrize("wording", Wording)
-def test_a_wording_has_a_language_a_length_and_no_text_twice(wording: Wording) -> None:
-    calls = closed_loop(MODE, 8, rounds=Rounds(2, 100), wording=wording).calls
+@pytest.mark.parametrize("dataset", [dataset for dataset in Dataset if dataset is not Dataset.SENTENCES])
+def test_a_dataset_has_a_language_a_length_and_no_text_twice(dataset: Dataset) -> None:
+    calls = closed_loop(Workload(Mode.CUSTOM_VOICE, dataset), 8, Rounds(2, 100)).calls
     assert len({call.text for call in calls}) == len(calls) == 816
-    assert {(call.language, call.frames) for call in calls} == {(wording.language, wording.frames)}
+    assert {call.language for call in calls} == {dataset.language}
+    (frames,) = {call.frames for call in calls}
+    is_english = dataset.language == "english"
     lengths = [len(call.text) for call in calls]
-    short, is_english = wording.frames == 20, wording.language == "english"
-    assert all((length < 90 if is_english else length < 30) == short for length in lengths), (
-        min(lengths),
-        max(lengths),
-    )
+    assert all((length < 90 if is_english else length < 30) == (frames == SHORT_FRAMES) for length in lengths)
     assert all(call.text.isascii() == is_english for call in calls)
 
 
 def test_an_open_loop_counts_after_its_warm_up() -> None:
-    plan = open_loop(MODE, 20.0, seconds=30, seed=1, warm_up_s=10)
+    plan = open_loop(LOAD, 20.0, seconds=30, seed=1, warm_up_s=10)
     assert plan.clients == 0
     assert 650 < len(plan.calls) < 950
     assert all(call.is_counted == (call.at_s >= 10) for call in plan.calls)
     assert max(call.at_s for call in plan.calls) < 40
 
 
-def test_half_of_the_abusers_cancel_and_a_tenth_reads_slowly() -> None:
-    calls = abuse(MODE, 50.0, seconds=60, seed=0).calls
+def test_shares_of_the_calls_cancel_read_slowly_and_stall_and_do_not_count() -> None:
+    load = Workload(Mode.CUSTOM_VOICE, cancels=0.5, slow=0.1, stalls=0.05)
+    calls = open_loop(load, 50.0, seconds=60, seed=0).calls
     shares = {manner: sum(call.manner is manner for call in calls) / len(calls) for manner in Manner}
     assert shares[Manner.CANCEL] == pytest.approx(0.5, abs=0.03)
     assert shares[Manner.SLOW] == pytest.approx(0.1, abs=0.02)
+    assert shares[Manner.STALL] == pytest.approx(0.05, abs=0.02)
     assert all(call.is_counted == (call.manner is Manner.WHOLE) for call in calls)
 
 
-def test_a_plan_survives_its_trip_to_the_clients() -> None:
-    plan = abuse(Mode.BASE, 5.0, seconds=10, seed=3)
-    assert Plan.from_json(json.loads(json.dumps(plan.as_json()))) == plan
+@pytest.mark.parametrize(("clients", "processes"), [(8, 3), (2, 4), (0, 3)])
+def test_processes_share_the_calls_and_the_clients(clients: int, processes: int) -> None:
+    plan = closed_loop(LOAD, clients, ROUNDS) if clients else open_loop(LOAD, 10, seconds=9, seed=0)
+    shares = plan.split(processes)
+    assert len(shares) == (min(clients, processes) or processes)
+    assert sum(share.clients for share in shares) == clients
+    assert sorted(call.number for share in shares for call in share.calls) == [call.number for call in plan.calls]
 
 
 def test_a_halting_writer_is_silent_behind_each_sentence_and_another_behind_the_last() -> None:
-    (call, *_) = closed_loop(MODE, 1, Manner.HALTING).calls
+    (call, *_) = closed_loop(replace(LOAD, manner=Manner.HALTING), 1, ROUNDS).calls
     waits = [(wait_s, piece) for wait_s, piece in writing(call) if wait_s == SILENCE_S]
     assert len(waits) == call.text.count(".") - 1 == 2
     assert "".join(piece for _, piece in writing(call)).split() == call.text.split()
-    (call, *_) = closed_loop(MODE, 1, Manner.SILENCE).calls
+    (call, *_) = closed_loop(replace(LOAD, manner=Manner.SILENCE), 1, ROUNDS).calls
     assert list(writing(call)) == [(0.0, call.text), (SILENCE_S, "")]

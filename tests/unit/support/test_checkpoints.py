@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.prompts import sentences, single_tokens
+from benchmarks.common.texts import sentences, single_tokens
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.model.config_files import read_model_config
 from runtime.model.layers import Operations

@@ -1,0 +1,1 @@
+"""Shared pieces of the tools: texts, voices, metrics, reports, settings and servers."""

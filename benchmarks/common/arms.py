@@ -1,0 +1,63 @@
+"""Arms: sets of settings that a tool compares, as variables of the environment."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from runtime.settings import Settings
+from runtime.variables import of_the_runtime
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A name and the settings that make it different."""
+
+    name: str
+    environment: Environment
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse `NAME[:VARIABLE=VALUE,…]`. The prefix `VOICEWRIGHT_` may be left out.
+
+        Raises:
+            SystemExit: no setting has that variable, so that both arms would be the same.
+        """
+        name, _, rest = text.partition(":")
+        prefix = "VOICEWRIGHT_"
+        pairs = dict(pair.split("=", 1) for pair in rest.split(",") if "=" in pair)
+        pairs = {prefix + variable.removeprefix(prefix): value for variable, value in pairs.items()}
+        if unknown := sorted(set(pairs) - of_the_runtime()):
+            raise SystemExit(f"no setting is called {', '.join(unknown)}")
+        return cls(name, pairs)
+
+    def settings(self, shared: Environment) -> Settings:
+        """Return the settings of this process's environment with the shared ones and those of the arm."""
+        return Settings.from_env({**os.environ, **shared, **self.environment})
+
+
+def add_arms(parser: argparse.ArgumentParser, default: Sequence[str] = ("ours",)) -> None:
+    """Add arguments for the checkpoints, the arms to compare and the device."""
+    parser.add_argument("--model", action="append", metavar="[MODE=]PATH_OR_ID")
+    parser.add_argument("--arm", action="append", metavar="NAME[:VARIABLE=VALUE,…]", help="settings to compare")
+    parser.add_argument("--device")
+    parser.add_argument("--dtype")
+    parser.set_defaults(arms_if_none=default)
+
+
+def arms_of(arguments: argparse.Namespace) -> list[Arm]:
+    """Return the arms of the command line."""
+    return [Arm.parse(text) for text in arguments.arm or arguments.arms_if_none]
+
+
+def shared_environment(arguments: argparse.Namespace, **settings: object) -> dict[str, str]:
+    """Return the variables that all arms share: those of `add_arms`, and settings by name that are not None."""
+    named = {"device": arguments.device, "dtype": arguments.dtype, **settings}
+    if arguments.model:
+        named["model"] = " ".join(arguments.model)
+    return {f"VOICEWRIGHT_{name.upper()}": str(value) for name, value in named.items() if value is not None}

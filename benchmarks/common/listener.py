@@ -1,0 +1,76 @@
+"""Listeners of the engine in this process, and comparisons of what they heard."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.engine.engine import Engine
+from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest
+
+END_TIMEOUT_S = 1800  # Checkpoints of the published sizes take a CPU long.
+
+
+class Said(NamedTuple):
+    """Codes [F, Q] and samples of an utterance."""
+
+    codes: NDArray[np.int64]
+    samples: NDArray[np.int16]
+
+
+@dataclass(slots=True)
+class Listener:
+    """Sink of one request."""
+
+    sent: float = field(default_factory=time.perf_counter)
+    first: float = 0.0
+    chunks: list[AudioChunk] = field(default_factory=list)
+    end: Finished | Broken | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def said(self) -> Said:
+        codes = np.concatenate([chunk.codes for chunk in self.chunks]) if self.chunks else np.empty((0, 0), np.int64)
+        return Said(codes, np.frombuffer(b"".join(chunk.pcm for chunk in self.chunks), np.int16))
+
+    @property
+    def ttfa_ms(self) -> float:
+        return 1000 * (self.first - self.sent)
+
+    def __call__(self, event: SpeechEvent) -> None:
+        if isinstance(event, AudioChunk):
+            self.first = self.first or time.perf_counter()
+            self.chunks.append(event)
+        elif isinstance(event, Finished | Broken):
+            self.end = event
+            self.ended.set()
+
+
+def speak_all(engine: Engine, requests: Sequence[SpeechRequest]) -> tuple[list[Listener], float]:
+    """Serve requests, all at once; return their listeners and the seconds until the last has ended.
+
+    Raises:
+        SystemExit: a request did not end in time.
+    """
+    began, listeners = time.perf_counter(), []
+    for request in requests:
+        listeners.append(Listener())
+        engine.submit(request, listeners[-1])
+    for listener in listeners:
+        if not listener.ended.wait(END_TIMEOUT_S):
+            sys.exit(f"no end within {END_TIMEOUT_S} s")
+    return listeners, time.perf_counter() - began
+
+
+def first_difference(said: Said, other: Said) -> int | None:
+    """Return the first frame whose codes differ or that only one of them has; None if there is none."""
+    shared = min(len(said.codes), len(other.codes))
+    apart = np.flatnonzero((said.codes[:shared] != other.codes[:shared]).any(axis=1))
+    return int(apart[0]) if len(apart) else shared if len(said.codes) != len(other.codes) else None

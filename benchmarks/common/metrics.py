@@ -1,0 +1,211 @@
+"""Traces of calls as their clients saw them, and the metrics that follow: TTFA, ITL, RTF, goodput, underruns.
+
+Times are nanoseconds of `time.perf_counter_ns`, which all processes of a machine share on Linux.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any
+
+from runtime.request import SAMPLE_RATE, StopReason
+
+BYTES_PER_S = 2 * SAMPLE_RATE
+GOOD_BUFFER_S = 0.1  # A listener may be expected to have such a buffer.
+
+
+class Outcome(StrEnum):
+    """The end of a call."""
+
+    DONE = "done"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"  # An overloaded server may answer so.
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Trace:
+    """One call as its client saw it. `chunks`: arrival in ns, and bytes of s16le."""
+
+    number: int
+    wanted_bytes: int
+    manner: str = "whole"
+    is_counted: bool = True
+    due_ns: int = 0  # Scheduled time of an open loop; 0 in a closed loop.
+    sent_ns: int = 0  # The last moment before the first byte of the request.
+    text_ns: int = 0  # When the last text was sent.
+    end_ns: int = 0
+    chunks: list[tuple[int, int]] = field(default_factory=list)
+    silences: list[tuple[int, int]] = field(default_factory=list)  # Pauses of the writer: from, to, in ns.
+    sentences: list[tuple[int, int]] = field(default_factory=list)  # Writing of a sentence after a pause: from, to.
+    outcome: Outcome = Outcome.FAILED
+    code: str = ""  # Error code.
+    stop: str = ""  # Stop reason.
+    sent_s: float = 0.0  # Audio that the server had sent when the call was cancelled.
+    queue_ms: float = 0.0  # Time in the server's queue, as it reports it.
+    digest: str = ""  # Hash of the audio, if the client computes it.
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for _, size in self.chunks)
+
+    @property
+    def audio_s(self) -> float:
+        return self.bytes / BYTES_PER_S
+
+    @property
+    def ttfa_ms(self) -> float | None:
+        """Time to first audio: from the request to the first complete sample."""
+        return (self.chunks[0][0] - self.sent_ns) / 1e6 if self.chunks else None
+
+    @property
+    def total_ms(self) -> float:
+        return (self.end_ns - self.sent_ns) / 1e6
+
+    @property
+    def is_good(self) -> bool:
+        """True if the reply is as long as asked for, or ended with EOS, or was cancelled by its client."""
+        if self.outcome is not Outcome.DONE:
+            return self.outcome is Outcome.CANCELLED
+        has_ended = self.stop == StopReason.EOS and 0 < self.bytes < self.wanted_bytes
+        return has_ended or self.bytes == self.wanted_bytes
+
+    @property
+    def playback(self) -> SimulatedPlayer:
+        return playback(self.chunks, self.silences, self.sentences)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedPlayer:
+    """A player without a buffer that starts with the first chunk.
+
+    Attributes:
+        underruns: chunks that arrived after the player had run dry, except those that a pause of the writer delayed.
+        deficit_s: the buffer that would have avoided all of them.
+        unwritten: underruns in which the next sentence was still being written when the player ran dry.
+    """
+
+    underruns: int
+    deficit_s: float
+    unwritten: int = 0
+
+
+def playback(
+    chunks: Sequence[tuple[int, int]],
+    silences: Sequence[tuple[int, int]] = (),
+    sentences: Sequence[tuple[int, int]] = (),
+) -> SimulatedPlayer:
+    """Play chunks of (arrival in ns, bytes), in order. Silences and sentences are (from, to) in ns."""
+    if not chunks:
+        return SimulatedPlayer(0, 0.0)
+    began = chunks[0][0] / 1e9
+    dry = began  # When the player has nothing left.
+    heard, underruns, unwritten, deficit = 0.0, 0, 0, 0.0
+    for arrival_ns, size in chunks:
+        arrival, length = arrival_ns / 1e9, size / BYTES_PER_S
+        of_its_text = any(start / 1e9 <= arrival and dry <= end / 1e9 for start, end in silences)
+        is_late = arrival > dry and not of_its_text
+        underruns += is_late
+        unwritten += is_late and any(start / 1e9 <= dry <= end / 1e9 for start, end in sentences)
+        deficit = max(deficit, arrival - began - heard)
+        dry = max(dry, arrival) + length
+        heard += length
+    return SimulatedPlayer(underruns, deficit, unwritten)
+
+
+def percentile(values: Iterable[float], share: float) -> float | None:
+    """Return the nearest-rank percentile for a share of 0 to 1; None without values."""
+    ranked = sorted(values)
+    return ranked[max(0, math.ceil(share * len(ranked)) - 1)] if ranked else None
+
+
+def percentiles(name: str, values: Sequence[float], *shares: int, unit: str = "ms", digits: int = 2) -> dict[str, Any]:
+    """Return columns `{name}_p{share}_{unit}` of some values."""
+    return {f"{name}_p{share}_{unit}": rounded(percentile(values, share / 100), digits) for share in shares}
+
+
+def rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def peak_in_flight(traces: Iterable[Trace]) -> int:
+    """Return the largest number of calls that were in flight at once."""
+    moments = sorted([(t.sent_ns, 1) for t in traces] + [(t.end_ns, -1) for t in traces])
+    now = peak = 0
+    for _, step in moments:
+        now += step
+        peak = max(peak, now)
+    return peak
+
+
+def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
+    """Return the time from the first counted request to the last: warm-up and the draining end are no load.
+
+    If both are the same moment, the window lasts until the last reply ends.
+    """
+    counted = [t for t in traces if t.is_counted] or traces
+    start, stop = min(t.sent_ns for t in counted), max(t.sent_ns for t in counted)
+    if sum(t.sent_ns == start for t in counted) == len(counted) or stop - start < 1e6:
+        stop = max(t.end_ns for t in counted)
+    return start, stop
+
+
+def audio_rate(traces: Sequence[Trace]) -> float:
+    """Return the seconds of audio that all clients together received in a second."""
+    start, stop = window_ns(traces)
+    arrived = sum(size for t in traces for at, size in t.chunks if start <= at <= stop)
+    return arrived / BYTES_PER_S / ((stop - start) / 1e9)
+
+
+def reply_rate(traces: Sequence[Trace], counts: Callable[[Trace], bool] = lambda trace: True) -> float:
+    """Return the replies that ended in a second, of those that count."""
+    start, stop = window_ns(traces)
+    return sum(start <= t.end_ns <= stop and counts(t) for t in traces) / ((stop - start) / 1e9)
+
+
+def is_continuous(trace: Trace) -> bool:
+    """True if the reply ended well and a player with a buffer of 100 ms would have played it without a gap."""
+    return trace.outcome is Outcome.DONE and trace.is_good and trace.playback.deficit_s <= GOOD_BUFFER_S
+
+
+def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
+    """Return one row over all runs of the same plan: times are pooled, rates are the mean of the runs.
+
+    Times and lengths are of counted calls that ended well. Failures and refusals are of all calls.
+    """
+    traces = [trace for run in runs for trace in run]
+    counted = [t for t in traces if t.is_counted]
+    good = [t for t in counted if t.outcome is Outcome.DONE and t.is_good]
+    plays = [t.playback for t in good]
+    gaps = [(after - before) / 1e6 for t in good for (before, _), (after, _) in pairwise(t.chunks)]
+    late = [(t.sent_ns - t.due_ns) / 1e6 for t in counted if t.due_ns]
+    row: dict[str, Any] = {
+        "calls": len(counted),
+        "failed": sum(not t.is_good and t.outcome is not Outcome.REFUSED for t in traces),
+        "refused": sum(t.outcome is Outcome.REFUSED for t in traces),
+        **percentiles("ttfa", [t.ttfa_ms for t in good if t.ttfa_ms is not None], 50, 95, 99),
+        **percentiles("itl", gaps, 50, 99, digits=1),
+        **percentiles("e2e", [t.total_ms for t in good], 50, 95, digits=1),
+        "rtf_p50": rounded(percentile([t.total_ms / 1000 / t.audio_s for t in good], 0.5), 4),
+        "underruns": sum(play.underruns for play in plays),
+        "max_deficit_ms": rounded(max((1000 * play.deficit_s for play in plays), default=None), 1),
+        "rps": round(sum(reply_rate(run) for run in runs) / len(runs), 2),
+        "goodput_rps": round(sum(reply_rate(run, is_continuous) for run in runs) / len(runs), 2),
+        "audio_s_per_s": round(sum(audio_rate(run) for run in runs) / len(runs), 2),
+        "peak_in_flight": max(peak_in_flight(run) for run in runs),
+    }
+    if late:
+        row |= percentiles("sent_late", late, 95)
+    if any(t.sentences for t in good):
+        row["underruns_of_unwritten_sentences"] = sum(play.unwritten for play in plays)
+    if written := [(t.end_ns - t.text_ns) / 1e6 for t in good if t.text_ns > t.sent_ns]:
+        row |= percentiles("last_text_to_end", written, 50, digits=1)
+    if held := [t.sent_s for t in traces if t.sent_s]:
+        row |= percentiles("sent_before_cancel", held, 50, unit="s")
+    if errors := sorted({t.code for t in traces if t.code}):
+        row["errors"] = " ".join(errors)
+    return row

@@ -1,0 +1,95 @@
+"""Command lines, progress, tables and JSON files of the tools."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+Row = dict[str, Any]
+Tables = dict[str, list[Row]]
+Value = TypeVar("Value")
+
+
+def parser_of(docstring: str | None) -> argparse.ArgumentParser:
+    """Return a parser with a module's docstring as its help and `--json FILE`."""
+    parser = argparse.ArgumentParser(description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    return parser
+
+
+def several(kind: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
+    """Return the type of an argument with several values, separated by commas."""
+
+    def values(text: str) -> tuple[Value, ...]:
+        return tuple(kind(word) for word in text.split(","))
+
+    return values
+
+
+def log_step(step: str) -> None:
+    """Print what is measured now to stderr."""
+    print(f"  {step}", file=sys.stderr, flush=True)
+
+
+def markdown(tables: Mapping[str, Sequence[Row]]) -> str:
+    """Return Markdown tables, each under its name. A missing column is a dash."""
+    lines: list[str] = []
+    for name, rows in tables.items():
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        lines.append(f"\n### {name}\n\n| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
+        for row in rows:
+            cells = ("-" if (value := row.get(column)) is None else str(value) for column in columns)
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def report(tables: Mapping[str, Sequence[Row]], file: Path | None, *, shown: Sequence[str] = (), **about: Any) -> None:
+    """Print tables, and write all of them with the machine to a JSON file.
+
+    A tool that runs for long calls this after each table, so that a run that is stopped loses only its last one.
+
+    Args:
+        shown: names of the tables to print; empty: all.
+        about: other values for the file.
+    """
+    print(markdown({name: rows for name, rows in tables.items() if not shown or name in shown}), flush=True)
+    if file is not None:
+        whole = file.with_name(f"{file.name}.part")
+        whole.write_text(json.dumps({"machine": machine(), **about, "tables": tables}, indent=1) + "\n", "utf-8")
+        os.replace(whole, file)
+
+
+def machine() -> Row:
+    """Return the hardware and the versions of this run."""
+    import torch
+
+    commit = "unknown"
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        command = ["git", "rev-parse", "--short", "HEAD"]
+        here = Path(__file__).parent
+        commit = subprocess.run(command, cwd=here, capture_output=True, check=True, text=True).stdout.strip()
+    return {
+        "card": card(),
+        "cpu": f"{os.cpu_count()} x {platform.processor() or platform.machine()}",
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "commit": commit,
+    }
+
+
+def card() -> str:
+    """Return the name of the card or NPU."""
+    import torch
+
+    if not torch.accelerator.is_available():
+        return "none"
+    return str(torch.get_device_module(torch.accelerator.current_accelerator()).get_device_name())

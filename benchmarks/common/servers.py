@@ -1,0 +1,91 @@
+"""A runtime process on loopback, and what the kernel knows of a process and its children."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+SETTLE_TIMEOUT_S = 5.0  # Every slot must be free again this long after the last reply.
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRuntime:
+    """A runtime that answers."""
+
+    url: str
+    pid: int
+
+    @property
+    def stream(self) -> str:
+        """The address of its WebSocket."""
+        return self.url.replace("http", "ws", 1) + "/v1/audio/speech/stream"
+
+
+@asynccontextmanager
+async def runtime_process(
+    arguments: list[str], environment: Mapping[str, str] | None = None
+) -> AsyncIterator[BenchRuntime]:
+    """Start `voicewright runtime` on a free port; yields it once it is ready.
+
+    Raises:
+        SystemExit: it did not start; its error is on stderr.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "runtime.cli", "runtime", "--port", "0", *arguments),
+        stdout=subprocess.PIPE,
+        env={**os.environ, "VOICEWRIGHT_HOST": "127.0.0.1", **(environment or {})},
+    )
+    try:
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        if " at http" not in line:
+            raise SystemExit("the runtime did not start; its error is above")
+        yield BenchRuntime(line.rpartition(" at ")[2].strip(), process.pid)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def busy_slots(url: str) -> int:
+    """Return the requests that still have a slot or wait for one, once the time to settle has passed."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
+            load = (await http.get(f"{url}/ready")).json()
+            busy = int(load.get("active", 0) + load.get("waiting", 0))
+            if not busy:
+                break
+            await asyncio.sleep(0.05)
+    return busy
+
+
+def process_usage(pid: int) -> dict[str, Any]:
+    """Return memory (MiB), threads and open files of a process and its children; nothing without /proc."""
+    places = [Path(f"/proc/{number}") for number in with_children(pid)]
+    if not places:
+        return {}
+    lines = [(place / "status").read_text("ascii", "replace").splitlines() for place in places]
+    status = [dict(line.split(":", 1) for line in of_process if ":" in line) for of_process in lines]
+    return {
+        "rss_mib": round(sum(int(fields["VmRSS"].split()[0]) for fields in status) / 1024, 1),
+        "threads": sum(int(fields["Threads"]) for fields in status),
+        "files": sum(len(list((place / "fd").iterdir())) for place in places),
+    }
+
+
+def with_children(pid: int) -> list[int]:
+    """Return a process and its descendants; nothing without /proc."""
+    tasks = Path(f"/proc/{pid}/task")
+    if not tasks.exists():
+        return []
+    children = [int(word) for task in tasks.iterdir() for word in (task / "children").read_text().split()]
+    return [pid, *(number for child in children for number in with_children(child))]

@@ -1,0 +1,138 @@
+"""Texts to speak, without repetitions: a thousand English sentences, and short and long texts in two languages.
+
+Every engine and every run gets the same texts, and no text occurs twice in a run, so that no cache of prompts helps.
+The number of frames follows from the text or its dataset, so that outputs have equal lengths.
+"""
+
+from __future__ import annotations
+
+import random
+from enum import StrEnum
+from functools import cache
+
+COUNT = 1000
+FRAMES_PER_S = 12.5
+LEAD_S, CHARACTER_S = 0.35, 0.062  # Duration of an English text. The mean is 4.3 s, as in Seed-TTS EN.
+MIN_LONG_CHARS = 140
+SHORT_FRAMES, LONG_FRAMES = 20, 80
+
+ADJECTIVES = (
+    *("old", "young", "quiet", "cheerful", "patient", "careful", "tired", "clever", "curious", "gentle", "stubborn"),
+    *("famous", "lonely", "honest", "restless", "thoughtful", "nervous", "proud"),
+)
+PEOPLE = (
+    *("gardener", "pilot", "teacher", "baker", "sailor", "painter", "doctor", "carpenter", "singer", "farmer"),
+    *("driver", "librarian", "neighbour", "traveller", "fisherman", "engineer", "stranger", "captain", "tailor"),
+    "student",
+)
+DEEDS = (
+    *("waited", "listened", "worked", "slept", "whistled", "rested", "stopped", "laughed", "wrote a letter"),
+    *("told a story", "found a key", "drank some tea", "repaired a clock", "watched the rain", "counted the boats"),
+    *("opened a window", "lost a glove", "read the paper", "carried a ladder", "sang a song"),
+)
+PLACES = (
+    *("near the harbour", "behind the station", "under the bridge", "at the market", "in the garden", "by the river"),
+    *("on the hill", "beside the church", "in the kitchen", "at the corner", "across the street", "in the museum"),
+    *("outside the village", "on the platform", "along the beach", "in the library", "above the bakery"),
+)
+OPENINGS = (
+    *("Yesterday", "This morning", "In the evening", "Last winter", "Before dinner", "On Sunday", "After the storm"),
+    *("Every summer", "Late at night", "Once again"),
+)
+LINKS = ("and", "but", "while", "because", "until", "so", "although")
+CHINESE = (
+    ("昨天", "今天早上", "晚上", "去年冬天", "晚饭前", "星期天", "暴风雨之后", "每年夏天"),
+    ("老师", "船长", "医生", "面包师", "园丁", "画家", "司机", "学生", "渔夫", "邻居", "裁缝", "歌手"),
+    ("在港口边", "在车站后面", "在桥下", "在花园里", "在河边", "在山上", "在厨房里", "在图书馆里"),
+    ("等了很久", "写了一封信", "喝了一杯茶", "修好了钟", "打开了窗户", "丢了一只手套", "唱了一首歌", "看着雨"),
+)
+
+
+class Dataset(StrEnum):
+    """The texts of a load."""
+
+    SENTENCES = "sentences"
+    ENGLISH_SHORT = "en-short"
+    ENGLISH_LONG = "en-long"
+    CHINESE_SHORT = "zh-short"
+    CHINESE_LONG = "zh-long"
+
+    @property
+    def language(self) -> str:
+        """The language as checkpoints name it."""
+        return "chinese" if self.startswith("zh") else "english"
+
+    def text(self, number: int) -> str:
+        """Return the text with this number. Different numbers have different texts."""
+        if self.language == "chinese":
+            return _chinese(number, clauses=1 if self is Dataset.CHINESE_SHORT else 4)
+        texts = _shortest_first()[: COUNT // 4] if self is Dataset.ENGLISH_SHORT else sentences()
+        again, place = divmod(number, len(texts))
+        text = texts[place]
+        while self is Dataset.ENGLISH_LONG and len(text) < MIN_LONG_CHARS:
+            place = (place + 1) % len(texts)
+            text += f" {texts[place]}"
+        return f"{text[:-1]}, {again + 1} times." if again else text
+
+    def frames(self, text: str) -> int:
+        """Return the number of 80 ms frames that a text is spoken for."""
+        if self is Dataset.SENTENCES:
+            return frames_of(text)
+        return SHORT_FRAMES if self.endswith("short") else LONG_FRAMES
+
+
+@cache
+def sentences() -> tuple[str, ...]:
+    """Return a thousand sentences of 20 to 160 characters; the same on every machine."""
+    made: dict[str, None] = {}
+    number = 0
+    while len(made) < COUNT:
+        made[_sentence(random.Random(f"prompt {number}"))] = None
+        number += 1
+    return tuple(made)
+
+
+def frames_of(text: str) -> int:
+    """Return the frames that an English text takes at the pace of Seed-TTS EN."""
+    return round(FRAMES_PER_S * (LEAD_S + CHARACTER_S * len(text)))
+
+
+def single_tokens() -> tuple[str, ...]:
+    """Return the words that a synthetic tokenizer keeps whole, so that texts have as many tokens as published ones.
+
+    Two of them cannot meet inside a word: each begins with a space or a capital. The two words of the chat template are
+    the exception; they come last and so never win over another.
+    """
+    words = {
+        word for phrases in (ADJECTIVES, PEOPLE, DEEDS, PLACES, LINKS) for text in phrases for word in text.split()
+    }
+    openings = {*" ".join(OPENINGS).split(), "The"}
+    later = {word for opening in OPENINGS for word in opening.split()[1:]}
+    spaced = sorted({*words, *later, "the"})
+    return (*(f" {word}" for word in spaced), *sorted(openings - later), "assistant", "user")
+
+
+@cache
+def _shortest_first() -> tuple[str, ...]:
+    return tuple(sorted(sentences(), key=len))
+
+
+def _sentence(draw: random.Random) -> str:
+    opening = f"{draw.choice(OPENINGS)} " if draw.random() < 0.4 else ""
+    clauses = draw.choices((1, 2, 3), (8, 4, 1))[0]
+    text = opening + _clause(draw)
+    for _ in range(clauses - 1):
+        text += f", {draw.choice(LINKS)} {_clause(draw)}"
+    return text[0].upper() + text[1:] + "."
+
+
+def _clause(draw: random.Random) -> str:
+    adjective = f"{draw.choice(ADJECTIVES)} " if draw.random() < 0.6 else ""
+    place = f" {draw.choice(PLACES)}" if draw.random() < 0.6 else ""
+    return f"the {adjective}{draw.choice(PEOPLE)} {draw.choice(DEEDS)}{place}"
+
+
+def _chinese(number: int, clauses: int) -> str:
+    draw = random.Random(f"chinese {number} {clauses}")
+    said = ("".join(draw.choice(phrases) for phrases in CHINESE) for _ in range(clauses))
+    return f"第{number + 1}天，" + "，".join(said) + "。"

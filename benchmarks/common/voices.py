@@ -1,0 +1,132 @@
+"""The voice of each mode, for the engine in this process and for a runtime over a socket."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from runtime.request import SAMPLE_RATE, Layout, Mode, ModelCard, Reference, SpeechRequest
+from runtime.shared.names import new_id
+from runtime.voices.library import Library
+from runtime.voices.voice import Consent, Voice, to_float, to_pcm
+
+DESIGN = "A warm young voice, close to the microphone."
+STORED_VOICE = "Benchmark"  # The stored voice that Base clones.
+TRANSCRIPT = "The old sailor told a story."
+REFERENCE_S = 3.0
+RECORDER_HZ = 48_000  # Microphones record at this rate, so that uploads are resampled as users' are.
+
+
+@dataclass(frozen=True, slots=True)
+class NewVoices:
+    """Every call clones another recording, by x-vector only or with its transcript (ICL)."""
+
+    seconds: float
+    x_vector_only: bool
+
+    def __str__(self) -> str:
+        return f"{'x-vector' if self.x_vector_only else 'ICL'} {self.seconds:g} s"
+
+    @property
+    def transcript(self) -> str:
+        return " ".join([TRANSCRIPT] * max(1, round(self.seconds / REFERENCE_S)))
+
+    def reference(self, number: int) -> Reference:
+        """Return the recording of a call as the engine takes it."""
+        samples = recording(self.seconds, number, SAMPLE_RATE)
+        transcript = None if self.x_vector_only else self.transcript
+        return Reference(samples=samples, text=transcript, x_vector_only=self.x_vector_only)
+
+    def upload(self, number: int) -> dict[str, Any]:
+        """Return the same as fields of a session.config."""
+        fields: dict[str, Any] = {"ref_audio": wav_base64(recording(self.seconds, number, RECORDER_HZ), RECORDER_HZ)}
+        return fields | ({"x_vector_only_mode": True} if self.x_vector_only else {"ref_text": self.transcript})
+
+
+@cache
+def recording(seconds: float = REFERENCE_S, number: int = 0, rate: int = SAMPLE_RATE) -> NDArray[np.float32]:
+    """Return harmonics with a rhythm; each number has its own pitch. Shapes: [N] float32, mono."""
+    t = np.arange(round(seconds * rate)) / rate
+    draw = np.random.default_rng(number)
+    pitch, rhythm = 80 + 160 * draw.random(), 2 + 4 * draw.random()
+    tone = sum(np.sin(2 * np.pi * pitch * k * t + phase) / k for k, phase in enumerate(draw.random(12), 1))
+    return (0.2 * tone * (0.6 + 0.4 * np.sin(2 * np.pi * rhythm * t))).astype(np.float32)
+
+
+def wav_base64(samples: NDArray[np.float32], rate: int = SAMPLE_RATE) -> str:
+    """Return a WAV file in the form that messages carry."""
+    file = io.BytesIO()
+    soundfile.write(file, to_pcm(samples), rate, format="WAV", subtype="PCM_16")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def store_voice(folder: Path) -> None:
+    """Put the voice that Base clones into a library, so that a server finds it by its name."""
+    library = Library(folder)
+    library.open()
+    consent = Consent(words="Synthetic: the voice of no person.")
+    reference = to_pcm(recording())
+    library.add(Voice(id=new_id(), name=STORED_VOICE, reference=reference, transcript=TRANSCRIPT, consent=consent))
+    library.close()
+
+
+def request_for(
+    card: ModelCard,
+    mode: Mode,
+    text: str,
+    frames: int,
+    seed: int,
+    *,
+    is_live: bool = False,
+    language: str = "english",
+    reference: Reference | None = None,
+) -> SpeechRequest:
+    """Return a request for the engine of this process. Base clones the stored voice by default."""
+    if mode is Mode.BASE and reference is None:
+        reference = Reference(samples=to_float(to_pcm(recording())), text=TRANSCRIPT)
+    return SpeechRequest(
+        text=text,
+        mode=mode,
+        voice=card.speakers[0] if mode is Mode.CUSTOM_VOICE and card.speakers else None,
+        language=language if language in card.languages else "auto",
+        instruct=DESIGN if mode is Mode.VOICE_DESIGN else None,
+        reference=reference,
+        layout=Layout.STREAMING if is_live and Layout.STREAMING in card.layouts else None,
+        seed=seed,
+        max_frames=frames,
+        open_text=is_live,
+        holds_end=True,
+    )
+
+
+def config_for(
+    card: dict[str, Any],
+    mode: Mode,
+    frames: int,
+    seed: int,
+    *,
+    is_live: bool = False,
+    language: str = "english",
+    upload: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the same as a session.config; `card` is an entry of /v1/models, `upload` of `NewVoices.upload`."""
+    config: dict[str, Any] = {"task_type": mode, "max_frames": frames, "seed": seed}
+    if language in card["languages"]:
+        config["language"] = language
+    if mode is Mode.CUSTOM_VOICE and card["speakers"]:
+        config["voice"] = card["speakers"][0]
+    elif mode is Mode.VOICE_DESIGN:
+        config["instructions"] = DESIGN
+    elif mode is Mode.BASE:
+        config |= {"voice": STORED_VOICE} if upload is None else upload
+    if is_live and Layout.STREAMING in card["layouts"]:
+        config["non_streaming_mode"] = False
+    return config

@@ -1,0 +1,43 @@
+"""The short benchmark, `voicewright bench`: frames by batch, the host's turns, imports, TTFA over the WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from benchmarks.common.arms import Arm
+from benchmarks.common.report import Row, Tables, machine, markdown
+from benchmarks.engine.tables import Grid, measure_imports, measure_parts, open_parts
+from benchmarks.serve.load import measure_closed
+from benchmarks.serve.plan import Rounds, Workload
+from benchmarks.serve.targets import open_targets
+from runtime.engine.registry import Registry
+from runtime.settings import Settings
+
+BATCHES = (1, 4, 16)
+GRID = Grid(BATCHES, contexts=(64,), prompts=(32,), chunks=tuple((1, batch) for batch in BATCHES))
+CLIENTS = (1, 4, 8)
+
+
+def bench(settings: Settings, replies: int, as_json: bool) -> None:
+    """Measure the models, device and dtype of the settings; print JSON or tables."""
+    tables = measure(settings, replies)
+    print(json.dumps({"machine": machine(), **tables}, indent=2) if as_json else markdown(tables))
+
+
+def measure(settings: Settings, replies: int) -> Tables:
+    """Return all tables. `replies`: counted replies at each number of clients, at least."""
+    parts = measure_parts([("ours", open_parts(settings, GRID))], GRID)
+    websocket = asyncio.run(_measure_websocket(settings, replies))
+    return {**parts, "imports": measure_imports(), "websocket": websocket}
+
+
+async def _measure_websocket(settings: Settings, replies: int) -> list[Row]:
+    environment = {
+        "VOICEWRIGHT_MODEL": " ".join(settings.models),
+        "VOICEWRIGHT_DEVICE": settings.engine.device,
+        "VOICEWRIGHT_DTYPE": settings.engine.dtype,
+    }
+    load = Workload(Registry.read(settings.models).modes[0])
+    async with open_targets([Arm("ours", {})], ["websocket"], environment) as targets:
+        return await measure_closed(targets, [load], CLIENTS, replies, Rounds())

@@ -1,0 +1,134 @@
+"""Floors of the engine's parts: the least time in which the device can read and multiply what a part needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from benchmarks.common.report import Row, Tables
+from benchmarks.engine.parts import synchronize
+from runtime.engine.capacity.probe import layer_size
+from runtime.model.config import DecoderConfig, ModelConfig
+
+CARD_BYTES, CPU_BYTES = 2**31, 2**24  # Copied and read: on a card many times what its cache holds.
+CARD_SIDE, CPU_SIDE = 8192, 256  # Of the matrices.
+REPEATS = 10
+BFLOAT16_BYTES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Rates of a device: bytes a second copied (read and written) and read, operations a second of a product."""
+
+    copied: float
+    read: float
+    multiplied: float
+
+    def row(self) -> Row:
+        tera = {"copied_tb_s": self.copied, "read_tb_s": self.read, "tflop_s": self.multiplied}
+        return {name: round(value / 1e12, 4) for name, value in tera.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Numbers that a part must read, those of weights apart from keys and values, and operations that it must do."""
+
+    weights: float
+    kept: float
+    operations: float
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.weights + other.weights, self.kept + other.kept, self.operations + other.operations)
+
+    def floor_ms(self, rates: Rates, weight_bytes: float = BFLOAT16_BYTES) -> float:
+        """Return the larger of the times to read and to multiply. `weight_bytes`: bytes of one weight."""
+        read = weight_bytes * self.weights + BFLOAT16_BYTES * self.kept
+        return 1000 * max(read / rates.read, self.operations / rates.multiplied)
+
+
+def measure_rates() -> Rates:
+    """Return the rates of this device, each the fastest of some runs."""
+    has_card = torch.accelerator.is_available()
+    device = torch.accelerator.current_accelerator() if has_card else torch.device("cpu")
+    source = torch.randn((CARD_BYTES if has_card else CPU_BYTES) // 4, device=device)
+    target = torch.empty_like(source)
+    side = CARD_SIDE if has_card else CPU_SIDE
+    left, right = (torch.randn((side, side), device=device).bfloat16() for _ in "ab")
+    out = torch.empty_like(left)
+
+    def fastest_s(work: Callable[[], object]) -> float:
+        work()
+        spent = []
+        for _ in range(REPEATS):
+            synchronize()
+            began = time.perf_counter()
+            work()
+            synchronize()
+            spent.append(time.perf_counter() - began)
+        return min(spent)
+
+    def multiply() -> Tensor:
+        return torch.mm(left, right, out=out)
+
+    return Rates(
+        copied=2 * source.nbytes / fastest_s(lambda: target.copy_(source)),
+        read=source.nbytes / fastest_s(lambda: torch.amax(source)),
+        multiplied=2 * side**3 / fastest_s(multiply),
+    )
+
+
+def weights_of(decoder: DecoderConfig) -> int:
+    """Return the numbers of the matrices of all layers."""
+    return decoder.num_hidden_layers * layer_size(decoder)
+
+
+def predictor_cost(config: ModelConfig, rows: int) -> Cost:
+    """Return the cost of codes 1 to Q-1: one pass a code, each of which reads all weights."""
+    total = Cost(0, 0, 0)
+    for done in range(config.talker.num_code_groups - 1):
+        # The first pass has two positions: the talker's result and code 0.
+        total += _layers(config.predictor, rows * (2 if done == 0 else 1), done + 2) + _head(config.predictor, rows)
+    return total
+
+
+def frame_cost(config: ModelConfig, rows: int, context: int) -> Cost:
+    """Return the cost of a frame of rows at a position."""
+    return _layers(config.talker, rows, context) + _head(config.talker, rows) + predictor_cost(config, rows)
+
+
+def prefill_cost(config: ModelConfig, positions: int) -> Cost:
+    """Return the cost of a prompt and its first frame."""
+    decoder, weights = config.talker, weights_of(config.talker)
+    attended = 4 * decoder.num_hidden_layers * decoder.num_attention_heads * decoder.head_dim * positions / 2
+    read = Cost(weights, 0, positions * (2 * weights + attended))
+    return read + _head(decoder, 1) + predictor_cost(config, 1)
+
+
+def add_floors(config: ModelConfig, rates: Rates, tables: Tables, weight_bytes: float = BFLOAT16_BYTES) -> None:
+    """Write the floor of each row that has one, and the measured time as a multiple of it."""
+    kinds: dict[str, tuple[str, Callable[[Row], Cost]]] = {
+        "frames": ("frame_ms", lambda row: frame_cost(config, row["batch"], row["context"])),
+        "predictor": ("predictor_ms", lambda row: predictor_cost(config, row["batch"])),
+        "prefill": ("prefill_ms", lambda row: prefill_cost(config, row["positions"])),
+    }
+    for name, (column, cost_of) in kinds.items():
+        for row in tables[name]:
+            floor = cost_of(row).floor_ms(rates, weight_bytes)
+            row["floor_ms"], row["times_floor"] = round(floor, 3), round(row[column] / floor, 2)
+
+
+def _layers(decoder: DecoderConfig, rows: int, context: float) -> Cost:
+    """Return the cost of one pass of rows that attend to `context` positions, every row its own."""
+    kept = 2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim
+    attended = 4 * decoder.num_hidden_layers * decoder.num_attention_heads * decoder.head_dim * context
+    weights = weights_of(decoder)
+    return Cost(weights, rows * context * kept, rows * (2 * weights + attended))
+
+
+def _head(decoder: DecoderConfig, rows: int) -> Cost:
+    weights = decoder.vocab_size * decoder.hidden_size
+    return Cost(weights, 0, 2 * rows * weights)

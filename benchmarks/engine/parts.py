@@ -1,0 +1,238 @@
+"""The engine's parts, one by one, without its threads. Only this module of the tools uses the engine's internals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from benchmarks.common.report import log_step
+from benchmarks.common.voices import request_for
+from runtime.device.cpu import Now
+from runtime.device.fused import Lookup, Sampled
+from runtime.device.interface import Stream
+from runtime.engine.core import EngineCore
+from runtime.engine.engine import Engine
+from runtime.engine.input_processor import admit
+from runtime.engine.model_runner import FrameResult, LaunchedFrame
+from runtime.engine.prompt import Prompt, build_prompt
+from runtime.engine.slots import SlotInputs, fill_in
+from runtime.request import AudioChunk, Mode, Sampling, SpeechEvent, SpeechRequest
+from runtime.settings import Settings
+
+TEXT = "The harbour was quiet, and the lights of the last boat went out one by one. "
+WARM_UP_TURNS = 20
+
+
+class Parts:
+    """The first loaded checkpoint, with rows at a given position of their slots."""
+
+    def __init__(self, settings: Settings) -> None:
+        began, free = time.perf_counter(), free_bytes()
+        self.engine = Engine.open(settings, lambda loaded, of, step: log_step(step))
+        synchronize()
+        self.start_s = time.perf_counter() - began
+        self.device_bytes = free - free_bytes()
+        self.core: EngineCore = self.engine.registry.cores[0]
+        self._settings = settings
+        self._prompt = replace(self.prompt(TEXT), constant=0, key="")
+        self._graphs: list[Callable[[], object]] = []
+        for tensor in (*self.core.runner.slot_cache.keys, *self.core.runner.slot_cache.values):
+            tensor.zero_()  # Unwritten memory may hold numbers that multiply more slowly.
+
+    @property
+    def longest(self) -> int:
+        """Positions of a slot."""
+        return self.core.length
+
+    @torch.inference_mode()
+    def begin_rows(self, batch: int, context: int) -> NDArray[np.int64]:
+        """Return slots whose next frame is at position `context`."""
+        slot_cache, slots = self.core.runner.slot_cache, self.begin_streams(batch)
+        for slot in slots:
+            self._read_prompt(int(slot), self._prompt)
+            slot_cache.position[slot] = context
+            slot_cache.host_position[slot] = context
+        synchronize()  # The stream of the frames does not wait for this thread's work.
+        return slots
+
+    @torch.inference_mode()
+    def begin_streams(self, batch: int) -> NDArray[np.int64]:
+        """Return slots with a fresh Code2Wav stream each."""
+        slots = [self._take_slot(row, self._prompt.trailing) for row in range(batch)]
+        for slot in slots:
+            self.core.code2wav_streams.open(slot)
+        return np.array(slots)
+
+    def end_rows(self, slots: NDArray[np.int64]) -> None:
+        for slot in slots:
+            self.core.runner.slot_cache.give_back(int(slot))
+
+    def launch(self, slots: NDArray[np.int64]) -> Callable[[], FrameResult]:
+        """Launch the next frame of some rows; the returned function waits for it."""
+        return self.core.runner.step(slots).result
+
+    @torch.inference_mode()
+    def prefill(self, positions: int) -> None:
+        """Read a prompt with this number of positions and make its first frame."""
+        embeds = self._prompt.embeds
+        slot = self._take_slot(0, [])
+        self._read_prompt(slot, Prompt(embeds.repeat(-(-positions // len(embeds)), 1)[:positions], []))
+        self.core.runner.slot_cache.give_back(slot)
+
+    @torch.inference_mode()
+    def predict(self, batch: int) -> None:
+        """Run the code predictor alone, greedy: codes 1 to Q-1 of one frame of every row."""
+        predict = self._predictor(batch)
+        with self.core.device.stream(Stream.FRAMES):  # Its graph shares the memory of that stream's graphs.
+            predict()
+
+    @cache  # noqa: B019  # One graph for each number of rows, for as long as the parts live.
+    def _predictor(self, batch: int) -> Callable[[], object]:
+        frame, device = self.core.runner.frame, self.core.runner.device
+        norm, predictor = frame.talker.model.norm.weight, frame.talker.code_predictor
+        hidden = torch.ones((batch, len(norm)), device=norm.device, dtype=norm.dtype)
+        rows = torch.arange(batch, device=norm.device)
+        codes = torch.empty((batch, frame.config.talker.num_code_groups), device=norm.device, dtype=torch.int64)
+        sampled = Sampled(codes, torch.empty_like(codes, dtype=torch.bool))
+        slot_cache, fused = frame.slot_cache, frame.fused
+
+        def draw(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
+            if fused is None:
+                code = logits.argmax(dim=-1)
+                if embedded is not None:
+                    embedded.copy_(frame.talker.embed_code(codebook, code))
+                return
+            assert frame.talker.tables is not None
+            lookup = None if embedded is None else Lookup(frame.talker.tables.of(codebook), embedded)
+            state = slot_cache.predictor_level.sampling(slot_cache.seed, slot_cache.frame)
+            fused.sample(logits, rows, state, codebook, sampled, None, lookup, settled=True)
+
+        def predict() -> None:
+            x = predictor.begin(hidden, frame.ops)
+            x[:, 1] = 0
+            if frame.scripted is not None:
+                level, cache = slot_cache.levels[1].of(rows, None), frame.cache
+                settings = level.temperature, level.top_k, level.top_p, level.greedy, level.widest_k, level.any_top_p
+                frame.scripted(x, cache.keys, cache.values, cache.cos, cache.sin, *settings, None)
+                return
+            predictor.predict(x, frame.cache, frame.ops, draw)
+
+        synchronize()
+        self._graphs.append(predict)  # The graph reads this function's memory.
+        return device.capture(predict, Stream.FRAMES).replay if device.holds_graphs else predict
+
+    def decode(self, slots: NDArray[np.int64], frames: int) -> None:
+        """Decode this number of frames of every stream, in one call."""
+        groups = self.core.checkpoint.config.talker.num_code_groups
+        codes = torch.zeros((len(slots), frames, groups), dtype=torch.int64)
+        self.core.code2wav_streams.decode([int(slot) for slot in slots], codes)
+
+    @torch.inference_mode()
+    def prompt(self, text: str) -> Prompt:
+        """Return the prompt of a text, in a voice that needs no recording."""
+        checkpoint, mode = self.core.checkpoint, self.engine.cards[0].modes[0]
+        request = SpeechRequest(text=text, mode=mode if mode is not Mode.BASE else Mode.VOICE_DESIGN)
+        admission, text_stream = admit(request, checkpoint, self._settings.limits, self.core.length)
+        utterance = admission.plan(text_stream.text, checkpoint.text_tokenizer).prompt_inputs
+        return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
+
+    @torch.inference_mode()
+    def speak(self, prompts: Sequence[Prompt], frames: int) -> None:
+        """Make frames of one row for each prompt, all side by side. Rows that end continue with the others."""
+        slots = [self._take_slot(row, prompt.trailing) for row, prompt in enumerate(prompts)]
+        for slot, prompt in zip(slots, prompts, strict=True):
+            self._read_prompt(slot, prompt)
+        for _ in range(frames - 1):
+            self.launch(np.array(slots))()
+        self.end_rows(np.array(slots))
+
+    def time_turns(self, rows: int, turns: int) -> tuple[list[float], float]:
+        """Return the milliseconds of turns without the networks: scheduler, bookkeeping and hand-over of audio.
+
+        Returns:
+            The time of each turn, and the audio chunks of a turn. Every row makes a frame in every turn.
+        """
+        engine, core, chunks = self.engine, self.core, 0
+
+        def sink(event: SpeechEvent) -> None:
+            nonlocal chunks
+            chunks += isinstance(event, AudioChunk)
+
+        card, frames = engine.cards[0], core.length * 3 // 4
+        requests = (request_for(card, card.modes[0], TEXT, frames, seed) for seed in range(rows))
+        tickets = [engine.submit(request, sink) for request in requests]
+        with without_networks(core):  # Prompts are still read. No row ends before all of them speak.
+            while core.prefilling or len(core.holders) < rows:
+                engine.tick()
+            # No listener runs dry, so that chunks are as large as they get.
+            core.table.buffer_empty_at[:] = time.monotonic() + 1e6
+            for _ in range(WARM_UP_TURNS):
+                engine.tick()
+            spent = [timed(engine.tick) for _ in range(turns)]
+            for ticket in tickets:
+                engine.cancel(ticket)
+            engine.tick()
+        return spent, chunks / (turns + WARM_UP_TURNS)
+
+    def _take_slot(self, seed: int, trailing: object) -> int:
+        settings = fill_in(Sampling(), self.core.checkpoint.config.generation)
+        return self.core.runner.slot_cache.take(SlotInputs(settings, seed, trailing))  # type: ignore[arg-type]
+
+    def _read_prompt(self, slot: int, prompt: Prompt) -> None:
+        start, launched = 0, None
+        while launched is None:
+            start, launched = self.core.runner.prefill(slot, prompt, start)
+        launched.result()
+
+
+@contextmanager
+def without_networks(core: EngineCore) -> Iterator[None]:
+    """Replace the networks by results of the right shape, so that only the host's own work is left in a turn."""
+    groups = core.checkpoint.config.talker.num_code_groups
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 100, (256, core.slots, groups))
+    turn = 0
+
+    def step(slots: NDArray[np.int64]) -> LaunchedFrame:
+        nonlocal turn
+        turn += 1
+        output = np.column_stack((codes[turn % 256, : len(slots)], np.zeros(len(slots)), np.ones(len(slots))))
+        return LaunchedFrame(slots, torch.from_numpy(output.astype(np.int64)), Now())
+
+    pcm = rng.integers(-8000, 8000, core.samples_per_frame * 16, dtype=np.int16).tobytes()
+
+    def decode(slots: list[int], codes: torch.Tensor, stream: Stream, **_: bool) -> list[bytes | None]:
+        return [pcm[: 2 * core.samples_per_frame * codes.shape[1]]] * len(slots)
+
+    with patch.object(core.runner, "step", step), patch.object(core.code2wav_streams, "decode", decode):
+        yield
+
+
+def synchronize() -> None:
+    """Wait for all work of the device."""
+    if torch.accelerator.is_available():
+        torch.get_device_module(torch.accelerator.current_accelerator()).synchronize()
+
+
+def free_bytes() -> int:
+    """Return the free memory of the card or NPU; 0 without one."""
+    if not torch.accelerator.is_available():
+        return 0
+    return int(torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()[0])
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Return the milliseconds until the device has finished the work."""
+    start = time.perf_counter()
+    work()
+    synchronize()
+    return 1000 * (time.perf_counter() - start)

@@ -1,0 +1,115 @@
+"""Microseconds by kernel, of a part alone and of the whole engine under load. Needs a CUDA card."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.common.metrics import summary
+from benchmarks.common.report import Row, Tables, log_step
+from benchmarks.engine.parts import Parts, synchronize
+from benchmarks.serve.clients import EngineClient
+from benchmarks.serve.driver import drive
+from benchmarks.serve.plan import Rounds, Workload, closed_loop
+
+REPEATS = 10
+LISTED_KERNELS = 14
+LOAD_ROUNDS = 6
+LOAD_WARM_UP_S, PROFILED_S = 1.5, 1.0
+
+
+def profile_parts(parts: Parts, batches: Sequence[int], prompts: Sequence[int], context: int) -> Tables:
+    """Return tables by kernel of prefill with its first frame, code predictor and frames; none without a card."""
+    tables: Tables = {}
+    for positions in prompts:
+        log_step(f"kernels of prefill, {positions} positions")
+        tables[f"kernels: prefill of {positions} positions"] = by_kernel(partial(parts.prefill, positions))
+    for batch in batches:
+        log_step(f"kernels of frames and code predictor, {batch} rows")
+        tables[f"kernels: predictor, {batch} rows"] = by_kernel(partial(parts.predict, batch))
+        slots = parts.begin_rows(batch, context)
+        tables[f"kernels: frame, {batch} rows"] = by_kernel(lambda: parts.launch(slots)())  # noqa: B023
+        parts.end_rows(slots)
+    return {name: rows for name, rows in tables.items() if rows}
+
+
+def profile_load(parts: Parts, clients: int) -> tuple[Row, list[Row]]:
+    """Return the metrics of a closed loop of the started engine, and its kernels in one second.
+
+    Each kernel has its own time here: kernels that run at once both count in full.
+    """
+    plan = closed_loop(Workload(parts.engine.cards[0].modes[0]), clients, Rounds(1, LOAD_ROUNDS))
+    profiled: list[profile] = []
+
+    def watch() -> None:
+        time.sleep(LOAD_WARM_UP_S)
+        with profile(activities=[ProfilerActivity.CUDA]) as found:
+            time.sleep(PROFILED_S)
+        profiled.append(found)
+
+    watcher = threading.Thread(target=watch)
+    if torch.cuda.is_available():
+        watcher.start()
+    metrics = summary(asyncio.run(drive(plan, EngineClient(parts.engine))))
+    row = {"clients": clients, **{name: metrics[name] for name in ("calls", "ttfa_p50_ms", "audio_s_per_s")}}
+    if not torch.cuda.is_available():
+        return row, []
+    watcher.join()
+    spent, counted = defaultdict[str, float](float), defaultdict[str, int](int)
+    for end, start, name in _spans(profiled[0]):
+        spent[name] += end - start
+        counted[name] += 1
+    return row, _listed(spent, counted, PROFILED_S)
+
+
+def by_kernel(work: Callable[[], object], repeats: int = REPEATS) -> list[Row]:
+    """Return the microseconds and launches of each kernel in one piece of work, the longest first.
+
+    Kernels overlap, so a kernel counts with the time by which it moves the end of all work before it. These times add
+    up to the whole.
+    """
+    if not torch.cuda.is_available():
+        return []
+    work()
+    synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        for _ in range(repeats):
+            work()
+            synchronize()
+    spent, counted = defaultdict[str, float](float), defaultdict[str, int](int)
+    before = 0.0
+    for end, start, name in sorted(_spans(profiled)):
+        spent[name] += end - max(before, start)
+        counted[name] += 1
+        before = max(before, end)
+    return _listed(spent, counted, repeats)
+
+
+def _spans(profiled: profile) -> list[tuple[float, float, str]]:
+    """Return end, begin (microseconds) and name of everything that the card has run."""
+    return [
+        (event.time_range.end, event.time_range.start, event.name)
+        for event in profiled.events() or []  # type: ignore[no-untyped-call]
+        if "CUDA" in str(event.device_type)
+    ]
+
+
+def _listed(spent: dict[str, float], counted: dict[str, int], repeats: float) -> list[Row]:
+    rows: list[Row] = [
+        {"kernel": name[:70], "us": round(took / repeats, 1), "launches": round(counted[name] / repeats, 1)}
+        for name, took in sorted(spent.items(), key=lambda pair: -pair[1])
+    ]
+    sums = {"all others": rows[LISTED_KERNELS:], "together": rows}
+    totals: list[Row] = [
+        {"kernel": name, **{column: round(sum(row[column] for row in of), 1) for column in ("us", "launches")}}
+        for name, of in sums.items()
+        if of
+    ]
+    return rows[:LISTED_KERNELS] + totals

@@ -1,0 +1,157 @@
+"""Tables of the engine's parts: frames, code predictor, prefill, Code2Wav, start-up, the host's turns, imports."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.common.metrics import percentiles
+from benchmarks.common.report import Row, Tables, log_step
+from benchmarks.engine.parts import Parts, timed
+from runtime.knobs import override
+from runtime.settings import Settings
+
+WARM_UP = 5
+IMPORT_ROUNDS = 3
+IMPORTS = {
+    "studio.server": "import studio.server",
+    "studio.page, with Gradio": "from studio.page_app import without_stub_files\n"
+    "with without_stub_files():\n    import studio.page",
+    "runtime.server.app": "import runtime.server.app",
+    "torch": "import torch",
+    "runtime.engine.engine": "import runtime.engine.engine",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The points at which the parts are measured. `chunks`: frames and batch of Code2Wav calls."""
+
+    batches: tuple[int, ...] = (1, 8, 32, 64)
+    contexts: tuple[int, ...] = (64, 512, 2048)
+    prompts: tuple[int, ...] = (32, 128, 512)
+    chunks: tuple[tuple[int, int], ...] = ((1, 1), (1, 8), (1, 32), (4, 8), (12, 1), (12, 8), (12, 32), (12, 64))
+    counted: int = 30
+    turns: int = 400
+
+
+def open_parts(settings: Settings, grid: Grid) -> Parts:
+    """Load the first checkpoint with slots for the largest batch, and no lead cap."""
+    slots = max(settings.engine.max_slots, *grid.batches)
+    engine = override(settings.engine, max_slots=slots, lead_cap_s=1e9)
+    return Parts(replace(settings, models=settings.models[:1], engine=engine))
+
+
+def measure_parts(arms: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
+    """Return tables of all parts; every arm at every point, in the order A B B A."""
+    order = [*arms, *reversed(arms)] if len(arms) > 1 else list(arms)
+
+    def rows(points: Sequence[Row], measure: Callable[..., Row]) -> list[Row]:
+        found = []
+        for point in points:
+            log_step(f"{measure.__name__.strip('_')}: {', '.join(f'{name} {value}' for name, value in point.items())}")
+            runs = [(name, measure(parts, grid, **point)) for name, parts in order]
+            for name, _ in arms:
+                mine = [metrics for owner, metrics in runs if owner == name]
+                found.append({"arm": name, **point, **_mean(mine)})
+        return found
+
+    longest = min(parts.longest for _, parts in arms) - WARM_UP - 3 * grid.counted
+    contexts = [context for context in grid.contexts if context <= longest]
+    return {
+        "frames": rows([{"batch": b, "context": c} for c in contexts for b in grid.batches], _frames),
+        "predictor": rows([{"batch": b} for b in grid.batches], _predictor),
+        "prefill": rows([{"positions": p} for p in grid.prompts if p <= longest], _prefill),
+        "code2wav": rows([{"frames": f, "batch": b} for f, b in grid.chunks if b <= max(grid.batches)], _code2wav),
+        "host": rows([{"rows": b} for b in grid.batches], _host),
+        "start": [_start(name, parts) for name, parts in arms],
+    }
+
+
+def measure_imports() -> list[Row]:
+    """Return the least processor time of the imports of a start, each in a fresh interpreter."""
+    rows = []
+    for name, imports in IMPORTS.items():
+        program = f"import sys, time\n{imports}\nprint(time.process_time(), len(sys.modules))"
+        command = [sys.executable, "-c", program]
+        runs = [
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+            for _ in range(IMPORT_ROUNDS)
+        ]
+        seconds = min(float(run[0]) for run in runs)
+        rows.append({"imports": name, "cpu_s": round(seconds, 2), "modules": int(runs[0][1])})
+    return rows
+
+
+def _frames(parts: Parts, grid: Grid, batch: int, context: int) -> Row:
+    slots = parts.begin_rows(batch, context)
+    for _ in range(WARM_UP):
+        parts.launch(slots)()
+    spent = [timed(lambda: parts.launch(slots)()) for _ in range(grid.counted)]
+    host: list[float] = []
+    streaming = timed(lambda: _run_ahead(parts, slots, grid.counted, host))
+    parts.end_rows(slots)
+    return {
+        "frame_ms": round(streaming / grid.counted, 3),  # The host is one frame ahead, as in service.
+        **percentiles("alone", spent, 50, 95, digits=3),
+        "launch_ms": round(statistics.median(host), 3),
+    }
+
+
+def _run_ahead(parts: Parts, slots: NDArray[np.int64], frames: int, host: list[float]) -> None:
+    """Launch each frame before the one before it is read, and append the host's time to launch."""
+    before: Callable[[], object] | None = None
+    for _ in range(frames):
+        start = time.perf_counter()
+        launched = parts.launch(slots)
+        host.append(1000 * (time.perf_counter() - start))
+        if before is not None:
+            before()
+        before = launched
+    if before is not None:
+        before()
+
+
+def _predictor(parts: Parts, grid: Grid, batch: int) -> Row:
+    return {"predictor_ms": _median(lambda: parts.predict(batch), grid.counted)}
+
+
+def _prefill(parts: Parts, grid: Grid, positions: int) -> Row:
+    return {"prefill_ms": _median(lambda: parts.prefill(positions), grid.counted)}
+
+
+def _code2wav(parts: Parts, grid: Grid, frames: int, batch: int) -> Row:
+    slots = parts.begin_streams(batch)
+    spent = _median(lambda: parts.decode(slots, frames), grid.counted)
+    parts.end_rows(slots)
+    return {"code2wav_ms": spent}
+
+
+def _host(parts: Parts, grid: Grid, rows: int) -> Row:
+    turns = min(grid.turns, parts.longest // 4)
+    spent, chunks = parts.time_turns(rows, turns)
+    each_us = round(1000 * sum(spent) / turns / rows, 1)
+    return {**percentiles("turn", spent, 50, 95, digits=3), "row_us": each_us, "chunks_a_turn": round(chunks, 2)}
+
+
+def _start(name: str, parts: Parts) -> Row:
+    gib = round(parts.device_bytes / 2**30, 2)
+    size = {"slots": parts.core.slots, "positions": parts.longest}
+    return {"arm": name, "seconds": round(parts.start_s, 2), "device_gib": gib, **size}
+
+
+def _median(work: Callable[[], object], counted: int) -> float:
+    for _ in range(WARM_UP):
+        timed(work)
+    return round(statistics.median(timed(work) for _ in range(counted)), 3)
+
+
+def _mean(runs: Sequence[Row]) -> Row:
+    return {name: round(statistics.mean(run[name] for run in runs), 3) for name in runs[0]}

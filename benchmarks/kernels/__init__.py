@@ -1,0 +1,1 @@
+"""Times of the Triton kernels on a CUDA card."""

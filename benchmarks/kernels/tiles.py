@@ -1,0 +1,278 @@
+"""A search for the fastest tiles of the frame's products on this card."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from benchmarks.common.report import Row, log_step
+from benchmarks.kernels.timing import launch_us
+from runtime.device.kernels import gemm, medium_m_gemm, shared_memory, small_m_gemm
+from runtime.device.kernels.gemm import MAX_ROWS, PARTS, Tiles
+from runtime.device.kernels.medium_m_gemm import MediumTiles
+from runtime.device.kernels.small_m_gemm import SmallTiles
+from runtime.device.quantized import Int8
+
+KERNELS = ("small_m_gemm", "medium_m_gemm", "split_k", "gemm")
+AnyTiles = Tiles | SmallTiles | MediumTiles
+WEIGHT_BYTES = 256 * 2**20  # Weights that take turns: several times the cache.
+MAX_TILE_BYTES = 200_000
+SHOWN_TILES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One of the frame's products: N outputs of K inputs."""
+
+    name: str
+    N: int
+    K: int
+    gated: bool = False
+    residual: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Of the weights in bfloat16."""
+        return self.N * self.K * (4 if self.gated else 2)
+
+
+PRODUCTS = (
+    Product("predictor qkv", 4096, 1024),
+    Product("predictor o", 1024, 2048, residual=True),
+    Product("predictor gate, up", 3072, 1024, gated=True),
+    Product("predictor down", 1024, 3072, residual=True),
+    Product("predictor head", 2048, 1024),
+    Product("talker head", 3072, 2048),
+    Product("smaller talker's head", 3072, 1024),
+    Product("talker qkv", 4096, 2048),
+    Product("talker o", 2048, 2048, residual=True),
+    Product("talker gate, up", 6144, 2048, gated=True),
+    Product("talker down", 2048, 6144, residual=True),
+)
+
+
+def candidates(product: Product, rows: int) -> Iterator[Tiles]:
+    """Tiles whose buffers fit."""
+    BM = min(64, max(16, rows))
+    for BN, BK, warps, stages in itertools.product((16, 32, 64), (128, 256, 512), (4, 8), (2, 3, 4, 6)):
+        tile = BN * (2 if product.gated else 1)
+        buffers = (tile + BM) * BK * 2 * stages
+        # A step is of one stretch of K where they come one behind the other, else of all that lie beside each other.
+        behind = tile >= gemm.MANY_ROWS.value
+        if product.N % BN or (product.K // PARTS if behind else product.K) % BK or not (behind or BK >= 64 * PARTS):
+            continue
+        if not 30_000 <= buffers <= MAX_TILE_BYTES or not 16 <= product.N // BN <= 400 or stages * BK > product.K + BK:
+            continue
+        for prefetch in (False, True):
+            yield Tiles(BN, BK, PARTS, warps, stages, prefetch)
+
+
+def split_ks(product: Product, rows: int) -> Iterator[Tiles]:
+    """Tiles whose stretches of K are programs of their own."""
+    if product.gated:
+        return
+    for BN, BK, warps, stages, prefetch in itertools.product((32, 64), (128, 256), (4, 8), (2, 3, 4), (False, True)):
+        if product.N % BN or product.K % (PARTS * BK) or stages * BK * PARTS > product.K + BK * PARTS:
+            continue
+        if (BN + min(64, max(16, rows))) * BK * 2 * stages <= MAX_TILE_BYTES:
+            yield Tiles(BN, BK, PARTS, warps, stages, prefetch, True)
+
+
+def wides(product: Product) -> Iterator[Tiles]:
+    """Tiles for many rows: each program takes more rows than those of few."""
+    for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (32, 64, 128, 256), (64, 128), (4, 8), (3, 4)):
+        tile = BN * (2 if product.gated else 1)
+        sums = tile * BM // (32 * warps)  # numbers of a thread, and as many again; more do not stay in registers
+        if tile >= 64 and (tile + BM) * BK * 2 * stages <= MAX_TILE_BYTES and 32 <= sums <= 100:
+            yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
+
+
+def wide_split_ks(product: Product) -> Iterator[Tiles]:
+    """Tiles for many rows whose stretches of K are programs of their own: more programs where outputs are few."""
+    if product.gated:
+        return
+    for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (64, 128), (64, 128), (4, 8), (3, 4)):
+        fits = product.K % (PARTS * BK) == 0 and (BN + BM) * BK * 2 * stages <= MAX_TILE_BYTES
+        if fits and 16 <= BN * BM // (32 * warps) <= 128:
+            yield Tiles(BN, BK, PARTS, warps, stages, split_k=True, BM=BM)
+
+
+def small_tiles(product: Product, rows: int, *, eight_bits: bool) -> Iterator[SmallTiles]:
+    """Tiles of small_m_gemm."""
+    if rows <= small_m_gemm.MAX_ROWS:
+        for tile in (16, 32, 64, 128):
+            if (tiles := small_m_gemm.fit_tiles(tile, rows, product.K, 2, 1 if eight_bits else 2)) is not None:
+                yield tiles
+
+
+def medium_tiles(product: Product, rows: int) -> Iterator[MediumTiles]:
+    """Tiles of medium_m_gemm: as many weights ahead as have room, in all of a multiprocessor's memory or in half."""
+    if rows > medium_m_gemm.MAX_ROWS:
+        return
+    outputs = product.N * (2 if product.gated else 1)
+    sizes = itertools.product((16, 32, 64, 128), (64, 128), (3, 4, 6), (2, 1))
+    for BN, BK, rows_ahead, programs in sizes:
+        # Of sums a thread has no more in registers.
+        if product.K % (PARTS * BK) or outputs // BN < 32 or BN * medium_m_gemm.block_rows(rows) // 32 > 128:
+            continue
+        for weights_ahead in range(product.K // (PARTS * BK), rows_ahead - 1, -1):
+            tiles = MediumTiles(BN, BK, weights_ahead, rows_ahead)
+            if medium_m_gemm.shared_bytes(tiles, rows) <= shared_memory() // programs:
+                yield tiles
+                break
+
+
+def keeps_bits(product: Product, tiles: Tiles) -> bool:
+    """Whether they may cut a matrix of eight bits: ``gemm.choose_tiles`` and the kernel say why."""
+    has_steps = tiles.split_k or tiles.BK * PARTS < product.K
+    return has_steps and gemm.has_many_rows(tiles, gated=product.gated)
+
+
+class Weights(NamedTuple):
+    """Shapes: weight [N, K], or [2 N, K] with the gate above; scale [N] or [2 N] float32, of eight bits."""
+
+    weight: Tensor
+    scale: Tensor | None = None
+
+    @classmethod
+    def of(cls, weight: Tensor, *, eight_bits: bool) -> Weights:
+        if not eight_bits:
+            return cls(weight)
+        rounded = Int8.of(weight)
+        return cls(rounded.values, rounded.steps)
+
+    def widened(self, dtype: torch.dtype) -> Tensor:
+        return self.weight if self.scale is None else (self.weight * self.scale[:, None]).to(dtype)
+
+
+class Bench:
+    """One product's weights and inputs."""
+
+    def __init__(self, product: Product, rows: int, spread: int = WEIGHT_BYTES, *, eight_bits: bool = False) -> None:
+        self.product = product
+        count = -(-spread // (product.bytes // (2 if eight_bits else 1)))
+        shape = product.N * (2 if product.gated else 1), product.K
+        generator = torch.Generator("cuda").manual_seed(0)
+
+        def random(*shape: int) -> Tensor:
+            return torch.randn(shape, device="cuda", generator=generator).bfloat16()
+
+        random_weights = (random(*shape) * product.K**-0.5 for _ in range(count))
+        self.weights = [Weights.of(weight, eight_bits=eight_bits) for weight in random_weights]
+        # The first row is the same whatever the rows, so that its bits can be compared from one table to the next.
+        count = max(rows, MAX_ROWS)
+        self.x = random(count, product.K)[:rows]
+        self.residual = random(count, product.N)[:rows]
+
+    def run(self, weights: Weights, how: AnyTiles | None = None, rows: int | None = None) -> Tensor:
+        x, residual, (weight, scale) = self.x[:rows], self.residual[:rows] if self.product.residual else None, weights
+        if isinstance(how, SmallTiles):
+            return small_m_gemm.small_m_gemm(x, weight, how, scale=scale, residual=residual, gated=self.product.gated)
+        if isinstance(how, MediumTiles):
+            return medium_m_gemm.medium_m_gemm(x, weight, how, residual=residual, gated=self.product.gated)
+        if self.product.gated:
+            return gemm.swiglu(x, weight, scale=scale, tiles=how)
+        return gemm.gemm(x, weight, scale=scale, residual=residual, tiles=how)
+
+    def library(self, weights: Weights) -> Tensor:
+        """The twin: one operation after the other."""
+        out = self.x @ weights.widened(self.x.dtype).t()
+        if self.product.gated:
+            gate, up = out.chunk(2, -1)
+            return torch.nn.functional.silu(gate) * up
+        return self.residual + out if self.product.residual else out
+
+
+def kind(how: AnyTiles) -> str:
+    """Which kernel that is."""
+    if isinstance(how, SmallTiles | MediumTiles):
+        return "small_m_gemm" if isinstance(how, SmallTiles) else "medium_m_gemm"
+    return "split_k" if how.split_k else "gemm"
+
+
+def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: bool) -> str:
+    """Compile in a process of its own into the cache on disk; return the error, or an empty text."""
+    try:
+        bench = Bench(product, rows, 1, eight_bits=eight_bits)
+        bench.run(bench.weights[0], tiles)
+        torch.cuda.synchronize()
+    except Exception as error:
+        return f"{product.name} {tiles}: {type(error).__name__} {str(error)[:90]}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class TileSearch:
+    """A search over all tiles that fit. `keep`: fastest tiles of the fewest rows that are timed with more rows."""
+
+    kernel: str | None
+    keep: int
+    eight_bits: bool
+
+    def run(self, only: str, rows: tuple[int, ...], processes: int) -> list[Row]:
+        """Return the times of each product's tiles, the fastest first."""
+        found: list[Row] = []
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            for product in PRODUCTS:
+                if only not in product.name:
+                    continue
+                kept = list(candidates(product, 1))
+                for count in rows:
+                    timed = self._time_all(pool, product, count, self._wanted(product, count, kept))
+                    found += timed
+                    if count == rows[0]:
+                        kept = [row["tiles"] for row in timed if isinstance(row["tiles"], Tiles)][: self.keep]
+        return found
+
+    def _wanted(self, product: Product, rows: int, kept: list[Tiles]) -> list[AnyTiles]:
+        """Return the tiles to time: those of service, also for other numbers of rows, and all others that fit."""
+        how = {"gated": product.gated, "eight_bits": self.eight_bits}
+        chosen = [gemm.choose_tiles(product.N, product.K, count, **how) for count in (1, 64, rows)]
+        fitting = set(candidates(product, rows))
+        wanted: list[AnyTiles] = [tiles for tiles in kept if tiles in fitting]
+        wanted += [*split_ks(product, rows), *small_tiles(product, rows, eight_bits=self.eight_bits)]
+        wanted += [] if self.eight_bits else dict.fromkeys(medium_tiles(product, rows))
+        if rows > gemm.FEW:
+            wanted = [*wides(product), *wide_split_ks(product)]
+        if self.eight_bits:
+            wanted = [tiles for tiles in wanted if not isinstance(tiles, Tiles) or keeps_bits(product, tiles)]
+        if self.kernel is not None:
+            wanted = [tiles for tiles in wanted if kind(tiles) == self.kernel]
+        return list(dict.fromkeys((*chosen, *wanted)))
+
+    def _time_all(self, pool: ProcessPoolExecutor, product: Product, rows: int, wanted: list[AnyTiles]) -> list[Row]:
+        jobs = [pool.submit(compile_one, product, rows, tiles, eight_bits=self.eight_bits) for tiles in wanted]
+        failures = [job.result() for job in jobs]
+        bench = Bench(product, rows, eight_bits=self.eight_bits)
+        weights, count = bench.weights, len(bench.weights)
+        library_us = launch_us(lambda number: bench.library(weights[number % count]))
+        truth = bench.library(weights[0]).float()
+        found: list[Row] = []
+        for tiles, failure in zip(wanted, failures, strict=True):
+            if failure:
+                print(failure, file=sys.stderr)
+                continue
+            out, alone = bench.run(weights[0], tiles), bench.run(weights[0], tiles, 1)
+            bits = zlib.crc32(alone[0].cpu().view(torch.int16).numpy().tobytes()) % 0x10000
+            took = launch_us(lambda number, tiles=tiles: bench.run(weights[number % count], tiles))  # type: ignore[misc]
+            found.append(
+                {
+                    **{"product": product.name, "rows": rows, "us": round(took, 2), "kernel": kind(tiles)},
+                    "error": float((out.float() - truth).norm() / truth.norm()),
+                    "bits": f"{bits:04x}" if torch.equal(alone[0], out[0]) else "differ",
+                    "library_us": round(library_us, 2),
+                    "tiles": tiles,
+                }
+            )
+        found.sort(key=lambda row: row["us"])
+        log_step(f"{product.name}, {rows} rows: {[(row['us'], row['kernel']) for row in found[:SHOWN_TILES]]}")
+        return found

@@ -1,0 +1,1 @@
+"""Other implementations on the same checkpoint and device."""

@@ -1,0 +1,74 @@
+"""Compare implementations on the same checkpoint and device, one request at a time, each in a process of its own.
+
+python -m benchmarks.peers ours official --model FOLDER --python official=.venv-oracle/bin/python
+python -m benchmarks.peers ours faster --model FOLDER --device cuda --python faster=VENV/bin/python
+python -m benchmarks.peers ours c c-int8 --model FOLDER --program PATH --arm int8:QUANTIZE=int8
+
+ours      this engine, once for each --arm
+official  the published package qwen-tts (tests/golden/oracle_env.sh makes its environment)
+faster    the package faster-qwen3-tts
+c, c-int8 the program of gabriele-mastrapasqua/qwen3-tts, built from its public source
+
+Milliseconds a frame are the slope between a short and a long utterance of fixed lengths: prompts and start-up are in no
+figure, Code2Wav is in each. The order is A B … B A, and both runs are shown. Use weights that do not end by themselves
+(`python -m tests.support.checkpoints FOLDER`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.common.arms import Arm, add_arms, arms_of, shared_environment
+from benchmarks.common.report import Row, log_step, parser_of, report
+from benchmarks.peers.child import PEERS
+
+MAX_RUN_S = 900.0
+MAX_ERROR_CHARS = 300
+
+
+def main() -> int:
+    """Measure every implementation twice; exit status 1 if one did not run."""
+    parser = parser_of(__doc__)
+    parser.add_argument("peer", nargs="+", choices=list(PEERS))
+    add_arms(parser)
+    parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH", help="interpreter of a peer")
+    parser.add_argument("--program", type=Path, help="the C program")
+    parser.add_argument("--lengths", default="24,72", help="frames of the two utterances")
+    parser.add_argument("--once", action="store_true", help="without the second run")
+    arguments = parser.parse_args()
+    if not arguments.model:
+        parser.error("--model is needed")
+    arms = [(peer, arm) for peer in arguments.peer for arm in (arms_of(arguments) if peer == "ours" else [Arm("", {})])]
+    rows = []
+    for peer, arm in arms if arguments.once else [*arms, *reversed(arms)]:
+        log_step(f"{peer} {arm.name}")
+        rows.append(run_peer(peer, arm, arguments))
+        report({"peers": rows}, arguments.json, shown=["-"])
+    report({"peers": rows}, arguments.json)
+    return 1 if any("error" in row for row in rows) else 0
+
+
+def run_peer(peer: str, arm: Arm, arguments: argparse.Namespace) -> Row:
+    """Return the row of one implementation, or a row with its error."""
+    python = dict(pair.split("=", 1) for pair in arguments.python).get(peer, sys.executable)
+    command = [python, "-m", "benchmarks.peers.child", peer, "--model", arguments.model[0]]
+    command += ["--lengths", arguments.lengths, "--device", arguments.device or "cpu"]
+    command += ["--program", str(arguments.program)] if arguments.program else []
+    environment = {**os.environ, **shared_environment(arguments), **arm.environment}
+    engine = f"{peer} {arm.name}".strip()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=MAX_RUN_S, check=False)
+    except subprocess.TimeoutExpired:
+        return {"engine": engine, "error": f"no end within {MAX_RUN_S:g} s"}
+    if done.returncode:
+        return {"engine": engine, "error": done.stderr.strip().rpartition("\n")[2][:MAX_ERROR_CHARS]}
+    return {"engine": engine, **json.loads(done.stdout.strip().rpartition("\n")[2])}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+"""One implementation in this process: `python -m benchmarks.peers.child NAME` prints one row of JSON.
+
+It runs in the interpreter of the implementation, which need not have our dependencies: imports are inside the classes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks.common.texts import sentences
+
+FRAMES_PER_S = 12.5
+REPEATS = 3
+TTFA_CALLS = 10
+TTFA_FRAMES = 4
+AT_ONCE = 4
+PROGRAM_TIMEOUT_S = 300.0
+PROGRAM_AUDIO = re.compile(r"Audio: [\d.]+s generated in ([\d.]+)s")
+
+Row = dict[str, Any]
+
+
+class Peer(Protocol):
+    """One implementation, loaded."""
+
+    def speak(self, text: str, frames: int) -> float:
+        """Speak to the end; return the seconds that it took."""
+        ...
+
+    def ttfa_s(self, text: str) -> float | None:
+        """Return the seconds from a text to its first audio; None without streaming."""
+        ...
+
+    def more(self, frames: int) -> Row:
+        """Return what only this implementation reports."""
+        ...
+
+
+def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_calls: int = TTFA_CALLS) -> Row:
+    """Return times by clock and processor a frame, from the slope between both lengths, TTFA and memory."""
+    texts, (few, many) = iter(sentences()), lengths
+    peer.speak(next(texts), few)
+    clock: dict[int, list[float]] = {few: [], many: []}
+    processor: dict[int, list[float]] = {few: [], many: []}
+    for _ in range(repeats):
+        for length in lengths:
+            began = time.process_time()
+            clock[length].append(peer.speak(next(texts), length))
+            processor[length].append(time.process_time() - began)
+    first = [1000 * seconds for _ in range(ttfa_calls) if (seconds := peer.ttfa_s(next(texts))) is not None]
+
+    def slope_ms(spent: dict[int, list[float]]) -> float:
+        return round(1000 * (statistics.median(spent[many]) - statistics.median(spent[few])) / (many - few), 2)
+
+    return {
+        "frame_ms": slope_ms(clock),
+        "processor_ms": slope_ms(processor),
+        f"{many}_frames_ms": round(1000 * statistics.median(clock[many]), 1),
+        "ttfa_ms": round(statistics.median(first), 2) if first else None,
+        **peer.more(many),
+        **memory_mib(),
+    }
+
+
+def memory_mib() -> Row:
+    """Return this process's own memory, its mapped files and the peak of both; nothing without /proc."""
+    status = Path("/proc/self/status")
+    lines = status.read_text("ascii").splitlines() if status.exists() else []
+    fields = dict(line.split(":", 1) for line in lines)
+    names = {"own_mib": "RssAnon", "mapped_mib": "RssFile", "peak_mib": "VmHWM"}
+    return {name: int(fields[field].split()[0]) // 1024 for name, field in names.items() if field in fields}
+
+
+class Ours:
+    """The engine of this process with its threads; settings are the environment's. The first chunk is one frame."""
+
+    def __init__(self, model: str, device: str, program: Path | None = None) -> None:
+        import os
+        import threading
+
+        from runtime.engine.engine import Engine
+        from runtime.engine.loader import GATHERING
+        from runtime.settings import Settings
+
+        shared = {"VOICEWRIGHT_MODEL": model, "VOICEWRIGHT_DEVICE": device, "VOICEWRIGHT_GUARD": "0"}
+        self._engine = Engine.open(Settings.from_env({**os.environ, **shared}))
+        self._engine.start()
+        for thread in threading.enumerate():
+            if thread.name == GATHERING:  # Moves the weights into huge pages after the start.
+                thread.join()
+
+    def speak(self, text: str, frames: int) -> float:
+        return self._speak([text], frames)[1]
+
+    def ttfa_s(self, text: str) -> float | None:
+        return self._speak([text], TTFA_FRAMES)[0]
+
+    def more(self, frames: int) -> Row:
+        if self._engine.load().slots < AT_ONCE:
+            return {}
+        took = self._speak(sentences()[-AT_ONCE:], frames)[1]
+        return {f"{AT_ONCE}_at_once_audio_s_per_s": round(AT_ONCE * frames / FRAMES_PER_S / took, 2)}
+
+    def _speak(self, texts: tuple[str, ...] | list[str], frames: int) -> tuple[float, float]:
+        """Return the seconds to the first audio of the first text, and to the end of all."""
+        from benchmarks.common.listener import speak_all
+        from benchmarks.common.voices import request_for
+
+        card = self._engine.cards[0]
+        requests = [request_for(card, card.modes[0], text, frames, seed) for seed, text in enumerate(texts)]
+        listeners, took = speak_all(self._engine, requests)
+        for listener in listeners:
+            check_length(len(listener.said.codes) / FRAMES_PER_S, frames)
+        return listeners[0].ttfa_ms / 1000, took
+
+
+class Official:
+    """The published classes; no streaming."""
+
+    def __init__(self, model: str, device: str, program: Path | None = None) -> None:
+        import torch
+        from qwen_tts import Qwen3TTSModel
+
+        kind = torch.float32 if device == "cpu" else torch.bfloat16
+        self._model = Qwen3TTSModel.from_pretrained(model, device_map=device, dtype=kind, attn_implementation="sdpa")
+        self._speaker = sorted(self._model.get_supported_speakers())[0]
+
+    def speak(self, text: str, frames: int) -> float:
+        began = time.perf_counter()
+        waves, rate = self._model.generate_custom_voice(
+            text=text, speaker=self._speaker, language="english", max_new_tokens=frames + 1
+        )
+        took = time.perf_counter() - began
+        check_length(len(waves[0]) / rate, frames)
+        return took
+
+    def ttfa_s(self, text: str) -> float | None:
+        return None
+
+    def more(self, frames: int) -> Row:
+        return {}
+
+
+class Faster:
+    """faster-qwen3-tts: one graph for the talker, one for the code predictor. Its own count of a frame is shown too."""
+
+    def __init__(self, model: str, device: str, program: Path | None = None) -> None:
+        import torch
+        from faster_qwen3_tts import FasterQwen3TTS, generate
+
+        self._model = FasterQwen3TTS.from_pretrained(model, device=device, dtype=torch.bfloat16)
+        self._model.warmup()
+        self._speaker = sorted(self._model.model.get_supported_speakers())[0]
+        self._steps: list[float] = []
+        own_generate = generate.fast_generate
+
+        def recording(*args: Any, **kwargs: Any) -> Any:
+            codes, timing = own_generate(*args, **kwargs)
+            self._steps.append(timing["ms_per_step"])
+            return codes, timing
+
+        generate.fast_generate = recording
+
+    def speak(self, text: str, frames: int) -> float:
+        began = time.perf_counter()
+        waves, rate = self._model.generate_custom_voice(
+            text=text, speaker=self._speaker, language="english", max_new_tokens=frames
+        )
+        took = time.perf_counter() - began
+        check_length(len(waves[0]) / rate, frames)
+        return took
+
+    def ttfa_s(self, text: str) -> float | None:
+        began = time.perf_counter()
+        stream: Iterator[Any] = self._model.generate_custom_voice_streaming(
+            text=text, speaker=self._speaker, language="english", max_new_tokens=TTFA_FRAMES, chunk_size=1
+        )
+        next(stream)
+        took = time.perf_counter() - began
+        stream.close()  # type: ignore[attr-defined]
+        return took
+
+    def more(self, frames: int) -> Row:
+        return {"own_frame_ms": round(statistics.median(self._steps), 2)}
+
+
+class Program:
+    """The C program, started for every text, by the time that it reports; no streaming."""
+
+    OPTIONS: tuple[str, ...] = ()
+
+    def __init__(self, model: str, device: str, program: Path | None = None) -> None:
+        if program is None:
+            raise SystemExit("--program is needed")
+        self._command = [str(program), "-d", model, *self.OPTIONS, "--seed", "1"]
+
+    def speak(self, text: str, frames: int) -> float:
+        """Raises SystemExit if it does not report its time."""
+        with tempfile.TemporaryDirectory() as folder:
+            command = [*self._command, "--text", text, "-o", f"{folder}/said.wav", "--max-tokens", str(frames)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=True)
+        said = done.stdout + done.stderr
+        if (audio := PROGRAM_AUDIO.search(said)) is None:
+            raise SystemExit(f"{self._command[0]} did not report its time: {said[-200:]}")
+        return float(audio[1])
+
+    def ttfa_s(self, text: str) -> float | None:
+        return None
+
+    def more(self, frames: int) -> Row:
+        return {}
+
+
+class Int8Program(Program):
+    """The same with weights of eight bits."""
+
+    OPTIONS = ("--int8",)
+
+
+PEERS: dict[str, Callable[[str, str, Path | None], Peer]] = {
+    **{"ours": Ours, "official": Official, "faster": Faster},
+    **{"c": Program, "c-int8": Int8Program},
+}
+
+
+def check_length(seconds: float, frames: int) -> None:
+    """Raise SystemExit if an utterance is not about as long as asked for: its time would mean nothing."""
+    made = seconds * FRAMES_PER_S
+    if abs(made - frames) > 1:
+        raise SystemExit(f"{made:.1f} frames instead of {frames}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("peer", choices=list(PEERS))
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--program", type=Path)
+    parser.add_argument("--lengths", required=True)
+    arguments = parser.parse_args()
+    few, many = map(int, arguments.lengths.split(","))
+    began = time.perf_counter()
+    peer = PEERS[arguments.peer](arguments.model, arguments.device, arguments.program)
+    start_s = round(time.perf_counter() - began, 1)
+    print(json.dumps({**measure(peer, (few, many)), "start_s": start_s}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

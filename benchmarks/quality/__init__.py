@@ -1,0 +1,1 @@
+"""Exactness of codes and scores, and word errors."""

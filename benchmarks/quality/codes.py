@@ -1,0 +1,141 @@
+"""Codes and audio of the same requests alone, in a batch, and by settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common.arms import Arm, Environment
+from benchmarks.common.listener import Said, first_difference, speak_all
+from benchmarks.common.metrics import percentiles
+from benchmarks.common.report import Row, Tables, log_step
+from benchmarks.common.texts import Dataset
+from benchmarks.common.voices import request_for
+from runtime.engine.engine import Engine
+from runtime.request import Broken, Mode, ModelCard, SpeechRequest
+
+TEXTS = (Dataset.ENGLISH_SHORT, Dataset.ENGLISH_LONG, Dataset.CHINESE_SHORT, Dataset.CHINESE_LONG)
+FULL_SCALE = 32767
+SILENT_DB = -50.0
+WINDOW_SAMPLES = 480
+
+Key = tuple[str, int]  # Mode and number of a request.
+
+
+class CodeRun:
+    """One run of the tool.
+
+    Args:
+        shared: settings of all arms.
+        rows: numbers of requests at once.
+        kept: a file of what each request says alone in the first arm, written or read.
+    """
+
+    def __init__(self, shared: Environment, rows: Sequence[int], frames: int, kept: Path | None) -> None:
+        self.shared = shared
+        self.rows = rows
+        self.frames = frames
+        self.kept = kept
+
+    def run(self, arms: Sequence[Arm]) -> Tables:
+        """Return tables of batches against rows alone, of the audio, and of arms against the first one."""
+        batch: list[Row] = []
+        audio: list[Row] = []
+        alone: dict[str, dict[Key, Said]] = {}
+        if self.kept is not None and self.kept.exists():
+            alone["kept"] = read_kept(self.kept)
+        for arm in arms:
+            engine = Engine.open(arm.settings(self.shared), lambda loaded, of, step: log_step(step))
+            engine.start()
+            try:
+                for card in engine.cards:
+                    for mode in card.modes:
+                        log_step(f"{arm.name}: {mode}")
+                        requests = [self._request(card, mode, number) for number in range(max(self.rows))]
+                        said = [speak_all(engine, [request])[0][0].said for request in requests]
+                        about = {"arm": arm.name, "mode": str(mode)}
+                        batch += [self._batch_row(engine, requests[:count], said, about) for count in self.rows]
+                        audio.append({**about, **level_row(said)})
+                        numbered = {(str(mode), number): one for number, one in enumerate(said)}
+                        alone.setdefault(arm.name, {}).update(numbered)
+            finally:
+                engine.close()
+        if self.kept is not None and "kept" not in alone:
+            write_kept(self.kept, next(iter(alone.values())))
+        (_, first), *others = alone.items()
+        against = [{"arm": name, **difference_row(said, first)} for name, said in others]
+        return {"batch": batch, "audio": audio} | ({"against the first": against} if against else {})
+
+    def _request(self, card: ModelCard, mode: Mode, number: int) -> SpeechRequest:
+        datasets = [dataset for dataset in TEXTS if dataset.language in card.languages] or [TEXTS[0]]
+        dataset = datasets[number % len(datasets)]
+        text = dataset.text(number)
+        return request_for(card, mode, text, self.frames, number, language=dataset.language)
+
+    def _batch_row(self, engine: Engine, requests: Sequence[SpeechRequest], alone: Sequence[Said], about: Row) -> Row:
+        listeners, took = speak_all(engine, requests)
+        said = [listener.said for listener in listeners]
+        lengths = [len(one.codes) for one in said]
+        return {
+            **about,
+            "rows": len(requests),
+            "failed": sum(isinstance(listener.end, Broken) for listener in listeners),
+            **_compared(list(zip(said, alone, strict=False))),
+            "frame_ms": round(1000 * took / max(1, *lengths), 2),
+            "frames_per_s": round(sum(lengths) / took, 1),
+            **percentiles("ttfa", [listener.ttfa_ms for listener in listeners if listener.first], 50, 95, digits=1),
+        }
+
+
+def difference_row(said: Mapping[Key, Said], first: Mapping[Key, Said]) -> Row:
+    """Return how far some utterances are from others of the same requests."""
+    shared = [key for key in said if key in first]
+    return {"texts": len(shared), **_compared([(said[key], first[key]) for key in shared])}
+
+
+def level_row(said: Sequence[Said]) -> Row:
+    """Return seconds, peak, and the shares of clipped samples and silent windows (20 ms) of some utterances."""
+    samples = np.concatenate([one.samples for one in said]).astype(np.float64) / FULL_SCALE
+    windows = samples[: len(samples) // WINDOW_SAMPLES * WINDOW_SAMPLES].reshape(-1, WINDOW_SAMPLES)
+    decibels = 10 * np.log10(np.maximum(np.square(windows).mean(axis=1), 1e-12))
+    return {
+        "seconds": round(len(samples) / 24000, 2),
+        "peak": round(float(np.abs(samples).max(initial=0.0)), 3),
+        "clipped": round(float((np.abs(samples) >= 1).mean()), 5),
+        "silent": round(float((decibels < SILENT_DB).mean()), 3),
+        "offset": round(float(samples.mean()), 5),
+    }
+
+
+def write_kept(path: Path, said: Mapping[Key, Said]) -> None:
+    """Write utterances to a file with exactly this name."""
+    named = {
+        f"{mode} {number} {name}": array
+        for (mode, number), one in said.items()
+        for name, array in one._asdict().items()
+    }
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **named)
+
+
+def read_kept(path: Path) -> dict[Key, Said]:
+    """Read utterances of `write_kept`."""
+    with np.load(path) as arrays:
+        keys = dict.fromkeys(tuple(name.split()[:2]) for name in arrays.files)
+        return {
+            (mode, int(number)): Said(*(arrays[f"{mode} {number} {name}"] for name in Said._fields))
+            for mode, number in keys
+        }
+
+
+def _compared(pairs: Sequence[tuple[Said, Said]]) -> Row:
+    first = [first_difference(*pair) for pair in pairs]
+    equal = [pair for pair, frame in zip(pairs, first, strict=True) if frame is None and len(pair[0].samples)]
+    apart = [int(np.abs(said.samples.astype(np.int64) - other.samples).max()) for said, other in equal]
+    return {
+        "codes_differ": sum(frame is not None for frame in first),
+        "first_frame": min((frame for frame in first if frame is not None), default=None),
+        "samples_apart": max(apart, default=None),
+    }

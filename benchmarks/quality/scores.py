@@ -1,0 +1,118 @@
+"""Scores of talker and code predictor with fewer bits against float32, draw by draw."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from benchmarks.common.report import Row, log_step
+from benchmarks.common.texts import sentences
+from benchmarks.engine.parts import Parts
+from runtime.device import quantized
+from runtime.device.quantized import DequantizedInt8
+from runtime.engine import frame
+from runtime.engine.sampling import LevelSettings, pick
+from runtime.settings import Settings
+
+ROWS = 8  # Texts that are spoken side by side.
+POSITIONS = 1024
+INT8_CARD = "int8-card"
+
+Pick = Callable[[Tensor, LevelSettings, Tensor | None], Tensor]
+
+
+def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
+    """Return the environment's settings for a checkpoint on the CPU with a kind of weights: a dtype, int8 or int4."""
+    settings = Settings.from_env()
+    is_dtype = weights in ("float32", "bfloat16")
+    engine = replace(
+        settings.engine,
+        device="cpu",
+        dtype=weights if is_dtype else "auto",
+        quantize="off" if is_dtype else weights,
+        max_slots=slots,
+        max_model_len=POSITIONS,
+        guard=False,
+    )
+    return replace(settings, models=(model,), engine=engine)
+
+
+@dataclass(slots=True)
+class Draws:
+    """Draws in their order: log probabilities [B, V] of each codebook's scores, and the codes [B] that were drawn."""
+
+    probabilities: list[Tensor] = field(default_factory=list)
+    codes: list[Tensor] = field(default_factory=list)
+
+    def recording(self, led_by: Draws | None = None) -> Pick:
+        """Return `pick` that also records its scores, and returns the codes of `led_by` if given.
+
+        Thread: only draws of the calling thread are recorded or led.
+        """
+        own_thread = threading.get_ident()
+
+        def draw(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
+            if threading.get_ident() != own_thread:
+                return pick(scores, level, noise)
+            codes = pick(scores, level, noise) if led_by is None else led_by.codes[len(self.codes)]
+            self.probabilities.append(scores.double().log_softmax(dim=-1))
+            self.codes.append(codes)
+            return codes
+
+        return draw
+
+
+def record_draws(model: str, weights: str, positions: int, led_by: Draws | None = None) -> Draws:
+    """Return at least `positions` draws of one kind of weights."""
+    with patch.object(frame, "scripted_frame", lambda predictor, dtype: None):  # TorchScript has its own draws.
+        parts = _card_parts(model) if weights == INT8_CARD else Parts(cpu_settings(model, weights, ROWS))
+    draws = Draws()
+    groups = parts.core.checkpoint.config.talker.num_code_groups
+    prompts = [parts.prompt(text) for text in sentences()[:ROWS]]
+    with patch.object(frame, "pick", draws.recording(led_by)):
+        parts.speak(prompts, -(-positions // (ROWS * groups)))
+    return draws
+
+
+def _card_parts(model: str) -> Parts:
+    """Return parts with rows of bfloat16 and weights of eight bits, multiplied as a card does."""
+    settings = cpu_settings(model, "int8", ROWS)
+    engine = replace(settings.engine, dtype="bfloat16", sound_dtype="float32")
+    with patch.object(quantized, "product_of", DequantizedInt8):
+        return Parts(replace(settings, engine=engine))
+
+
+def compare_draws(truth: Draws, other: Draws) -> Row:
+    """Return the distance of the others' probabilities from the truth's, over every row of every draw.
+
+    Codes that the rules ban have no probability on either side and add nothing.
+    """
+    diverged: list[Tensor] = []
+    agreed: list[Tensor] = []
+    for mine, theirs in zip(truth.probabilities, other.probabilities, strict=True):
+        known = mine.isfinite()
+        diverged.append(torch.where(known, mine.exp() * (mine - theirs), 0.0).nan_to_num(nan=0.0).sum(dim=-1))
+        agreed.append((mine.argmax(dim=-1) == theirs.argmax(dim=-1)).double())
+    divergence, agreement = torch.cat(diverged), torch.cat(agreed)
+    return {
+        "draws": len(divergence),
+        "kl": round(divergence.mean().item(), 5),
+        "kl_p95": round(divergence.quantile(0.95).item(), 5),
+        "same_first": round(agreement.mean().item(), 4),
+        "error": round((agreement.var() / len(divergence)).sqrt().item(), 4),
+    }
+
+
+def measure_scores(model: str, kinds: Sequence[str], positions: int) -> list[Row]:
+    """Return a row for each kind of weights; one checkpoint is in memory at a time."""
+    log_step("float32")
+    truth, rows = record_draws(model, "float32", positions), []
+    for kind in kinds:
+        log_step(kind)
+        rows.append({"weights": kind, **compare_draws(truth, record_draws(model, kind, positions, truth))})
+    return rows

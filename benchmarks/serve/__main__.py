@@ -1,0 +1,184 @@
+"""Load a runtime and report TTFA, ITL, RTF, goodput, underruns and audio seconds a second.
+
+python -m benchmarks.serve --model FOLDER --concurrency 1,8,64              closed loops
+python -m benchmarks.serve --model FOLDER --rate 10,40 --seconds 60         Poisson arrivals
+python -m benchmarks.serve --model FOLDER --concurrency 8 --text words,tokens,halting,silence     live text
+python -m benchmarks.serve --model FOLDER --load 2 --cancel .5 --slow .1 --max-waiting 0          overload
+python -m benchmarks.serve --model FOLDER --load .8 --minutes 30            growth of memory and of TTFA
+python -m benchmarks.serve --url direct=http://HOST:PORT --url proxy=http://HOST:PORT --concurrency 1 --http 200
+
+Closed loops of whole texts run without a lead cap: they measure how much can be made, not how much is listened to.
+Several `--arm`s or `--url`s are compared at each point in the order A B B A. Exit status 1: a reply failed or a slot
+did not become free.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+from benchmarks.common.arms import Arm, add_arms, arms_of, shared_environment
+from benchmarks.common.report import Row, Tables, parser_of, report, several
+from benchmarks.common.texts import Dataset
+from benchmarks.common.voices import NewVoices
+from benchmarks.serve.load import (
+    WRONG,
+    capacity_rps,
+    creep,
+    measure_closed,
+    measure_http,
+    measure_minutes,
+    measure_open,
+)
+from benchmarks.serve.plan import PACE_S, Manner, Rounds, Workload
+from benchmarks.serve.targets import TRANSPORTS, Target, open_targets
+from runtime.engine.registry import Registry
+from runtime.errors import SetUpError
+from runtime.request import Mode
+
+UNCAPPED_S = 3600
+MANY_WAITING = 4096
+TEXTS = (Manner.WHOLE, *PACE_S)
+
+
+def main() -> int:
+    """Measure; print tables and write them to a file."""
+    arguments = parse_arguments()
+    try:
+        tables = asyncio.run(ServeRun(arguments).run())
+    except SetUpError as error:
+        print(error, file=sys.stderr)
+        return 2
+    wrong = WRONG if arguments.minutes else ("failed", "leaked_slots")
+    return 1 if any(row.get(name) for rows in tables.values() for row in rows for name in wrong) else 0
+
+
+class ServeRun:
+    """One run of the tool. Its tables are printed and written as they come."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.tables: Tables = {}
+        self.arms = arms_of(arguments)
+        self.shared = shared_environment(
+            arguments,
+            max_slots=arguments.slots,
+            max_model_len=arguments.length,
+            max_waiting=arguments.max_waiting,
+            max_connections=MANY_WAITING,
+        )
+        registry = None if arguments.url else Registry.read(Arm("", {}).settings(self.shared).models)
+        served = list(registry.modes) if registry else [Mode.CUSTOM_VOICE]
+        self.weights = "" if not registry or all(entry.config.speaks for entry in registry.entries) else "synthetic"
+        self.loads = loads_of(arguments, served)
+
+    async def run(self) -> Tables:
+        arguments = self.arguments
+        rounds = Rounds(arguments.warm_up_rounds, arguments.rounds)
+        whole = [load for load in self.loads if load.manner is Manner.WHOLE]
+        live = [load for load in self.loads if load.manner is not Manner.WHOLE]
+        rates: Sequence[float] = arguments.rate
+        if arguments.http and arguments.url:
+            self._keep("small answer", await measure_http(arguments.url, arguments.http))
+        if arguments.load or (whole and arguments.concurrency):
+            async with self._targets(lead_cap_s=UNCAPPED_S) as targets:
+                self._keep("start", [{"target": target.name, "seconds": target.start_s} for target in targets])
+                if arguments.load:
+                    capacity = await capacity_rps(targets[0], self.loads[0], arguments.slots)
+                    rates = [*rates, *(share * capacity for share in arguments.load)]
+                closed = await measure_closed(targets, whole, arguments.concurrency, arguments.calls, rounds)
+                self._keep("closed loop", closed)
+        if not rates and not (live and arguments.concurrency):
+            return self.tables
+        async with self._targets() as targets:
+            rows = await measure_closed(targets, live, arguments.concurrency, arguments.calls, rounds)
+            self._keep("live text", rows)
+            if arguments.minutes and rates:
+                keep = partial(self._keep, "minutes", is_shown=False)
+                load, rate = self.loads[0], rates[0]
+                rows = await measure_minutes(targets[-1], load, rate, arguments.minutes, arguments.seconds, keep)
+                self._keep("minutes", rows)
+                self._keep("all minutes", [creep(rows)])
+            elif rates:
+                seeds = range(arguments.seeds)
+                timing = arguments.seconds, arguments.warm_up
+                self._keep("open loop", await measure_open(targets, self.loads, rates, *timing, seeds))
+        return self.tables
+
+    def _targets(self, **settings: object) -> AbstractAsyncContextManager[list[Target]]:
+        arguments = self.arguments
+        shared = {**self.shared, **{f"VOICEWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}}
+        options = {"urls": arguments.url, "processes": arguments.processes, "record": arguments.traces}
+        return open_targets(self.arms, arguments.transport, shared, **options)
+
+    def _keep(self, name: str, rows: list[Row], *, is_shown: bool = True) -> None:
+        if rows:
+            self.tables[name] = rows
+            shown = [name] if is_shown else ["-"]
+            report(self.tables, self.arguments.json, shown=shown, settings=self.shared, weights=self.weights)
+
+
+def loads_of(arguments: argparse.Namespace, served: Sequence[Mode]) -> list[Workload]:
+    """Return the workloads of the command line: every mode with every dataset, way of writing and kind of voice."""
+    voices: list[NewVoices | None] = [None]
+    if arguments.new_voices:
+        voices = [NewVoices(seconds, only) for only in (True, False) for seconds in arguments.new_voices]
+    modes = [Mode.BASE] if arguments.new_voices else arguments.mode or served
+    shares = {"cancels": arguments.cancel, "slow": arguments.slow, "stalls": arguments.stall}
+    kinds = product(modes, arguments.dataset, arguments.text, voices)
+    return [Workload(*kind, **shares) for kind in kinds]
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = parser_of(__doc__)
+    add_arms(parser)
+    parser.add_argument(
+        "--url", type=_named_url, action="append", metavar="NAME=URL", help="a server that runs already"
+    )
+    parser.add_argument("--transport", type=several(str), default=TRANSPORTS, help=f"of {','.join(TRANSPORTS)}")
+    parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--length", type=int, default=2304, help="positions of a slot")
+    parser.add_argument("--max-waiting", type=int, default=MANY_WAITING, help="waiting requests; more are refused")
+    parser.add_argument("--processes", type=int, default=1, help="processes of clients")
+    parser.add_argument("--traces", type=Path, metavar="FILE", help="every chunk of every call, a line of JSON a call")
+    load = parser.add_argument_group("load")
+    load.add_argument("--concurrency", type=several(int), default=(), help="clients of closed loops")
+    load.add_argument("--rate", type=several(float), default=(), help="Poisson arrivals a second")
+    load.add_argument("--load", type=several(float), default=(), help="the same, as a share of a closed loop's rate")
+    load.add_argument("--calls", type=int, default=24, help="counted calls of a closed loop, at least")
+    load.add_argument("--rounds", type=int, default=4, help="counted calls of each client, at least")
+    load.add_argument("--warm-up-rounds", type=int, default=2, help="calls of each client before them")
+    load.add_argument("--seconds", type=float, default=60.0, help="counted seconds of an open loop")
+    load.add_argument("--warm-up", type=float, default=10.0, help="seconds before them")
+    load.add_argument("--seeds", type=int, default=1, help="runs of an open loop, each with its own arrivals")
+    load.add_argument("--minutes", type=float, default=0.0, help="repeat the first rate for this time")
+    load.add_argument("--http", type=int, default=0, help="small answers of each --url")
+    calls = parser.add_argument_group("calls")
+    calls.add_argument("--mode", type=several(Mode), default=(), help="modes; all that the models serve")
+    calls.add_argument("--dataset", type=several(Dataset), default=(Dataset.SENTENCES,), help=f"of {','.join(Dataset)}")
+    calls.add_argument("--text", type=several(Manner), default=(Manner.WHOLE,), help=f"of {','.join(TEXTS)}")
+    calls.add_argument("--new-voices", type=several(float), default=(), help="seconds; Base clones a new one each call")
+    calls.add_argument("--cancel", type=float, default=0.0, help="share of calls that are cancelled")
+    calls.add_argument("--slow", type=float, default=0.0, help="share of calls that are read at half real time")
+    calls.add_argument(
+        "--stall", type=float, default=0.0, help="share of calls that stop reading, and cancel after 12 s"
+    )
+    arguments = parser.parse_args()
+    if not (arguments.concurrency or arguments.rate or arguments.load or arguments.http):
+        arguments.concurrency = (1, 4, 8)
+    return arguments
+
+
+def _named_url(text: str) -> tuple[str, str]:
+    name, _, url = text.rpartition("=") if "=" in text.partition("://")[0] else ("url", "", text)
+    return name, url.rstrip("/")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

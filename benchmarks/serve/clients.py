@@ -1,0 +1,285 @@
+"""Clients of the engine in this process and of a WebSocket. Both turn a `Call` into a `Trace`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.typing import Subprotocol
+
+from benchmarks.common.metrics import BYTES_PER_S, Outcome, Trace
+from benchmarks.common.voices import config_for, request_for
+from benchmarks.serve.plan import PACE_S, SILENCE_S, Call, Manner, Plan, Workload, writing
+from runtime.errors import Overloaded, QueueTimeout, SpeechError
+from runtime.request import AudioChunk, Broken, Finished, Reference, SpeechEvent
+from voicewright import PROTOCOL
+
+if TYPE_CHECKING:
+    from runtime.engine.engine import Engine
+
+CALL_TIMEOUT_S = 120.0
+STALL_S = 12.0
+OPEN_CONNECTIONS = 64  # Open before the first call of an open loop. Later calls connect first.
+SLOWNESS = 2.0  # Seconds in which a slow reader takes a second of audio.
+SLOW_BUFFER_BYTES = 8192  # Receive buffer of a slow reader: the kernel must not hide what it has not read.
+AUDIO_AFTER_CANCEL = "audio_after_cancel"
+OVERLOAD_CODES = frozenset({Overloaded.code, QueueTimeout.code})
+
+
+class Client(Protocol):
+    """Makes calls; never raises."""
+
+    async def prepare(self, plan: Plan) -> None:
+        """Make connections and uploads, so that they take no time of the calls."""
+
+    async def speak(self, call: Call, load: Workload) -> Trace: ...
+
+    async def close(self) -> None: ...
+
+
+class EngineClient:
+    """Client of the started engine of this process. Audio counts as heard when its sink is called."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._references: dict[int, Reference] = {}  # New voices, by the number of the call.
+
+    async def prepare(self, plan: Plan) -> None:
+        if (voices := plan.load.voices) is not None:
+            self._references = {call.number: voices.reference(call.number) for call in plan.calls}
+
+    async def close(self) -> None:
+        self._references.clear()
+
+    async def speak(self, call: Call, load: Workload) -> Trace:
+        engine, loop, ended = self._engine, asyncio.get_running_loop(), asyncio.Event()
+        card = next(card for card in engine.cards if load.mode in card.modes)
+        trace = Trace(call.number, call.frames * 2 * card.samples_per_frame, call.manner, call.is_counted)
+
+        def sink(event: SpeechEvent) -> None:
+            if isinstance(event, AudioChunk):
+                trace.chunks.append((time.perf_counter_ns(), len(event.pcm)))
+            elif isinstance(event, Finished | Broken):
+                trace.end_ns = time.perf_counter_ns()
+                if isinstance(event, Broken):
+                    _note_error(trace, event.error.code)
+                else:
+                    trace.stop = event.stop_reason
+                    trace.outcome = Outcome.CANCELLED if trace.stop == "cancelled" else Outcome.DONE
+                loop.call_soon_threadsafe(ended.set)
+
+        is_live = call.manner in PACE_S
+        first = next(writing(call))[1] if is_live else call.text
+        how: dict[str, Any] = {"language": call.language, "reference": self._references.get(call.number)}
+        request = request_for(card, load.mode, first, call.frames, call.number, is_live=is_live, **how)
+        request = replace(request, acknowledged=call.manner in (Manner.SLOW, Manner.STALL))
+        trace.sent_ns = time.perf_counter_ns()
+        trace.text_ns = 0 if is_live else trace.sent_ns
+        try:
+            ticket = engine.submit(request, sink)
+        except SpeechError as error:
+            _note_error(trace, error.code)
+            trace.end_ns = time.perf_counter_ns()
+            return trace
+        behaviour = asyncio.create_task(self._behave(call, ticket, trace))
+        try:
+            await asyncio.wait_for(ended.wait(), CALL_TIMEOUT_S)
+        except TimeoutError:
+            engine.cancel(ticket)
+            _note_error(trace, "timeout")
+            trace.end_ns = time.perf_counter_ns()
+        behaviour.cancel()
+        _check_text(trace)
+        return trace
+
+    async def _behave(self, call: Call, ticket: int, trace: Trace) -> None:
+        """Write, read slowly or cancel while the reply is heard."""
+        engine, taken = self._engine, 0
+        if call.manner in PACE_S:
+            for wait_s, piece in islice(writing(call), 1, None):
+                await _pause(wait_s, trace)
+                if piece:
+                    engine.append(ticket, piece)
+                    _note_sentence(piece, trace)
+            trace.text_ns = time.perf_counter_ns()
+            engine.finish_text(ticket)
+        elif call.manner in (Manner.CANCEL, Manner.STALL):
+            await asyncio.sleep(STALL_S if call.manner is Manner.STALL else call.cut_s)
+            trace.sent_s = trace.audio_s if call.manner is Manner.STALL else 0.0
+            engine.cancel(ticket)
+        while call.manner is Manner.SLOW:
+            await asyncio.sleep(0.1)
+            taken = min(trace.bytes, taken + round(0.1 / SLOWNESS * BYTES_PER_S))
+            engine.taken(ticket, taken // 2)
+
+
+class SocketClient:
+    """Client of a runtime, in the native protocol with plain frames. Idle connections are used again.
+
+    Connecting is not part of a call's time. Audio counts as heard when its message has been read.
+    """
+
+    def __init__(self, stream: str, card: dict[str, Any], *, is_hashing: bool = False) -> None:
+        self._stream = stream
+        self._card = card
+        self._is_hashing = is_hashing
+        self._idle: list[ClientConnection] = []
+        self._uploads: dict[int, dict[str, Any]] = {}  # New voices, by the number of the call.
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
+
+    async def prepare(self, plan: Plan) -> None:
+        if (voices := plan.load.voices) is not None:
+            self._uploads = {call.number: voices.upload(call.number) for call in plan.calls}
+        self._idle += [await self._open() for _ in range((plan.clients or OPEN_CONNECTIONS) - len(self._idle))]
+
+    async def speak(self, call: Call, load: Workload) -> Trace:
+        size = 2 * int(self._card["samples_per_frame"])
+        trace = Trace(call.number, call.frames * size, call.manner, call.is_counted)
+        is_slow = call.manner in (Manner.SLOW, Manner.STALL)
+        connection = None
+        try:
+            connection = self._idle.pop() if self._idle and not is_slow else await self._open(is_slow=is_slow)
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                await self._request(connection, call, load, trace)
+        except TimeoutError:
+            _note_error(trace, "timeout")
+        except (ConnectionClosed, InvalidHandshake, OSError) as error:
+            _note_error(trace, type(error).__name__)
+        trace.end_ns = time.perf_counter_ns()
+        trace.sent_ns = trace.sent_ns or trace.end_ns
+        _check_text(trace)
+        if connection is not None:
+            if trace.is_good and not is_slow:
+                self._idle.append(connection)
+            else:
+                await connection.close()
+        return trace
+
+    async def _open(self, *, is_slow: bool = False) -> ClientConnection:
+        options: dict[str, Any] = {"proxy": None}
+        if is_slow:
+            address = urlsplit(self._stream)
+            narrow = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SLOW_BUFFER_BYTES)
+            narrow.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(narrow, (address.hostname, address.port))
+            options = {"sock": narrow, "max_queue": 1}
+        options |= {"subprotocols": [Subprotocol(PROTOCOL)], "compression": None, "max_size": None}
+        connection = await connect(self._stream, ping_interval=None, **options)
+        await connection.recv()  # session.created
+        await connection.send('{"type":"ping"}')  # The runtime closes sessions that have never sent anything.
+        await connection.recv()
+        return connection
+
+    async def _request(self, connection: ClientConnection, call: Call, load: Workload, trace: Trace) -> None:
+        is_live = call.manner in PACE_S
+        how: dict[str, Any] = {"language": call.language, "upload": self._uploads.get(call.number)}
+        config = config_for(self._card, load.mode, call.frames, call.number, is_live=is_live, **how)
+        first = json.dumps({"type": "session.config", **config})
+        text = json.dumps({"type": "input.text", "text": call.text})
+        if is_live:
+            await connection.send(first)
+            behaviour: Coroutine[Any, Any, None] = _write(connection, call, trace)
+        else:
+            trace.sent_ns = trace.text_ns = time.perf_counter_ns()
+            for message in (first, text, '{"type":"input.done"}'):
+                await connection.send(message)
+            after_s = {Manner.CANCEL: call.cut_s, Manner.STALL: STALL_S}.get(call.manner)
+            behaviour = _cancel(connection, after_s)
+        task = asyncio.create_task(behaviour)
+        try:
+            await _hear(connection, trace, blake2b() if self._is_hashing else None)
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError, ConnectionClosed):
+                await task
+
+
+async def _hear(connection: ClientConnection, trace: Trace, digest: blake2b | None) -> None:
+    """Read until the utterance has ended. No audio may come after the answer to a cancel."""
+    while True:
+        message = await connection.recv()
+        if isinstance(message, bytes):
+            if trace.outcome is Outcome.CANCELLED:
+                _note_error(trace, AUDIO_AFTER_CANCEL)
+                return
+            trace.chunks.append((time.perf_counter_ns(), len(message)))
+            if digest:
+                digest.update(message)
+            if trace.manner == Manner.SLOW:
+                await asyncio.sleep(SLOWNESS * len(message) / BYTES_PER_S)
+            elif trace.manner == Manner.STALL and len(trace.chunks) == 1:
+                await asyncio.sleep(STALL_S)
+            continue
+        fields = json.loads(message)
+        match fields["type"]:
+            case "audio.done":
+                trace.outcome = Outcome.DONE
+                trace.stop = fields["stop_reason"]
+                trace.queue_ms = fields["metrics"]["queue_ms"]
+                trace.digest = digest.hexdigest() if digest else ""
+                return
+            case "context.cancelled":
+                trace.outcome = Outcome.CANCELLED
+                trace.sent_s = fields["sent_ms"] / 1000 if trace.manner == Manner.STALL else 0.0
+                await connection.send('{"type":"ping"}')
+            case "pong":
+                return
+            case "error":
+                _note_error(trace, fields["code"])
+                return
+
+
+async def _write(connection: ClientConnection, call: Call, trace: Trace) -> None:
+    for wait_s, piece in writing(call):
+        await _pause(wait_s, trace)
+        trace.sent_ns = trace.sent_ns or time.perf_counter_ns()
+        if piece:
+            await connection.send(json.dumps({"type": "input.text", "text": piece}))
+            _note_sentence(piece, trace)
+    trace.text_ns = time.perf_counter_ns()
+    await connection.send('{"type":"input.done"}')
+
+
+async def _cancel(connection: ClientConnection, after_s: float | None) -> None:
+    if after_s is not None:
+        await asyncio.sleep(after_s)
+        await connection.send('{"type":"context.cancel"}')
+
+
+async def _pause(wait_s: float, trace: Trace) -> None:
+    began = time.perf_counter_ns()
+    if wait_s:
+        await asyncio.sleep(wait_s)
+    if wait_s >= SILENCE_S:
+        trace.silences.append((began, time.perf_counter_ns()))
+
+
+def _note_sentence(piece: str, trace: Trace) -> None:
+    if trace.silences and piece.rstrip().endswith("."):
+        trace.sentences.append((trace.silences[-1][1], time.perf_counter_ns()))
+
+
+def _note_error(trace: Trace, code: str) -> None:
+    trace.code = code
+    trace.outcome = Outcome.REFUSED if code in OVERLOAD_CODES else Outcome.FAILED
+
+
+def _check_text(trace: Trace) -> None:
+    """Fail a reply that ended before its text was written: it has not spoken the text."""
+    if trace.outcome is Outcome.DONE and not trace.text_ns:
+        _note_error(trace, "ended_before_its_text")

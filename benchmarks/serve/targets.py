@@ -1,0 +1,154 @@
+"""Targets of a load: an arm over a transport, or a server that runs already."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks.common.arms import Arm, Environment
+from benchmarks.common.servers import SETTLE_TIMEOUT_S, busy_slots, process_usage, runtime_process
+from benchmarks.common.voices import store_voice
+from benchmarks.serve.clients import EngineClient
+from benchmarks.serve.driver import ClientProcesses, DriveResult, client_processes, drive
+from benchmarks.serve.plan import Plan
+from runtime.engine.engine import Engine
+
+TRANSPORTS = ("engine", "websocket")
+
+
+class Endpoint(Protocol):
+    """A server that can be loaded."""
+
+    async def drive(self, plan: Plan) -> DriveResult: ...
+
+    async def busy(self) -> int:
+        """Return the requests that have or want a slot although all clients have left for a while."""
+        ...
+
+    def usage(self) -> dict[str, Any]:
+        """Return memory, threads and files of the server's processes, if they are known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An endpoint with its name, and a file to which every trace is appended as a line of JSON."""
+
+    arm: str
+    transport: str
+    endpoint: Endpoint
+    start_s: float = 0.0
+    record: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm} {self.transport}".strip()
+
+    async def drive(self, plan: Plan) -> DriveResult:
+        """Carry a plan out."""
+        result = await self.endpoint.drive(plan)
+        if self.record is not None:
+            about = {"target": self.name, "mode": plan.load.mode, "clients": plan.clients}
+            with self.record.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps({**about, **asdict(trace)}) + "\n" for trace in result.traces)
+        return result
+
+
+@asynccontextmanager
+async def open_targets(
+    arms: Sequence[Arm],
+    transports: Sequence[str],
+    shared: Environment,
+    *,
+    urls: Sequence[tuple[str, str]] = (),
+    processes: int = 1,
+    record: Path | None = None,
+) -> AsyncIterator[list[Target]]:
+    """Open every arm over every transport, all at once, or servers by name and address.
+
+    Args:
+        shared: settings of all arms.
+        processes: processes of clients.
+    """
+    async with AsyncExitStack() as stack:
+        clients = stack.enter_context(client_processes(processes))
+        if urls:
+            yield [Target(name, "", _SocketEndpoint(url, None, clients), record=record) for name, url in urls]
+            return
+        voices = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        store_voice(voices)
+        targets = []
+        for arm in arms:
+            environment = {**shared, "VOICEWRIGHT_VOICES": str(voices), **arm.environment}
+            for transport in transports:
+                began = time.perf_counter()
+                opening = (
+                    _engine_endpoint(arm, environment)
+                    if transport == "engine"
+                    else _socket_endpoint(environment, clients)
+                )
+                endpoint = await stack.enter_async_context(opening)
+                took = round(time.perf_counter() - began, 1)
+                targets.append(Target(arm.name if len(arms) > 1 else "", transport, endpoint, took, record))
+        yield targets
+
+
+class _EngineEndpoint:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def drive(self, plan: Plan) -> DriveResult:
+        client = EngineClient(self._engine)
+        await client.prepare(plan)
+        return DriveResult(await drive(plan, client))
+
+    async def busy(self) -> int:
+        for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
+            load = self._engine.load()
+            if not load.active + load.waiting:
+                break
+            await asyncio.sleep(0.05)
+        return load.active + load.waiting
+
+    def usage(self) -> dict[str, Any]:
+        return process_usage(os.getpid())
+
+
+class _SocketEndpoint:
+    def __init__(self, url: str, pid: int | None, clients: ClientProcesses) -> None:
+        self._url = url
+        self._pid = pid
+        self._clients = clients
+
+    async def drive(self, plan: Plan) -> DriveResult:
+        return await self._clients.drive(self._url, plan)
+
+    async def busy(self) -> int:
+        return await busy_slots(self._url)
+
+    def usage(self) -> dict[str, Any]:
+        return {} if self._pid is None else process_usage(self._pid)
+
+
+@asynccontextmanager
+async def _engine_endpoint(arm: Arm, environment: Environment) -> AsyncIterator[Endpoint]:
+    engine = await asyncio.to_thread(Engine.open, arm.settings(environment))
+    engine.start()
+    try:
+        yield _EngineEndpoint(engine)
+    finally:
+        await asyncio.to_thread(engine.close)
+
+
+@asynccontextmanager
+async def _socket_endpoint(environment: Environment, clients: ClientProcesses) -> AsyncIterator[Endpoint]:
+    async with runtime_process([], environment) as runtime:
+        yield _SocketEndpoint(runtime.url, runtime.pid, clients)

@@ -1,0 +1,232 @@
+"""Clients of a soak: whole and live texts, slow readers, cancels, hang-ups, nonsense, HTTP and vLLM-Omni's dialect."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
+
+from benchmarks.common.metrics import Outcome, Trace
+from benchmarks.common.servers import BenchRuntime
+from benchmarks.common.texts import Dataset
+from benchmarks.common.voices import NewVoices, config_for
+from benchmarks.serve.clients import CALL_TIMEOUT_S, SocketClient
+from benchmarks.serve.plan import Call, Manner, Plan, Workload
+from benchmarks.soak.report import SoakReport
+from runtime.request import Mode
+from voicewright import PROTOCOL
+
+# Shares of the clients. Only the TTFA of whole texts counts.
+KINDS = ("whole", "cancel", "http", "slow", "whole", "hangup", "words", "omni", "nonsense", "whole", "cancel", "http")
+VOICES = NewVoices(2.0, x_vector_only=True)
+NONSENSE = (
+    "{",
+    "[]",
+    '{"type":"dance"}',
+    '{"type":"input.text","text":5}',
+    '{"type":"session.config","seed":-1}',
+    "\0",
+)
+UNLOADED_REPLIES = 12
+
+
+class SoakClients:
+    """The clients of one run and the solo run of each of their requests.
+
+    Args:
+        card: an entry of /v1/models.
+        wishes: number of different requests, over all modes of the card.
+        pause_s: mean pause of a client between its requests.
+    """
+
+    def __init__(
+        self, runtime: BenchRuntime, card: dict[str, Any], wishes: int, report: SoakReport, seed: int, pause_s: float
+    ) -> None:
+        self.runtime = runtime
+        self.card = card
+        self.report = report
+        self.pause_s = pause_s
+        self.wishes = [self._wish(number, seed) for number in range(wishes)]
+        self.solo: dict[tuple[int, bool], str] = {}  # Digests by request, and by whether its text is live.
+
+    def _wish(self, number: int, seed: int) -> tuple[Call, Workload]:
+        mode = Mode(self.card["modes"][number % len(self.card["modes"])])
+        load = Workload(mode, Dataset.ENGLISH_SHORT, voices=VOICES if mode is Mode.BASE else None)
+        frames = random.Random(f"{seed} {number}").randrange(12, 40)
+        return replace(load.call(number), number=1000 * seed + number, frames=frames), load
+
+    async def prepare(self) -> None:
+        """Hear every request alone, and measure TTFA without load.
+
+        Raises:
+            SystemExit: a request failed when it was alone.
+        """
+        for call, load in self.wishes:
+            for manner in (Manner.WHOLE, Manner.WORDS):
+                trace = await self._speak(replace(call, manner=manner), load)
+                if not trace.digest:
+                    raise SystemExit(f"a request failed when it was alone: {trace.code} {call.text}")
+                self.solo[call.number, manner is Manner.WORDS] = trace.digest
+        for number in range(UNLOADED_REPLIES):
+            trace = await self._speak(*self.wishes[number % len(self.wishes)])
+            self.report.unloaded_ttfa_ms.append(trace.ttfa_ms or 0.0)
+
+    async def keep_calling(self, kind: str, number: int, until: float) -> None:
+        """Make requests of one kind until a moment of the monotonic clock."""
+        draw = random.Random(f"{kind}{number}")
+        acts: dict[str, Callable[[Call, Workload, random.Random], Awaitable[None]]] = {
+            "hangup": self._hang_up,
+            "nonsense": self._send_nonsense,
+            "http": self._post,
+            "omni": self._speak_omni,
+        }
+        while time.monotonic() < until:
+            if self.pause_s:
+                await asyncio.sleep(draw.expovariate(1 / self.pause_s))
+            call, load = draw.choice(self.wishes)
+            try:
+                async with asyncio.timeout(CALL_TIMEOUT_S + 10):
+                    if kind in acts:
+                        await acts[kind](call, load, draw)
+                    else:
+                        await self._speak_counted(Manner(kind), call, load, draw)
+                self.report.replies[kind] += 1
+            except TimeoutError:
+                self.report.stalls += 1
+            except RequestRefused as refusal:
+                self.report.refused[refusal.code] += 1
+                await asyncio.sleep(draw.uniform(0.1, 0.6))
+            except (ConnectionClosed, OSError, httpx.HTTPError):
+                self.report.refused["connection"] += 1
+                await asyncio.sleep(0.2)
+
+    async def _speak(self, call: Call, load: Workload) -> Trace:
+        client = SocketClient(self.runtime.stream, self.card, is_hashing=True)
+        await client.prepare(Plan(load, 1, (call,)))
+        try:
+            return await client.speak(call, load)
+        finally:
+            await client.close()
+
+    async def _speak_counted(self, manner: Manner, call: Call, load: Workload, draw: random.Random) -> None:
+        trace = await self._speak(replace(call, manner=manner, cut_s=draw.uniform(0, 1.5)), load)
+        if trace.outcome in (Outcome.REFUSED, Outcome.FAILED):
+            self.report.note_error(trace)
+            raise RequestRefused(trace.code)
+        if trace.digest and trace.digest != self.solo[call.number, manner is Manner.WORDS]:
+            self.report.different.append(f"{manner}: {call.number} {call.text}")
+        if manner is Manner.WHOLE and trace.ttfa_ms is not None:
+            self.report.ttfa_ms.append(trace.ttfa_ms)
+            self.report.begun_ms.append(trace.ttfa_ms - trace.queue_ms)
+            self.report.underruns += trace.playback.underruns
+        await asyncio.sleep(draw.uniform(0, 0.3))
+
+    async def _hang_up(self, call: Call, load: Workload, draw: random.Random) -> None:
+        async with self._session(call, load) as connection:
+            await _send(connection, "input.text", text=call.text)
+            await _send(connection, "input.done")
+            await asyncio.sleep(draw.uniform(0, 1.0))
+            raw = connection.transport.get_extra_info("socket")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.transport.abort()
+
+    async def _send_nonsense(self, call: Call, load: Workload, draw: random.Random) -> None:
+        async with self._session(call, load) as connection:
+            for _ in range(5):
+                await connection.send(draw.choice(NONSENSE) if draw.random() < 0.8 else draw.randbytes(20))
+                await asyncio.sleep(0.02)
+            try:
+                while True:
+                    await asyncio.wait_for(connection.recv(), 0.3)
+            except TimeoutError:
+                return
+
+    async def _post(self, call: Call, load: Workload, draw: random.Random) -> None:
+        body = {"model": "tts-1", "input": call.text, "response_format": "pcm", **self._config(call, load)}
+        digest, size = blake2b(), 0
+        stop_after = draw.randrange(200_000) if draw.random() < 0.3 else None
+        async with (
+            httpx.AsyncClient(trust_env=False, timeout=CALL_TIMEOUT_S) as client,
+            client.stream("POST", f"{self.runtime.url}/v1/audio/speech", json=body) as response,
+        ):
+            if response.status_code != 200:
+                await response.aread()
+                raise RequestRefused(response.json()["error"]["code"])
+            async for part in response.aiter_bytes():
+                digest.update(part)
+                size += len(part)
+                if stop_after is not None and size > stop_after:
+                    return
+        self._compare(call, digest.hexdigest(), "http")
+
+    async def _speak_omni(self, call: Call, load: Workload, draw: random.Random) -> None:
+        digest = blake2b()
+        async with connect(self.runtime.stream, max_size=None, compression=None) as connection:
+            config = {"stream_audio": True, "response_format": "pcm", **self._config(call, load)}
+            await _send(connection, "session.config", **config)
+            await _send(connection, "input.text", text=call.text)
+            await _send(connection, "input.done")
+            async for message in connection:
+                if isinstance(message, bytes):
+                    digest.update(message)
+                    continue
+                fields = json.loads(message)
+                if fields["type"] == "error":
+                    raise RequestRefused(fields.get("code", "error"))
+                if fields["type"] == "session.done":
+                    break
+        self._compare(call, digest.hexdigest(), "omni")
+
+    def _config(self, call: Call, load: Workload) -> dict[str, Any]:
+        upload = load.voices.upload(call.number) if load.voices else None
+        return config_for(self.card, load.mode, call.frames, call.number, upload=upload)
+
+    def _session(self, call: Call, load: Workload) -> _Session:
+        return _Session(self.runtime.stream, self._config(call, load))
+
+    def _compare(self, call: Call, digest: str, dialect: str) -> None:
+        if digest != self.solo[call.number, False]:
+            self.report.different.append(f"{dialect}: {call.number} {call.text}")
+
+
+class RequestRefused(Exception):
+    """The server answered with an error code."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class _Session:
+    """Context manager of a configured connection of the native protocol."""
+
+    def __init__(self, stream: str, config: dict[str, Any]) -> None:
+        self._connecting = connect(stream, subprotocols=[Subprotocol(PROTOCOL)], max_size=None, compression=None)
+        self._config = config
+
+    async def __aenter__(self) -> ClientConnection:
+        connection = await self._connecting.__aenter__()
+        created = json.loads(await connection.recv())
+        if created["type"] == "error":
+            raise RequestRefused(created["code"])
+        await _send(connection, "session.config", **self._config)
+        return connection
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._connecting.__aexit__(*error)
+
+
+async def _send(connection: ClientConnection, kind: str, **fields: Any) -> None:
+    await connection.send(json.dumps({"type": kind, **fields}))

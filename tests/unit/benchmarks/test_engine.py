@@ -1,0 +1,71 @@
+"""The engine's parts beside their floors, on a tiny checkpoint; floors of the published sizes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.engine import __main__ as engine
+from benchmarks.engine import profiles
+from benchmarks.engine.floors import Cost, Rates, frame_cost, predictor_cost, prefill_cost, weights_of
+from runtime.model.config_files import read_model_config
+from tests.support.checkpoints.files import GENERATION, model_config
+from tests.support.checkpoints.published import LARGE
+
+
+def run(monkeypatch: pytest.MonkeyPatch, file: Path, words: str) -> dict[str, list[dict[str, float]]]:
+    monkeypatch.setattr(sys, "argv", ["engine", *words.split(), "--device", "cpu", "--json", str(file)])
+    assert engine.main() == 0
+    return json.loads(file.read_text("utf-8"))["tables"]
+
+
+def test_parts_are_measured_beside_their_floors_and_under_load(
+    endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiles, "LOAD_ROUNDS", 1)
+    sizes = "--batches 1,3 --contexts 64,4096 --prompts 16,40 --frames 3 --length 300 --clients 2 --profile"
+    tables = run(monkeypatch, tmp_path / "found.json", f"--model {endless} {sizes}")
+    assert [row["batch"] for row in tables["frames"]] == [1, 3]  # No slot has 4096 positions.
+    assert [row["positions"] for row in tables["prefill"]] == [16, 40]
+    assert min(tables["rates"][0].values()) >= 0
+    for name in ("frames", "predictor", "prefill"):
+        assert all(row["floor_ms"] >= 0 and row["times_floor"] > 0 for row in tables[name])
+    assert [row["rows"] for row in tables["host"]] == [1, 3]
+    assert all(row["turn_p50_ms"] > 0 for row in tables["host"])
+    assert (tables["load"][0]["clients"], tables["load"][0]["calls"]) == (2, 2)
+
+
+def test_arms_are_measured_at_the_same_points(endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = "--batches 1 --contexts 64 --prompts 16 --frames 2 --length 300 --arm a --arm b:THREADS=1"
+    tables = run(monkeypatch, tmp_path / "found.json", f"--model {endless} {sizes}")
+    columns = {"frames": "frame_ms", "predictor": "predictor_ms", "prefill": "prefill_ms", "code2wav": "code2wav_ms"}
+    for name, column in columns.items():
+        assert [row["arm"] for row in tables[name]] == ["a", "b"] * (len(tables[name]) // 2)
+        assert all(row[column] > 0 for row in tables[name])
+
+
+def test_a_floor_is_the_larger_of_reading_and_multiplying() -> None:
+    rates = Rates(copied=0.0, read=100.0, multiplied=1000.0)
+    assert Cost(15, 10, 100).floor_ms(rates) == pytest.approx(500)
+    assert Cost(15, 10, 100).floor_ms(rates, 1) == pytest.approx(350)
+    assert (Cost(15, 10, 100) + Cost(0, 0, 1900)).floor_ms(rates) == pytest.approx(2000)
+
+
+def test_the_published_sizes_cost_what_their_matrices_hold(tmp_path: Path) -> None:
+    """By hand: 28 layers of 50.3 million numbers, five of 15.7, read once, and fifteen times."""
+    (tmp_path / "config.json").write_text(json.dumps(model_config(LARGE, "custom_voice")), encoding="utf-8")
+    (tmp_path / "generation_config.json").write_text(json.dumps(GENERATION), encoding="utf-8")
+    config = read_model_config(tmp_path)
+    talker, predictor = weights_of(config.talker), weights_of(config.predictor)
+    assert talker == 28 * (2048 * 4096 + 2048 * 2048 + 3 * 2048 * 6144)
+    assert predictor == 5 * (1024 * 4096 + 2048 * 1024 + 3 * 1024 * 3072)
+    assert predictor_cost(config, 1).weights == pytest.approx(15 * (predictor + 2048 * 1024), rel=0.01)
+    frame = frame_cost(config, 1, 0)
+    assert frame.weights == pytest.approx(talker + 3072 * 2048 + predictor_cost(config, 1).weights)
+    # Sixty-four rows read the same weights, and each its own keys and values.
+    more = 2 * (frame_cost(config, 64, 100).kept - frame_cost(config, 64, 0).kept)
+    assert more == 64 * 100 * 28 * 2 * 8 * 128 * 2
+    assert prefill_cost(config, 512).operations > 512 * 2 * talker

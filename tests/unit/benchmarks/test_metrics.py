@@ -1,0 +1,149 @@
+"""Figures of hand-made arrivals: percentiles, underruns, rates, and what counts as a failure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.common.metrics import (
+    BYTES_PER_S,
+    Outcome,
+    SimulatedPlayer,
+    Trace,
+    audio_rate,
+    peak_in_flight,
+    percentile,
+    playback,
+    reply_rate,
+    summary,
+)
+
+SECOND = 1_000_000_000
+HALF = BYTES_PER_S // 2  # bytes of half a second of sound
+
+
+def chunks_at(*seconds: float) -> list[tuple[int, int]]:
+    """Half a second of sound at each of these moments."""
+    return [(round(second * SECOND), HALF) for second in seconds]
+
+
+def a_trace(number: int = 0, sent: float = 0.0, end: float = 2.0, chunks: tuple[float, ...] = (0.1, 0.4)) -> Trace:
+    trace = Trace(number, wanted_bytes=HALF * len(chunks), outcome=Outcome.DONE)
+    trace.sent_ns, trace.end_ns, trace.chunks = round(sent * SECOND), round(end * SECOND), chunks_at(*chunks)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("share", "value"), [(0.0, 15), (0.05, 15), (0.3, 20), (0.4, 20), (0.5, 35), (0.95, 50), (1.0, 50)]
+)
+def test_a_percentile_is_the_percentile(share: float, value: int) -> None:
+    assert percentile([50, 15, 40, 20, 35], share) == value
+
+
+def test_nothing_has_no_percentile() -> None:
+    assert percentile([], 0.5) is None
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "wanted"),
+    [
+        ((), SimulatedPlayer(0, 0.0)),
+        ((3.0,), SimulatedPlayer(0, 0.0)),
+        ((3.0, 3.1, 3.2), SimulatedPlayer(0, 0.0)),
+        ((3.0, 3.5, 4.0), SimulatedPlayer(0, 0.0)),  # each in the last moment
+        ((3.0, 3.6, 3.7), SimulatedPlayer(1, 0.1)),  # a tenth of a second dry
+        ((3.0, 3.6, 4.2), SimulatedPlayer(2, 0.2)),  # the player went on from 3.6, and was dry again from 4.1
+        ((3.0, 3.6, 4.1), SimulatedPlayer(1, 0.1)),  # as above, just in time the second time
+    ],
+)
+def test_underruns_of_a_player_without_a_buffer(arrivals: tuple[float, ...], wanted: SimulatedPlayer) -> None:
+    played = playback(chunks_at(*arrivals))
+    assert played.underruns == wanted.underruns
+    assert played.deficit_s == pytest.approx(wanted.deficit_s, abs=1e-9)
+
+
+def test_an_underrun_that_the_silence_of_its_text_has_made_is_none() -> None:
+    chunks = chunks_at(0.0, 3.0, 6.0)
+    assert playback(chunks).underruns == 2
+    assert playback(chunks, [(2_000_000_000, 2_900_000_000)]).underruns == 1
+    assert playback(chunks, [(0, 1_000_000)]).underruns == 2, "the player had sound then"
+
+
+def test_an_underrun_before_whose_sentence_was_written_is_told_apart() -> None:
+    # Dry at 0.6 s and again at 1.5 s; the sentence of the second was being written from 1.2 to 1.6 s.
+    chunks = chunks_at(0.1, 1.0, 1.7)
+    assert playback(chunks).unwritten == 0
+    played = playback(chunks, sentences=[(round(1.2 * SECOND), round(1.6 * SECOND))])
+    assert (played.underruns, played.unwritten) == (2, 1)
+    trace = a_trace(chunks=(0.1, 1.0, 1.7))
+    assert "underruns_of_unwritten_sentences" not in summary([trace])
+    trace.sentences = [(round(1.2 * SECOND), round(1.6 * SECOND))]
+    assert summary([trace])["underruns_of_unwritten_sentences"] == 1
+
+
+def test_what_is_late_for_some_is_continuous_for_a_listener_with_a_buffer() -> None:
+    row = summary([a_trace(chunks=(0.1, 0.65)), a_trace(chunks=(0.1, 0.75))])
+    assert (row["underruns"], row["max_deficit_ms"]) == (2, 150.0)
+    assert row["goodput_rps"] == pytest.approx(row["rps"] / 2)
+
+
+def test_a_row_counts_from_the_last_moment_before_the_request() -> None:
+    row = summary([a_trace(sent=0.05), a_trace(sent=0.0)])
+    assert (row["ttfa_p50_ms"], row["ttfa_p95_ms"]) == (50.0, 100.0)
+    assert row["e2e_p95_ms"] == 2000.0
+
+
+def test_short_sound_is_a_failure() -> None:
+    short = a_trace()
+    short.wanted_bytes += 2
+    row = summary([a_trace(), short])
+    assert (row["failed"], row["calls"], row["e2e_p50_ms"]) == (1, 2, 2000.0)
+
+
+@pytest.mark.parametrize(("chunks", "stop", "failed"), [((0.1,), "eos", 0), ((0.1,), "runaway", 1), ((), "eos", 1)])
+def test_a_voice_may_end_by_itself(chunks: tuple[float, ...], stop: str, failed: int) -> None:
+    trace = a_trace(chunks=chunks)
+    trace.wanted_bytes, trace.stop = 10 * BYTES_PER_S, stop
+    assert summary([a_trace(), trace])["failed"] == failed
+
+
+def test_refusals_are_no_failures_and_no_replies() -> None:
+    refused = a_trace(chunks=())
+    refused.outcome, refused.code = Outcome.REFUSED, "overloaded"
+    row = summary([a_trace(), refused])
+    assert (row["failed"], row["refused"], row["errors"]) == (0, 1, "overloaded")
+
+
+def test_who_cancels_has_not_failed() -> None:
+    cancelled = a_trace()
+    cancelled.outcome, cancelled.wanted_bytes = Outcome.CANCELLED, 10 * BYTES_PER_S
+    assert summary([a_trace(), cancelled])["failed"] == 0
+
+
+def test_failures_of_the_warm_up_are_told_too() -> None:
+    failed = a_trace()
+    failed.outcome, failed.is_counted = Outcome.FAILED, False
+    row = summary([a_trace(), failed])
+    assert (row["failed"], row["calls"]) == (1, 1)
+
+
+def test_the_emptying_at_the_end_is_not_in_the_rate() -> None:
+    """Half a second of sound each at 1 and 2 s; the last call is sent at 2 s and its own sound comes later."""
+    first = a_trace(sent=0.0, end=2.0, chunks=(1.0, 2.0))
+    last = a_trace(sent=2.0, end=9.0, chunks=(8.0, 9.0))
+    assert audio_rate([first, last]) == pytest.approx(0.5)
+
+
+def test_rates_begin_with_the_first_call_that_counts() -> None:
+    """A warm-up call reads a voice for four seconds; what came of it after that counts like any other sound."""
+    warm = replace(a_trace(sent=0.0, end=5.0, chunks=(4.0, 5.0)), is_counted=False)
+    first = a_trace(sent=4.5, end=6.0, chunks=(5.5, 6.0))
+    last = a_trace(sent=6.5, end=9.0, chunks=(8.0, 9.0))
+    assert audio_rate([warm, first, last]) == pytest.approx(1.5 / 2)
+    assert reply_rate([warm, first, last]) == pytest.approx(2 / 2)
+
+
+def test_the_most_calls_at_once() -> None:
+    assert peak_in_flight([a_trace(sent=0, end=2), a_trace(sent=1, end=3), a_trace(sent=2, end=4)]) == 2
+    assert peak_in_flight([a_trace(sent=0, end=4), a_trace(sent=1, end=3), a_trace(sent=2, end=4)]) == 3

@@ -1,0 +1,55 @@
+"""Rows of other implementations and ours, from children and from what a program reports."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers.__main__ import main
+from benchmarks.peers.child import Ours, Program, check_length, measure
+
+REPORT = """Prefill: 26 positions (instruct=0)
+  Prefill: 500 ms
+Audio: 0.8s generated in 21.3s (RTF 26.59)
+"""
+
+
+def program(folder: Path, report: str) -> Path:
+    """Return a program that reports this for every text."""
+    path = folder / "qwen_tts"
+    path.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{report}END\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell script stands for the program")
+def test_a_program_is_timed_by_its_own_report(tmp_path: Path) -> None:
+    assert Program("model", "cpu", program(tmp_path, REPORT)).speak("Hi.", 10) == 21.3
+    with pytest.raises(SystemExit, match="did not report its time"):
+        Program("model", "cpu", program(tmp_path, "no model\n")).speak("Hi.", 10)
+
+
+def test_an_utterance_of_another_length_is_no_measurement() -> None:
+    check_length(10 / 12.5, 10)
+    with pytest.raises(SystemExit, match=r"8\.0 frames instead of 10"):
+        check_length(8 / 12.5, 10)
+
+
+def test_our_own_row(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VOICEWRIGHT_MAX_SLOTS", "4")
+    row = measure(Ours(str(endless), "cpu"), (2, 8), repeats=1, ttfa_calls=1)
+    assert row["ttfa_ms"] > 0
+    assert row["4_at_once_audio_s_per_s"] > 0
+    assert row["own_mib"] > 0
+
+
+def test_a_peer_that_cannot_run_is_a_row_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["peers", "c", "--once", "--model", str(tmp_path), "--python", f"c={sys.executable}"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert main() == 1
+    assert "--program is needed" in capsys.readouterr().out

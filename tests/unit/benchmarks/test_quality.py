@@ -1,0 +1,117 @@
+"""The quality tool: codes alone and in a batch, scores draw by draw, words heard."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.common.listener import Said, first_difference
+from benchmarks.engine.parts import Parts
+from benchmarks.quality.__main__ import main
+from benchmarks.quality.codes import level_row
+from benchmarks.quality.scores import Draws, compare_draws, measure_scores, record_draws
+from benchmarks.quality.words import edit_distance, rate_row
+from runtime.engine import frame
+from runtime.engine.prompt import Prompt
+from runtime.engine.sampling import LevelSettings
+from tests.conftest import FolderOf
+
+
+def said(*codes: int) -> Said:
+    return Said(np.array(codes)[:, None], np.zeros(0, np.int16))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "frame"),
+    [((1, 2, 3), (1, 2, 3), None), ((1, 2, 3), (1, 5, 3), 1), ((1, 2), (1, 2, 3), 2), ((4, 2), (1, 2, 3), 0)],
+)
+def test_the_first_frame_that_differs(one: tuple[int, ...], other: tuple[int, ...], frame: int | None) -> None:
+    assert first_difference(said(*one), said(*other)) == frame
+
+
+def test_batches_arms_and_earlier_runs_are_compared(
+    endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def codes(frames: int, arms: str = "") -> dict[str, list[dict[str, Any]]]:
+        words = f"quality codes --model {endless} --device cpu --rows 1,3 --frames {frames} --kept {tmp_path / 'kept'}"
+        monkeypatch.setattr("sys.argv", [*words.split(), "--json", str(tmp_path / "json"), *arms.split()])
+        assert main() == 0
+        return json.loads((tmp_path / "json").read_text())["tables"]
+
+    tables = codes(6, "--arm one --arm other:MAX_SLOTS=3 --arm rounded:QUANTIZE=int8")
+    assert [(row["rows"], row["failed"], row["codes_differ"]) for row in tables["batch"]] == 3 * [(1, 0, 0), (3, 0, 0)]
+    assert [row["seconds"] for row in tables["audio"]] == [pytest.approx(3 * 6 * 0.08)] * 3
+    other, rounded = tables["against the first"]
+    assert (other["texts"], other["codes_differ"], other["samples_apart"]) == (3, 0, 0)
+    assert rounded["codes_differ"] > 0
+    (again,) = codes(6)["against the first"]
+    assert (again["codes_differ"], again["samples_apart"]) == (0, 0)
+    (longer,) = codes(7)["against the first"]
+    assert (longer["codes_differ"], longer["first_frame"]) == (3, 6)
+
+
+def test_levels_are_shares_of_the_samples() -> None:
+    samples = np.concatenate([np.full(480, 32767), np.zeros(480 * 3)]).astype(np.int16)
+    row = level_row([Said(np.zeros((1, 1), np.int64), samples)])
+    assert (row["peak"], row["clipped"], row["silent"], row["offset"]) == (1.0, 0.25, 0.75, 0.25)
+
+
+def test_scores_that_differ_diverge_by_what_their_probabilities_say() -> None:
+    half, quarter = torch.tensor([[0.5, 0.5, 0.0]]).log(), torch.tensor([[0.25, 0.75, 0.0]]).log()
+    truth, other = Draws([half, quarter]), Draws([half, half])
+    own = compare_draws(truth, truth)
+    assert (own["draws"], own["kl"], own["same_first"]) == (2, 0.0, 1.0)
+    apart = compare_draws(truth, other)
+    diverged = 0.25 * np.log(0.25 / 0.5) + 0.75 * np.log(0.75 / 0.5)
+    assert apart["kl"] == pytest.approx(diverged / 2, abs=1e-5)
+    assert apart["same_first"] == 0.5  # of equal scores the first counts as the most probable
+
+
+def test_other_weights_are_led_along_the_codes_of_float32(folder_of: FolderOf) -> None:
+    same, fewer = measure_scores(str(folder_of("tiny", "custom_voice")), ["float32", "int8"], positions=60)
+    assert same["draws"] == fewer["draws"] >= 60
+    assert (same["kl"], same["same_first"]) == (0.0, 1.0)
+    assert fewer["kl"] > 0
+
+
+def test_what_another_engine_of_the_process_draws_meanwhile_is_not_counted(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(folder_of("tiny", "custom_voice"))
+    alone = record_draws(model, "float32", 60)
+    one = torch.ones(1)
+    level = LevelSettings(one, one.long(), one, one.bool(), widest_k=1, any_top_p=False)
+    speak = Parts.speak
+
+    def in_company(parts: Parts, prompts: Sequence[Prompt], frames: int) -> None:
+        other = threading.Thread(target=lambda: vars(frame)["pick"](torch.zeros(1, 1088), level, None))
+        other.start()
+        other.join()
+        speak(parts, prompts, frames)
+
+    monkeypatch.setattr(Parts, "speak", in_company)
+    again = record_draws(model, "float32", 60)
+    assert [codes.tolist() for codes in again.codes] == [codes.tolist() for codes in alone.codes]
+
+
+@pytest.mark.parametrize(
+    ("heard", "count"),
+    [("the old gardener slept", 0), ("the gardener slept", 1), ("an old gardener slept well", 2), ("", 4)],
+)
+def test_words_are_exchanged_put_in_and_left_out(heard: str, count: int) -> None:
+    assert edit_distance(["the", "old", "gardener", "slept"], heard.split()) == count
+
+
+def test_a_rate_is_over_all_words_and_its_error_is_that_of_sentences() -> None:
+    truth, own, lengths = np.array([1, 0, 2]), np.array([2, 1, 3]), np.array([10, 10, 10])
+    row = rate_row("int8", own, truth, lengths)
+    assert (row["wer"], row["more_than_first"], row["error"]) == (20.0, 10.0, 0.0)
+    uneven = rate_row("int8", np.array([1, 0, 8]), truth, lengths)
+    assert (uneven["more_than_first"], uneven["error"] > 0) == (20.0, True)

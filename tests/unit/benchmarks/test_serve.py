@@ -1,0 +1,288 @@
+"""Every kind of load once, short, on a tiny checkpoint: in process and over sockets from processes of clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from benchmarks.common import servers
+from benchmarks.common.arms import Arm
+from benchmarks.common.metrics import Outcome, Trace
+from benchmarks.common.servers import busy_slots
+from benchmarks.common.texts import frames_of
+from benchmarks.common.voices import NewVoices
+from benchmarks.serve import load as measuring
+from benchmarks.serve.__main__ import main
+from benchmarks.serve.driver import DriveResult, watch_stalls
+from benchmarks.serve.load import creep, measure_closed, measure_open
+from benchmarks.serve.plan import Manner, Plan, Rounds, Workload, closed_loop
+from benchmarks.serve.targets import TRANSPORTS, Target, open_targets
+from runtime.request import Mode
+from runtime.server.voices.uploads import read_upload
+from runtime.settings import DEMO_CHECKPOINT, Limits
+from tests.unit.studio.serving import served
+
+LOAD = Workload(Mode.CUSTOM_VOICE)
+ONE = Rounds(1, 1)
+OURS = Arm("ours", {})
+Row = dict[str, Any]
+
+
+def shortened(text: str) -> int:
+    """Return fewer frames than a text would be spoken for, and more than it has tokens."""
+    return 4 + len(text) // 4
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    return {
+        "VOICEWRIGHT_MODEL": str(folder),
+        "VOICEWRIGHT_DEVICE": "cpu",
+        "VOICEWRIGHT_MAX_SLOTS": "2",
+        "VOICEWRIGHT_MAX_MODEL_LEN": "256",
+        "VOICEWRIGHT_MAX_WAITING": "0",
+        "VOICEWRIGHT_THREADS": "1",
+    }
+
+
+@pytest.fixture(scope="module")
+def tables(endless: Path) -> dict[str, list[Row]]:
+    async def measured() -> dict[str, list[Row]]:
+        async with open_targets([OURS], TRANSPORTS, environment_of(endless)) as targets:
+            live = [replace(LOAD, manner=manner) for manner in (Manner.WORDS, Manner.TOKENS, Manner.SILENCE)]
+            abuse = replace(LOAD, cancels=0.5, slow=0.1)
+            return {
+                "closed": await measure_closed(targets, [LOAD], [2], 1, ONE),
+                "open": await measure_open(targets, [LOAD], [2.0], 2.0, 0.5, [0]),
+                "live": await measure_closed(targets, live, [1], 1, ONE),
+                "abuse": await measure_open(targets, [abuse], [12.0], 2.0, 0.0, [0]),
+            }
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("benchmarks.common.texts.frames_of", shortened)
+        return asyncio.run(measured())
+
+
+@pytest.mark.parametrize("kind", ["closed", "open", "live", "abuse"])
+def test_nothing_fails_and_nothing_leaks(tables: dict[str, list[Row]], kind: str) -> None:
+    assert {row["target"] for row in tables[kind]} == set(TRANSPORTS)
+    for row in tables[kind]:
+        assert (row["failed"], row["leaked_slots"]) == (0, 0), row
+        assert 0 < row["ttfa_p50_ms"] <= row["ttfa_p95_ms"] <= 60_000
+        assert row["ttfa_p50_ms"] <= row["e2e_p95_ms"]
+
+
+def test_clients_over_sockets_report_their_own_share_of_a_core(tables: dict[str, list[Row]]) -> None:
+    rows = {row["target"]: row for row in tables["closed"]}
+    assert "client_cpu" not in rows["engine"]
+    assert 0 < rows["websocket"]["client_cpu"] < 1
+    assert rows["websocket"]["client_stall_ms"] >= 0
+
+
+def test_a_closed_loop_has_as_many_in_flight_as_clients(tables: dict[str, list[Row]]) -> None:
+    for row in tables["closed"]:
+        assert (row["peak_in_flight"], row["clients"], row["calls"]) == (2, 2, 2)
+
+
+def test_live_text_is_written_before_its_end_is_counted(tables: dict[str, list[Row]]) -> None:
+    texts = {name: [row["text"] for row in tables["live"] if row["target"] == name] for name in TRANSPORTS}
+    assert texts == {"engine": ["words", "tokens"], "websocket": ["words", "tokens", "silence"]}
+    for row in tables["live"]:
+        assert 0 < row["last_text_to_end_p50_ms"] < row["e2e_p95_ms"]
+
+
+def test_requests_without_a_place_are_refused(tables: dict[str, list[Row]]) -> None:
+    for row in tables["abuse"]:
+        assert row["refused"] > 0
+        assert row["errors"] == "overloaded"
+
+
+def test_every_call_of_new_voices_clones_its_own_recording(
+    endless_cloner: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("benchmarks.common.texts.frames_of", shortened)
+    loads = [Workload(Mode.BASE, voices=NewVoices(1.2, only)) for only in (True, False)]
+    traces = tmp_path / "traces"
+
+    async def measured() -> list[Row]:
+        async with open_targets(
+            [OURS], TRANSPORTS, environment_of(endless_cloner), processes=2, record=traces
+        ) as targets:
+            return await measure_closed(targets, loads, [1, 2], 1, ONE)
+
+    rows = asyncio.run(measured())
+    assert [(row["voices"], row["clients"]) for row in rows if row["target"] == "websocket"] == [
+        (kind, clients) for kind in ("x-vector 1.2 s", "ICL 1.2 s") for clients in (1, 2)
+    ]
+    assert not any(row["failed"] or row["leaked_slots"] for row in rows)
+    for transport in TRANSPORTS:
+        lines = [json.loads(line) for line in traces.read_text().splitlines()]
+        numbers = [trace["number"] for trace in lines if trace["target"] == transport]
+        assert len(set(numbers)) == len(numbers) == 2 * (2 + 4)
+
+
+def test_recordings_of_two_calls_differ_and_that_of_one_is_the_same() -> None:
+    voices = NewVoices(1.0, False)
+    first, again, other = (voices.reference(number) for number in (1, 1, 2))
+    assert np.array_equal(first.samples, again.samples)
+    assert not np.array_equal(first.samples, other.samples)
+    upload = voices.upload(1)
+    assert upload["ref_text"] == first.text
+    assert len(read_upload(upload["ref_audio"], Limits())) == len(first.samples)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_voice_that_ends_by_itself_has_not_failed(transport: str) -> None:
+    async def traces() -> list[Trace]:
+        async with open_targets([OURS], [transport], environment_of(DEMO_CHECKPOINT)) as (target,):
+            return (await target.drive(closed_loop(LOAD, 1, Rounds(0, 2)))).traces
+
+    found = asyncio.run(traces())
+    assert all(trace.is_good for trace in found), found
+    assert any(trace.stop == "eos" and trace.bytes < trace.wanted_bytes for trace in found)
+
+
+def test_a_reply_that_ends_before_its_text_has_failed(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def traces() -> list[Trace]:
+        async with open_targets([OURS], ["engine"], environment_of(endless)) as (target,):
+            return (await target.drive(closed_loop(replace(LOAD, manner=Manner.TOKENS), 1, ONE))).traces
+
+    monkeypatch.setattr("benchmarks.common.texts.frames_of", lambda text: 3)
+    assert "ended_before_its_text" in {trace.code for trace in asyncio.run(traces())}  # The shortest may be written.
+
+
+class Noted:
+    """An endpoint that notes its name and the plan of every drive."""
+
+    def __init__(self, name: str, noted: list[tuple[str, Plan]]) -> None:
+        self.name = name
+        self.noted = noted
+
+    async def drive(self, plan: Plan) -> DriveResult:
+        self.noted.append((self.name, plan))
+        return DriveResult([Trace(0, wanted_bytes=2, sent_ns=1, end_ns=3, chunks=[(2, 2)], outcome=Outcome.DONE)])
+
+    async def busy(self) -> int:
+        return 0
+
+    def usage(self) -> dict[str, Any]:
+        return {}
+
+
+def noting(*names: str) -> tuple[list[Target], list[tuple[str, Plan]]]:
+    noted: list[tuple[str, Plan]] = []
+    return [Target(name, "engine", Noted(name, noted)) for name in names], noted
+
+
+def test_arms_are_measured_in_the_order_a_b_b_a() -> None:
+    targets, noted = noting("a", "b")
+    rows = asyncio.run(measure_closed(targets, [LOAD], [1, 2], 1, ONE))
+    assert [row["target"] for row in rows] == 2 * ["a engine", "b engine"]
+    assert [name for name, _ in noted] == [*"abba", *"abba"]
+    targets, noted = noting("a")
+    asyncio.run(measure_closed(targets, [LOAD], [1, 2], 1, ONE))
+    assert [name for name, _ in noted] == ["a", "a"]
+
+
+def test_a_second_pass_of_new_voices_clones_other_recordings_and_the_same_in_both_arms() -> None:
+    targets, noted = noting("a", "b")
+    loads = [Workload(Mode.BASE, voices=NewVoices(1.0, only)) for only in (True, False)]
+    asyncio.run(measure_closed(targets, loads, [1, 2], 1, ONE))
+    assert [name for name, _ in noted] == 4 * [*"abba"]
+    numbers = [(name, [call.number for call in plan.calls]) for name, plan in noted]
+    of_a, of_b = (sorted(number for who, found in numbers if who == name for number in found) for name in "ab")
+    assert of_a == of_b == list(range(2 * 2 * (2 + 4)))
+    assert all(numbers[place][1] == numbers[place + 1][1] for place in range(0, len(numbers), 2))
+
+
+@pytest.mark.parametrize(("looks", "left"), [(3, 0), (1000, 1)])
+def test_a_slot_that_is_busy_for_a_moment_after_the_last_reply_is_not_leaked(
+    looks: int, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "SETTLE_TIMEOUT_S", 0.5)
+    seen = 0
+
+    async def ready(_: Request) -> JSONResponse:
+        nonlocal seen
+        seen += 1
+        return JSONResponse({"active": int(seen <= looks), "waiting": 0})
+
+    async def busy() -> int:
+        async with served([Route("/ready", ready)]) as address:
+            return await busy_slots(f"http://{address}")
+
+    assert asyncio.run(busy()) == left
+
+
+def test_clients_that_stand_still_report_for_how_long() -> None:
+    async def stalls() -> list[float]:
+        found: list[float] = []
+        watch = asyncio.create_task(watch_stalls(found))
+        await asyncio.sleep(0.01)
+        time.sleep(0.1)  # noqa: ASYNC251
+        await asyncio.sleep(0.01)
+        watch.cancel()
+        with suppress(asyncio.CancelledError):
+            await watch
+        return found
+
+    assert max(asyncio.run(stalls())) >= 90
+
+
+def row_of(minute: int, rss_mib: float, p99: float | None, underruns: int = 0) -> Row:
+    wrong = {"failed": 0, "refused": 0, "underruns": underruns, "leaked_slots": 0}
+    return {"minute": minute, "calls": 10, "rss_mib": rss_mib, "ttfa_p99_ms": p99, **wrong}
+
+
+def test_memory_that_fills_in_the_first_minutes_is_no_slope() -> None:
+    filling = [row_of(0, 100, 9), row_of(1, 400, 9), row_of(2, 900, 9)]
+    rows = [*filling, *(row_of(minute, 1000 + 2 * minute, 9 + minute, 1) for minute in range(3, 9))]
+    found = creep(rows)
+    assert found["rss_mib_a_minute"] == 2
+    assert (found["ttfa_p99_first_third_ms"], found["ttfa_p99_last_third_ms"]) == (9, 16)
+    assert (found["windows"], found["calls"], found["underruns"]) == (9, 90, 6)
+    assert creep([row_of(0, 100, None)])["ttfa_p99_first_third_ms"] is None
+
+
+def test_a_setting_that_does_not_exist_is_refused() -> None:
+    assert Arm.parse("eager:VOICEWRIGHT_GUARD=0,BASE_PREFILLS=1").environment == {
+        "VOICEWRIGHT_GUARD": "0",
+        "VOICEWRIGHT_BASE_PREFILLS": "1",
+    }
+    with pytest.raises(SystemExit, match="VOICEWRIGHT_GARD"):
+        Arm.parse("eager:GARD=0")
+
+
+def test_the_command_writes_its_report(
+    endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.common.texts.frames_of", shortened)
+    monkeypatch.setattr(measuring, "FILLING_MINUTES", 0)
+    words = f"serve --model {endless} --device cpu --slots 2 --length 256 --transport engine --concurrency 1 --calls 1"
+    words += f" --load .5 --minutes .001 --seconds 1 --json {tmp_path / 'json'} --traces {tmp_path / 'traces'}"
+    monkeypatch.setattr("sys.argv", words.split())
+    main()
+    report = json.loads((tmp_path / "json").read_text())
+    assert report["weights"] == "synthetic"
+    assert report["tables"]["closed loop"][0]["calls"] == 4
+    assert report["tables"]["minutes"][0]["rss_mib"] > 0
+    assert report["tables"]["all minutes"][0]["windows"] == 1
+    traces = [json.loads(line) for line in (tmp_path / "traces").read_text().splitlines()]
+    whole = [trace for trace in traces if trace["clients"] == 1]
+    assert len(whole) == 6  # With the warm-up.
+    assert all(sum(size for _, size in trace["chunks"]) == trace["wanted_bytes"] for trace in whole)
+    assert "### closed loop" in capsys.readouterr().out
+
+
+def test_lengths_are_those_of_the_text() -> None:
+    assert all(call.frames == frames_of(call.text) for call in closed_loop(LOAD, 2, ONE).calls)
