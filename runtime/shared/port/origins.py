@@ -21,7 +21,7 @@ def may_use(headers: Headers, others: frozenset[Origin | None] = frozenset()) ->
     """Whether a request comes from our own page, from one of the ``others``, or from a program, which tells none."""
     told = headers.getlist("origin")
     if not told:
-        return True
+        return headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
     origin = _origin(told[0])
     own = {_origin(f"{scheme}://{headers.get('host', '')}") for scheme in _PORTS}
     return len(told) == 1 and origin is not None and origin in others | own

@@ -237,6 +237,14 @@ def test_pages_of_other_origins_stay_out(kind: str, method: str, origin: str, op
     assert (status < 300, code) == (opens, None if opens else "origin_refused")
 
 
+@pytest.mark.parametrize(
+    ("site", "opens"), [("same-origin", True), ("none", True), ("same-site", False), ("cross-site", False)]
+)
+def test_a_browser_that_hides_the_origin_is_judged_by_the_site(site: str, opens: bool) -> None:
+    assert knock(None, "http", method="POST", sec_fetch_site=site)[0] == (200 if opens else 403)
+    assert knock(None, "http", sec_fetch_site=site) == (200, None)
+
+
 def test_reading_and_programs_need_no_origin() -> None:
     assert knock(None, "http", origin="https://evil.example") == (200, None)
     assert knock(None, "http", method="POST") == (200, None)
