@@ -9,7 +9,8 @@ class HostOnly(BadRequest):
     code = "host_only"
     http_status = 403
     sentence = (
-        "This is for the host of the studio: open it on the host's own machine, or send the host's key as X-Host-Key."
+        "This is for the host of the studio: open it on the host's own machine as the user who started the studio, or "
+        "send the host's key as X-Host-Key."
     )
 
 

@@ -20,6 +20,7 @@ from runtime.shared.certificates import certificates
 from studio.checkpoint_arguments import models_of, with_models
 from studio.errors import HostOnly
 from studio.figures import CONTENT_TYPE, figures, starts_page
+from studio.peer_user import is_own_user
 from studio.routes.answers import answering, body_of, said
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.store.records import decode
@@ -35,16 +36,17 @@ ASK_S = 5.0
 
 
 def is_host(request: Request, settings: StudioSettings) -> bool:
-    """Whether the host asks: by the key, or on the machine itself where nobody else can reach the studio.
+    """True if the host sent a request: by the key, or on the own machine if nobody else can reach the studio.
 
     The Host header must name this machine as well, and no proxy may have passed the request on: nginx names this
-    machine in Host by default. A proxy that gives no sign of itself is not seen; the key is for those who have one.
+    machine in Host by default. A proxy that leaves no trace in the request is known by the user that it runs as.
     """
     key = settings.visits.host_key
     if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
         return True
     alone = settings.host in LOOPBACK and not settings.store.each()
-    return alone and not key and not _is_passed_on(request) and request.url.hostname in LOOPBACK
+    is_direct = alone and not key and not _is_passed_on(request) and request.url.hostname in LOOPBACK
+    return is_direct and is_own_user(request)
 
 
 def _is_passed_on(request: Request) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +18,7 @@ from starlette.routing import Route
 
 from studio.figures import figures, quantile
 from studio.given_runtime import GivenRuntime
+from studio.peer_user import peer_user
 from studio.routes.host import HostRoutes
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.supervisor import ChildRuntime, Runtime
@@ -44,6 +47,7 @@ def asked(path: str = "/studio/host", headers: dict[str, str] | None = None, **s
     return asyncio.run(run())
 
 
+ROOT_ONLY = pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root may be another user")
 KEYED = VisitSettings(host_key="open sesame")
 EACH = StoreSettings(visitors="each")
 
@@ -55,6 +59,36 @@ def test_on_its_own_machine_the_host_sees_everything() -> None:
     knobs = {setting["env"]: setting for setting in told["settings"]}
     assert knobs["VOICEWRIGHT_MAX_TEXT_CHARS"]["value"] == 4096
     assert knobs["VOICEWRIGHT_VISITORS"]["group"] == "store"
+
+
+def test_another_user_of_the_machine_is_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    for user, expected in ((None, 200), (0, 200), (os.getuid(), 200), (65_534, 403)):
+        monkeypatch.setattr("studio.peer_user.peer_user", lambda _, user=user: user)
+        assert asked()[0] == expected
+    assert asked(headers={"x-host-key": KEYED.host_key}, visits=KEYED)[0] == 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose a connection is")
+@pytest.mark.parametrize("user", [os.getuid(), pytest.param(65_534, marks=ROOT_ONLY)])
+def test_the_user_of_a_connection_is_read_from_the_system(user: int) -> None:
+    found: list[int | None] = []
+
+    async def note(request: Request) -> Response:
+        found.append(peer_user(request))
+        return Response()
+
+    async def run() -> None:
+        async with served([Route("/", note)]) as address:
+            host, port = address.split(":")
+            ask = f"exec 3<>/dev/tcp/{host}/{port} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
+            as_user = {} if user == os.getuid() else {"user": user}
+            asking = await asyncio.create_subprocess_exec(
+                "bash", "-c", ask, stdout=asyncio.subprocess.DEVNULL, **as_user
+            )
+            assert await asking.wait() == 0
+
+    asyncio.run(run())
+    assert found == [user]
 
 
 def test_the_figures_of_the_runtime_are_there_for_the_host_behind_how_often_it_was_started() -> None:
