@@ -25,6 +25,7 @@ GET = b"GET /ready HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         (b"GET /ready HTTP/1.1\r\n\r\n", 400, "malformed_request"),
         (b"OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 400, "malformed_request"),
         (HANDSHAKE.replace(b"Version: 13", b"Version: 7"), 400, "malformed_request"),
+        (HANDSHAKE.replace(b"GET", b"POST").replace(b"Upgrade\r", b"Upgrade, close\r"), 426, "websocket_only"),
     ],
 )
 def test_what_is_no_request_is_refused(either: RunningServer, sent: bytes, status: int, code: str) -> None:

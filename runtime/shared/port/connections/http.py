@@ -116,6 +116,10 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         cause = None if error is None else error.__context__
         self._refuse(cause if isinstance(cause, SpeechError) else MalformedRequest(why="it cannot be read"))
 
+    def _should_upgrade(self) -> bool:
+        """Ignore an upgrade by another method than GET. websockets would close the connection without a response."""
+        return self.parser.get_method() == b"GET" and super()._should_upgrade()
+
     def _head_fault(self) -> str | None:
         version = self.parser.get_http_version()
         if version not in ("1.0", "1.1"):
