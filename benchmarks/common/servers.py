@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,13 +59,21 @@ async def runtime_process(
 async def busy_slots(url: str) -> int:
     """Return the requests that still have a slot or wait for one, once the time to settle has passed."""
     async with httpx.AsyncClient(trust_env=False) as http:
-        for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
+
+        async def busy() -> int:
             load = (await http.get(f"{url}/ready")).json()
-            busy = int(load.get("active", 0) + load.get("waiting", 0))
-            if not busy:
-                break
-            await asyncio.sleep(0.05)
-    return busy
+            return int(load.get("active", 0) + load.get("waiting", 0))
+
+        return await settle(busy)
+
+
+async def settle(busy: Callable[[], Awaitable[int]]) -> int:
+    """Return what is still busy after the time that it may take to become free."""
+    for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
+        if not await busy():
+            break
+        await asyncio.sleep(0.05)
+    return await busy()
 
 
 def process_usage(pid: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -127,6 +127,8 @@ class Ours:
 class Official:
     """The published classes; no streaming."""
 
+    EXTRA_FRAMES = 1  # Their limit counts the end token.
+
     def __init__(self, model: str, device: str, program: Path | None = None) -> None:
         import torch
         from qwen_tts import Qwen3TTSModel
@@ -135,11 +137,12 @@ class Official:
         self._model = Qwen3TTSModel.from_pretrained(model, device_map=device, dtype=kind, attn_implementation="sdpa")
         self._speaker = sorted(self._model.get_supported_speakers())[0]
 
+    def _options(self, text: str, frames: int) -> dict[str, Any]:
+        return {"text": text, "speaker": self._speaker, "language": "english", "max_new_tokens": frames}
+
     def speak(self, text: str, frames: int) -> float:
         began = time.perf_counter()
-        waves, rate = self._model.generate_custom_voice(
-            text=text, speaker=self._speaker, language="english", max_new_tokens=frames + 1
-        )
+        waves, rate = self._model.generate_custom_voice(**self._options(text, frames + self.EXTRA_FRAMES))
         took = time.perf_counter() - began
         check_length(len(waves[0]) / rate, frames)
         return took
@@ -151,8 +154,10 @@ class Official:
         return {}
 
 
-class Faster:
+class Faster(Official):
     """faster-qwen3-tts: one graph for the talker, one for the code predictor. Its own count of a frame is shown too."""
+
+    EXTRA_FRAMES = 0
 
     def __init__(self, model: str, device: str, program: Path | None = None) -> None:
         import torch
@@ -171,23 +176,12 @@ class Faster:
 
         generate.fast_generate = recording
 
-    def speak(self, text: str, frames: int) -> float:
-        began = time.perf_counter()
-        waves, rate = self._model.generate_custom_voice(
-            text=text, speaker=self._speaker, language="english", max_new_tokens=frames
-        )
-        took = time.perf_counter() - began
-        check_length(len(waves[0]) / rate, frames)
-        return took
-
     def ttfa_s(self, text: str) -> float | None:
         began = time.perf_counter()
-        stream: Iterator[Any] = self._model.generate_custom_voice_streaming(
-            text=text, speaker=self._speaker, language="english", max_new_tokens=TTFA_FRAMES, chunk_size=1
-        )
+        stream = self._model.generate_custom_voice_streaming(**self._options(text, TTFA_FRAMES), chunk_size=1)
         next(stream)
         took = time.perf_counter() - began
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
         return took
 
     def more(self, frames: int) -> Row:

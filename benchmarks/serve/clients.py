@@ -144,7 +144,9 @@ class SocketClient:
     async def prepare(self, plan: Plan) -> None:
         if (voices := plan.load.voices) is not None:
             self._uploads = {call.number: voices.upload(call.number) for call in plan.calls}
-        self._idle += [await self._open() for _ in range((plan.clients or OPEN_CONNECTIONS) - len(self._idle))]
+        self._idle += [
+            await self.open_connection() for _ in range((plan.clients or OPEN_CONNECTIONS) - len(self._idle))
+        ]
 
     async def speak(self, call: Call, load: Workload) -> Trace:
         size = 2 * int(self._card["samples_per_frame"])
@@ -152,7 +154,7 @@ class SocketClient:
         is_slow = call.manner in (Manner.SLOW, Manner.STALL)
         connection = None
         try:
-            connection = self._idle.pop() if self._idle and not is_slow else await self._open(is_slow=is_slow)
+            connection = self._idle.pop() if self._idle and not is_slow else await self.open_connection(is_slow=is_slow)
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 await self._request(connection, call, load, trace)
         except TimeoutError:
@@ -169,7 +171,8 @@ class SocketClient:
                 await connection.close()
         return trace
 
-    async def _open(self, *, is_slow: bool = False) -> ClientConnection:
+    async def open_connection(self, *, is_slow: bool = False) -> ClientConnection:
+        """Return a new connection of the native protocol that the runtime has greeted."""
         options: dict[str, Any] = {"proxy": None}
         if is_slow:
             address = urlsplit(self._stream)

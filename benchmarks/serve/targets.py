@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.common.arms import Arm, Environment
-from benchmarks.common.servers import SETTLE_TIMEOUT_S, busy_slots, process_usage, runtime_process
+from benchmarks.common.servers import busy_slots, process_usage, runtime_process, settle
 from benchmarks.common.voices import store_voice
 from benchmarks.serve.clients import EngineClient
 from benchmarks.serve.driver import ClientProcesses, DriveResult, client_processes, drive
@@ -111,12 +111,11 @@ class _EngineEndpoint:
         return DriveResult(await drive(plan, client))
 
     async def busy(self) -> int:
-        for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
+        async def busy() -> int:
             load = self._engine.load()
-            if not load.active + load.waiting:
-                break
-            await asyncio.sleep(0.05)
-        return load.active + load.waiting
+            return load.active + load.waiting
+
+        return await settle(busy)
 
     def usage(self) -> dict[str, Any]:
         return process_usage(os.getpid())

@@ -8,7 +8,8 @@ import random
 import socket
 import struct
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
-from websockets.typing import Subprotocol
 
 from benchmarks.common.metrics import Outcome, Trace
 from benchmarks.common.servers import BenchRuntime
@@ -26,7 +26,6 @@ from benchmarks.serve.clients import CALL_TIMEOUT_S, SocketClient
 from benchmarks.serve.plan import Call, Manner, Plan, Workload
 from benchmarks.soak.report import SoakReport
 from runtime.request import Mode
-from voicewright import PROTOCOL
 
 # Shares of the clients. Only the TTFA of whole texts counts.
 KINDS = ("whole", "cancel", "http", "slow", "whole", "hangup", "words", "omni", "nonsense", "whole", "cancel", "http")
@@ -193,8 +192,15 @@ class SoakClients:
         upload = load.voices.upload(call.number) if load.voices else None
         return config_for(self.card, load.mode, call.frames, call.number, upload=upload)
 
-    def _session(self, call: Call, load: Workload) -> _Session:
-        return _Session(self.runtime.stream, self._config(call, load))
+    @asynccontextmanager
+    async def _session(self, call: Call, load: Workload) -> AsyncIterator[ClientConnection]:
+        """Yield a connection with the configuration of a call."""
+        connection = await SocketClient(self.runtime.stream, self.card).open_connection()
+        try:
+            await _send(connection, "session.config", **self._config(call, load))
+            yield connection
+        finally:
+            await connection.close()
 
     def _compare(self, call: Call, digest: str, dialect: str) -> None:
         if digest != self.solo[call.number, False]:
@@ -207,25 +213,6 @@ class RequestRefused(Exception):
     def __init__(self, code: str) -> None:
         super().__init__(code)
         self.code = code
-
-
-class _Session:
-    """Context manager of a configured connection of the native protocol."""
-
-    def __init__(self, stream: str, config: dict[str, Any]) -> None:
-        self._connecting = connect(stream, subprotocols=[Subprotocol(PROTOCOL)], max_size=None, compression=None)
-        self._config = config
-
-    async def __aenter__(self) -> ClientConnection:
-        connection = await self._connecting.__aenter__()
-        created = json.loads(await connection.recv())
-        if created["type"] == "error":
-            raise RequestRefused(created["code"])
-        await _send(connection, "session.config", **self._config)
-        return connection
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self._connecting.__aexit__(*error)
 
 
 async def _send(connection: ClientConnection, kind: str, **fields: Any) -> None:
