@@ -13,6 +13,7 @@ cd "$(dirname "$0")"
 mkdir -p work/shards
 export PYTHONUNBUFFERED=1 OMP_NUM_THREADS=2
 hours=${HOURS:-55} loaders=${LOADERS:-8} positions=${POSITIONS:-14000} sentences=${SENTENCES:-60} workers=${WORKERS:-7}
+room=$((${hours%.*} + 5)) # hours that fit on the device
 codec_end=${CODEC_END:-700} end=${END:-1330}
 last=$(($(nvidia-smi --list-gpus 2> /dev/null | wc -l || true) > 1))
 set -m # every job is a process group, so that its children end with it
@@ -20,8 +21,8 @@ trap 'for job in $(jobs -p); do kill -- -$job 2> /dev/null || true; done' EXIT
 say() { echo "$(($(date +%s) - start)) s: $*" | tee -a "$out/course.log"; }
 fails() { say "$1 FAILED: $(tail -n 1 "$2")"; }
 on() { CUDA_VISIBLE_DEVICES=$1 "${@:2}"; }
-lm() { on "$last" python3 train_lm.py --hours $((hours + 5)) --loaders "$loaders" --positions "$positions" "$@"; }
-codec() { on 0 python3 train_codec.py --hours $((hours + 5)) $small "$@"; }
+lm() { on "$last" python3 train_lm.py --hours "$room" --loaders "$loaders" --positions "$positions" "$@"; }
+codec() { on 0 python3 train_codec.py --hours "$room" $small "$@"; }
 keep() { # CODEC LM: exported into OUT
     python3 export.py --codec "$1" --lm "$2" --out work/demo-voice > "$out/export.log" 2>&1 || { fails "the export" "$out/export.log"; return; }
     tar -C work -cf - demo-voice | split -b 15000000 - "$out/voice.tar."
