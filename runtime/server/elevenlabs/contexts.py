@@ -33,6 +33,7 @@ class Context(Utterance[Manner]):
     notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faults of the speech.
     plays_until: float | None = None  # Time at which a listener without delay has heard all audio; None: no audio yet.
     _last: str = " "  # Last character of its text.
+    _is_leading: bool = True  # No text has come since the start or the last flush.
 
     @property
     def dues(self) -> Iterator[float]:
@@ -55,8 +56,9 @@ class Context(Utterance[Manner]):
         self.heard_of = now
         text = message.text or ""
         self.text.count(text)
-        if self._last.isspace():
+        if self._is_leading:
             text = text.lstrip()  # The first message of a context starts with a space.
+            self._is_leading = not text
         if text:
             self._hold(self.text.add(self.spelling.add(text), now))
             self.tell()
@@ -71,6 +73,7 @@ class Context(Utterance[Manner]):
         self._hold(self.text.add(self.spelling.finish(), now))
         self._hold(self.text.flush())
         self._end_word()
+        self._is_leading = True
         if self.schedule is not None:
             self.schedule.begin()
         self.flush()

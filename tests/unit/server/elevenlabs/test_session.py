@@ -219,6 +219,13 @@ def test_a_pause_behind_a_sentence_has_it_spoken() -> None:
     assert len(driver.of(Flush)) == 1
 
 
+def test_white_space_behind_held_text_stays() -> None:
+    driver = elevenlabs()
+    spoken(driver, " ", " Salt &", " pepper\n", "\n> and", " oil.", context_id="c")
+    driver.send({"context_id": "c", "close_context": True})
+    assert driver.text_told == "Salt & pepper\n\nand oil.|"
+
+
 def test_tags_are_not_read_aloud() -> None:
     driver = elevenlabs(enable_ssml_parsing="true")
     spoken(driver, "Hello.<break ", 'time="1.5s" />You <phoneme alphabet="ipa" ph="x">there</phoneme>.', context_id="c")
