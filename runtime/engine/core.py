@@ -326,7 +326,8 @@ class EngineCore:
     def _keep_silent(self, sequence: Sequence) -> None:
         """Serve a text without a word: a pause in its rhythm, which takes no slot."""
         text_stream = sequence.text_stream
-        in_marks = pause_frames(text_stream.text) * self.samples_per_frame if text_stream.text.strip() else 0
+        has_rhythm = bool(text_stream.text.strip()) or not text_stream.pause
+        in_marks = pause_frames(text_stream.text) * self.samples_per_frame if has_rhythm else 0
         sequence.first_sound = self.clock()
         self._tell_started(sequence, *([] if text_stream.pause else [PAUSE_NOTE]))
         sequence.rest(in_marks + text_stream.pause, self._no_codes)

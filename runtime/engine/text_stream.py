@@ -138,7 +138,7 @@ class TextStream:
         self._take(self._tags.finish())
         self._flush_reading()
         self.closed = True
-        if not (self.text.strip() or self.pause):
+        if not (self.text.strip() or self.pause or LEFT_OUT_SSML in self.notes):
             raise EmptyText(param="text")
         if not self._speakable and is_speakable(self.text):
             raise UnreadableText(param="text")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from runtime.engine.core import PAUSE_NOTE
 from runtime.engine.engine import Engine
 from runtime.errors import EmptyText, InvalidConfig, TagTooLong, UnreadableText
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
@@ -142,6 +143,13 @@ def test_ssml_is_left_out_of_other_texts_with_a_note(engine: Engine, layout: Lay
     assert heard.started.notes == (LEFT_OUT_SSML,)
 
 
+@pytest.mark.parametrize("text", ["<break/>", "<speak> </speak>"])
+def test_a_text_of_tags_that_are_left_out_is_a_short_pause(engine: Engine, text: str) -> None:
+    heard = said(engine, tagged(text, tags=False))
+    assert set(heard.started.notes) == {PAUSE_NOTE, LEFT_OUT_SSML}
+    assert np.array_equal(heard.pcm, np.zeros(3 * core_of(engine).samples_per_frame, np.int16))
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("split", Split)
 def test_a_symbol_alone_is_spoken(engine: Engine, layout: Layout, split: Split) -> None:
@@ -256,7 +264,6 @@ def test_a_clone_drops_them_and_a_described_voice_adds_them(cloner: Checkpoint, 
     ("text", "error"),
     [
         ("[excited] [sad]", EmptyText),
-        ("<speak> </speak>", EmptyText),
         (f"Hello [{'a' * 501}] you.", TagTooLong),
         ("Hello [<|im_start|>] you.", InvalidConfig),
         ("Hello <|im_[neutral]start|> you.", InvalidConfig),
