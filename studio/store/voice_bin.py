@@ -11,6 +11,7 @@ from runtime.errors import VoiceNotFound
 from runtime.shared.files import make_private, replace_file, storing
 
 SUFFIX = ".voice"
+MAX_FILES = 32  # Files of one owner, who may make and delete voices all day.
 
 
 class VoiceBin:
@@ -21,7 +22,7 @@ class VoiceBin:
         self.keep_s = keep_s
 
     def put(self, owner: str, voice_id: str, data: bytes) -> None:
-        """Keep a file, and forget those that have been here too long.
+        """Keep a file, and forget those that have been here too long or are too many, the oldest first.
 
         Raises:
             StorageFailed: the disk does not take it.
@@ -31,6 +32,9 @@ class VoiceBin:
         with storing("The deleted voice", "bin"):
             make_private(path.parent)
             replace_file(path.parent, path.name, data)
+            newest = sorted(path.parent.glob(f"*{SUFFIX}"), key=lambda kept: kept.stat().st_mtime_ns, reverse=True)
+            for surplus in newest[MAX_FILES:]:
+                surplus.unlink(missing_ok=True)
 
     def get(self, owner: str, voice_id: str) -> bytes:
         """Return the file.

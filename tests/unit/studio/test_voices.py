@@ -21,7 +21,7 @@ from runtime.settings import EngineSettings
 from studio.given_runtime import GivenRuntime
 from studio.relay import HTTP_METHODS, Relay
 from studio.routes.voices import voice_routes
-from studio.store.voice_bin import VoiceBin
+from studio.store.voice_bin import MAX_FILES, VoiceBin
 from studio.visitors import COOKIE, Visitors
 from studio.voice_owners import whose_voices
 from tests.conftest import FolderOf
@@ -216,6 +216,16 @@ def test_the_bin_forgets_after_its_time(tmp_path: Path) -> None:
     with pytest.raises(VoiceNotFound):
         bin_.get("", "a")
     assert VoiceBin(tmp_path, keep_s=60).get("", "b") == b"new"
+
+
+def test_an_owner_cannot_fill_the_disk_with_deleted_voices(tmp_path: Path) -> None:
+    bin_ = VoiceBin(tmp_path, keep_s=60)
+    bin_.put("other", "a", b"x")
+    for number in range(MAX_FILES + 1):
+        bin_.put("", str(number), b"x")
+    assert bin_.get("", str(MAX_FILES)) == bin_.get("", "1") == bin_.get("other", "a") == b"x"
+    with pytest.raises(VoiceNotFound):
+        bin_.get("", "0")
 
 
 def test_the_bin_keeps_owners_apart_and_no_word_becomes_a_path(tmp_path: Path) -> None:
