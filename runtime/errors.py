@@ -173,7 +173,9 @@ class Unauthorized(BadRequest):
 class OriginRefused(BadRequest):
     code = "origin_refused"
     http_status = 403
-    sentence = "Pages of this origin may not use the server; its operator can allow it."
+    sentence = (
+        "Pages of this origin may not use the server; its operator can add it to VOICEWRIGHT_ORIGINS of the runtime."
+    )
 
 
 class HostRefused(BadRequest):

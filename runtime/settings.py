@@ -238,7 +238,12 @@ class ServerSettings:
     )
     shared_tickets: bool = knob(False, "VOICEWRIGHT_SHARED_TICKETS", "a ticket is valid at every replica")
     ticket_s: float = knob(60.0, "VOICEWRIGHT_TICKET_S", "seconds in which a ticket is valid", low=1)
-    origins: str = knob("", "VOICEWRIGHT_ORIGINS", "other origins whose pages may use the API, separated by commas")
+    origins: str = knob(
+        "",
+        "VOICEWRIGHT_ORIGINS",
+        "other origins whose pages may use the API, separated by commas: SCHEME://HOST of any scheme, https://*.NAME, "
+        "null, or * for all",
+    )
     hosts: str = knob(
         "",
         "VOICEWRIGHT_HOSTS",

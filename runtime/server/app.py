@@ -8,7 +8,6 @@ from typing import Any, Literal
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Receive, Scope, Send
 from typing_extensions import TypedDict
 
@@ -38,6 +37,7 @@ from runtime.server.voices.routes import voices_router
 from runtime.shared.port.door import Door
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.hosts import ANY, Hosts
+from runtime.shared.port.origins import Cors, Origins
 from runtime.shared.port.unrouted import no_socket, unrouted
 from runtime.version import package_version
 
@@ -84,11 +84,12 @@ def create_app(host: Host) -> FastAPI:
     keys = KeyRing(server)
     tickets = SharedTickets(server.ticket_s, keys) if server.shared_tickets else Tickets(server.ticket_s)
     # A client without a key gets nowhere by whatever name.
+    origins = Origins(server.origins)
     hosts = Hosts(ANY if keys.is_needed else server.hosts, server.host)
     app.add_middleware(AccessControl, host=host, keys=keys, tickets=tickets)
-    app.add_middleware(Door, settings=server, hosts=hosts, origins=server.origins, refused=host.metrics.refused)
-    if origins := [word.strip() for word in server.origins.split(",") if word.strip()]:
-        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
+    app.add_middleware(Door, settings=server, hosts=hosts, origins=origins, refused=host.metrics.refused)
+    if origins:
+        app.add_middleware(Cors, origins=origins)
     app.add_middleware(RequestIds)  # The last middleware added is the outermost.
 
     @app.api_route("/health", methods=GET)

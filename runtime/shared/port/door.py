@@ -22,7 +22,7 @@ from runtime.settings import ServerSettings
 from runtime.shared.port.caps import ConnectionCaps
 from runtime.shared.port.checking import Checking
 from runtime.shared.port.hosts import Hosts
-from runtime.shared.port.origins import SAFE_METHODS, may_use, origins_of
+from runtime.shared.port.origins import SAFE_METHODS, Origins, may_use
 
 _DOTS = frozenset({".", ".."})
 
@@ -35,12 +35,12 @@ class Door(Checking):
         app: ASGIApp,
         settings: ServerSettings,
         hosts: Hosts,
-        origins: str = "",
+        origins: Origins | None = None,
         refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(app, refused)
         self._hosts = hosts
-        self._origins = origins_of(origins)
+        self._origins = origins
         self.caps = ConnectionCaps(settings)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:

@@ -1,39 +1,98 @@
-"""Tells which pages may use a port: its own, and those of origins that its operator names."""
+"""The pages that may use a port: its own, and those of origins that its operator names."""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from runtime.errors import InvalidSetting
 
 _PORTS = {"http": 80, "https": 443}
+_SETTING = "VOICEWRIGHT_ORIGINS"
+_ANY, _NULL = "*", "null"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
-Origin = tuple[str, str, int]
+Origin = tuple[str, str, int | None]
 
 
-def origins_of(words: str) -> frozenset[Origin | None]:
-    """The origins of a setting, with commas between."""
-    return frozenset(_origin(word.strip()) for word in words.split(",") if word.strip())
+class Origins:
+    """The setting, read once for preflights, requests and WebSockets.
+
+    An entry is an origin of any scheme, ``SCHEME://*.NAME`` for all names that end so, ``SCHEME://*`` for all of a
+    scheme, ``null`` (pages without an origin, such as local files) or ``*``.
+
+    Raises:
+        InvalidSetting: an entry is none of these.
+    """
+
+    def __init__(self, setting: str = "") -> None:
+        words = {word.strip() for word in setting.split(",") if word.strip()}
+        self._any = _ANY in words
+        self._null = _NULL in words
+        self._named: set[Origin] = set()
+        self._wild: list[Origin] = []
+        for word in words - {_ANY, _NULL}:
+            origin = _origin(word)
+            wild = origin is not None and "*" in origin[1].removeprefix("*.") and origin[1] != "*"
+            if origin is None or wild:
+                why = "an origin is SCHEME://HOST or SCHEME://HOST:PORT, where HOST may begin with *.; or null, or *"
+                raise InvalidSetting(name=_SETTING, value=repr(word), why=why)
+            if origin[1].startswith("*"):
+                self._wild.append((origin[0], origin[1].removeprefix("*"), origin[2]))
+            else:
+                self._named.add(origin)
+
+    def __bool__(self) -> bool:
+        return self._any or self._null or bool(self._named or self._wild)
+
+    def allow(self, origin: str) -> bool:
+        """Return True if the operator allows the origin of this ``Origin`` header."""
+        if self._any or (self._null and origin == _NULL):
+            return True
+        found = _origin(origin)
+        return found is not None and (
+            found in self._named
+            or any(
+                (found[0], found[2]) == (scheme, port) and found[1].endswith(ending)
+                for scheme, ending, port in self._wild
+            )
+        )
 
 
-def may_use(headers: Headers, others: frozenset[Origin | None] = frozenset()) -> bool:
-    """Whether a request comes from our own page, from one of the ``others``, or from a program, which tells none."""
-    told = headers.getlist("origin")
-    if not told:
+def may_use(headers: Headers, others: Origins | None = None) -> bool:
+    """Return True if a request comes from our own page, an allowed origin, or a program, which sends no ``Origin``."""
+    sent = headers.getlist("origin")
+    if not sent:
         return headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
-    origin = _origin(told[0])
+    if len(sent) > 1:
+        return False
     own = {_origin(f"{scheme}://{headers.get('host', '')}") for scheme in _PORTS}
-    return len(told) == 1 and origin is not None and origin in others | own
+    origin = _origin(sent[0])
+    return (origin is not None and origin in own) or (others is not None and others.allow(sent[0]))
+
+
+class Cors(CORSMiddleware):
+    """CORS headers and preflights for the origins that requests are allowed from."""
+
+    def __init__(self, app: ASGIApp, origins: Origins) -> None:
+        super().__init__(app, allow_methods=["*"], allow_headers=["*"])
+        self._origins = origins
+
+    def is_allowed_origin(self, origin: str) -> bool:
+        return self._origins.allow(origin)
 
 
 def _origin(word: str) -> Origin | None:
-    """Scheme, host and port of an origin; None for ``null`` and whatever is none."""
+    """Scheme, host and port of an origin; None if it is none. The port is None if a custom scheme has no port."""
     try:
-        parts = urlsplit(word)
+        parts = urlsplit(word.removesuffix("/"))
         port = parts.port
     except ValueError:
         return None
-    if parts.scheme not in _PORTS or not parts.hostname or parts.path.strip("/") or parts.username is not None:
+    is_whole = not (parts.path or parts.query or parts.fragment) and parts.username is None
+    if not (parts.scheme and parts.hostname and is_whole and word.isascii() and word.isprintable()) or " " in word:
         return None
-    return parts.scheme, parts.hostname, port or _PORTS[parts.scheme]
+    return parts.scheme, parts.hostname, port or _PORTS.get(parts.scheme)

@@ -22,6 +22,7 @@ from runtime.settings import Limits, ServerSettings, Settings
 from runtime.shared.port.checking import OPEN
 from runtime.shared.port.door import Door as PortDoor
 from runtime.shared.port.hosts import Hosts
+from runtime.shared.port.origins import Origins
 from tests.support.library import MemoryLibrary
 
 KEY = "key-one"
@@ -50,7 +51,7 @@ class Door:
         keys = KeyRing(self.settings, lambda: self.now)
         self.access = AccessControl(self.room, self.host, keys, self.tickets, lambda: self.now)
         hosts = Hosts("studio.example", self.settings.host)
-        self.door = PortDoor(self.access, self.settings, hosts, self.settings.origins)
+        self.door = PortDoor(self.access, self.settings, hosts, Origins(self.settings.origins))
 
     async def room(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.inside.append(scope)

@@ -1,0 +1,140 @@
+"""VOICEWRIGHT_ORIGINS has one reader: preflights, requests and WebSockets give the same answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from runtime.errors import InvalidSetting
+from runtime.settings import ServerSettings
+from runtime.shared.port.door import Door
+from runtime.shared.port.hosts import Hosts
+from runtime.shared.port.origins import Cors, Origins
+
+SETTING = (
+    "https://app.example, http://localhost:3000/, app://obsidian.md,chrome-extension://abcdefgh,moz-extension://*,"
+    "tauri://localhost,capacitor://localhost,vscode-webview://0a1b,https://*.example.org,http://*.dev.test:8080"
+)
+ALLOWED = [
+    "https://app.example",
+    "https://app.example:443",
+    "https://APP.example",
+    "http://localhost:3000",
+    "app://obsidian.md",
+    "chrome-extension://abcdefgh",
+    "moz-extension://5b6c-1",
+    "tauri://localhost",
+    "capacitor://localhost",
+    "vscode-webview://0a1b",
+    "https://a.example.org",
+    "https://a.b.example.org",
+    "http://x.dev.test:8080",
+]
+REFUSED = [
+    "null",
+    "http://app.example",
+    "https://app.example:8443",
+    "https://app.example.evil.test",
+    "https://example.org",
+    "https://evilexample.org",
+    "http://a.example.org",
+    "https://a.example.org:444",
+    "http://x.dev.test",
+    "app://other.md",
+    "chrome-extension://abcdefgh.evil",
+    "tauri://evil",
+    "ionic://localhost",
+    "https://a.example.org/path",
+    "https://user@a.example.org",
+    "https://a.example.org@evil.test",
+    "",
+]
+
+
+def answers(setting: str, origin: str) -> set[bool]:
+    """The answers to a preflight, a POST and a WebSocket, which must be one and the same."""
+
+    async def socket(client: WebSocket) -> None:
+        await client.accept()
+
+    origins = Origins(setting)
+    routes = [
+        Route("/speak", lambda _: PlainTextResponse("spoken"), methods=["POST"]),
+        WebSocketRoute("/stream", socket),
+    ]
+    door: Any = Door(Starlette(routes=routes), ServerSettings(), Hosts("*", "127.0.0.1"), origins)
+    client = TestClient(Cors(door, origins))
+    headers = {"Origin": origin}
+    preflight = client.options("/speak", headers={**headers, "Access-Control-Request-Method": "POST"})
+    posted = client.post("/speak", headers=headers)
+    found = {preflight.status_code == 200, posted.status_code == 200}
+    found.add(posted.headers.get("access-control-allow-origin") == origin)
+    try:
+        with client.websocket_connect("/stream", headers=headers):
+            found.add(True)
+    except WebSocketDisconnect:
+        found.add(False)
+    return found
+
+
+@pytest.mark.parametrize("origin", ALLOWED)
+def test_what_is_named_is_allowed_everywhere(origin: str) -> None:
+    assert answers(SETTING, origin) == {True}
+
+
+@pytest.mark.parametrize("origin", REFUSED)
+def test_what_is_not_named_is_refused_everywhere(origin: str) -> None:
+    assert answers(SETTING, origin) == {False}
+
+
+@pytest.mark.parametrize(
+    ("setting", "origin", "allowed"),
+    [
+        ("null", "null", True),
+        ("null", "https://a.example", False),
+        ("*", "null", True),
+        ("*", "app://anything", True),
+        ("https://*", "https://a.example", True),
+        ("https://*", "http://a.example", False),
+    ],
+)
+def test_null_and_wildcards(setting: str, origin: str, allowed: bool) -> None:
+    assert answers(setting, origin) == {allowed}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["app.example", "https://", "https://a/path", "https://*example.org", "https://a.*", "://a", "https://a:port",
+     "https://a.example https://b.example", "*.example.org", "https://*.*", "javascript:alert(1)"],
+)  # fmt: skip
+def test_an_entry_that_is_none_is_named(entry: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        Origins(f"https://app.example, {entry}")
+    assert "VOICEWRIGHT_ORIGINS" in str(caught.value)
+    assert repr(entry) in str(caught.value)
+
+
+def test_the_refusal_names_the_setting() -> None:
+    async def refused() -> bytes:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        door = Door(Starlette(), ServerSettings(), Hosts("*", "127.0.0.1"), Origins())
+        headers = [(b"host", b"a"), (b"origin", b"app://obsidian.md")]
+        scope = {"type": "http", "method": "POST", "path": "/speak", "headers": headers, "client": ("127.0.0.1", 1)}
+        await door(scope, receive, send)
+        return bytes(sent[-1]["body"])
+
+    assert b"VOICEWRIGHT_ORIGINS" in asyncio.run(refused())
