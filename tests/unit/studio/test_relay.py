@@ -319,6 +319,10 @@ ORIGINS = {
     "http://evil.example/studio.example:7860": False,
     "http://studio.example:7860@evil.example": False,
     "file://studio.example:7860": False,
+    "app://obsidian.md": False,
+    "chrome-extension://abcdefghijklmnop": False,
+    "tauri://localhost": False,
+    "https://studio.example:7860, https://evil.example": False,
     "": False,
 }
 
@@ -342,8 +346,8 @@ def test_another_sites_page_gets_no_socket_and_no_post() -> None:
             async with connect(f"ws://{address}/v1/talk", origin=f"http://{address}") as socket_:
                 await socket_.send("hello")
                 assert await socket_.recv() == "hello"
-            foreign = {"origin": "http://evil.example"}
-            assert (await client.post("/v1/speech", headers=foreign)).status_code == 403
+            for origin in ("http://evil.example", "app://obsidian.md", "chrome-extension://abc", "null"):
+                assert (await client.post("/v1/speech", headers={"origin": origin})).status_code == 403
             assert (await client.post("/v1/speech", headers={"origin": f"http://{address}"})).text == "done"
             assert (await client.post("/v1/speech")).text == "done"
 
