@@ -19,11 +19,11 @@ from runtime.server import logs
 from runtime.server.app import create_app
 from runtime.server.engine_host import Host, OpenEngine
 from runtime.server.engine_process.client import EngineClient
-from runtime.server.interpreter import settle, switch_often
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.wyoming.port import WyomingPort
 from runtime.settings import ServerSettings, Settings
 from runtime.shared import system
+from runtime.shared.interpreter import settle, switch_often
 from runtime.shared.port import listening as port
 from runtime.shared.port.serving import Server, config
 from runtime.shared.port.signals import ignore_signals, stop_on_signals, tell_of_wait

@@ -21,7 +21,7 @@ from runtime.server import logs
 from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import NotOpened, Open, Step
 from runtime.server.engine_process.service import EngineService
-from runtime.server.interpreter import settle, switch_often
+from runtime.shared.interpreter import settle, switch_often
 from runtime.shared.python_warnings import log_warnings
 
 log = logging.getLogger(__name__)
