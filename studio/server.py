@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from runtime.settings import Settings
 from runtime.shared.certificates import certificates
+from runtime.shared.interpreter import switch_often
 from runtime.shared.port import serving
 from runtime.shared.port.listening import listen
 from runtime.shared.port.serving import Server
@@ -49,6 +50,7 @@ async def serve(settings: StudioSettings) -> int:
         PortInUse: another process has the port.
         InvalidSetting: the studio's data was written by a newer one.
     """
+    switch_often()
     if settings.runtime_url:
         warn_of_unknown(os.environ)  # A runtime child warns by itself.
     else:

@@ -1,0 +1,29 @@
+"""How the studio's process begins."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from dataclasses import replace
+
+import pytest
+
+from runtime.errors import PortInUse
+from runtime.shared.interpreter import SWITCH_S
+from studio.server import serve
+from studio.settings import StudioSettings
+
+
+def test_threads_that_compute_do_not_keep_the_interpreter_from_its_event_loop() -> None:
+    usual_s = sys.getswitchinterval()
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            settings = replace(
+                StudioSettings(), host="127.0.0.1", port=taken.getsockname()[1], runtime_url="http://127.0.0.1:9"
+            )
+            with pytest.raises(PortInUse):
+                asyncio.run(serve(settings))
+        assert sys.getswitchinterval() == SWITCH_S
+    finally:
+        sys.setswitchinterval(usual_s)
