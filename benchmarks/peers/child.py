@@ -6,6 +6,7 @@ It runs in the interpreter of the implementation, which need not have our depend
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import re
 import statistics
@@ -95,6 +96,7 @@ class Ours:
         shared = {"VOICEWRIGHT_MODEL": model, "VOICEWRIGHT_DEVICE": device, "VOICEWRIGHT_GUARD": "0"}
         self._engine = Engine.open(Settings.from_env({**os.environ, **shared}))
         self._engine.start()
+        atexit.register(self._engine.close)  # Its threads must not run when the interpreter ends.
         for thread in threading.enumerate():
             if thread.name == GATHERING:  # Moves the weights into huge pages after the start.
                 thread.join()
