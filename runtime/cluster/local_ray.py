@@ -43,6 +43,10 @@ def start_ray(address: str | None, namespace: str) -> None:
     """
     import ray
 
+    if address is None:
+        # Ray starts its agents without HTTP servers and modules, as if the packages of its dashboard were missing: half
+        # of their processor time. The raylet ends itself after 15 s without them, which no setting of Ray 2.60 changes.
+        ray._private.utils.get_dashboard_dependency_error = lambda: ImportError("not used")
     error: Exception | None = None
     for _ in range(ATTEMPTS if address is None else 1):
         try:
@@ -51,7 +55,7 @@ def start_ray(address: str | None, namespace: str) -> None:
                     address=address or "local",
                     namespace=namespace,
                     include_dashboard=False if address is None else None,
-                    logging_level=logging.ERROR,
+                    logging_level=logging.CRITICAL,
                     log_to_driver=False,
                 )
             return

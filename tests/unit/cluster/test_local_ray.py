@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -24,6 +25,7 @@ class Ray(SimpleNamespace):
 
     def __init__(self, *starts: Any) -> None:
         super().__init__(starts=list(starts), given=[], shutdowns=0, serve=SimpleNamespace(shutdown=lambda: None))
+        self._private = SimpleNamespace(utils=SimpleNamespace(get_dashboard_dependency_error=lambda: None))
 
     def init(self, **given: Any) -> None:
         self.given.append(given)
@@ -49,6 +51,8 @@ def test_a_start_that_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch)
     assert len(ray.given) == 2
     assert ray.shutdowns == 1
     assert ray.given[1]["include_dashboard"] is False
+    assert ray.given[1]["logging_level"] > logging.ERROR  # Ray logs an error of its dashboard and goes on.
+    assert isinstance(ray._private.utils.get_dashboard_dependency_error(), ImportError)
 
 
 def test_a_start_that_fails_twice_is_one_sentence_with_the_place_of_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +85,8 @@ def init(**given):
     if not left:
         left.append(subprocess.Popen(["sleep", "60"]))
         raise RuntimeError("no")
-sys.modules["ray"] = types.SimpleNamespace(init=init, shutdown=lambda: None)
+private = types.SimpleNamespace(utils=types.SimpleNamespace())
+sys.modules["ray"] = types.SimpleNamespace(init=init, shutdown=lambda: None, _private=private)
 start_ray(None, "voicewright")
 print(left[0].wait(timeout=20))
 """
