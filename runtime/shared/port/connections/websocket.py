@@ -16,7 +16,7 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from runtime.errors import MalformedRequest, MethodNotAllowed, SpeechError, TooManyFrames
+from runtime.errors import MalformedRequest, SpeechError, TooManyFrames
 from runtime.shared.port.connections.frame_meter import FrameMeter
 from runtime.shared.port.connections.loop_share import MESSAGE_PAUSE_S, LoopShare, LoopShares, message_cost
 from runtime.shared.port.connections.request_meter import headers_too_large
@@ -52,8 +52,6 @@ class Handshake(ServerProtocol):
         response = super().reject(status, text)
         error: SpeechError
         match status:
-            case 405:
-                error = MethodNotAllowed(allowed="GET")
             case 414 | 431:
                 error = headers_too_large()
             case 400 | 426 | 505:
