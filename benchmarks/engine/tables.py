@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from benchmarks.common.metrics import percentiles
 from benchmarks.common.report import Row, Tables, log_step
 from benchmarks.engine.parts import Parts, timed
+from runtime.engine.graphs import Work
 from runtime.knobs import override
 from runtime.settings import Settings
 
@@ -143,7 +144,8 @@ def _host(parts: Parts, grid: Grid, rows: int) -> Row:
 
 def _start(name: str, parts: Parts) -> Row:
     gib = round(parts.device_bytes / 2**30, 2)
-    size = {"slots": parts.core.slots, "positions": parts.longest}
+    captured = sum(len(parts.core.runner.graphs.of(work)) for work in Work)
+    size = {"slots": parts.core.slots, "positions": parts.longest, "graphs": captured}
     return {"arm": name, "seconds": round(parts.start_s, 2), "device_gib": gib, **size}
 
 

@@ -38,7 +38,7 @@ THOROUGH: dict[str, Row] = {
     # The engine on other devices and in other orders: the same codes as on the plain one.
     "tests/unit/device/test_mps.py": ("test_every_operation_of_a_turn_has_a_kernel_on_apples_gpus",),
     "tests/unit/device/test_npu_engine.py": (),
-    "tests/unit/tools/test_ascend_check.py": ("test_it_compares_with_the_cpu_measures_and_writes_both_down",),
+    "tests/unit/benchmarks/test_npu.py": ("test_codes_are_the_cpus_and_the_parts_are_timed",),
     "tests/unit/engine/test_sound_graphs.py": (),
     # Suites of benchmarks, each with a runtime of its own and clients in processes.
     "tests/unit/benchmarks/test_serve.py": (),

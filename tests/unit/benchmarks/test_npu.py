@@ -1,0 +1,62 @@
+"""The commands of docs/npu.md over the stand-in: codes are the CPU's, the parts are timed, graphs are counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.engine import __main__ as engine
+from benchmarks.quality import __main__ as quality
+from tests.conftest import FolderOf
+from tests.support.brief import few_shapes_of_sound
+from tests.support.npu_backend import register
+from tests.support.torch_npu_stand_in import StandIn, install
+
+__all__ = ["few_shapes_of_sound"]
+
+
+@pytest.fixture
+def ascend(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    monkeypatch.setattr("runtime.device.npu.WARM_UPS", 1)
+    monkeypatch.setattr("runtime.engine.prompt_batches.CHUNKS", (64, 256))
+    yield install(monkeypatch)
+    register(None)
+
+
+@pytest.mark.usefixtures("few_shapes_of_sound", "ascend")
+def test_codes_are_the_cpus_and_the_parts_are_timed(
+    folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, file = folder_of("brief", "custom_voice"), tmp_path / "json"
+
+    def run(tool: Any, words: str) -> dict[str, list[dict[str, Any]]]:
+        monkeypatch.setattr("sys.argv", [*words.split(), "--model", str(model), "--json", str(file)])
+        assert tool.main() == 0
+        return json.loads(file.read_text("utf-8"))["tables"]
+
+    codes = f"quality codes --dtype float32 --rows 1 --frames 4 --kept {tmp_path / 'cpu.npz'}"
+    run(quality, f"{codes} --device cpu")
+    tables = run(quality, f"{codes} --device npu --arm graphs --arm eager:EAGER=1")
+    assert [(row["arm"], row["texts"], row["codes_differ"]) for row in tables["against the first"]] == [
+        ("graphs", 1, 0),
+        ("eager", 1, 0),
+    ]
+    monkeypatch.setattr("benchmarks.engine.floors.CARD_SIDE", 64)
+    monkeypatch.setattr("benchmarks.engine.floors.CARD_BYTES", 2**16)
+    tables = run(engine, "engine --device npu --batches 1 --contexts 64 --prompts 16 --frames 2 --length 300")
+    assert tables["frames"][0]["frame_ms"] > 0
+    assert tables["start"][0]["graphs"] > 0
+
+
+def test_without_a_device_it_says_so_in_a_line(
+    ascend: StandIn, folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ascend.npu.available = False
+    model = str(folder_of("brief", "custom_voice"))
+    monkeypatch.setattr("sys.argv", ["engine", "--device", "npu", "--model", model])
+    assert engine.main() == 2
+    assert "Device npu cannot be used" in capsys.readouterr().err
