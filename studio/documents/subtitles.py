@@ -20,6 +20,10 @@ from studio.documents.values import DAMAGED, SUBTITLE_TIMES, UnreadableError
 # MicroDVD counts frames and may not say how many make a second; FFmpeg assumes the same.
 FRAMES_PER_S = 23.976
 OTHER_FORMATS = ("ass", "ssa", "ttml", "sami", "microdvd", "mpl2")
+# pysubs2 recognizes ASS by its styles only, which a file may lack.
+_ASS = re.compile(
+    r"\s*(?:\[Script Info\]|(?:\[Events\]\s*)?(?:Format:.*\n)?Dialogue:[^,\n]*,\s*\d+:\d\d:\d\d[.:]\d)", re.IGNORECASE
+)
 
 _STAMP = r"((?:\d+:)?\d{1,3}:\d{1,2}(?:[.,:]\d{1,3})?)"
 _TIMES = re.compile(rf"\s*{_STAMP}\s*--?>\s*{_STAMP}(?![\d:])")
@@ -52,6 +56,8 @@ def read_cues(text: str) -> list[Cue] | None:
         UnreadableError: it is subtitles that cannot be read.
     """
     kind = next((name for name in OTHER_FORMATS if get_format_class(name).guess_format(text) is not None), None)
+    if kind is None and _ASS.match(text):
+        kind = "ass"
     if kind is not None:
         cues = _others(text, kind)
     else:

@@ -42,6 +42,7 @@ LINES: dict[str, Spoken] = {
     "rolling.vtt": [(None, "yeah what"), (None, "this is")],
     "growing.srt": [(None, "Hello my friend."), (None, "Hello my friend.")],
     "actors.ass": [("Mary", "Hello there, you"), (None, "Later.")],
+    "without_styles.ass": [("Mary", "Hello there, you"), (None, "Later.")],
     "frames.sub": [(None, "Hello there"), (None, "Bye.")],
     "lines.mpl2": [(None, "Hello there"), (None, "Bye.")],
     "page.smi": [(None, "Hello there & you"), (None, "Bye.")],
