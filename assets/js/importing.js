@@ -15,7 +15,7 @@ import { cuesToLines } from './script/subtitles.js';
  *   text: paragraphs between empty lines; lines: of subtitles
  */
 
-export const ACCEPTED = '.txt,.md,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sub,.epub,.docx,text/plain';
+export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,text/plain';
 const IS_DOCUMENT = /\.(epub|docx?|dotx?)$/i;
 const LONGEST_TITLE = 120; // Characters, as the studio stores names.
 const NOTES_MS = 15_000;

@@ -72,6 +72,9 @@ def test_subtitles_become_a_script_that_keeps_their_times(studio: Page) -> None:
     studio.set_input_files("#vw-text-file", {"name": "a.srt", "mimeType": "text/plain", "buffer": srt.encode()})
     expect(studio.locator("#vw-script-lines > li")).to_have_count(2)
     assert texts(studio) == ["One. [pause 2s]", "Two."], "a script's own 0.4 s come after it"
+    offered = {studio.get_attribute(f"#vw-{room}-file", "accept") for room in ("text", "script")}
+    assert len(offered) == 1
+    assert ".ass,.ssa,.ttml,.smi,.sami,.sub" in str(offered)
 
 
 def test_sounds_are_left_out_of_subtitles_unless_they_are_wanted(studio: Page) -> None:

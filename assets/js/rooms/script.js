@@ -24,6 +24,7 @@ import { Whole } from '../script/whole.js';
 import { takeDrops } from '../drops.js';
 import { need } from '../elements.js';
 import { errorOf } from '../errors.js';
+import { ACCEPTED } from '../importing.js';
 import { clock } from '../meter.js';
 import { FieldError } from './fields.js';
 
@@ -109,6 +110,7 @@ export class ScriptRoom {
     });
     parts.add.onclick = () => this.lines.add();
     parts.gap.onchange = () => parts.gap.reportValidity() && this.script.set({ gap: parts.gap.valueAsNumber || 0 });
+    parts.file.accept = ACCEPTED;
     parts.file.onchange = () => {
       const [file] = parts.file.files ?? [];
       parts.file.value = '';
