@@ -38,6 +38,7 @@ import { Stage } from './stage.js';
 import { offerSigningIn } from './sign_in.js';
 import { Status } from './status.js';
 import { Take } from './take.js';
+import { configFor } from './tags.js';
 import { TakeFiles } from './take_files.js';
 import { TextFacts } from './text_facts.js';
 import { span } from './time_words.js';
@@ -450,7 +451,8 @@ export class Studio {
   say(asked) {
     if (this.status.interrupted) throw new FieldError('request', this.t('shell.not_sent'));
     if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
-    const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked });
+    const config = configFor(asked.config, asked.text);
+    const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked, config });
     if (!take.isSample) this.cutOff.withdraw();
     take.planned = this.paces.samplesOf(take);
     for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refresh());
@@ -484,10 +486,10 @@ export class Studio {
     this.complain('request', this.shortness(take), take.room);
   }
 
-  /** @param {Pick<Take, 'sent'|'seconds'|'mode'|'config'>} take */
-  shortness({ sent, seconds, mode, config }) {
+  /** @param {Pick<Take, 'words'|'seconds'|'mode'|'config'>} take */
+  shortness({ words, seconds, mode, config }) {
     const way = mode !== 'base' ? 'seed' : config.voice ? 'voice' : config.x_vector_only_mode ? 'recording' : 'words';
-    const about = Math.round(expectedSeconds(sent.trim()));
+    const about = Math.round(expectedSeconds(words));
     return `${this.t('shell.too_short', { s: seconds.toFixed(1), about })} ${this.t(`shell.too_short.${way}`)}`;
   }
 

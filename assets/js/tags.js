@@ -17,6 +17,15 @@ export function hasTags(text) {
   return text.search(TAG) >= 0;
 }
 
+/**
+ * The fields of session.config for a text: they say whether it has tags.
+ *
+ * @param {import('./take.js').Config} config @param {string} text @returns {import('./take.js').Config}
+ */
+export function configFor({ tags: _, ...config }, text) {
+  return hasTags(text) ? { ...config, tags: true } : config;
+}
+
 /** A text without its tags, as it is read. @param {string} text */
 export function untagged(text) {
   return text.replace(TAG_AND_SPACE, (_, before) => before ?? '');

@@ -156,9 +156,14 @@ export class Take extends EventTarget {
     this.tell('progress');
   }
 
-  /** The words that are spoken. */
+  /** The text that is sent: with pronunciations, and with tags. */
   get sent() {
     return sentText(this.spoken ?? this.text);
+  }
+
+  /** The words that are spoken. */
+  get words() {
+    return this.config.tags ? untagged(this.sent).trim() : this.sent;
   }
 
   /** Whether sound may still come. */
@@ -178,7 +183,7 @@ export class Take extends EventTarget {
   /** Whether it ended by itself long before its text can have been said. */
   get isShort() {
     if (this.state !== 'done') return false;
-    return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.config.tags ? untagged(this.sent) : this.sent, this.seconds));
+    return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.words, this.seconds));
   }
 
   /** Integrated loudness, null before it is known or where the take is too short for one. */

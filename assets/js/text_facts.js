@@ -75,18 +75,13 @@ export class TextFacts {
   /** Who speaks, and how long it takes. @param {string} voice */
   line(voice) {
     const text = this.studio.text.trim();
-    const time = text && this.studio.t('shell.about', { time: this.time(expectedSeconds(this.read(text))) });
+    const time = text && this.studio.t('shell.about', { time: this.time(expectedSeconds(untagged(text))) });
     return [voice, time].filter(Boolean).join(', ');
-  }
-
-  /** What of a text is read aloud. @param {string} text */
-  read(text) {
-    return this.studio.current?.takesTags ? untagged(text) : text;
   }
 
   /** @param {string} whole */
   facts(whole) {
-    const text = this.read(whole);
+    const text = untagged(whole);
     const { language } = this.studio.words;
     const segments = new Intl.Segmenter(language, { granularity: 'word' }).segment(text);
     let words = 0;

@@ -228,8 +228,12 @@ def test_takes_sound_equally_loud(room: Page) -> None:
 
 def test_closer_to_this_is_spoken_by_base_after_the_take_and_overwrites_nothing(room: Page, wire: Wire) -> None:
     room.fill("#vw-text", HEARD)
+    counted = room.locator("#vw-text-count").inner_text()
+    room.fill("#vw-text", f"[pause 0.2s] {HEARD}")
+    expect(room.locator("#vw-text-count")).to_have_text(counted)
     make_three(room)
     parent = take_of(room, seeds(room)[1])
+    assert parent["config"]["tags"] is True
     room.fill("#vw-design-description", HIGH)  # what is said of the next three; this take's sound is what it is
     room.fill("#vw-text", "Come in.")
     with newly_kept(room, 3):
@@ -243,7 +247,8 @@ def test_closer_to_this_is_spoken_by_base_after_the_take_and_overwrites_nothing(
         assert (take["mode"], take["parent"], take["text"]) == ("base", parent["id"], "Come in.")
         assert take["label"].endswith(f" · {parent['config']['instructions']}"), "who speaks, in its own record"
         assert take["label"].startswith("A man with a low voice… · Take 2"), "as takes of other voices do not"
-        assert take["config"]["ref_text"] == HEARD
+        assert take["config"]["ref_text"] == HEARD, "without the tag"
+        assert "tags" not in take["config"]
         reference = room.request.get(f"{origin(room)}/studio/takes/{take['id']}/reference").body()
         heard, _ = soundfile.read(io.BytesIO(reference), dtype="int16")
         np.testing.assert_array_equal(heard, sound_of(room, parent))

@@ -83,7 +83,7 @@ export class Asking {
     const { languages = [], sampling } = this.studio.cards.get('base') ?? {};
     const spoken = take.config.language ?? 'auto';
     const language = languages.includes(spoken) ? spoken : 'auto';
-    const config = { language, ref_text: take.sent, x_vector_only_mode: false };
+    const config = { language, ref_text: take.words, x_vector_only_mode: false };
     const mode = /** @type {const} */ ('base');
     const asked = { room: this.room.id, mode, config, reference: take.wav(), parent: take.id, text: this.studio.text };
     const seeds = series(anySeed(), VARIED.length);

@@ -5,7 +5,6 @@
 
 import { need } from '../elements.js';
 import { keyOf } from '../voice_catalogue.js';
-import { hasTags } from '../tags.js';
 import { dress, VoicePicker } from '../voice_picker.js';
 import { FieldError, fillChips, fillLanguages, preselect, spokenBy } from './fields.js';
 
@@ -175,7 +174,7 @@ export class SpeakersRoom {
   async speak({ clicked }) {
     const { studio, chosen } = this;
     if (!chosen) throw new FieldError('voice', studio.t('picker.nobody'));
-    const config = { ...this.config(chosen), ...studio.variation.sampling, ...(hasTags(studio.text) && { tags: true }) };
+    const config = { ...this.config(chosen), ...studio.variation.sampling };
     const mode = spokenBy(chosen.mode, config.instructions);
     const asked = { room: this.id, mode, config, text: studio.text, seed: studio.variation.nextSeed() };
     studio.stage.play(studio.say({ ...asked, label: chosen.name }), { clicked });

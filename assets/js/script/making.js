@@ -28,7 +28,7 @@ import { SAMPLE_RATE } from '../outputs.js';
 import { seldom } from '../seldom.js';
 import { Take } from '../take.js';
 import { levelsOf } from './levels.js';
-import { hasTags, lastStyle } from '../tags.js';
+import { configFor, hasTags, lastStyle } from '../tags.js';
 
 const GROWING_MS = 250; // Interval between updates of a growing line.
 import { readParts } from './parts.js';
@@ -65,12 +65,12 @@ export class Maker extends EventTarget {
     return parts.map((part) => {
       if (part.text === undefined) return part;
       if (!voice) return { ...part, key: null };
-      const { mode, config } = this.casting.request(line);
+      const { mode, config: own } = this.casting.request(line);
       if (hasTags(style + part.text)) {
         part.text = `${style}${style && ' '}${part.text}`;
         style = lastStyle(part.text);
-        config.tags = true;
       }
+      const config = configFor(own, part.text);
       const asked = [mode, Object.entries(config).sort(), this.studio.pronunciation.spoken(part.text) ?? part.text, seed];
       return { ...part, mode, config, key: seed === null ? null : JSON.stringify(asked) };
     });
