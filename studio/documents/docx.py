@@ -18,7 +18,7 @@ from lxml import etree
 from studio.documents.archive import Archive, beside
 from studio.documents.docx_numbering import Numbering
 from studio.documents.docx_styles import Styles, attribute, child, has, heading_level, is_on, tag_of, value
-from studio.documents.values import LINE_BREAK, Chapter, Document, notes_of, paragraphs_of, row_text, spaced
+from studio.documents.values import LINE_BREAK, Chapter, Document, cut_level, notes_of, paragraphs_of, row_text, spaced
 
 # Elements that have no final text: instructions of fields, and what is left out and counted.
 _SKIPPED = frozenset(
@@ -106,8 +106,7 @@ def _core_title(archive: Archive) -> str:
 
 def _chapters(blocks: list[_Block]) -> list[Chapter]:
     """Cut at the headings of the first level that has several, and at all above it."""
-    levels = Counter(block.level for block in blocks if block.level is not None)
-    deepest = min((level for level, count in levels.items() if count > 1), default=min(levels, default=-1))
+    deepest = cut_level(block.level for block in blocks if block.level is not None)
     chapters = [Chapter("")]
     for block in blocks:
         if block.level is not None and block.level <= deepest:

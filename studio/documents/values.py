@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 MAX_FILES = 5000
@@ -115,6 +115,12 @@ def settled(document: Document) -> Document:
         raise UnreadableError(TOO_LARGE)
     damaged = notes_of(Counter(damaged=sum(text.count(_UNDECODED) for text in texts)))
     return Document(document.title[:MAX_TITLE_CHARS], chapters, [*document.notes, *damaged])
+
+
+def cut_level(levels: Iterable[int]) -> int:
+    """Return the deepest level of headings that begin a chapter: the first that has several; -1 if there are none."""
+    counts = Counter(levels)
+    return min((level for level, count in counts.items() if count > 1), default=min(counts, default=-1))
 
 
 def spaced(text: str) -> str:
