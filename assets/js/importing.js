@@ -15,8 +15,8 @@ import { cuesToLines } from './script/subtitles.js';
  *   text: paragraphs between empty lines; lines: of subtitles
  */
 
-export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,text/plain';
-const IS_DOCUMENT = /\.(epub|docx?|dotx?)$/i;
+export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,.html,.htm,.xhtml,text/plain';
+const IS_DOCUMENT = /\.(epub|docx?|dotx?|x?html?)$/i;
 const LONGEST_TITLE = 120; // Characters, as the studio stores names.
 const NOTES_MS = 15_000;
 

@@ -16,7 +16,6 @@ UNCERTAIN_FROM = 0.95
 # A file with one broken byte in this many characters beyond ASCII is damaged UTF-8 and not another encoding.
 UTF8_CHARS_PER_FAULT = 10
 UTF16_SAMPLE_BYTES = 8192
-RICH_TEXT = b"{\\rtf"
 
 # A Latin letter next to a Greek, Cyrillic, Hebrew or Arabic one: no word of a real text has it.
 _MIXED = re.compile(r"[A-Za-z][\u0370-\u06ff]|[\u0370-\u06ff][A-Za-z]")
@@ -51,8 +50,6 @@ def decode(data: bytes, encoding: str | None = None) -> Decoded:
         if text is None:
             raise UnreadableError(OTHER_ENCODING)
         return Decoded(text, encoding)
-    if data.startswith(RICH_TEXT):
-        raise UnreadableError(NO_DOCUMENT)
     damaged = _damaged_utf8(data)
     if damaged is not None:
         return damaged

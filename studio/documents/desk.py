@@ -40,7 +40,7 @@ class Documents:
     async def read(
         self, receive: Callable[[], Awaitable[list[bytes]]], client: str = "", **options: Any
     ) -> list[bytes]:
-        """Read an EPUB, a DOCX, subtitles or a text.
+        """Read an EPUB, a DOCX, an HTML file, subtitles or a text.
 
         Args:
             receive: returns the file in pieces. It is called once there is a place in the queue.

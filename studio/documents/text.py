@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from studio.documents.charset import decode
 from studio.documents.dialogue import dialogue_of, joined
 from studio.documents.subtitles import read_cues
-from studio.documents.values import EMPTY, MAX_TEXT_CHARS, TOO_LARGE, Chapter, Document, Note, UnreadableError
+from studio.documents.values import (
+    EMPTY,
+    MAX_TEXT_CHARS,
+    NO_DOCUMENT,
+    TOO_LARGE,
+    Chapter,
+    Document,
+    Note,
+    UnreadableError,
+)
 
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARS = 60
@@ -18,6 +27,7 @@ _PARAGRAPH_END = re.compile("\u2029")
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 _PAGE_NUMBER = re.compile(r"(?:page\s+)?[-–—\[(]?\s*(\d{1,4})\s*[-–—\])]?(?:\s*(?:/|of)\s*\d{1,4})?", re.IGNORECASE)
 _ENDS = re.compile(r"[.!?:;…。！？：；\"”’»」』)\]]\s*$")
+_OTHER_MARKUP = re.compile(r"\s*(?:<\?xml\b|<!DOCTYPE\b|<FictionBook\b|\{\\rtf)", re.IGNORECASE)
 PAGE_END = "\f"
 
 
@@ -64,10 +74,13 @@ def read_text(
     if decoded.damaged:
         row = text[: text.index("\ufffd")].count("\n") + 1
         notes.append(Note("damaged", decoded.damaged, f"Damaged characters in the file, the first in row {row}."))
+    found = None if as_is else read_cues(text)
+    if found is None and _OTHER_MARKUP.match(text):
+        raise UnreadableError(NO_DOCUMENT)
     cues: list[Times] = []
     if as_is:
         paragraphs = [text]
-    elif (found := read_cues(text)) is not None:
+    elif found is not None:
         dialogue = dialogue_of(found, keep_sounds=keep_sounds)
         paragraphs = [line.text for line in dialogue.lines]
         cues = [Times(line.start, line.end, line.name) for line in dialogue.lines]

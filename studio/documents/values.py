@@ -16,7 +16,7 @@ MAX_TEXT_CHARS = 8 * 2**20  # "War and Peace" has three million.
 MAX_TITLE_CHARS = 200
 
 # Reasons as the error says them.
-NO_DOCUMENT = "it is neither text nor subtitles, EPUB or DOCX"
+NO_DOCUMENT = "it is neither text nor subtitles, HTML, EPUB or DOCX"
 OTHER_ENCODING = "it is no text in that character encoding; choose another one"
 SUBTITLE_TIMES = "its times are written as they are not read here; convert it to SRT or WebVTT"
 OLD_OR_LOCKED = "it is an old .doc or is locked by a password; save it as DOCX without one"

@@ -131,7 +131,7 @@ def test_a_file_that_is_dropped_is_read_and_one_that_cannot_be_says_why(studio: 
     toast = studio.locator(".vw-toast").last
     for name, data, words in (
         ("torn.epub", b"PK\x03\x04 torn", "it is damaged"),
-        ("picture.png", b"\x89PNG\r\n\0\0", "it is neither text nor subtitles, EPUB or DOCX"),
+        ("picture.png", b"\x89PNG\r\n\0\0", "it is neither text nor subtitles, HTML, EPUB or DOCX"),
         ("blank.txt", b"  \n", "there is no text in it"),
     ):
         studio.evaluate(drop, [name, list(data)])

@@ -68,6 +68,37 @@ def test_a_letter_is_cut_at_its_first_headings_and_tables_are_read_row_by_row() 
     assert read(letter(("Normal", "x"), title="By the file")).title == "By the file"
 
 
+PAGE = """<!DOCTYPE html>
+<html><head><meta charset="utf-8"><title>My  Page</title><style>p { padding-left: 1em }</style></head><body>
+<nav id="TOC"><h2>Contents</h2><ul><li><a href="#a">One</a></ul></nav>
+<h1 id="a">My Page</h1><p>Caf&eacute; é.<a href="#fn1" class="footnote-ref" role="doc-noteref"><sup>1</sup></a>
+<h2 id="a">One</h2><p>Hello<br>you.<h3>Deep</h3><p>More.<h2>Two</h2><script>var x = "<p>";</script>
+<ol><li>First<li>Next</ol>
+<section class="footnotes" role="doc-endnotes"><ol><li id="fn1"><p>A note.</p></ol></section></body></html>"""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PAGE.encode(),
+        b"\xef\xbb\xbf \n" + PAGE.encode(),
+        PAGE.encode("utf-16"),
+        PAGE.replace("utf-8", "windows-1252").encode("cp1252"),
+        PAGE.replace("<!DOCTYPE html>", '<?xml version="1.0"?><!-- a > b -->').encode(),
+    ],
+)
+def test_an_html_file_is_cut_at_its_headings(data: bytes) -> None:
+    document = read(data)
+    assert document.title == "My Page"
+    assert [(one.title, one.paragraphs, one.is_notes) for one in document.chapters] == [
+        ("My Page", ["My Page", "Café é."], False),
+        ("One", ["One", "Hello you.", "Deep", "More."], False),
+        ("Two", ["Two", "1. First", "2. Next"], False),
+        ("", ["1. A note."], True),
+    ]
+    assert {note.code: note.count for note in document.notes} == {"contents": 1, "note_marks": 1}
+
+
 def test_entities_are_neither_grown_nor_fetched() -> None:
     grown = str(chapters(epub(one=BOMB)))
     assert "Hello." in grown
@@ -100,6 +131,11 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
     "one endless file": (lambda: epub(one=b"<p>" + b" " * (17 * 2**20)), values.TOO_LARGE),
     "millions of empty elements": (lambda: epub(one="<p>" + "<b/>" * 2_000_001 + "</p>"), values.TOO_LARGE),
     "too many files": (lambda: archive({**BOOK, **{f"f{number}": "" for number in range(5001)}}), values.TOO_LARGE),
+    "an HTML file of millions of empty elements": (
+        lambda: b"<html>" + b"<b/>" * values.MAX_TAGS,
+        values.TOO_LARGE,
+    ),
+    "an HTML file without text": (lambda: b"<html><body><img></body></html>", values.NO_TEXT),
     "pictures only": (
         lambda: epub(one="<html><body><img/></body></html>", **{"two a": "<html/>"}),
         values.NO_TEXT,

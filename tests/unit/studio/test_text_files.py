@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,9 @@ def test_an_encoding_that_does_not_fit_is_refused(encoding: str) -> None:
         b"\x89PNG\r\n\0\0",
         b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj",
         rb"{\rtf1\ansi Hello}",
+        b'\xef\xbb\xbf<?xml version="1.0"?><FictionBook><body><p>Hello.</p></body></FictionBook>',
+        b"\n<FictionBook><body><p>Hello.</p></body></FictionBook>",
+        '<?xml version="1.0" encoding="utf-16"?><plist><string>Hello.</string></plist>'.encode("utf-16"),
         b"RIFF\0\0\0\0WAVEfmt ",
         bytes(range(256)) * 4,
         random.Random(1).randbytes(5000),
@@ -108,6 +112,13 @@ def test_an_encoding_that_does_not_fit_is_refused(encoding: str) -> None:
 def test_what_is_no_text_is_refused(data: bytes) -> None:
     with pytest.raises(values.UnreadableError, match="neither text nor"):
         read(data)
+
+
+@pytest.mark.parametrize("options", [{"encoding": "cp1252"}, {"as_is": True}])
+def test_other_markup_is_no_text_whatever_is_asked(options: dict[str, Any]) -> None:
+    for data in (rb"{\rtf1\ansi Hello}", b'<?xml version="1.0"?><FictionBook/>'):
+        with pytest.raises(values.UnreadableError, match="neither text nor"):
+            read(data, **options)
 
 
 def test_a_text_that_is_too_long_is_refused() -> None:

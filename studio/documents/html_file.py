@@ -1,0 +1,54 @@
+"""HTML files: one document of markup, cut into chapters at its headings."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from studio.documents.values import (
+    MAX_MARKUP_BYTES,
+    MAX_TAGS,
+    TOO_LARGE,
+    Chapter,
+    Document,
+    UnreadableError,
+    cut_level,
+    notes_of,
+    spaced,
+)
+from studio.documents.xhtml import XhtmlReader, body_of
+
+_HEAD_BYTES = 4096
+_HTML = re.compile(
+    rb"(?:\s++|<\?xml[^>]*+>|<!--(?s:.*?)-->)*+(?:<!doctype\s+html|<(?:html|head|body)[\s>])", re.IGNORECASE
+)
+_MARKS = b"\xef\xbb\xbf\xff\xfe"  # Byte order marks.
+
+
+def is_html(data: bytes) -> bool:
+    """Return True if a file begins as HTML does, in any encoding of UTF."""
+    return _HTML.match(data[:_HEAD_BYTES].replace(b"\0", b"").lstrip(_MARKS)) is not None
+
+
+def read_html(data: bytes) -> Document:
+    """Read a file.
+
+    Raises:
+        UnreadableError: it is larger than the limits.
+    """
+    if len(data) > MAX_MARKUP_BYTES or data.count(b"<") > MAX_TAGS:
+        raise UnreadableError(TOO_LARGE)
+    body = body_of(data)
+    title = next((spaced("".join(one.itertext())) for one in body.getroottree().iter("{*}title")), "")
+    headings = [one for one in body.iter(*(f"{{*}}h{level}" for level in range(1, 7)))]
+    shown = [one for one in headings if next(one.iterancestors("{*}nav"), None) is None]
+    deepest = cut_level(int(one.tag[-1]) for one in shown)
+    titles = {"": title}
+    for number, heading in enumerate(shown):
+        if int(heading.tag[-1]) <= deepest:
+            heading.set("id", place := f"chapter {number}")
+            titles[place] = spaced("".join(heading.itertext()))
+    left_out: Counter[str] = Counter()
+    notes: list[str] = []
+    chapters, _ = XhtmlReader(titles, left_out, notes).read(body)
+    return Document(title, [*chapters, Chapter("", notes, is_notes=True)], notes_of(left_out))
