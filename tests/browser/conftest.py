@@ -210,6 +210,8 @@ def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowne
         slowness.slow_down(page)
         if script is not None:
             page.add_init_script(script)
+            # A test's own script may load modules from blobs, which the page's policy does not allow.
+            context.new_cdp_session(page).send("Page.setBypassCSP", {"enabled": True})
         page.goto(url, wait_until="domcontentloaded")
         if await_ready:
             page.locator("#vw-speak:enabled").wait_for()

@@ -259,7 +259,7 @@ THOROUGH: dict[str, Row] = {
         "test_a_batch_waits_outside_a_queue_that_is_full",
         "test_each_curl_of_the_page_works",
         "test_every_format_brings_the_sound",
-        "test_each_python_of_the_page_works",
+        "test_each_python_of_the_pages_works",
     ),
     "tests/wire/test_peers.py": (),
     "tests/wire/test_process.py": (
