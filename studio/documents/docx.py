@@ -18,7 +18,17 @@ from lxml import etree
 from studio.documents.archive import Archive, beside
 from studio.documents.docx_numbering import Numbering
 from studio.documents.docx_styles import Styles, attribute, child, has, heading_level, is_on, tag_of, value
-from studio.documents.values import LINE_BREAK, Chapter, Document, cut_level, notes_of, paragraphs_of, row_text, spaced
+from studio.documents.values import (
+    LINE_BREAK,
+    Chapter,
+    Document,
+    cut_level,
+    notes_of,
+    paragraphs_of,
+    row_text,
+    scripted,
+    spaced,
+)
 
 # Elements that have no final text: instructions of fields, and what is left out and counted.
 _SKIPPED = frozenset(
@@ -146,6 +156,7 @@ class _Story:
         self._blocks: list[_Block] = []
         self._cells: list[list[_Block]] = []
         self._open = _Open()
+        self._script = ""  # Of the run that is being read, as in Style.
         self._carried = ""  # Text of a paragraph whose mark is deleted: it continues in the next one.
         self._fields: list[bool] = []  # For each open field, True once its result begins.
         self._handlers: dict[str, Callable[[etree._Element], None]] = {
@@ -224,16 +235,20 @@ class _Story:
 
     def _run(self, element: etree._Element) -> None:
         properties = child(element, "w:rPr")
-        hidden = is_on(child(properties, "w:vanish"))
-        if hidden is None and (style := value(properties, "w:rStyle")):
-            hidden = self._styles.of(style).is_hidden or None
+        hidden, script = is_on(child(properties, "w:vanish")), value(properties, "w:vertAlign")
+        if style_id := value(properties, "w:rStyle"):
+            style = self._styles.of(style_id)
+            hidden = (style.is_hidden or None) if hidden is None else hidden
+            script = script or style.script
         if not (self._open.is_hidden if hidden is None else hidden):
+            outer, self._script = self._script, script
             self._walk(element)
+            self._script = outer
         elif any(one.text for one in element if tag_of(one) == "w:t"):
             self._open.marks.add("hidden")
 
     def _text(self, element: etree._Element) -> None:
-        self._add(element.text or "")
+        self._add(scripted(element.text or "", self._script))
 
     def _symbol(self, element: etree._Element) -> None:
         code = re.fullmatch("(?:[Ff]0|00)?([0-9A-Fa-f]{2})", attribute(element, "char"))

@@ -85,7 +85,10 @@ def is_on(element: etree._Element | None) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Resolved chain of styles. ``level`` is None for text that is no heading; lists are ids and levels."""
+    """Resolved chain of styles. ``level`` is None for text that is no heading; lists are ids and levels.
+
+    ``script`` is "superscript" or "subscript" for raised and lowered text.
+    """
 
     level: int | None = None
     is_title: bool = False
@@ -93,6 +96,7 @@ class Style:
     is_hidden: bool = False
     list_id: str = ""
     list_level: int | None = None
+    script: str = ""
 
 
 class Styles:
@@ -130,6 +134,7 @@ class Styles:
     def _resolve(self, style_id: str) -> Style:
         chain = list(self._chain(style_id))
         names = [name for name, _ in chain]
+        scripts = (value(element, "w:rPr", "w:vertAlign") for _, element in chain)
         hidden = (is_on(child(element, "w:rPr", "w:vanish")) for _, element in chain)
         lists = [child(element, "w:pPr", "w:numPr") for _, element in chain]
         return Style(
@@ -138,6 +143,7 @@ class Styles:
             is_contents=any(_CONTENTS.fullmatch(name) for name in names),
             is_hidden=next((state for state in hidden if state is not None), False),
             list_id=next((found for one in lists if (found := value(one, "w:numId"))), ""),
+            script=next(filter(None, scripts), ""),
             list_level=next((level for one in lists if (level := number(value(one, "w:ilvl"))) is not None), None),
         )
 

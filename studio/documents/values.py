@@ -56,6 +56,13 @@ LINE_BREAK = "\v"  # Stands for a line break inside a text; XML does not allow t
 _BREAKS = re.compile(rf"{LINE_BREAK}\s*{LINE_BREAK}")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _UNDECODED = "\ufffd"
+_SIGNS = "0123456789+-−"
+# By the names that WordprocessingML gives them.
+_SCRIPTS = {
+    "superscript": str.maketrans(_SIGNS, "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻"),
+    "subscript": str.maketrans(_SIGNS, "₀₁₂₃₄₅₆₇₈₉₊₋₋"),
+}
+_NUMBER = re.compile(rf"\s*[{re.escape(_SIGNS)}]+\s*")
 _END_MARKS = tuple(".,:;!?…。，、：；！？")
 
 
@@ -126,6 +133,11 @@ def cut_level(levels: Iterable[int]) -> int:
 def spaced(text: str) -> str:
     """Return a text with one space between words and without soft hyphens and characters of no width."""
     return re.sub(r"\s+", " ", _INVISIBLE.sub("", text)).strip()
+
+
+def scripted(text: str, script: str) -> str:
+    """Return a raised or lowered number in Unicode's characters for it, so that 10³ is not 103; other text as it is."""
+    return text.translate(_SCRIPTS[script]) if script in _SCRIPTS and _NUMBER.fullmatch(text) else text
 
 
 def paragraphs_of(text: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from lxml import etree, html
 
 from studio.documents.charset import decode
 from studio.documents.docx_numbering import in_numerals
-from studio.documents.values import LINE_BREAK, Chapter, UnreadableError, paragraphs_of, row_text
+from studio.documents.values import LINE_BREAK, Chapter, UnreadableError, paragraphs_of, row_text, scripted
 
 _EPUB_TYPE = ("{http://www.idpf.org/2007/ops}type", "epub:type")  # As XML and as HTML.
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6", "hd", "doctitle"}
@@ -54,6 +54,8 @@ _UNSAID = {
 }
 _PICTURES = {"audio", "canvas", "embed", "iframe", "img", "image", "video"}
 _READINGS = {"rt", "rtc"}
+_SCRIPTS = {"sup": "superscript", "sub": "subscript"}
+_MATH_SCRIPTS = {"msup": "superscript", "msub": "subscript"}  # Of the second of their two elements.
 
 NAV_KINDS = {"landmarks", "page-list", "loi", "lot", "loa", "lov", "doc-pagelist"}
 _PAGE = {"pagebreak", "doc-pagebreak"}
@@ -147,6 +149,14 @@ def _name_of(element: etree._Element) -> str:
     return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
 
 
+def _script_of(element: etree._Element) -> str:
+    """Return "superscript" or "subscript" for raised and lowered text."""
+    parent = element.getparent()
+    if parent is not None and element.getprevious() is not None and (script := _MATH_SCRIPTS.get(_name_of(parent))):
+        return script
+    return _SCRIPTS.get(_name_of(element), "")
+
+
 def _text_of(element: etree._Element) -> str:
     """Return the text in an element. A long text is cut off: only short ones are compared with anything."""
     text = ""
@@ -194,6 +204,7 @@ class XhtmlReader:
         self._label = ""
         self._is_heading = False
         self._is_joining = False  # After a drop cap the next block continues the same word.
+        self._scripts: list[etree._Element] = []  # Open elements of raised and lowered numbers.
         self._numbers: dict[etree._Element, int] = {}
 
     def read(self, body: etree._Element) -> tuple[list[Chapter], bool]:
@@ -293,9 +304,13 @@ class XhtmlReader:
                 self._frames.append(_Frame(element))
             if name == "li":
                 self._label = self._list_label(element)
+        elif (script := _script_of(element)) and scripted(text := _text_of(element), script) != text:
+            self._scripts.append(element)
         self._append(LINE_BREAK if name == "br" else element.text or "")
 
     def _leave(self, element: etree._Element) -> None:
+        if self._scripts and self._scripts[-1] is element:
+            self._scripts.pop()
         if _name_of(element) not in _BLOCKS:
             return
         has_drop_cap = _DROP_CAP.search(element.get("class") or "") is not None
@@ -324,6 +339,8 @@ class XhtmlReader:
 
     def _append(self, text: str) -> None:
         if text:
+            if self._scripts:
+                text = scripted(text, _script_of(self._scripts[-1]))
             self._pieces.append(text)
             self._last = text
             self._has_words = self._has_words or not text.isspace()

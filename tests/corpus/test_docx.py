@@ -29,6 +29,10 @@ def field(instruction: str, result: str) -> str:
     return f"{char('begin')}<w:r><w:instrText>{instruction}</w:instrText></w:r>{char('separate')}{result}{char('end')}"
 
 
+def script(text: str, kind: str = "super") -> str:
+    return run(text, f'<w:vertAlign w:val="{kind}script"/>')
+
+
 def listed(text: str, level: int = 0, numbers: int = 1) -> str:
     return paragraph(text, properties=f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{numbers}"/></w:numPr>')
 
@@ -58,6 +62,11 @@ def box(content: str, place: str = "inline") -> str:
 # Kinds whose words pandoc reads as they are read here.
 SAME: dict[str, tuple[str, list[str]]] = {
     "runs": (paragraph(A, B, C), FLAT),
+    "raised and lowered numbers": (
+        paragraph("10", script("3"), ", H", script("2", "sub"), "O, s", script("-1"), "."),
+        ["10³, H₂O, s⁻¹."],
+    ),
+    "raised by a style": (paragraph("10", run("3", '<w:rStyle w:val="Raised"/>'), run("5"), "."), ["10³5."]),
     "smart tag": (inside("smartTag"), FLAT),
     "content control in a line": (inside("sdt", f"<w:sdtPr/><w:sdtContent>{B}</w:sdtContent>"), FLAT),
     "content control in another": (
@@ -120,6 +129,7 @@ SAME: dict[str, tuple[str, list[str]]] = {
 }
 # Kinds that pandoc 2.17 reads otherwise; after the paragraphs comes the reason.
 OTHER: dict[str, tuple[str, list[str], str]] = {
+    "raised letters": (paragraph("1", script("st"), ", x", script("2n"), "."), ["1st, x2n."], "written as ^(st)"),
     "simple field": (inside("fldSimple", attributes='w:instr="AUTHOR"'), FLAT, "left out"),
     "custom XML in a line": (inside("customXml", attributes='w:element="x"'), FLAT, "left out"),
     "direction of a text": (inside("dir", attributes='w:val="rtl"'), FLAT, "left out"),

@@ -61,7 +61,8 @@ SAME: dict[str, tuple[str, list[str]]] = {
     "details": ("<details><summary>ALPHA</summary>BRAVO.</details>", ["ALPHA", "BRAVO."]),
     "drop cap in a line": ('<p><span class="dropcap">O</span>nce upon.</p>', ["Once upon."]),
     "object without its data": ('<object data="x"><p>ALPHA.</p></object><p>BRAVO.</p>', ["ALPHA.", "BRAVO."]),
-    "raised figures": ("<p>ALPHA x<sup>2</sup>.</p>", ["ALPHA x2."]),
+    "raised numbers": ("<p>ALPHA 10<sup>3</sup>, s<sup><i>−1</i></sup>.</p>", ["ALPHA 10³, s⁻¹."]),
+    "lowered numbers": ("<p>ALPHA H<sub>2</sub>O, Na<sup>+</sup>.</p>", ["ALPHA H₂O, Na⁺."]),
     "link to a figure": (
         '<p>See page <a href="#p">12</a> and <a href="#q">table 3</a>.</p>',
         ["See page 12 and table 3."],
@@ -69,6 +70,11 @@ SAME: dict[str, tuple[str, list[str]]] = {
 }
 # Kinds that pandoc 2.17 reads otherwise, with what is left out.
 OTHER: dict[str, tuple[str, list[str], dict[str, int]]] = {
+    "raised letters": (
+        "<p>1<sup>st</sup>, M<sup>me</sup>, x<sup>2<i>n</i></sup>, a<sub>i</sub>.</p>",
+        ["1st, Mme, x2n, ai."],
+        {},
+    ),
     "table for the layout": (
         "<table><tr><td><p>ALPHA</p><p>BRAVO</p></td><td>7</td></tr></table>",
         ["ALPHA", "BRAVO", "7"],
@@ -113,6 +119,16 @@ OTHER: dict[str, tuple[str, list[str], dict[str, int]]] = {
         '<svg xmlns="http://www.w3.org/2000/svg"><title>GONE</title><text>ALPHA <tspan>BRAVO</tspan></text></svg>',
         ["ALPHA BRAVO"],
         {},
+    ),
+    "formula with powers": (
+        f"<p>ALPHA <math {MATH}><msup><mn>10</mn><mn>3</mn></msup><msub><mi>x</mi><mn>1</mn></msub></math></p>",
+        ["ALPHA 10³x₁"],
+        {},
+    ),
+    "mark behind a raised number": (
+        '<p>ALPHA 10<sup>2</sup><sup><a href="#f">3</a></sup> BRAVO.</p>',
+        ["ALPHA 10² BRAVO."],
+        {"note_marks": 1},
     ),
     "formula with words": (f'<p>ALPHA <math {MATH} alttext="x squared"><mi>x</mi></math></p>', ["ALPHA x squared"], {}),
     "formula with code": (

@@ -75,6 +75,8 @@ STYLES = (
     '<w:style w:type="paragraph" w:styleId="Heading2"><w:name w:val="heading 2"/></w:style>'
     '<w:style w:type="paragraph" w:styleId="TOC1"><w:name w:val="toc 1"/></w:style>'
     '<w:style w:type="character" w:styleId="Secret"><w:name w:val="Secret"/><w:rPr><w:vanish/></w:rPr></w:style>'
+    '<w:style w:type="character" w:styleId="Raised"><w:name w:val="Raised"/>'
+    '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr></w:style>'
 )
 
 
