@@ -21,9 +21,7 @@ NO_SPELLING = (
 )
 NO_PAUSE = "A tag that begins like a pause was taken as a style; a pause is written [pause] or [pause:500ms]."
 DROPPED_STYLES = "This checkpoint follows no style in this mode; the tags that ask for one were left out."
-LEFT_OUT_SSML = (
-    "SSML tags that nothing comes of here were left out; <break> is a pause in a request with tags, and [pause] too."
-)
+LEFT_OUT_SSML = "SSML tags were left out. In a request with tags: true, <break> and [pause] are pauses."
 OTHER_SPEAKER = "The voice that was named is another service's; {speaker} speaks in its place."
 DESCRIBED_VOICE = "In this mode the voice is as it is described; the voice that was named was ignored."
 RECORDED_VOICE = "The voice is that of the recording; the voice that was named was ignored."

@@ -11,7 +11,8 @@ import regex
 
 from runtime.errors import InvalidConfig
 
-LONGEST = 64  # characters
+LONGEST = 64  # Characters.
+STORED = "voice:"  # Prefix of a stored voice's name in a request, which excludes speakers.
 LONGEST_TAG, MOST_TAGS = 32, 16
 JOINERS = frozenset("\u200c\u200d")  # Persian and emoji need them
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # controls, bidi overrides, half characters, line ends
@@ -33,11 +34,13 @@ def checked_name(name: str) -> str:
     """The name as it is kept: composed (NFC), without white space around it.
 
     Raises:
-        InvalidConfig: it is empty or too long, holds what cannot be seen, or looks like an id.
+        InvalidConfig: it is empty or too long, holds what cannot be seen, looks like an id, or begins with "voice:".
     """
     name = _seen(name, LONGEST, "name", "it")
     if is_id(name.lower()):
         raise InvalidConfig(where="name", why="it looks like the id of a voice", param="name")
+    if name_key(name).startswith(STORED):
+        raise InvalidConfig(where="name", why=f"it must not begin with {STORED}", param="name")
     return name
 
 

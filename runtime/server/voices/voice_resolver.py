@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from runtime.errors import ModeNotServed, UnknownModel, UnknownVoice
 from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, Mode, ModelCard
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
-from runtime.shared.names import name_key
+from runtime.shared.names import STORED, name_key
 
 # OpenAI's names for its models and voices; a client that knows no others gets our own in their order.
 MODEL_ALIASES = frozenset({"tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15", "qwen3-tts"})
@@ -23,7 +23,6 @@ VOICE_ALIASES = (
 
 
 MAX_NAMED = 40  # Voices listed in an error message.
-STORED = "voice:"  # Prefix of a stored voice's name, which excludes speakers.
 
 
 def is_speaker(name: str, speakers: Iterable[str]) -> bool:

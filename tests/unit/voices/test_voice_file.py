@@ -244,6 +244,8 @@ def test_a_name_is_kept_as_it_is_seen_or_refused(name: str) -> None:
         "F" * 32,
         "\u200d\u200c",
         "\u3164",
+        "Voice:clara",
+        "ｖoice：clara",
     ],
 )
 def test_names_that_deceive_are_refused(name: str) -> None:
