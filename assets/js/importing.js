@@ -17,6 +17,7 @@ import { cuesToLines } from './script/subtitles.js';
 
 export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,.html,.htm,.xhtml,text/plain';
 const IS_DOCUMENT = /\.(epub|docx?|dotx?|x?html?)$/i;
+const IS_MARKDOWN = /\.(md|markdown)$/i;
 const LONGEST_TITLE = 120; // Characters, as the studio stores names.
 const NOTES_MS = 15_000;
 
@@ -62,7 +63,7 @@ export class Importing {
    * @returns {Promise<Imported|null>} null: there is none, or it is not wanted
    */
   async read(file, between = 0) {
-    const found = file && (await this.find(file));
+    const found = file && (await this.find(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {}));
     if (!file || !found) return null;
     const title = (found.title || titleOf(file)).slice(0, LONGEST_TITLE);
     const chosen = found.chapters.length > 1 ? await this.chapters.choose(title, found.chapters) : found.chapters;

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 from studio.documents.charset import decode
 from studio.documents.dialogue import dialogue_of, joined
+from studio.documents.markdown import markdown_chapters
 from studio.documents.subtitles import read_cues
 from studio.documents.values import (
     EMPTY,
@@ -17,6 +19,7 @@ from studio.documents.values import (
     Document,
     Note,
     UnreadableError,
+    notes_of,
 )
 
 MAX_EXAMPLES = 3
@@ -53,7 +56,7 @@ class TextDocument(Document):
 
 
 def read_text(
-    data: bytes, *, encoding: str | None = None, keep_sounds: bool = False, as_is: bool = False
+    data: bytes, *, encoding: str | None = None, keep_sounds: bool = False, as_is: bool = False, markdown: bool = False
 ) -> TextDocument:
     """Read a text file or subtitles.
 
@@ -62,6 +65,7 @@ def read_text(
         encoding: the character encoding; None detects it.
         keep_sounds: read what subtitles have in brackets and between music notes.
         as_is: the text is a table or a list: keep every row, and take no times for subtitles.
+        markdown: the text is Markdown, of which the words are read.
 
     Raises:
         UnreadableError: it is no text, or subtitles that cannot be read.
@@ -74,12 +78,18 @@ def read_text(
     if decoded.damaged:
         row = text[: text.index("\ufffd")].count("\n") + 1
         notes.append(Note("damaged", decoded.damaged, f"Damaged characters in the file, the first in row {row}."))
-    found = None if as_is else read_cues(text)
-    if found is None and _OTHER_MARKUP.match(text):
+    found = None if as_is or markdown else read_cues(text)
+    if found is None and not markdown and _OTHER_MARKUP.match(text):
         raise UnreadableError(NO_DOCUMENT)
     cues: list[Times] = []
+    chapters: list[Chapter] = []
+    paragraphs: list[str] = []
     if as_is:
         paragraphs = [text]
+    elif markdown:
+        left_out: Counter[str] = Counter()
+        chapters = markdown_chapters(text, left_out)
+        notes += notes_of(left_out)
     elif found is not None:
         dialogue = dialogue_of(found, keep_sounds=keep_sounds)
         paragraphs = [line.text for line in dialogue.lines]
@@ -90,11 +100,10 @@ def read_text(
         text, numbers = _without_page_numbers(text)
         paragraphs = [part for part in _BLANK.split(text) if part.strip()]
         notes += _left_out("page_numbers", "Page numbers were left out", numbers)
-    if not paragraphs and not notes:
+    chapters = chapters or [Chapter("", paragraphs)]
+    if not chapters[0].paragraphs and not notes:
         raise UnreadableError(EMPTY)
-    return TextDocument(
-        "", [Chapter("", paragraphs)], notes, encoding=decoded.encoding, encodings=decoded.candidates, cues=cues
-    )
+    return TextDocument("", chapters, notes, encoding=decoded.encoding, encodings=decoded.candidates, cues=cues)
 
 
 def _left_out(code: str, sentence: str, texts: list[str]) -> list[Note]:

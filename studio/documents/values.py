@@ -32,7 +32,7 @@ REASONS = (
     *(EMPTY, NO_TEXT, TOO_LONG),
 )
 
-# Content of EPUB and DOCX that is left out, by the code of its note. The page has words for each code.
+# Content of EPUB, DOCX and Markdown that is left out, by the code of its note. The page has words for each code.
 LEFT_OUT = {
     "pictures": "Pictures, charts and media were left out",
     "note_marks": "Marks of footnotes and endnotes were left out of the text",
@@ -49,6 +49,8 @@ LEFT_OUT = {
     "repeated_pages": "Pages that the book repeats are read once",
     "missing_pages": "Pages that are named in the book are missing in the file",
     "entities": "Characters that are defined in the file itself were left out",
+    "code": "Blocks of code were left out",
+    "footnotes": "Footnotes were left out",
     "damaged": "Damaged characters in the file",
 }
 

@@ -19,11 +19,12 @@ def document_routes(client_of: Callable[[HTTPConnection], str] = lambda _: "") -
     documents = Documents()
 
     async def read(request: Request) -> Response:
-        """Read the file in the body. The query has `encoding`, `sounds` and `as_is`, which are for texts."""
+        """Read the file in the body. The query, for texts: `encoding`, `sounds`, `as_is`, `markdown`."""
         options = {
             "encoding": request.query_params.get("encoding") or None,
             "keep_sounds": is_yes(request, "sounds"),
             "as_is": is_yes(request, "as_is"),
+            "markdown": is_yes(request, "markdown"),
         }
 
         async def receive() -> list[bytes]:

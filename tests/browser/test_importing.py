@@ -77,6 +77,13 @@ def test_subtitles_become_a_script_that_keeps_their_times(studio: Page) -> None:
     assert ".ass,.ssa,.ttml,.smi,.sami,.sub" in str(offered)
 
 
+def test_of_a_markdown_file_the_words_are_read(studio: Page) -> None:
+    text = b"The **kettle**[^1] is on.\n\n[^1]: Of copper.\n"
+    studio.set_input_files("#vw-text-file", {"name": "Tea.md", "mimeType": "text/markdown", "buffer": text})
+    expect(studio.locator("#vw-text")).to_have_value("The kettle is on.")
+    expect(studio.locator(".vw-toast").last).to_contain_text("Left out, footnotes: 1.")
+
+
 def test_sounds_are_left_out_of_subtitles_unless_they_are_wanted(studio: Page) -> None:
     enter_script(studio)
     rows = ("[door slams] Where?", "- Here.\n- There. (laughs)", "\u266a la la \u266a")

@@ -76,6 +76,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/": VALUES,
     # The runtime's public side only, and what both share.
     "studio/": (*SHARED, "voicewright", "studio", "presets"),
+    "studio/documents/": (*SHARED, "runtime.markdown", "studio"),
     "studio/errors.py": ("runtime.errors",),
     "studio/extras.py": (),
     "studio/transcribing/": (*SHARED, "studio.errors", "studio.extras", "studio.languages", "studio.transcribing"),

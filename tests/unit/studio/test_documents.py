@@ -99,6 +99,51 @@ def test_an_html_file_is_cut_at_its_headings(data: bytes) -> None:
     assert {note.code: note.count for note in document.notes} == {"contents": 1, "note_marks": 1}
 
 
+MARKDOWN = """# Tea
+
+The **kettle**[^1] is _on_,
+see [the stove](https://example.com/a).
+
+[^1]: Of copper.
+
+## Cups & more
+
+| Name | Age |
+|------|-----|
+| Ann  | 7   |
+
+```
+# no heading
+```
+
+Second
+------
+
+* one
+* two
+"""
+
+
+def test_of_markdown_the_words_are_read_with_chapters_at_its_headings() -> None:
+    found = read(MARKDOWN.encode(), markdown=True)
+    assert [(chapter.title, chapter.paragraphs) for chapter in found.chapters] == [
+        ("Tea", ["Tea.", "The kettle is on,\nsee the stove."]),
+        ("Cups & more", ["Cups & more.", "Name, Age.\nAnn, 7."]),
+        ("Second", ["Second.", "one.\ntwo."]),
+    ]
+    assert [(note.code, note.count) for note in found.notes] == [("code", 1), ("footnotes", 1)]
+    assert read(MARKDOWN.encode()).chapters[0].paragraphs[0] == "# Tea"
+    assert [(one.title, one.paragraphs) for one in read(b"Not ~~un~~done.", markdown=True).chapters] == [
+        ("", ["Not undone."])
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "---\n"])
+def test_markdown_without_words_is_empty(text: str) -> None:
+    with pytest.raises(values.UnreadableError, match=values.EMPTY):
+        read(text.encode(), markdown=True)
+
+
 def test_entities_are_neither_grown_nor_fetched() -> None:
     grown = str(chapters(epub(one=BOMB)))
     assert "Hello." in grown

@@ -1,0 +1,47 @@
+"""Markdown files as the runtime's filter speaks them, with chapters at their headings."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from runtime.markdown.growing import GrowingMarkdown
+from runtime.markdown.reading import Kind, read_blocks, read_inline
+from studio.documents.values import Chapter, cut_level
+
+_BLANK = re.compile(r"\n{2,}")
+_HEADING = re.compile(r" {0,3}(#{1,6})")
+_UNDERLINES = {"=": 1, "-": 2}
+_NOTHING_SPOKEN = "."  # Of a text of which the filter speaks nothing.
+_LEFT_OUT = {Kind.FENCE: "code", Kind.FOOTNOTE: "footnotes"}
+
+
+def markdown_chapters(text: str, left_out: Counter[str]) -> list[Chapter]:
+    """Return the chapters of a text, and count what is left out of it."""
+    lines = text.split("\n")
+    leaves = read_blocks(text).leaves
+    left_out.update(_LEFT_OUT[leaf.kind] for leaf in leaves if leaf.kind in _LEFT_OUT)
+    headings: list[tuple[int, int, str]] = []  # level, line and text
+    for leaf in leaves:
+        if leaf.kind is Kind.UNDERLINED:
+            level = _UNDERLINES.get(lines[leaf.end - 1].strip()[:1])
+        else:
+            found = _HEADING.match(lines[leaf.start]) if leaf.kind is Kind.HEADING else None
+            level = len(found[1]) if found else None
+        if level is not None:
+            headings.append((level, leaf.start, " ".join(read_inline(leaf.source).spoken.split())))
+    deepest = cut_level(level for level, _, _ in headings)
+    begins = [(0, ""), *((line, title) for level, line, title in headings if level <= deepest)]
+    ends = [line for line, _ in begins[1:]] + [len(lines)]
+    return [
+        Chapter(title, paragraphs)
+        for (begin, title), end in zip(begins, ends, strict=True)
+        if (paragraphs := _spoken("\n".join(lines[begin:end])))
+    ]
+
+
+def _spoken(text: str) -> list[str]:
+    """Return what is spoken of a text, by paragraphs."""
+    growing = GrowingMarkdown()
+    spoken = growing.add(text) + growing.finish()
+    return [part for part in _BLANK.split(spoken) if part.strip() not in {"", _NOTHING_SPOKEN}]
