@@ -5,6 +5,8 @@
  * @typedef {{from: number, to: number}} Stretch  of a text in characters, or of sound in seconds
  */
 
+import { sentencesIn } from './sentence_ends.js';
+
 const CLAUSE = /(?<=[,;:—–…](?=\s)|[，；：、—…])/u;
 const SPOKEN = /[\p{L}\p{N}]/u;
 const BIN_S = 0.01; // Bin width of Peaks.
@@ -22,10 +24,11 @@ const FAR = 0.25;
 export function sentencesOf(text) {
   /** @type {Stretch[]} */
   const sentences = [];
-  for (const { segment, index } of new Intl.Segmenter(undefined, { granularity: 'sentence' }).segment(text)) {
+  for (const sentence of sentencesIn(text)) {
     const last = sentences.at(-1);
-    if (!last || SPOKEN.test(segment)) sentences.push({ from: index, to: index + segment.length });
-    else last.to = index + segment.length;
+    const from = last?.to ?? 0;
+    if (!last || SPOKEN.test(sentence)) sentences.push({ from, to: from + sentence.length });
+    else last.to += sentence.length;
   }
   return sentences;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from runtime.shared.sentence_ends import NUMBERED, TITLE
 from tests.js.conftest import Node
 
 TEXT = (
@@ -60,6 +61,26 @@ def test_sentences_are_found_at_their_times(node: Node, paces: list[float]) -> N
 def test_they_are_found_while_the_sound_still_comes(node: Node, paces: list[float]) -> None:
     found = node.evaluate(FOUND, {"text": TEXT, "paces": paces})
     assert np.array(found["live"]) == pytest.approx(np.array(found["begun"]), abs=0.25)
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["We met Dr. Smith and (Mrs. Jones. ", "They left."],
+        ["J. R. R. Tolkien wrote it. ", "See no. 5 and Fig. 312. ", "No. ", "Not now."],
+        ["Am 3. Mai kam z.B. Anna. ", "Nobody."],
+        ["Call the dr.\n\n", "Smith came."],
+    ],
+)
+def test_an_abbreviation_ends_no_sentence(node: Node, sentences: list[str]) -> None:
+    assert node.call("sentence_ends", "sentencesIn", "".join(sentences)) == sentences
+
+
+def test_abbreviations_are_those_of_the_runtime(node: Node) -> None:
+    for pattern, following in ((TITLE, "Xyz"), (NUMBERED, "5")):
+        for word in pattern.pattern.replace("?", "").split("|"):
+            text = f"Before {word.strip()}. {following} is there."
+            assert node.call("sentence_ends", "sentencesIn", text) == [text]
 
 
 def test_marks_and_emoji_belong_to_the_sentence_before(node: Node) -> None:

@@ -7,6 +7,8 @@
  * @typedef {{name: string|null, instruct: string, text: string}} ReadLine
  */
 
+import { sentencesIn } from '../sentence_ends.js';
+
 // A paragraph that is longer becomes several lines, cut between sentences: one is made again sooner than the whole.
 const LONGEST_LINE = 600;
 
@@ -139,8 +141,7 @@ function nameRule(paragraphs, known) {
 function divide(text) {
   if (text.length <= LONGEST_LINE) return text ? [text] : [];
   const pieces = [''];
-  const sentences = [...new Intl.Segmenter(undefined, { granularity: 'sentence' }).segment(text)].map(({ segment }) => segment);
-  for (const segment of sentences.flatMap(shortened)) {
+  for (const segment of sentencesIn(text).flatMap(shortened)) {
     const last = pieces[pieces.length - 1];
     if (last && last.length + segment.trimEnd().length > LONGEST_LINE) pieces.push('');
     pieces.push(pieces.pop() + segment);
