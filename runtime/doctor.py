@@ -13,7 +13,7 @@ from runtime.settings import EngineSettings
 GB = 10**9
 WIDTH = 20  # characters of a line's name
 BUSY = 1.2  # times as long as without it something takes beside other work that is worth a word
-NAMED_AT_MOST = 12  # of a list in a line; --json has them all
+MAX_LISTED = 12  # Items of a list in a line; --json has all.
 
 
 def doctor(reference: str, settings: EngineSettings, *, as_json: bool) -> bool:
@@ -80,8 +80,8 @@ def _memory(row: MemoryRow) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    rest = len(names) - NAMED_AT_MOST
-    return (", ".join(names[:NAMED_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")) or "none"
+    rest = len(names) - MAX_LISTED
+    return (", ".join(names[:MAX_LISTED]) + (f" and {rest} more" if rest > 0 else "")) or "none"
 
 
 def _size(count: int) -> str:

@@ -13,8 +13,8 @@ from runtime.shared.strict_json import parse_object
 FORMAT = "voicewright.pronunciations.v1"
 MAX_BYTES = 512 * 2**10  # of a file that is read
 KEPT_BYTES = 256 * 2**10  # of one that is written, but for a newest version that is larger by itself
-MOST_VERSIONS = 16
-MOST_WORDS = 200
+MAX_VERSIONS = 16
+MAX_WORDS = 200
 LONGEST_WORD, LONGEST_SAID, LONGEST_ABOUT = 80, 200, 500  # characters
 
 
@@ -62,7 +62,7 @@ class PronunciationDictionary:
         version = Version(new_id(), now, tuple(words))
         if version.words == self.latest.words:
             return self
-        return replace(self, versions=(*self.versions, version)[-MOST_VERSIONS:])
+        return replace(self, versions=(*self.versions, version)[-MAX_VERSIONS:])
 
 
 def new_dictionary(name: str, words: Iterable[Word], now: float, *, description: str = "") -> PronunciationDictionary:
@@ -125,11 +125,11 @@ def _check(dictionary: PronunciationDictionary) -> None:
             texts += [(word.word, 1, LONGEST_WORD), (word.say_as, 1, LONGEST_SAID)]
             if not isinstance(word.case_sensitive, bool):
                 raise ValueError("case_sensitive is true or false")
-        if len(version.words) > MOST_WORDS:
-            raise ValueError(f"it has more than {MOST_WORDS} words")
+        if len(version.words) > MAX_WORDS:
+            raise ValueError(f"it has more than {MAX_WORDS} words")
     if not all(isinstance(text, str) and low <= len(text.strip()) and len(text) <= high for text, low, high in texts):
         raise ValueError("a text in it is none, or too long")
-    if not 1 <= len(dictionary.versions) <= MOST_VERSIONS:
+    if not 1 <= len(dictionary.versions) <= MAX_VERSIONS:
         raise ValueError("it has no version, or too many")
     if not all(isinstance(text, str) and is_id(text) for text in ids):
         raise ValueError("an id in it is none")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import regex
 from lxml import etree
 
-from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MAX_BYTES, MOST_WORDS, Word
+from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MAX_BYTES, MAX_WORDS, Word
 
 MEDIA_TYPE = "application/pls+xml"
 _SPACE = "http://www.w3.org/2005/01/pronunciation-lexicon"
@@ -66,8 +66,8 @@ def read_lexicon(data: bytes) -> Lexicon:
     found = Lexicon(tuple(words), tuple(dict.fromkeys(left_out)))
     if not words and left_out:
         raise ValueError(f"it has no word that can be used, only {_UNUSABLE}: {_listed(found.left_out)}")
-    if not 1 <= len(words) <= MOST_WORDS:
-        raise ValueError(f"it must have 1 to {MOST_WORDS} words")
+    if not 1 <= len(words) <= MAX_WORDS:
+        raise ValueError(f"it must have 1 to {MAX_WORDS} words")
     return found
 
 

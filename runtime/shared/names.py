@@ -13,7 +13,7 @@ from runtime.errors import InvalidConfig
 
 LONGEST = 64  # Characters.
 STORED = "voice:"  # Prefix of a stored voice's name in a request, which excludes speakers.
-LONGEST_TAG, MOST_TAGS = 32, 16
+LONGEST_TAG, MAX_TAGS = 32, 16
 JOINERS = frozenset("\u200c\u200d")  # Persian and emoji need them
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # controls, bidi overrides, half characters, line ends
 
@@ -54,8 +54,8 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
     for tag in tags:
         seen = _seen(tag, LONGEST_TAG, "tags", "a tag")
         kept.setdefault(name_key(seen), seen)
-    if len(kept) > MOST_TAGS:
-        raise InvalidConfig(where="tags", why=f"there are {len(kept)}; the limit is {MOST_TAGS}", param="tags")
+    if len(kept) > MAX_TAGS:
+        raise InvalidConfig(where="tags", why=f"there are {len(kept)}; the limit is {MAX_TAGS}", param="tags")
     return tuple(kept.values())
 
 

@@ -18,7 +18,7 @@ FASTEST = 0.4  # share of the ordinary time that letters and syllables take at l
 PACES = (0.15, 3.0)  # a text's ordinary time over a recording's: beyond them nobody said it, 2 and 45 letters a second
 
 BEAT_FRAMES = 3  # of a pause at a comma, a quarter of a second
-MOST_BEATS = 20
+MAX_BEATS = 20
 # Not emoji, of which a checkpoint knows no names, nor symbols that draw a line, such as === and ###.
 NAMED_SYMBOL = regex.compile(r"[\p{Sc}%‰&@§°℃℉№©®™×÷±√∞≈≠≤≥]|(?<![+#=])[+#=](?![+#=])")
 SENTENCE_MARK = re.compile(r"[.!?…。！？]")
@@ -56,7 +56,7 @@ def least_frames(text: str) -> int:
 def pause_frames(text: str) -> int:
     """Frames of silence in the rhythm of a text without a word: a beat for each run of marks, two for a sentence's."""
     beats = sum(1 + bool(SENTENCE_MARK.search(run)) for run in text.split())
-    return BEAT_FRAMES * min(max(1, beats), MOST_BEATS)
+    return BEAT_FRAMES * min(max(1, beats), MAX_BEATS)
 
 
 def expected_seconds(text: str) -> float:

@@ -20,7 +20,7 @@ from studio.aligning.plugin import installed
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 4  # takes, with the one that is aligned
+MAX_WAITING = 4  # Takes, with the one being aligned.
 WALL_S = 60.0  # for an aligner, its loading included, and as long again as the sound
 LINE_BYTES = 2**25  # of an answer
 
@@ -45,7 +45,7 @@ class Aligning:
 
         Shapes: samples [N] float32, mono, 24 kHz.
         """
-        if not self._is_there or self._waiting >= MOST_WAITING:
+        if not self._is_there or self._waiting >= MAX_WAITING:
             return None
         self._waiting += 1
         try:

@@ -19,8 +19,8 @@ from runtime.shared.strict_json import parse_object
 from runtime.shared.validation import first_fault
 
 MAX_SCRIPT_LINES = 10_000  # A novel has 6,000 paragraphs.
-MOST_WORDS = 500  # Entries of a pronunciation dictionary.
-MOST_SAID = 200  # Entries in a request.
+MAX_WORDS = 500  # Entries of a pronunciation dictionary.
+MAX_REQUEST_WORDS = 200  # Entries in a request.
 
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _SCRIPT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -117,7 +117,7 @@ def _each_once(words: list[Pronunciation]) -> list[Pronunciation]:
 class PronunciationFields(Fields):
     """A pronunciation dictionary as the page sends it."""
 
-    words: Annotated[list[Pronunciation], Field(max_length=MOST_WORDS), AfterValidator(_each_once)]
+    words: Annotated[list[Pronunciation], Field(max_length=MAX_WORDS), AfterValidator(_each_once)]
     updated_at: float | None = None
 
 
@@ -132,7 +132,7 @@ class TextToSay(Fields):
     """A text that is to be said by the dictionary, and by words that come before it."""
 
     text: Annotated[Text, Field(max_length=100_000)]
-    pronunciations: Annotated[list[SaidAs], Field(max_length=MOST_SAID)] = []
+    pronunciations: Annotated[list[SaidAs], Field(max_length=MAX_REQUEST_WORDS)] = []
 
 
 class TakeVoice(Fields):

@@ -21,7 +21,7 @@ from studio.transcribing.worker import begin, written_down
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 4  # recordings, with the one that is being written down
+MAX_WAITING = 4  # Recordings, with the one being transcribed.
 AGAIN_S = 10.0
 
 
@@ -50,7 +50,7 @@ class Desk:
         """
         if self.choice.missing is not None:
             raise TranscriberMissing
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= MAX_WAITING:
             raise TranscriberBusy(retry_after_s=AGAIN_S)
         self._waiting += 1
         try:

@@ -37,7 +37,7 @@ from vocabulary import CODES
 
 GRID = 32  # positions: widths are its multiples
 DECAY = 0.05  # of weights, a step at rate 1
-MOST_SHARDS = 12  # that are encoded between two steps, 200 steps apart
+MAX_SHARDS = 12  # that are encoded between two steps, 200 steps apart
 
 
 class Batches(IterableDataset):
@@ -232,7 +232,7 @@ def main() -> None:
         step += 1
         batch = next(loader)
         if step % 200 == 0:
-            spoken.take(MOST_SHARDS)
+            spoken.take(MAX_SHARDS)
         if step % args.every == 0:
             names = ["code0", "rest", "phone", "trait", *(f"c{k}" for k in range(1, trainer.books))]
             gone, values = time.monotonic() - start, trainer.logged.tolist()

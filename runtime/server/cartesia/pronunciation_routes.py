@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import AfterValidator, Field
 
 from runtime.errors import DictionaryNotFound, InvalidConfig
-from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MOST_WORDS, PronunciationDictionary, Word
+from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MAX_WORDS, PronunciationDictionary, Word
 from runtime.pronunciations.folder import DictionaryEdit
 from runtime.server.cartesia.answers import CartesiaDictionary, CartesiaDictionaryPage, CartesiaError
 from runtime.server.cartesia.paging import PARAMETERS, page, page_size
@@ -44,7 +44,7 @@ class Item(StrictFields):
         return Word(self.text, self.alias, bool(self.case_sensitive))
 
 
-Items = Annotated[list[Item], Field(max_length=MOST_WORDS)]
+Items = Annotated[list[Item], Field(max_length=MAX_WORDS)]
 
 
 class NewDict(StrictFields):

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request, Response
 
 from runtime.errors import DictionaryNotFound, InvalidConfig, MessageTooLarge
-from runtime.pronunciations.dictionary import MOST_WORDS, PronunciationDictionary, Word
+from runtime.pronunciations.dictionary import MAX_WORDS, PronunciationDictionary, Word
 from runtime.pronunciations.folder import DictionaryEdit
 from runtime.pronunciations.lexicon import MEDIA_TYPE, read_lexicon, write_lexicon
 from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
@@ -220,8 +220,8 @@ def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
         InvalidConfig: there are too many.
     """
     kept = {word.word: word for word in (*before, *words)}
-    if len(kept) > MOST_WORDS:
-        why = f"there would be {len(kept)}; the limit of a dictionary is {MOST_WORDS}"
+    if len(kept) > MAX_WORDS:
+        why = f"there would be {len(kept)}; the limit of a dictionary is {MAX_WORDS}"
         raise InvalidConfig(where="rules", why=why, param="rules")
     return tuple(kept.values())
 

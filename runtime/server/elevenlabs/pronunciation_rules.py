@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import TypedDict
 
 from runtime.errors import InvalidConfig
-from runtime.pronunciations.dictionary import LONGEST_ABOUT, LONGEST_SAID, LONGEST_WORD, MOST_WORDS, Word
+from runtime.pronunciations.dictionary import LONGEST_ABOUT, LONGEST_SAID, LONGEST_WORD, MAX_WORDS, Word
 from runtime.server.text.pronunciations import line
 from runtime.server.wire import Name, StrictFields, Text
 
@@ -44,7 +44,7 @@ class Rule(StrictFields):
 class Rules(StrictFields):
     """Rules, the last of one string holds."""
 
-    rules: Annotated[list[Rule], Field(max_length=MOST_WORDS)]
+    rules: Annotated[list[Rule], Field(max_length=MAX_WORDS)]
 
 
 class NewDictionary(Rules):
@@ -64,7 +64,7 @@ class ChangedDictionary(StrictFields):
 class RuleStrings(StrictFields):
     """The strings of rules."""
 
-    rule_strings: Annotated[list[Text], Field(max_length=MOST_WORDS)]
+    rule_strings: Annotated[list[Text], Field(max_length=MAX_WORDS)]
 
 
 class LexiconForm(TypedDict):

@@ -11,7 +11,7 @@ from typing import Annotated, Protocol
 from pydantic import AfterValidator, Field
 
 from runtime.errors import DictionaryNotFound
-from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MOST_WORDS, Word
+from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MAX_WORDS, Word
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.wire import Name, StrictFields, Text
 from runtime.settings import Limits
@@ -44,7 +44,7 @@ class Pronunciation(StrictFields):
         return Word(self.word, self.say_as, self.case_sensitive)
 
 
-Pronunciations = Annotated[list[Pronunciation], Field(max_length=MOST_WORDS)]
+Pronunciations = Annotated[list[Pronunciation], Field(max_length=MAX_WORDS)]
 
 
 DictionaryIds = Annotated[list[Name], Field(max_length=MAX_DICTIONARIES)]

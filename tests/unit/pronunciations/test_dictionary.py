@@ -15,8 +15,8 @@ from runtime.errors import InvalidConfig
 from runtime.pronunciations.dictionary import (
     KEPT_BYTES,
     MAX_BYTES,
-    MOST_VERSIONS,
-    MOST_WORDS,
+    MAX_VERSIONS,
+    MAX_WORDS,
     Word,
     new_dictionary,
     read,
@@ -44,10 +44,10 @@ def test_what_is_written_is_read_again() -> None:
 def test_the_same_words_are_no_new_version_and_old_versions_go() -> None:
     made = new_dictionary("Names", [NGUYEN], 1.0)
     assert made.with_words([NGUYEN], 2.0) is made
-    for number in range(MOST_VERSIONS + 3):
+    for number in range(MAX_VERSIONS + 3):
         made = made.with_words([Word("Nguyen", f"Win {number}")], float(number))
-    assert len(made.versions) == MOST_VERSIONS
-    assert made.latest.words == (Word("Nguyen", f"Win {MOST_VERSIONS + 2}"),)
+    assert len(made.versions) == MAX_VERSIONS
+    assert made.latest.words == (Word("Nguyen", f"Win {MAX_VERSIONS + 2}"),)
 
 
 def test_a_file_has_as_many_versions_as_fit_and_the_largest_is_read_again() -> None:
@@ -74,9 +74,9 @@ WRONG: list[dict[str, Any]] = [
     {"versions": []},
     {"versions": {}},
     {"versions": None},
-    {"versions": [VERSION] * (MOST_VERSIONS + 1)},
+    {"versions": [VERSION] * (MAX_VERSIONS + 1)},
     {"versions": [{**VERSION, "id": "x"}]},
-    {"versions": [{**VERSION, "words": VERSION["words"] * (MOST_WORDS + 1)}]},
+    {"versions": [{**VERSION, "words": VERSION["words"] * (MAX_WORDS + 1)}]},
     {"versions": [{**VERSION, "words": [{"word": "", "say_as": "x"}]}]},
     {"versions": [{**VERSION, "words": [{"word": "x", "say_as": "y" * 201}]}]},
     {"versions": [{**VERSION, "words": [{"word": "x", "say_as": "y", "case_sensitive": 1}]}]},

@@ -142,7 +142,7 @@ def test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait(
 ) -> None:
     sound, may_end = wav(voice(2, 1)), tmp_path / "may end"
     monkeypatch.setenv(MAY_END, str(may_end))
-    refused = 10 - desk_module.MOST_WAITING
+    refused = 10 - desk_module.MAX_WAITING
 
     def hear(_: httpx.Response) -> None:
         nonlocal refused
@@ -153,7 +153,7 @@ def test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait(
     choice = Choice.of("tests.unit.studio.test_transcribe:Slow")
     answers = asked(choice, *[sound] * 10, query="?language=German", hear=hear)
     done = [answer.json()["text"].split(" ") for answer in answers if answer.status_code == 200]
-    assert len(done) == desk_module.MOST_WAITING
+    assert len(done) == desk_module.MAX_WAITING
     assert {code(answer)[1] for answer in answers if answer.status_code != 200} == {"transcriber_busy"}
     assert {tuple(said[:3]) for said in done} == {(str(2 * RATE), "de", "1")}
     (process,) = {int(said[3]) for said in done}

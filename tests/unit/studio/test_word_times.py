@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.word_times import TimedWords, shared_out, spans_of
 from studio.aligning import plugin
-from studio.aligning.desk import MOST_WAITING, Aligning
+from studio.aligning.desk import MAX_WAITING, Aligning
 from studio.aligning.fitting import MisfitError, fitted, written
 from studio.routes.word_times import webvtt
 from tests.support.keeping import keep, kept, pcm_of, visitor
@@ -296,8 +296,8 @@ def test_more_takes_than_may_wait_are_not_kept_waiting(only: Install) -> None:
         aligning = Aligning()
         try:
             sound = np.zeros(SAMPLE_RATE, np.float32)
-            return await asyncio.gather(*(aligning.align(sound, "Good day.", None) for _ in range(MOST_WAITING + 2)))
+            return await asyncio.gather(*(aligning.align(sound, "Good day.", None) for _ in range(MAX_WAITING + 2)))
         finally:
             await aligning.aclose()
 
-    assert [found is None for found in asyncio.run(ask())] == [False] * MOST_WAITING + [True] * 2
+    assert [found is None for found in asyncio.run(ask())] == [False] * MAX_WAITING + [True] * 2
