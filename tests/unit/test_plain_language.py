@@ -56,7 +56,7 @@ def constants(source: str) -> int:
 
 
 # The number of places that break each rule. Lower a number when you mend some; never raise one.
-ALLOWED: dict[Callable[[str], int], int] = {openings: 0, fragments: 0, words: 0, constants: 0}
+ALLOWED: dict[Callable[[str], int], int] = {openings: 101, fragments: 424, words: 122, constants: 0}
 PLANTED = {
     openings: 'def f():\n    """Whether the row is done."""\n',
     fragments: "LINE_BYTES = 2**25  # of an answer\n",
@@ -67,10 +67,9 @@ PLANTED = {
 
 @pytest.mark.parametrize("rule", ALLOWED)
 def test_the_rules_are_broken_no_more_often_than_before(rule: Callable[[str], int]) -> None:
-    files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
-    found = {
-        str(path.relative_to(ROOT)): rule(path.read_text("utf-8")) for path in files if not OTHERS & set(path.parts)
-    }
+    paths = [path.relative_to(ROOT) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    found = {str(path): rule((ROOT / path).read_text("utf-8")) for path in paths if not OTHERS & set(path.parts)}
+    assert len(found) > 500
     most = sorted(found.items(), key=lambda item: -item[1])[:5]
     assert sum(found.values()) <= ALLOWED[rule], f"{rule.__name__} increased; most are in {most}"
     assert sum(found.values()) == ALLOWED[rule], f"{rule.__name__} decreased: lower its number to {sum(found.values())}"
