@@ -65,6 +65,7 @@ NAMES = {
         "AIFF",
         "M4A",
         "SRT",
+        "HTML",
         "EPUB",
         "DOCX",
         "zip",
