@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from studio.figures import figures, quantile
 from studio.given_runtime import GivenRuntime
-from studio.peer_user import peer_user
+from studio.peer_user import NOBODY, peer_user
 from studio.routes.host import HostRoutes
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.supervisor import ChildRuntime, Runtime
@@ -62,7 +62,7 @@ def test_on_its_own_machine_the_host_sees_everything() -> None:
 
 
 def test_another_user_of_the_machine_is_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    for user, expected in ((None, 200), (0, 200), (os.getuid(), 200), (65_534, 403)):
+    for user, expected in ((None, 200), (0, 200), (os.getuid(), 200), (65_534, 403), (NOBODY, 403)):
         monkeypatch.setattr("studio.peer_user.peer_user", lambda _, user=user: user)
         assert asked()[0] == expected
     assert asked(headers={"x-host-key": KEYED.host_key}, visits=KEYED)[0] == 200
@@ -89,6 +89,34 @@ def test_the_user_of_a_connection_is_read_from_the_system(user: int) -> None:
 
     asyncio.run(run())
     assert found == [user]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose a connection is")
+def test_a_client_that_has_closed_its_socket_is_nobody() -> None:
+    """The kernel names root as the user of a socket without a process."""
+    found: list[int | None] = []
+    is_asked, is_closed, is_found = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def note(request: Request) -> Response:
+        is_asked.set()
+        await is_closed.wait()
+        found.append(peer_user(request))
+        is_found.set()
+        return Response()
+
+    async def run() -> None:
+        async with served([Route("/", note)]) as address:
+            host, port = address.split(":")
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await is_asked.wait()
+            writer.close()
+            await writer.wait_closed()
+            is_closed.set()
+            await is_found.wait()
+
+    asyncio.run(run())
+    assert found == [NOBODY]
 
 
 def test_the_figures_of_the_runtime_are_there_for_the_host_behind_how_often_it_was_started() -> None:
