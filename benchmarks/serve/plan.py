@@ -61,7 +61,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What all calls of a plan have in common.
+    """Common settings of a plan's calls.
 
     Attributes:
         voices: recordings that Base clones, one for each call; None: the mode's usual voice.

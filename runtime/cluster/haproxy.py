@@ -416,5 +416,5 @@ def _runs(pid: int, folder: Path) -> bool:
 
 
 def _but_the_view(words: str) -> list[str]:
-    """Return a configuration without the port that every ingress chooses anew."""
+    """Return a configuration without the port that each ingress chooses itself."""
     return [line for line in words.splitlines() if not line.startswith("    server view ")]

@@ -37,7 +37,7 @@ def windowed_sound(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
 
 
 def decode_in_windows(code2wav: Code2Wav, codes: Tensor) -> Tensor:
-    """Begin anew every ``WINDOW`` frames, knowing no more of what was before than ``CONTEXT`` frames.
+    """Decode windows of ``WINDOW`` frames, each after the ``CONTEXT`` frames before it.
 
     Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
     """

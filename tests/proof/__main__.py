@@ -115,7 +115,7 @@ def _run(*arguments: str) -> str:
 
 
 def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
-    """How each figure is taken, by promise or measurement. The folder is empty; checkpoints are written there."""
+    """Return the measurement of each promise. The folder is empty; checkpoints are written there."""
     model, cloner = folder / "model", folder / "cloner"
     write_checkpoint(model, BRIEF, "custom_voice", seed=1)
     write_checkpoint(cloner, BRIEF, "base", seed=1)

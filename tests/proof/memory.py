@@ -16,7 +16,7 @@ from tests.support.signals import voice
 from tests.support.speech_client import Take, spoken, talk
 
 NEIGHBOURS = 3
-SHORT_S, LONG_S = 1.0, 55.0  # of a reference
+SHORT_S, LONG_S = 1.0, 55.0  # Lengths of references.
 ROOM_BYTES = 8 * 2**20
 ANY = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 

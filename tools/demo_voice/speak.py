@@ -93,7 +93,7 @@ def resampled(audio: np.ndarray, factor: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Utterance:
-    """What Kokoro said of one line. Shapes: audio [600 T], ids and their durations [N], F0 in Hz [2 T]."""
+    """Speech of one line by Kokoro. Shapes: audio [600 T], ids and their durations [N], F0 in Hz [2 T]."""
 
     audio: np.ndarray
     ids: np.ndarray

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 LABEL = 480  # samples of one label: 50 a second
-LABELS = 178  # of phones: the teacher's token ids
+LABELS = 178  # Phone labels: the teacher's token ids.
 
 
 class Store:

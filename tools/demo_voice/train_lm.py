@@ -37,7 +37,7 @@ from vocabulary import CODES
 
 GRID = 32  # positions: widths are its multiples
 DECAY = 0.05  # of weights, a step at rate 1
-MAX_SHARDS = 12  # that are encoded between two steps, 200 steps apart
+MAX_SHARDS = 12  # Shards encoded between two steps, every 200 steps.
 
 
 class Batches(IterableDataset):

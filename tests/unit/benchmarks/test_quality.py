@@ -71,7 +71,7 @@ def test_scores_that_differ_diverge_by_what_their_probabilities_say() -> None:
     apart = compare_draws(truth, other)
     diverged = 0.25 * np.log(0.25 / 0.5) + 0.75 * np.log(0.75 / 0.5)
     assert apart["kl"] == pytest.approx(diverged / 2, abs=1e-5)
-    assert apart["same_first"] == 0.5  # of equal scores the first counts as the most probable
+    assert apart["same_first"] == 0.5  # The first of equal scores counts as the most probable.
 
 
 def test_other_weights_are_led_along_the_codes_of_float32(folder_of: FolderOf) -> None:

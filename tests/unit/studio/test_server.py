@@ -1,4 +1,4 @@
-"""How the studio's process begins."""
+"""Start of the studio's process."""
 
 from __future__ import annotations
 

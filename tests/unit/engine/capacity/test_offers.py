@@ -1,4 +1,4 @@
-"""What a published checkpoint takes here is known before anything of it is here."""
+"""Estimates for published checkpoints before they are downloaded."""
 
 from __future__ import annotations
 
