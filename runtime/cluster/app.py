@@ -29,11 +29,14 @@ _MARGIN_S = 20.0  # Time after a drain until Serve kills a replica.
 
 
 def build(args: Arguments | Mapping[str, Any]) -> Any:
-    """The application, for `ray.serve.run`, or for ``serve deploy``, which gives the ``args`` of its file as they are.
+    """Build the application for `ray.serve.run` or ``serve deploy``.
+
+    Args:
+        args: `Arguments`, or the ``args`` of the deployment file as a mapping.
 
     Raises:
-        ValidationError: the arguments are not valid.
-        InvalidSetting: a setting is not valid.
+        ValidationError: The arguments are not valid.
+        InvalidSetting: A setting is not valid.
     """
     counted = ray.cluster_resources() if ray.is_initialized() else {}
     arguments = placed(Arguments.model_validate(args), counted)
@@ -64,12 +67,14 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
 
 
 def placed(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
-    """Return the arguments with the accelerators of every pool named; those that are named already stay.
+    """Return the arguments with the accelerators of every pool filled in; values that are set stay.
 
-    ``counted`` is what Ray has, by kind.
+    Args:
+        arguments: Description of the cluster.
+        counted: Resources of the Ray cluster, by name.
 
     Raises:
-        InvalidSetting: a setting is not valid.
+        InvalidSetting: A setting is not valid.
     """
     environment = environment_of(arguments)
     pools = {
@@ -80,13 +85,19 @@ def placed(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
 
 
 def environment_of(arguments: Arguments) -> dict[str, str]:
-    """Settings of all processes, by their names: this process's, and those of the arguments before them."""
+    """Return the settings of all processes as environment variables.
+
+    The settings in ``arguments`` override those of this process.
+    """
     own = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
     return {**own, **arguments.environment}
 
 
 def folder_of(settings: Settings) -> str:
-    """Return a machine's folder for HAProxy's files: one a public port, short enough for a socket's name."""
+    """Return this machine's folder for the HAProxy files of a public port.
+
+    The path is short enough for the name of a Unix socket.
+    """
     return os.path.join(tempfile.gettempdir(), f"voicewright-{os.getuid()}-{settings.server.port}")
 
 
@@ -100,7 +111,7 @@ def _pool(
     stamp: str,
     left: Mapping[str, float],
 ) -> Any:
-    # Beside a machine whose accelerators are all taken nothing can be started: the old ones go first there.
+    # If all accelerators are in use, a new replica can only start after an old one has stopped.
     beside = arguments.spread or all(left[kind] >= number for kind, number in pool.accelerators().items() if number)
     scaled: dict[str, Any] = {"num_replicas": pool.replicas}
     if pool.max_replicas > pool.replicas:
@@ -140,11 +151,11 @@ def _pool(
     )
 
 
-def _stamped(deployment: Any, words: str) -> Any:
-    """Return the deployment with a version made of ``words``: only a change of them replaces its replicas.
+def _stamped(deployment: Any, configuration: str) -> Any:
+    """Return the deployment with a version that is a hash of ``configuration``.
 
-    Serve refuses its public ``version`` arguments. Without a version it replaces every replica at every change, which
-    the scaling test of tests/wire/test_cluster.py would show.
+    Serve replaces replicas only if the version changes. Serve refuses its public ``version`` arguments. Without a
+    version it replaces every replica at every change; the scaling test of tests/wire/test_cluster.py covers this.
     """
-    deployment._version = hashlib.sha256(words.encode()).hexdigest()[:16]
+    deployment._version = hashlib.sha256(configuration.encode()).hexdigest()[:16]
     return deployment

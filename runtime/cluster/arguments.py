@@ -1,4 +1,4 @@
-"""Description of a cluster: its pools of replicas, their settings and accelerators."""
+"""Configuration of a cluster: pools of replicas, their settings and accelerators."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from runtime.errors import InvalidSetting
 
 GPU, NPU = "GPU", "NPU"  # Resource names of Ray.
-_COUNTED_FOR = {"auto": (GPU, NPU), "cuda": (GPU,), "npu": (NPU,)}  # Resources for a device setting, the best first.
+# Ray resources that satisfy a device setting, in order of preference.
+_COUNTED_FOR = {"auto": (GPU, NPU), "cuda": (GPU,), "npu": (NPU,)}
 
 
 class Pool(BaseModel):
-    """Replicas of one kind."""
+    """Group of replicas with the same checkpoints and resources."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -32,10 +33,13 @@ class Pool(BaseModel):
     environment: dict[str, str] = Field(default_factory=dict, description="settings of these replicas only")
 
     def placed(self, device: str, counted: Mapping[str, float]) -> Self:
-        """This pool with one accelerator for each replica, where Ray counts any and nothing else was said.
+        """Return this pool with one accelerator for each replica, unless accelerators are already set.
 
-        Two replicas for which Ray keeps none would both open the first. ``device`` is that of their settings,
-        ``counted`` what Ray has.
+        Without a reservation in Ray, two replicas on one machine would both open the first accelerator.
+
+        Args:
+            device: The device setting of the replicas.
+            counted: Resources of the Ray cluster, by name.
         """
         if self.gpus is None and NPU not in self.resources:
             kind = next((kind for kind in _COUNTED_FOR.get(device, ()) if counted.get(kind)), None)
@@ -46,7 +50,7 @@ class Pool(BaseModel):
         return self.model_copy(update={"gpus": self.gpus or 0.0})
 
     def accelerators(self) -> dict[str, float]:
-        """Those of a replica, by kind."""
+        """Return the number of accelerators of one replica, by kind."""
         return {GPU: self.gpus or 0.0, NPU: self.resources.get(NPU, 0.0)}
 
 
@@ -66,7 +70,10 @@ class Arguments(BaseModel):
 
 
 def spare(pools: Iterable[Pool], counted: Mapping[str, float]) -> dict[str, float]:
-    """Accelerators, by kind, that are left when every replica has its own; below zero: so many are missing."""
+    """Return the accelerators, by kind, that are free once every replica has its own.
+
+    A negative number is the number of missing accelerators.
+    """
     left = {kind: counted.get(kind, 0.0) for kind in (GPU, NPU)}
     for pool in pools:
         for kind, number in pool.accelerators().items():
@@ -75,10 +82,10 @@ def spare(pools: Iterable[Pool], counted: Mapping[str, float]) -> dict[str, floa
 
 
 def check_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> None:
-    """Check that every replica can have what it asks for: Ray would wait for it without an end.
+    """Check that there are enough accelerators for all replicas. Ray itself would wait forever.
 
     Raises:
-        InvalidSetting: it cannot.
+        InvalidSetting: There are too few accelerators.
     """
     for kind, left in spare(pools, counted).items():
         if left < 0:

@@ -7,10 +7,14 @@ from typing import Any
 
 
 def slots_in_use(context: Any, *, target: float = 0.7) -> tuple[int, dict[str, Any]]:
-    """Ray Serve's policy: as many replicas as keep the share of slots in use at ``target``, within the pool's bounds.
+    """Autoscaling policy of Ray Serve that keeps the share of slots in use at ``target``.
 
-    ``context`` is `ray.serve.config.AutoscalingContext`, with what the replicas record. The second value is Serve's to
-    keep; there is nothing to keep.
+    Args:
+        context: `ray.serve.config.AutoscalingContext` with the metrics that the replicas record.
+        target: Share of the slots that should be in use, from 0 to 1.
+
+    Returns:
+        The number of replicas (Serve applies the pool's bounds), and the policy's state, which is empty.
     """
     metrics = context.aggregated_metrics or {}
     in_use, slots = (sum(metrics.get(name, {}).values()) for name in ("slots_in_use", "slots"))
@@ -21,5 +25,5 @@ def slots_in_use(context: Any, *, target: float = 0.7) -> tuple[int, dict[str, A
 
 
 def needed(in_use: float, slots_each: float, target: float) -> int:
-    """Replicas of ``slots_each`` slots for so many in use at a share of ``target``; at least one."""
+    """Return the number of replicas, at least 1, for ``in_use`` slots at a share of ``target``."""
     return max(1, ceil(in_use / (slots_each * target) - 1e-9))

@@ -11,15 +11,15 @@ MAX_WEIGHT = 256  # Maximum weight in HAProxy.
 
 
 class ReplicaState(StrEnum):
-    """Requests that a replica may receive."""
+    """State of a replica in the load balancer."""
 
     READY = "ready"
-    DRAINING = "draining"  # No new requests; current speech ends there.
+    DRAINING = "draining"  # The replica finishes its requests and gets no new ones.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Checkpoint that a replica serves, as in /v1/models."""
+    """A served checkpoint, as in /v1/models."""
 
     id: str
     created: int  # Seconds since the epoch.
@@ -29,19 +29,19 @@ class Checkpoint:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
-        """Return an entry of /v1/models, of which it keeps what a replica has to know of another."""
+        """Parse an entry of /v1/models."""
         lists = {name: tuple(entry[name]) for name in ("modes", "speakers", "languages")}
         return cls(id=entry["id"], created=entry["created"], **lists)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """A runtime process that clients can be connected to, as its own supervisor tells it."""
+    """Address and checkpoints of a runtime process, as it reports them."""
 
     name: str
     host: str
     port: int
-    wyoming_port: int = 0  # TCP port on the same host; 0: none.
+    wyoming_port: int = 0  # TCP port on the same host, or 0 if Wyoming is off.
     pool: str
     modes: tuple[str, ...]
     checkpoints: tuple[Checkpoint, ...] = ()
@@ -62,19 +62,24 @@ class Room:
 
     @property
     def free(self) -> float:
-        """Slots that no request holds or waits for; below one, the smaller the longer the queue is."""
+        """Number of free slots; for a full replica, a value below 1 that falls with the length of its queue."""
         free = self.slots - self.active - self.waiting
         return float(free) if free > 0 else 1.0 / (2 - free)
 
 
 def weights(rooms: Mapping[str, Room], connections: Mapping[str, int]) -> dict[str, int]:
-    """Weights under which HAProxy's ``leastconn`` takes the replica with most free slots.
+    """Return weights with which HAProxy's ``leastconn`` chooses the replica with the most free slots.
 
-    It takes the server with the smallest (connections + 1) / weight. Connections are not slots: a socket may be silent
-    for an hour. With weights of (connections + 1) * free that quotient is 1 / free for every server, and each new
-    connection, until the weights are told anew, counts for as much of it as connections there have of late.
+    HAProxy chooses the server with the smallest (connections + 1) / weight. A connection is not a slot, since a socket
+    may be idle for an hour. With a weight of (connections + 1) * free the quotient is 1 / free for every server. Until
+    the next update of the weights each new connection lowers it in proportion to the server's recent connections.
 
-    ``connections`` are those that each replica has; weights are integers from 1 to 256.
+    Args:
+        rooms: Load of each replica.
+        connections: Number of connections of each replica.
+
+    Returns:
+        Integers from 1 to 256, by replica.
     """
     wanted = {name: (connections.get(name, 0) + 1) * room.free for name, room in rooms.items()}
     most = max(wanted.values(), default=1.0)

@@ -1,4 +1,4 @@
-"""Command ``voicewright cluster``: starts or changes a cluster on this machine."""
+"""Command ``voicewright cluster``: start a cluster on this machine, or change a running one."""
 
 from __future__ import annotations
 
@@ -35,15 +35,21 @@ def cluster(
     restart: bool,
     gpus: float | None,
 ) -> int:
-    """Start the cluster and stay until told to end; with the ``address`` of a running one, change that and return.
+    """Start a cluster and serve until a signal ends it, or change the running cluster at ``address`` and return.
 
-    ``pools`` are NAME=REPLICAS:MODEL[,MODEL…]; without any there is one, of the checkpoints of the settings. Every
-    process has these settings, wherever they came from. ``gpus`` is what Ray keeps for each replica; None: a card or an
-    NPU, where it counts any and the device may be one.
+    Args:
+        settings: Settings of every process of the cluster.
+        pools: NAME=REPLICAS:MODEL[,MODEL…] for each pool. Without any, one pool serves the checkpoints of the settings.
+        address: Address of a running cluster.
+        restart: Replace every replica, one after the other.
+        gpus: GPUs that Ray reserves for each replica. None: one GPU or NPU if Ray has any and the device allows it.
+
+    Returns:
+        The exit status.
 
     Raises:
-        InvalidSetting: ray or HAProxy is not installed, a pool is not valid, there are fewer cards than are asked for,
-            or the cluster does not come up.
+        InvalidSetting: Ray or HAProxy is not installed, a pool is not valid, there are too few accelerators, or the
+            cluster does not start.
     """
     if address is not None:  # A local cluster has its token in the user's folder; others need it in the environment.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -111,10 +117,10 @@ def cluster(
 
 
 def _deploy(application: Any) -> None:
-    """Hand the application to Serve and wait until it runs.
+    """Deploy the application and wait until it runs.
 
     Raises:
-        InvalidSetting: it does not; the sentence is what its processes said last.
+        InvalidSetting: It failed; the sentence is the last message of its processes.
     """
     from ray import serve
 
@@ -129,10 +135,10 @@ def _deploy(application: Any) -> None:
 
 
 def pool_of(words: str) -> tuple[str, int, list[str]]:
-    """NAME=REPLICAS:MODEL[,MODEL…] as name, replicas and models.
+    """Parse NAME=REPLICAS:MODEL[,MODEL…] into name, number of replicas and models.
 
     Raises:
-        InvalidSetting: it is none.
+        InvalidSetting: The text has another form.
     """
     name, _, rest = words.partition("=")
     count, _, models = rest.partition(":")
@@ -148,10 +154,10 @@ def _url(settings: Settings) -> str:
 
 
 def _wait_until_ready(url: str, ended: threading.Event) -> None:
-    """Return once a replica takes requests, or the command is told to end.
+    """Wait until a replica is ready or the command is interrupted.
 
     Raises:
-        InvalidSetting: none does in all that time.
+        InvalidSetting: No replica was ready within `_READY_S`.
     """
     end = time.monotonic() + _READY_S
     with httpx.Client(trust_env=False, timeout=5.0) as client:

@@ -1,7 +1,7 @@
-"""Directory of the replicas, to which they report and which ingresses read. A deployment of one.
+"""Directory of replicas, a deployment with one actor. Replicas report to it and ingresses read it.
 
-It may be lost at any time. A reader that has nothing from it goes on with what was known, and every replica reports
-again within a second.
+The actor may fail at any time. Ingresses then keep the last known state, and every replica reports again within a
+second.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Directory:
         self._heeded: dict[str, tuple[int, float]] = {}  # By ingress: applied version and time.
 
     async def report(self, replica: Replica) -> list[Checkpoint]:
-        """A replica is there, as it says. What is served by any, each checkpoint once."""
+        """Register or refresh a replica, and return the checkpoints of all replicas without duplicates."""
         known = self._replicas.get(replica.name)
         if known is not None and known.state is ReplicaState.DRAINING:
             replica = replace(replica, state=ReplicaState.DRAINING)
@@ -40,26 +40,31 @@ class Directory:
         return sorted(set(served), key=lambda checkpoint: (checkpoint.id, checkpoint.modes))
 
     async def leave(self, name: str) -> None:
-        """A replica is gone."""
+        """Remove a replica."""
         self._seen.pop(name, None)
         if self._replicas.pop(name, None) is not None:
             self._version += 1
 
     async def drain(self, name: str) -> None:
-        """Return once no ingress sends anything new to a replica."""
+        """Mark a replica as draining and wait until no ingress sends new requests to it, at most `HEEDED_S`."""
         known = self._replicas.get(name)
         if known is None:
             return
         self._replicas[name] = replace(known, state=ReplicaState.DRAINING)
         self._version += 1
         wanted, end = self._version, time.monotonic() + HEEDED_S
-        while time.monotonic() < end and any(  # noqa: ASYNC110  ingresses that have gone are told by the clock
+        while time.monotonic() < end and any(  # noqa: ASYNC110  A lost ingress is only known by its last read.
             version < wanted for version, when in self._heeded.values() if time.monotonic() - when < _READS_S
         ):
             await asyncio.sleep(0.02)
 
     async def replicas(self, ingress: str, carried_out: int) -> tuple[int, list[Replica]]:
-        """Return all replicas and the version of that; ``carried_out`` is the version that the ingress has acted on."""
+        """Return the version of the directory and all replicas.
+
+        Args:
+            ingress: Name of the ingress that asks.
+            carried_out: The version that this ingress has applied.
+        """
         now = time.monotonic()
         self._heeded[ingress] = (carried_out, now)
         for name in [name for name, when in self._seen.items() if now - when > LOST_S]:

@@ -1,8 +1,8 @@
 """HAProxy's configuration, its process, and the commands that change it while it serves.
 
-A reload would leave connections with a process that knows nothing of later replicas and is ended at a deadline, so that
-nothing is ever reloaded: each backend has places, and a replica is put into one, weighed, drained and taken out by the
-admin socket.
+HAProxy is never reloaded: a reload would leave connections with an old process that does not know later replicas and
+is killed at a deadline. Instead each backend has a fixed number of server entries. The admin socket assigns replicas
+to them, sets their weights, and drains and removes them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from runtime.shared.system import most_files
 ANY = "any"  # Backend of all replicas, in addition to one per mode.
 WYOMING = "wyoming"  # Backend of TCP.
 BACKENDS = (ANY, *(mode.value for mode in Mode), WYOMING)
-# Files beside the configuration.
+# Files in the folder of the configuration.
 VOICES = "voices.map"  # Map from speakers' names to modes.
 BUSY, EMPTY, LOST = "busy.map", "empty.map", "lost.map"  # Maps from path prefixes to refusals in the dialect's format.
 
@@ -41,14 +41,14 @@ START_S = 10.0  # Timeout until the admin socket answers.
 
 _PID = "haproxy.pid"
 _AT_ONCE = 100  # Commands in one line of the admin socket, limited by its buffer.
-# Replicas see our address and not the client's; where there are no keys it is told, so that clients take turns.
+# Replicas see HAProxy's address. Without keys the client's address is sent in a header, for fair scheduling.
 _CALLER = f"    http-request set-header {ACCOUNT} address:%[src] unless {{ req.hdr({ACCOUNT}) -m found }}"
 _BUFFER = 16_384  # Bytes that HAProxy buffers per direction, and of a body for routing.
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A server of a backend as HAProxy counts it."""
+    """Server entry of a backend, with HAProxy's statistics."""
 
     backend: str
     server: str
@@ -57,10 +57,10 @@ class Place:
 
 
 def find_haproxy(named: str) -> str:
-    """Return the binary: the one that the settings name, the one that Ray brings along, or the system's.
+    """Return the path of HAProxy: from the settings, from Ray's package, or from PATH.
 
     Raises:
-        InvalidSetting: there is none.
+        InvalidSetting: HAProxy was not found.
     """
     if named:
         if shutil.which(named) is None:
@@ -78,12 +78,15 @@ def find_haproxy(named: str) -> str:
 
 
 def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
-    """HAProxy's configuration for the public port of the settings.
+    """Return HAProxy's configuration for the public port of the settings.
 
-    ``view_port`` answers, on this machine, what is asked of the cluster and not of a replica.
+    Args:
+        settings: Settings of the cluster.
+        folder: Folder of HAProxy's files.
+        view_port: Local port of `ClusterView`, which answers for the cluster as a whole.
     """
     server, cluster, limits = settings.server, settings.cluster, settings.limits
-    # A connection has two files, one each way; the admin socket and the checks have some.
+    # A connection needs two files, one for each side. The admin socket and the health checks need some more.
     most = cluster.max_replicas * server.max_connections
     if (files := most_files(at_most=True)) is not None:
         most = max(100, min(most, (files - 50 * cluster.max_replicas) // 2))
@@ -95,7 +98,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    stats timeout 1h",
         f"    maxconn {most}",
         f"    tune.bufsize {_BUFFER}",
-        # Sound waits with the replica, where a cancel takes it back: neither side's kernel buffer may hold much of it.
+        # Audio should wait in the replica, where a cancel can discard it, so the kernel's buffers are small.
         f"    tune.sndbuf.client {server.send_buffer_bytes}",
         f"    tune.rcvbuf.server {_BUFFER}",
         f"    hard-stop-after {int(server.drain_s) + 5}s",
@@ -104,8 +107,8 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    option http-no-delay",
         "    option abortonclose",
         *_towards_replicas(long_s),
-        # What only asks, as a socket's handshake does, is asked of another replica where the first has ended without an
-        # answer. What makes something is not, lest a request that ends its replica end all of them.
+        # A GET, including a WebSocket handshake, is retried on another replica if the first ended without an answer.
+        # Other methods are not: a request that crashes its replica would then crash all of them.
         "    retry-on conn-failure empty-response",
         f"    timeout tunnel {long_s}s",
         f"    timeout http-request {int(server.header_s * 1000)}ms",
@@ -116,7 +119,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         f"    bind {_bound(server.host)}:{server.port}",
         "    stick-table type ipv6 size 100k expire 60s store conn_cur",
         "    tcp-request connection track-sc0 src",
-        # Kept: by the time a replica is missing or lost the request may have been passed on.
+        # A variable, because the request may already have been forwarded when an error is returned.
         "    http-request set-var(txn.path) path",
         f"    http-request return status 503 {_refusal(folder, BUSY)}"
         f" hdr Retry-After 2 if {{ sc0_conn_cur gt {per_address} }} !{{ src 127.0.0.0/8 ::1 }}",
@@ -137,7 +140,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
 
 
 def map_files(settings: Settings, voices: Mapping[str, str]) -> dict[str, str]:
-    """Return the configuration's lookup files by name: `voices`, and refusals by path."""
+    """Return the lookup files of the configuration, by name: `voices`, and error bodies by path."""
     refusals = {
         BUSY: TooManyConnections(limit=settings.server.max_connections_per_address, retry_after_s=2.0),
         EMPTY: NoReplica(retry_after_s=1.0),
@@ -151,24 +154,24 @@ def map_files(settings: Settings, voices: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refusal(folder: Path, file: str) -> str:
-    """Return the body of a reply, and its type."""
+    """Return the HAProxy arguments for an error body of the given map file."""
     return f"content-type application/json lf-string %[var(txn.path),map_beg({folder}/{file})]"
 
 
 def _towards_replicas(long_s: int) -> list[str]:
-    """Return the settings of every connection to a replica."""
+    """Return the HAProxy settings of connections to replicas."""
     return [
         "    option redispatch 1",
         "    retries 3",
         "    timeout connect 2s",
-        # A busy replica answers a check late; being marked down keeps new connections away and ends none. Where the
-        # machine of a replica has gone, its silence tells.
+        # A busy replica answers a check late. Marking it down stops new connections and closes none. Keepalive probes
+        # detect a lost machine.
         "    timeout check 5s",
         "    option srvtcpka",
         "    srvtcpka-idle 5s",
         "    srvtcpka-intvl 2s",
         "    srvtcpka-cnt 3",
-        # The clocks of a request are the replica's own; these only end what it can know nothing of.
+        # The replica applies its own timeouts. These only close connections that it cannot know about.
         f"    timeout client {long_s}s",
         f"    timeout server {long_s}s",
         "    timeout queue 1s",
@@ -188,7 +191,7 @@ def _backend(name: str, places: int) -> list[str]:
 
 
 def _wyoming(settings: Settings, long_s: int) -> list[str]:
-    """The port for Home Assistant: TCP, whose connections have nothing to be routed by. Checks go to HTTP's port."""
+    """Return the Wyoming frontend and backend (TCP, for Home Assistant). Health checks use the replicas' HTTP port."""
     server = settings.server
     name, port = address_of(server.wyoming, setting=WYOMING_SETTING)
     return [
@@ -207,15 +210,15 @@ def _wyoming(settings: Settings, long_s: int) -> list[str]:
 
 
 def _bound(host: str) -> str:
-    """Return an address as HAProxy binds it."""
+    """Return a host in HAProxy's notation."""
     return "*" if host in {"0.0.0.0", "::", ""} else host  # noqa: S104  compared
 
 
 def _routing(folder: Path) -> list[str]:
-    """Return the rules that find a request's mode, for clusters in which not every replica serves it.
+    """Return the routing rules by mode, for clusters whose replicas serve different modes.
 
-    It is what the request says (``task_type`` in its address or its body), Base where it brings reference audio, or
-    that of the voice it names: a speaker's, or Base for any other name, which can only be a stored voice's.
+    The mode is ``task_type`` in the URL or the body, Base for a request with reference audio, or the mode of the
+    voice: CustomVoice for a speaker, Base for any other name, which can only be a stored voice.
     """
     lines = []
     for mode in Mode:
@@ -265,17 +268,18 @@ class HAProxy:
         self.folder = folder
         self._view_port = view_port
         self._binary = find_haproxy(settings.cluster.haproxy)
-        self.pid = 0  # 0: it was not started yet
+        self.pid = 0  # 0 before the start.
 
     @property
     def alive(self) -> bool:
         return bool(self.pid) and _runs(self.pid, self.folder)
 
     async def start(self, voices: Mapping[str, str] | None = None) -> None:
-        """Start it and wait until it takes commands; one that an ingress before us has left is gone on with.
+        """Start HAProxy and wait until it accepts commands, or adopt the process that an earlier ingress left.
 
         Raises:
-            PortInUse, InvalidSetting: it cannot listen, or does not take its configuration; or its folder is not ours.
+            PortInUse: The public port is in use.
+            InvalidSetting: HAProxy refuses its configuration or does not answer, or another user owns its folder.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.folder.stat().st_uid != os.getuid():  # Another user may have created a temporary folder of this name.
@@ -294,16 +298,16 @@ class HAProxy:
         try:
             await self._takes_commands(process)
         except BaseException:
-            # Whatever ends the start, be it a cancel: a process that nobody knows of would keep the port.
+            # Also on cancellation: an unknown process would keep the port.
             process.kill()
             process.wait()
             raise
 
     async def _takes_commands(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait until a process that was just started answers its admin socket.
+        """Wait until a new process answers on its admin socket.
 
         Raises:
-            PortInUse, InvalidSetting: it ended, or did not answer in time.
+            PortInUse, InvalidSetting: The process ended, or did not answer within `START_S`.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(START_S):
@@ -321,7 +325,7 @@ class HAProxy:
         raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=said.strip()[-400:])
 
     async def _adopt(self, path: Path, words: str) -> bool:
-        """Go on with the process that runs under this configuration, and its streams. One under another is ended."""
+        """Adopt a running process, with its streams, if its configuration is the same; otherwise stop it."""
         self.pid, known = self._left(path)
         if not self.alive:
             return False
@@ -334,7 +338,7 @@ class HAProxy:
         return False
 
     def _left(self, path: Path) -> tuple[int, str]:
-        """Process id and configuration that were written here last."""
+        """Return the process id and the configuration that were last written to the folder."""
         try:
             return int((self.folder / _PID).read_text()), path.read_text(encoding="utf-8")
         except (OSError, ValueError):
@@ -351,10 +355,10 @@ class HAProxy:
             )
 
     async def tell(self, commands: Iterable[str]) -> list[str]:
-        """Have commands carried out; their answers, in order.
+        """Run commands on the admin socket and return their outputs, in order.
 
         Raises:
-            OSError: it is gone.
+            OSError: HAProxy does not run.
         """
         words, answers = list(commands), []
         for first in range(0, len(words), _AT_ONCE):
@@ -371,10 +375,10 @@ class HAProxy:
         return answer.split("\n\n")
 
     async def places(self) -> list[Place]:
-        """Every server of every backend that has a replica in it.
+        """Return all server entries of all backends.
 
         Raises:
-            OSError: it is gone.
+            OSError: HAProxy does not run.
         """
         (page, *_) = await self.tell(["show stat -1 4 -1"])
         rows = csv.DictReader(page.removeprefix("# ").splitlines())
@@ -385,13 +389,13 @@ class HAProxy:
         ]
 
     async def stop(self, patience_s: float) -> None:
-        """Close the port, let connections end for so long, and end it."""
+        """Close the port, wait up to ``patience_s`` for connections to end, then end the process."""
         if not self.alive:
             return
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
         end = time.monotonic() + patience_s
-        while self.alive and time.monotonic() < end:  # noqa: ASYNC110  a process, which only a look tells of
+        while self.alive and time.monotonic() < end:  # noqa: ASYNC110  It is not our child.
             await asyncio.sleep(0.05)
         with suppress(ProcessLookupError):
             if self.alive:
@@ -399,7 +403,7 @@ class HAProxy:
 
 
 def end_left(folder: Path) -> None:
-    """End the HAProxy of this folder, where its ingress was ended before it could."""
+    """End the HAProxy of this folder, if its ingress was killed before it could do so."""
     with suppress(OSError, ValueError):
         pid = int((folder / _PID).read_text())
         if _runs(pid, folder):
@@ -416,5 +420,5 @@ def _runs(pid: int, folder: Path) -> bool:
 
 
 def _but_the_view(words: str) -> list[str]:
-    """Return a configuration without the port that each ingress chooses itself."""
+    """Return the lines of a configuration without the view's port, which each ingress chooses itself."""
     return [line for line in words.splitlines() if not line.startswith("    server view ")]

@@ -68,25 +68,25 @@ class Ingress:
 
     @property
     def ports(self) -> dict[str, str]:
-        """Addresses that are open beside that of HTTP, by dialect."""
+        """Addresses of ports other than HTTP, by dialect."""
         return {"wyoming": self._settings.server.wyoming} if self._settings.server.wyoming else {}
 
     async def _announce(self) -> None:
-        """Tell the local network of Wyoming's port."""
+        """Announce Wyoming's port on the local network."""
         name, port = address_of(self._settings.server.wyoming, setting=WYOMING_SETTING)
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
         await announced(str(found[0][4][0]), port)
 
     @property
     def ready(self) -> list[Replica]:
-        """The replicas that take new requests."""
+        """Replicas that accept new requests."""
         return [replica for replica in self.replicas.values() if replica.state is ReplicaState.READY]
 
     async def check_health(self) -> None:
-        """Asked by Serve.
+        """Health check that Serve calls.
 
         Raises:
-            RuntimeError: HAProxy has ended, or nothing keeps it in step any more.
+            RuntimeError: HAProxy or the task that updates it has ended.
         """
         if not self._haproxy.alive or self._task.done():
             raise RuntimeError("HAProxy has ended")
@@ -94,7 +94,7 @@ class Ingress:
     async def __del__(self) -> None:
         if not hasattr(self, "_task"):
             return
-        # What is drained by its replica goes on until its end; new replicas are heeded meanwhile.
+        # Draining connections continue to their end, and new replicas are still added in the meantime.
         if self._announcing is not None:
             self._announcing.cancel()
             await asyncio.gather(self._announcing, return_exceptions=True)
@@ -129,7 +129,7 @@ class Ingress:
         self._version = version
 
     async def _ask(self, replica: Replica) -> tuple[str, Room | None]:
-        """Query a replica's load. None if it does not answer; HAProxy's own checks handle that."""
+        """Query the load of a replica; None if it does not answer, which HAProxy's own checks handle."""
         try:
             told = (await self._http.get(f"{replica.url}/ready")).json()
             return replica.name, Room(slots=told["slots"], active=told["active"], waiting=told["waiting"])
@@ -137,7 +137,7 @@ class Ingress:
             return replica.name, None
 
     def _assign(self) -> None:
-        """Give each new replica a place, and free those of replicas that have gone."""
+        """Assign a server entry to each new replica, and free the entries of lost replicas."""
         for name in self._places.keys() - self.replicas.keys():
             del self._places[name]
         taken = set(self._places.values())
@@ -154,7 +154,7 @@ class Ingress:
         self._without_place = self.replicas.keys() - self._places.keys()
 
     def _commands(self, places: list[Place]) -> tuple[list[str], dict[str, tuple[object, ...]]]:
-        """Return the commands that make HAProxy's servers equal to the replicas, and its table after each."""
+        """Return the commands that make HAProxy's servers match the replicas, and the resulting server table."""
         connections: dict[str, dict[str, int]] = defaultdict(dict)
         names = {server: name for name, server in self._places.items()}
         for place in places:
@@ -177,7 +177,7 @@ class Ingress:
             commands += changes(server, self._told.get(server), now, check_port=checked.get(server))
         for server in self._told.keys() - wanted.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]
-        # What an ingress before us put there, where we go on with its HAProxy.
+        # Servers that an earlier ingress added to the HAProxy process that we adopted.
         strange = {f"{place.backend}/{place.server}" for place in places if place.is_up} - wanted.keys()
         for server in strange - self._told.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]
@@ -219,9 +219,13 @@ class Ingress:
 def changes(
     server: str, before: tuple[object, ...] | None, now: tuple[object, ...], *, check_port: int | None = None
 ) -> list[str]:
-    """The commands after which HAProxy knows a server as (host, port, state, weight); ``before`` is what it knows.
+    """Return the admin commands that update one server.
 
-    Its health is asked for at ``check_port``, where that is not its own.
+    Args:
+        server: BACKEND/NAME of the server.
+        before: Last (host, port, state, weight) sent to HAProxy, or None.
+        now: New (host, port, state, weight).
+        check_port: Port of the health checks, if it is not the server's own.
     """
     host, port, state, weight = now
     commands = []

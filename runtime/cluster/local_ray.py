@@ -112,7 +112,7 @@ def _time_limit(seconds: int) -> Iterator[None]:
 
 
 def _kill_children() -> None:
-    """Kill what a failed start left running, which would slow the next one. This process has no other children."""
+    """Kill the processes of a failed start, which would slow the next one. This process has no other children."""
     with suppress(OSError):
         for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
             os.kill(int(child), signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""Replica: one runtime process that Ray Serve starts, reports, watches and drains.
+"""Serve replica: an actor that starts, reports, watches and drains one runtime process.
 
-Serve's actor and the runtime are two processes: Serve's threads take no interpreter from the engine, and the port is
-the runtime's own, with its clocks, buffers and closes. The runtime ends with the actor, however that ends; when the
-runtime ends by itself so does the actor, and Serve starts another.
+The actor and the runtime are two processes, so that Serve's threads do not share an interpreter with the engine, and
+clients connect to the runtime's own port. The runtime ends with the actor. If the runtime ends first, the actor ends
+too, and Serve starts another one.
 """
 
 from __future__ import annotations
@@ -45,11 +45,15 @@ _POLL_INTERVAL_S = 0.05  # Poll interval of the runtime process.
 
 
 def outside(environment: Mapping[str, str], *, processors: float, parent: int) -> dict[str, str]:
-    """Return the environment of a worker of Ray without what Ray put there that a runtime must not have.
+    """Return the environment for a runtime: that of a Ray worker, without Ray's own limit of OpenMP threads.
 
-    Ray gives OpenMP one thread in a worker that has no ``processors`` of its own, where nobody has said otherwise; the
-    ``parent``, by its process id, which starts workers, knows only what somebody has said. In a worker that has some,
-    it is their number, and stays.
+    Ray sets OMP_NUM_THREADS=1 in a worker without reserved processors, unless the user has set the variable. The
+    environment of the parent process shows whether the user did.
+
+    Args:
+        environment: Environment of the Ray worker.
+        processors: Processors that Ray reserves for the worker.
+        parent: Process id of the process that starts workers.
     """
     kept = dict(environment)
     if _THREADS in kept and not processors:
@@ -73,13 +77,18 @@ class RuntimeReplica:
         host: str = "127.0.0.1",
         generation: int = 0,
     ) -> None:
-        """Start a runtime and wait until it is warm.
+        """Start a runtime and wait until it is ready.
 
-        ``directory`` is the handle of the `Directory`; ``environment`` holds the settings; ``generation`` only tells
-        one deployment from the next. A ``host`` of "node" is this machine's address.
+        Args:
+            directory: Handle of the `Directory`.
+            pool: Name of the pool.
+            models: Checkpoints to serve.
+            environment: Settings, as environment variables.
+            host: Host to listen on; "node" is this machine's address in the Ray cluster.
+            generation: Number that makes Serve replace replicas if it changes.
 
         Raises:
-            RuntimeError: it ended before it was ready; the sentence is its last words.
+            RuntimeError: The runtime ended before it was ready; the message is the last line of its log.
         """
         self._directory = directory
         self._settings = Settings.from_env({**os.environ, **environment})
@@ -92,7 +101,7 @@ class RuntimeReplica:
 
             host = get_node_ip_address()
         told = {"VOICEWRIGHT_ELSEWHERE_FILE": str(self._elsewhere)}
-        if self._settings.server.wyoming:  # This port is the ingress's, which also announces it.
+        if self._settings.server.wyoming:  # The ingress opens and announces the public port.
             told |= {"VOICEWRIGHT_WYOMING": f"tcp://{host}:0", "VOICEWRIGHT_WYOMING_ANNOUNCED": "no"}
         self._process = self._start(models, {**environment, **self._store.environment, **told}, host)
         url = await asyncio.get_running_loop().run_in_executor(None, self._until_ready)
@@ -120,7 +129,7 @@ class RuntimeReplica:
 
     @property
     def _elsewhere(self) -> Path:
-        """The file from which the runtime knows what other replicas serve."""
+        """Path of the file that lists the checkpoints of other replicas for the runtime."""
         return self._folder / "elsewhere.json"
 
     @property
@@ -157,7 +166,7 @@ class RuntimeReplica:
                 **outside(os.environ, processors=processors, parent=os.getppid()),
                 **environment,
                 "VOICEWRIGHT_SHARED_TICKETS": "1",
-                # Every client comes from the ingress, which counts the connections of an address.
+                # All connections come from the ingress, which limits connections per address.
                 "VOICEWRIGHT_MAX_CONNECTIONS_PER_ADDRESS": str(server.max_connections),
                 "PYTHONPATH": os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")])),
             },
@@ -165,7 +174,7 @@ class RuntimeReplica:
         )
 
     def _until_ready(self) -> str:
-        """Return the runtime's address, once it is ready. Thread: a worker."""
+        """Wait until the runtime is ready and return its URL. Thread: a worker."""
         assert self._process.stdout is not None
         threading.Thread(target=self._pass_on, name="runtime-log", daemon=True).start()
         for line in self._process.stdout:
@@ -176,7 +185,7 @@ class RuntimeReplica:
         raise RuntimeError(self._last_words or f"the runtime ended with status {self._process.returncode}")
 
     def _pass_on(self) -> None:
-        """Hand on what it logs. Thread: of its own."""
+        """Copy the runtime's log to stderr. Thread: a thread of its own."""
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._last_words = line.decode("utf-8", "replace").strip() or self._last_words
@@ -184,8 +193,8 @@ class RuntimeReplica:
             sys.stderr.flush()
 
     async def _watch(self) -> None:
-        """End with the runtime, so that Serve starts another of us."""
-        while self._process.poll() is None:  # noqa: ASYNC110  a process, which only a look tells of
+        """End this process if the runtime ends, so that Serve starts another replica."""
+        while self._process.poll() is None:  # noqa: ASYNC110  Popen can only be polled.
             await asyncio.sleep(_POLL_INTERVAL_S)
         if self._is_ending:
             return
@@ -208,7 +217,7 @@ class RuntimeReplica:
             await asyncio.sleep(REPORT_S)
 
     def _tell_elsewhere(self, served: Sequence[Checkpoint]) -> None:
-        """Write down what is served by others, whole."""
+        """Write the checkpoints of other replicas to the runtime's file, atomically."""
         part = self._elsewhere.with_suffix(".part")
         others = [asdict(checkpoint) for checkpoint in served if checkpoint not in self._replica.checkpoints]
         part.write_text(json.dumps(others), encoding="utf-8")
@@ -218,10 +227,10 @@ class RuntimeReplica:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def check_health(self) -> None:
-        """Asked by Serve.
+        """Health check that Serve calls.
 
         Raises:
-            httpx.HTTPError: the runtime does not answer, or its engine is dead.
+            httpx.HTTPError: The runtime does not answer, or its engine has failed.
         """
         if not self._is_ending:
             (await self._http.get("/health")).raise_for_status()
@@ -232,7 +241,7 @@ class RuntimeReplica:
         return {"slots_in_use": float(load["active"] + load["waiting"]), "slots": float(load["slots"])}
 
     async def __del__(self) -> None:
-        """Drain: called by Serve before it ends the actor, which waits as long as its deployment says."""
+        """Drain the runtime. Serve calls this before it ends the actor and waits for the deployment's timeout."""
         if not hasattr(self, "_replica"):
             return
         self._is_ending = True
@@ -241,7 +250,7 @@ class RuntimeReplica:
         await asyncio.sleep(_BEGIN_S)
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGTERM)
-        while self._process.poll() is None:  # noqa: ASYNC110  a process, which only a look tells of
+        while self._process.poll() is None:  # noqa: ASYNC110  Popen can only be polled.
             await asyncio.sleep(_POLL_INTERVAL_S)
         await self._store.close()
         self._clear()

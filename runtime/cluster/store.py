@@ -1,8 +1,8 @@
 """Synchronisation of voices, dictionaries and keys between each replica's folder and one store.
 
-The store is any place that fsspec reaches. What a replica keeps or deletes is carried there, and what others did is
-fetched, at every look. A file is whole or not there at all on either side; of two changes of one voice between two
-looks the one that is carried last stays everywhere.
+The store is any location that fsspec supports. Each synchronisation uploads this replica's changes and downloads the
+changes of others. Files are replaced atomically on both sides. If two replicas change one voice between two
+synchronisations, the last upload wins everywhere.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from runtime.settings import Settings
 log = logging.getLogger(__name__)
 
 VOICES = "voices"
-KEYS = "keys.txt"  # API keys, one a line
+KEYS = "keys.txt"  # One API key on each line.
 _SUFFIXES = (".voice", ".pronunciations")
 _PART = ".part"  # Suffix of a file that is being written.
 
 
 class Store(Protocol):
-    """Store of a replica's voices and keys, and its synchronisation."""
+    """Store of a replica's voices and keys."""
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -45,52 +45,54 @@ class Store(Protocol):
 
 
 def store_of(settings: Settings) -> Store:
-    """Return the store that the settings name: without one, the folder of the voices serves all replicas of a machine.
+    """Return the store of the settings, or the local folder of voices, which all replicas of a machine share.
 
     Raises:
-        OSError, ValueError: the store cannot be reached, or fsspec does not know its protocol.
+        OSError: The store cannot be reached.
+        ValueError: fsspec does not support its protocol.
     """
     return Mirror.open(settings.cluster.store, settings.cluster.store_s) if settings.cluster.store else Folder()
 
 
 class Folder:
-    """The runtimes share their folder of voices, as its settings name it, and keep it in step themselves."""
+    """Local folder that the runtimes of one machine share. The runtimes synchronise it themselves."""
 
     environment: Mapping[str, str] = {}
 
     async def run(self) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 @dataclass(slots=True)
 class Mirror:
-    """Two-way: a local folder and the store. Thread: a worker at a time, begun by the event loop."""
+    """Two-way synchronisation of a local folder and the store. Thread: one worker at a time."""
 
     files: Any  # File system of fsspec.
     root: str  # Root of the store in it.
     local: Path
     look_s: float
-    # By name: versions in the store and here when they were last equal.
+    # By name: the remote and the local version at the last synchronisation.
     _base: dict[str, tuple[str, str]] = field(default_factory=dict)
-    _has_keys: bool = False  # A file of keys existed at the start, so every request needs a key.
+    _has_keys: bool = False  # The store had a key file at the start, so every request needs a key.
     _closed: bool = False
     _looking: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def open(cls, url: str, look_s: float) -> Self:
-        """Fetch what there is into a folder of our own.
+        """Download the store into a new local folder.
 
         Raises:
-            OSError, ValueError: the store cannot be reached, or fsspec does not know its protocol.
+            OSError: The store cannot be reached.
+            ValueError: fsspec does not support its protocol.
         """
         import fsspec
 
         files, root = fsspec.core.url_to_fs(url)
         files.makedirs(f"{root}/{VOICES}", exist_ok=True)
-        # Not among temporary files: what a cleaner takes for old there would be deleted from the store.
+        # Not a temporary folder: a file that a cleaner deletes there would also be deleted from the store.
         mirrors = Path(user_data_dir("voicewright")) / "mirrors"
         mirrors.mkdir(parents=True, exist_ok=True)
         mirror = cls(files, root, Path(tempfile.mkdtemp(prefix="store-", dir=mirrors)), look_s)
@@ -126,10 +128,10 @@ class Mirror:
             shutil.rmtree(self.local, ignore_errors=True)
 
     def look(self) -> None:
-        """Bring both sides in step.
+        """Synchronise both sides.
 
         Raises:
-            OSError: the store cannot be reached. What was done of it stays, and the rest is for the next look.
+            OSError: The store cannot be reached. The next call continues with the remaining files.
         """
         with self._looking:
             if not self._closed:
@@ -155,14 +157,14 @@ class Mirror:
                     continue
             else:
                 continue
-            # What either side became meanwhile is not known, so that the next look finds it.
+            # Later changes on either side are found by the next synchronisation.
             if now is None:
                 self._base.pop(name, None)
             else:
                 self._base[name] = now
 
     def _there(self) -> dict[str, str]:
-        """Versions of what the store has, by name under its root."""
+        """Return the versions of the store's files, by name under its root."""
         self.files.invalidate_cache()
         found = self.files.find(self.root, detail=True)
         return {
@@ -206,7 +208,7 @@ class Mirror:
         return ""
 
     def _fetch(self, name: str) -> str | None:
-        """Down, whole. Returns its version here; None where it was deleted there meanwhile, and nothing was done."""
+        """Download a file and return its local version; None if it was deleted from the store in the meantime."""
         path = self.local / name
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}{_PART}")
@@ -224,12 +226,12 @@ class Mirror:
 
 
 def _is_ours(name: str) -> bool:
-    """A voice or a dictionary, a common one or an owner's, or the keys."""
+    """True for the files that are synchronised: voices, pronunciation dictionaries and keys."""
     return name == KEYS or (name.startswith(f"{VOICES}/") and name.endswith(_SUFFIXES) and "/." not in name)
 
 
 def _told(facts: Mapping[str, Any]) -> str:
-    """Return a version, of whatever a file system says of a file."""
+    """Return a version string from the metadata that an fsspec file system gives."""
     names = ("ETag", "etag", "md5Hash", "ino", "mtime", "LastModified", "last_modified", "created", "size")
     return " ".join(str(facts[name]) for name in names if name in facts)
 

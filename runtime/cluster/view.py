@@ -51,7 +51,7 @@ class Known(Protocol):
 
 
 class ClusterView:
-    """A small server behind HAProxy, on a port of this machine only. Thread: the event loop."""
+    """HTTP server for routes of the whole cluster, on a local port that HAProxy forwards to. Thread: the event loop."""
 
     def __init__(self, known: Known, http: httpx.AsyncClient, settings: Settings) -> None:
         self._known = known
@@ -74,7 +74,7 @@ class ClusterView:
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
-        """Begin to answer; the port."""
+        """Start the server and return its port."""
         listener = socket.create_server(("127.0.0.1", 0))
         self._serving = asyncio.create_task(self._server._serve(sockets=[listener]), name="cluster-view")
         port: int = listener.getsockname()[1]
@@ -92,7 +92,7 @@ class ClusterView:
         return PlainTextResponse("success")
 
     async def _ready(self, _: Request) -> Response:
-        """As a runtime's /ready, of all replicas together."""
+        """Return the sum of all replicas' /ready, in the same format."""
         rooms = [self._known.rooms[replica.name] for replica in self._known.ready if replica.name in self._known.rooms]
         if not rooms:
             return error_response(NoReplica(retry_after_s=1.0), status="loading")
@@ -102,7 +102,7 @@ class ClusterView:
         )
 
     async def _cluster(self, request: Request) -> Response:
-        """Each replica: where it is, what it serves and how busy it is. Asked of the replicas' keepers only."""
+        """Return the name, state, checkpoints and load of each replica, if the caller has a valid key."""
         rooms = {name: asdict(room) for name, room in self._known.rooms.items()}
         replicas = [
             {
@@ -118,7 +118,7 @@ class ClusterView:
         return await self._if_allowed(request, JSONResponse({"replicas": replicas}))
 
     async def _metrics(self, request: Request) -> Response:
-        """Every replica's figures under its name, and their sums."""
+        """Return the metrics of every replica, and their sums."""
         replicas = list(self._known.replicas.values())
         pages = await self._pages(request, replicas, "/metrics")
         if isinstance(pages, Response):
@@ -127,19 +127,19 @@ class ClusterView:
         return Response(summed(named), media_type=CONTENT_TYPE)
 
     async def _models(self, request: Request) -> Response:
-        """Return the checkpoints of all replicas, each once; Open WebUI's clients read them under two names."""
+        """Return the checkpoints of all replicas without duplicates."""
         pages = await self._pages(request, self._known.ready, request.url.path)
         if isinstance(pages, Response):
             return pages
         told = [page.json() for page in pages if page is not None]
-        if told and isinstance(told[0], list):  # ElevenLabs' clients are answered a list
+        if told and isinstance(told[0], list):  # The format of ElevenLabs.
             return JSONResponse(list({model["model_id"]: model for page in told for model in page}.values()))
         names = [name for name in told[0] if name != "object"] if told else ["data"]
         models = {name: {model["id"]: model for page in told for model in page[name]} for name in names}
         return JSONResponse({"object": "list", **{name: list(found.values()) for name, found in models.items()}})
 
     async def _model(self, request: Request) -> Response:
-        """One of them, from a replica that has it; where none has, a replica's own answer."""
+        """Return one checkpoint from a replica that has it, or a replica's error if there is no such checkpoint."""
         answers = await self._answers(request, self._known.ready, request.url.path)
         if not answers:
             return error_response(NoReplica(retry_after_s=1.0))
@@ -157,7 +157,7 @@ class ClusterView:
         return [page if page is not None and page.status_code == httpx.codes.OK else None for page in pages]
 
     async def _answers(self, request: Request, replicas: list[Replica], path: str) -> list[httpx.Response]:
-        """Return the answers of all that answer."""
+        """Return the responses of the replicas that answer."""
         pages = await asyncio.gather(*(self._ask(request, replica, path) for replica in replicas))
         return [page for page in pages if page is not None]
 
@@ -181,7 +181,7 @@ class ClusterView:
 
 
 def _passed(answer: httpx.Response) -> Response:
-    """Return a replica's answer as ours."""
+    """Convert a replica's response into ours."""
     return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
 
 
@@ -196,9 +196,10 @@ class _Page:
 
 
 def summed(pages: Mapping[str, str]) -> bytes:
-    """One page of all: each sample with the label ``replica``, and those of ours summed as ``voicewright_cluster_…``.
+    """Merge the Prometheus pages of all replicas.
 
-    Counters, gauges and the buckets of histograms are sums; when a metric was created is no figure and left out.
+    Each sample gets the label ``replica``. Voicewright's own counters, gauges and histogram buckets are also summed as
+    ``voicewright_cluster_…``. Creation times are left out.
     """
     joined: dict[str, Metric] = {}
     totals: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = defaultdict(lambda: defaultdict(float))
