@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray import serve
 
-from runtime.cluster.arguments import Arguments, Pool, spare
+from runtime.cluster.arguments import Arguments, Pool, free_accelerators
 from runtime.cluster.directory import Directory
 from runtime.cluster.ingress import Ingress
 from runtime.cluster.replica import RuntimeReplica
@@ -39,7 +39,7 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
         InvalidSetting: A setting is not valid.
     """
     counted = ray.cluster_resources() if ray.is_initialized() else {}
-    arguments = placed(Arguments.model_validate(args), counted)
+    arguments = with_accelerators(Arguments.model_validate(args), counted)
     environment = environment_of(arguments)
     warn_of_unknown({**environment, **{name: "" for pool in arguments.pools.values() for name in pool.environment}})
     settings = Settings.from_env(environment)
@@ -49,7 +49,7 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
         Directory, name="directory", max_ongoing_requests=1000, ray_actor_options={"num_cpus": 0}
     )
     directory = _stamped(directory, package_version()).bind()
-    left = spare(arguments.pools.values(), counted)
+    left = free_accelerators(arguments.pools.values(), counted)
     pools = [
         _pool(name, pool, directory, environment, arguments, settings, stamp, left)
         for name, pool in arguments.pools.items()
@@ -66,7 +66,7 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
     return _stamped(ingress, stamp).bind(directory, environment, *pools, folder=folder_of(settings))
 
 
-def placed(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
+def with_accelerators(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
     """Return the arguments with the accelerators of every pool filled in; values that are set stay.
 
     Args:
@@ -78,7 +78,7 @@ def placed(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
     """
     environment = environment_of(arguments)
     pools = {
-        name: pool.placed(Settings.from_env({**environment, **pool.environment}).engine.device, counted)
+        name: pool.with_accelerators(Settings.from_env({**environment, **pool.environment}).engine.device, counted)
         for name, pool in arguments.pools.items()
     }
     return arguments.model_copy(update={"pools": pools})

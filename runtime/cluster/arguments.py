@@ -32,7 +32,7 @@ class Pool(BaseModel):
     resources: dict[str, float] = Field(default_factory=dict, description="other resources, an NPU for instance")
     environment: dict[str, str] = Field(default_factory=dict, description="settings of these replicas only")
 
-    def placed(self, device: str, counted: Mapping[str, float]) -> Self:
+    def with_accelerators(self, device: str, counted: Mapping[str, float]) -> Self:
         """Return this pool with one accelerator for each replica, unless accelerators are already set.
 
         Without a reservation in Ray, two replicas on one machine would both open the first accelerator.
@@ -69,7 +69,7 @@ class Arguments(BaseModel):
     generation: int = Field(default=0, description="another number replaces every replica, one after the other")
 
 
-def spare(pools: Iterable[Pool], counted: Mapping[str, float]) -> dict[str, float]:
+def free_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> dict[str, float]:
     """Return the accelerators, by kind, that are free once every replica has its own.
 
     A negative number is the number of missing accelerators.
@@ -87,7 +87,7 @@ def check_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> N
     Raises:
         InvalidSetting: There are too few accelerators.
     """
-    for kind, left in spare(pools, counted).items():
+    for kind, left in free_accelerators(pools, counted).items():
         if left < 0:
             there = counted.get(kind, 0.0)
             why = (

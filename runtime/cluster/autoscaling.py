@@ -21,9 +21,9 @@ def slots_in_use(context: Any, *, target: float = 0.7) -> tuple[int, dict[str, A
     reporting = len(metrics.get("slots", {}))
     if not slots or not reporting:
         return int(context.target_num_replicas), {}
-    return needed(in_use, slots / reporting, target), {}
+    return replicas_needed(in_use, slots / reporting, target), {}
 
 
-def needed(in_use: float, slots_each: float, target: float) -> int:
+def replicas_needed(in_use: float, slots_each: float, target: float) -> int:
     """Return the number of replicas, at least 1, for ``in_use`` slots at a share of ``target``."""
     return max(1, ceil(in_use / (slots_each * target) - 1e-9))

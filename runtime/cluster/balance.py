@@ -53,7 +53,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Load:
     """Load of a replica, as reported at /ready."""
 
     slots: int
@@ -67,7 +67,7 @@ class Room:
         return float(free) if free > 0 else 1.0 / (2 - free)
 
 
-def weights(rooms: Mapping[str, Room], connections: Mapping[str, int]) -> dict[str, int]:
+def weights(loads: Mapping[str, Load], connections: Mapping[str, int]) -> dict[str, int]:
     """Return weights with which HAProxy's ``leastconn`` chooses the replica with the most free slots.
 
     HAProxy chooses the server with the smallest (connections + 1) / weight. A connection is not a slot, since a socket
@@ -75,12 +75,12 @@ def weights(rooms: Mapping[str, Room], connections: Mapping[str, int]) -> dict[s
     the next update of the weights each new connection lowers it in proportion to the server's recent connections.
 
     Args:
-        rooms: Load of each replica.
+        loads: Load of each replica.
         connections: Number of connections of each replica.
 
     Returns:
         Integers from 1 to 256, by replica.
     """
-    wanted = {name: (connections.get(name, 0) + 1) * room.free for name, room in rooms.items()}
+    wanted = {name: (connections.get(name, 0) + 1) * load.free for name, load in loads.items()}
     most = max(wanted.values(), default=1.0)
     return {name: max(1, round(MAX_WEIGHT * weight / most)) for name, weight in wanted.items()}

@@ -23,7 +23,7 @@ from runtime.shared.port.tcp_uri import WYOMING, address_of
 log = logging.getLogger(__name__)
 
 NAME = "voicewright"  # Name of the Serve application.
-_READY_S = 600.0  # Timeout of the first replica, whose checkpoint may be large.
+READY_TIMEOUT_S = 600.0  # Timeout of the first replica, whose checkpoint may be large.
 _POLL_INTERVAL_S = 0.1
 
 
@@ -61,9 +61,9 @@ def cluster(
     except ImportError:
         why = "install the extra cluster, in a checkout: pip install ./clients/python '.[cluster]'"
         raise InvalidSetting(name="ray", value="not installed", why=why) from None
-    from runtime.cluster.app import build, folder_of, placed
+    from runtime.cluster.app import build, folder_of, with_accelerators
     from runtime.cluster.arguments import Arguments, Pool, check_accelerators
-    from runtime.cluster.haproxy import end_left, find_haproxy
+    from runtime.cluster.haproxy import find_haproxy, kill_orphan
 
     find_haproxy(settings.cluster.haproxy)
     if settings.server.wyoming:
@@ -87,7 +87,7 @@ def cluster(
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     start_ray(address, NAME)
     counted = ray.cluster_resources()
-    arguments = placed(arguments, counted)
+    arguments = with_accelerators(arguments, counted)
     try:
         check_accelerators(arguments.pools.values(), counted)
     except InvalidSetting as missing:
@@ -112,7 +112,7 @@ def cluster(
         ended.wait()
     finally:
         stop_ray(settings.server.drain_s, hurry)
-        end_left(Path(folder_of(settings)))
+        kill_orphan(Path(folder_of(settings)))
     return 0
 
 
@@ -157,9 +157,9 @@ def _wait_until_ready(url: str, ended: threading.Event) -> None:
     """Wait until a replica is ready or the command is interrupted.
 
     Raises:
-        InvalidSetting: No replica was ready within `_READY_S`.
+        InvalidSetting: No replica was ready within `READY_TIMEOUT_S`.
     """
-    end = time.monotonic() + _READY_S
+    end = time.monotonic() + READY_TIMEOUT_S
     with httpx.Client(trust_env=False, timeout=5.0) as client:
         while time.monotonic() < end and not ended.is_set():
             try:
@@ -169,5 +169,5 @@ def _wait_until_ready(url: str, ended: threading.Event) -> None:
                 pass
             ended.wait(_POLL_INTERVAL_S)
     if not ended.is_set():
-        why = f"no replica takes requests after {_READY_S:g} s; Ray's logs say more ({logs_folder()})"
+        why = f"no replica takes requests after {READY_TIMEOUT_S:g} s; Ray's logs say more ({logs_folder()})"
         raise InvalidSetting(name="cluster", value="not ready", why=why)

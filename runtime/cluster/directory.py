@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from runtime.cluster.balance import Checkpoint, Replica, ReplicaState
 
-REPORT_S = 1.0  # Interval between reports of a replica.
-LOST_S = 5.0  # A replica without a report for this time is lost. HAProxy notices much earlier.
-HEEDED_S = 5.0  # Timeout until every ingress knows that a replica drains.
-_READS_S = 3.0  # An ingress that has not read for this time is lost.
+REPORT_INTERVAL_S = 1.0  # Interval between reports of a replica.
+REPORT_TIMEOUT_S = 5.0  # A replica without a report for this time is lost. HAProxy notices much earlier.
+DRAIN_TIMEOUT_S = 5.0  # Timeout until every ingress knows that a replica drains.
+INGRESS_TIMEOUT_S = 3.0  # An ingress that has not read for this time is lost.
 
 
 class Directory:
@@ -25,7 +25,7 @@ class Directory:
         self._replicas: dict[str, Replica] = {}
         self._seen: dict[str, float] = {}  # Time of each replica's last report.
         self._version = 0  # Incremented with every change that ingresses must apply.
-        self._heeded: dict[str, tuple[int, float]] = {}  # By ingress: applied version and time.
+        self._applied: dict[str, tuple[int, float]] = {}  # By ingress: applied version and time.
 
     async def report(self, replica: Replica) -> list[Checkpoint]:
         """Register or refresh a replica, and return the checkpoints of all replicas without duplicates."""
@@ -46,27 +46,27 @@ class Directory:
             self._version += 1
 
     async def drain(self, name: str) -> None:
-        """Mark a replica as draining and wait until no ingress sends new requests to it, at most `HEEDED_S`."""
+        """Mark a replica as draining and wait until no ingress sends new requests to it, at most `DRAIN_TIMEOUT_S`."""
         known = self._replicas.get(name)
         if known is None:
             return
         self._replicas[name] = replace(known, state=ReplicaState.DRAINING)
         self._version += 1
-        wanted, end = self._version, time.monotonic() + HEEDED_S
+        wanted, end = self._version, time.monotonic() + DRAIN_TIMEOUT_S
         while time.monotonic() < end and any(  # noqa: ASYNC110  A lost ingress is only known by its last read.
-            version < wanted for version, when in self._heeded.values() if time.monotonic() - when < _READS_S
+            version < wanted for version, when in self._applied.values() if time.monotonic() - when < INGRESS_TIMEOUT_S
         ):
             await asyncio.sleep(0.02)
 
-    async def replicas(self, ingress: str, carried_out: int) -> tuple[int, list[Replica]]:
+    async def replicas(self, ingress: str, applied_version: int) -> tuple[int, list[Replica]]:
         """Return the version of the directory and all replicas.
 
         Args:
             ingress: Name of the ingress that asks.
-            carried_out: The version that this ingress has applied.
+            applied_version: The version that this ingress has applied.
         """
         now = time.monotonic()
-        self._heeded[ingress] = (carried_out, now)
-        for name in [name for name, when in self._seen.items() if now - when > LOST_S]:
+        self._applied[ingress] = (applied_version, now)
+        for name in [name for name, when in self._seen.items() if now - when > REPORT_TIMEOUT_S]:
             await self.leave(name)
         return self._version, list(self._replicas.values())

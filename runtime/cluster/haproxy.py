@@ -37,17 +37,17 @@ BACKENDS = (ANY, *(mode.value for mode in Mode), WYOMING)
 VOICES = "voices.map"  # Map from speakers' names to modes.
 BUSY, EMPTY, LOST = "busy.map", "empty.map", "lost.map"  # Maps from path prefixes to refusals in the dialect's format.
 
-START_S = 10.0  # Timeout until the admin socket answers.
+START_TIMEOUT_S = 10.0  # Timeout until the admin socket answers.
 
 _PID = "haproxy.pid"
-_AT_ONCE = 100  # Commands in one line of the admin socket, limited by its buffer.
+MAX_COMMANDS_PER_LINE = 100  # Commands in one line of the admin socket, limited by its buffer.
 # Replicas see HAProxy's address. Without keys the client's address is sent in a header, for fair scheduling.
-_CALLER = f"    http-request set-header {ACCOUNT} address:%[src] unless {{ req.hdr({ACCOUNT}) -m found }}"
+SET_ACCOUNT_HEADER = f"    http-request set-header {ACCOUNT} address:%[src] unless {{ req.hdr({ACCOUNT}) -m found }}"
 _BUFFER = 16_384  # Bytes that HAProxy buffers per direction, and of a body for routing.
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerEntry:
     """Server entry of a backend, with HAProxy's statistics."""
 
     backend: str
@@ -106,7 +106,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    mode http",
         "    option http-no-delay",
         "    option abortonclose",
-        *_towards_replicas(long_s),
+        *_replica_options(long_s),
         # A GET, including a WebSocket handshake, is retried on another replica if the first ended without an answer.
         # Other methods are not: a request that crashes its replica would then crash all of them.
         "    retry-on conn-failure empty-response",
@@ -116,14 +116,14 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         f"    http-error status 503 {_refusal(folder, EMPTY)} hdr Retry-After 1",
         f"    http-error status 502 {_refusal(folder, LOST)} hdr Retry-After 1",
         "frontend public",
-        f"    bind {_bound(server.host)}:{server.port}",
+        f"    bind {_bind_address(server.host)}:{server.port}",
         "    stick-table type ipv6 size 100k expire 60s store conn_cur",
         "    tcp-request connection track-sc0 src",
         # A variable, because the request may already have been forwarded when an error is returned.
         "    http-request set-var(txn.path) path",
         f"    http-request return status 503 {_refusal(folder, BUSY)}"
         f" hdr Retry-After 2 if {{ sc0_conn_cur gt {per_address} }} !{{ src 127.0.0.0/8 ::1 }}",
-        *([] if server.needs_key else [_CALLER]),
+        *([] if server.needs_key else [SET_ACCOUNT_HEADER]),
         "    http-request disable-l7-retry unless METH_GET",
         "    http-after-response set-status 503 if { status 502 }",
         *_routing(folder),
@@ -158,7 +158,7 @@ def _refusal(folder: Path, file: str) -> str:
     return f"content-type application/json lf-string %[var(txn.path),map_beg({folder}/{file})]"
 
 
-def _towards_replicas(long_s: int) -> list[str]:
+def _replica_options(long_s: int) -> list[str]:
     """Return the HAProxy settings of connections to replicas."""
     return [
         "    option redispatch 1",
@@ -178,7 +178,7 @@ def _towards_replicas(long_s: int) -> list[str]:
     ]
 
 
-def _backend(name: str, places: int) -> list[str]:
+def _backend(name: str, size: int) -> list[str]:
     return [
         f"backend {name}",
         "    balance leastconn",
@@ -186,7 +186,7 @@ def _backend(name: str, places: int) -> list[str]:
         "    http-check expect status 200",
         "    default-server check inter 1s fastinter 100ms downinter 200ms fall 2 rise 1"
         " observe layer4 error-limit 1 on-error mark-down",
-        f"    server-template r 1-{places} 127.0.0.1:9 disabled",
+        f"    server-template r 1-{size} 127.0.0.1:9 disabled",
     ]
 
 
@@ -197,9 +197,9 @@ def _wyoming(settings: Settings, long_s: int) -> list[str]:
     return [
         "defaults",
         "    mode tcp",
-        *_towards_replicas(long_s),
+        *_replica_options(long_s),
         "frontend public-wyoming",
-        f"    bind {_bound(name)}:{port}",
+        f"    bind {_bind_address(name)}:{port}",
         "    stick-table type ipv6 size 100k expire 60s store conn_cur",
         "    tcp-request connection track-sc0 src",
         f"    tcp-request connection reject if {{ sc0_conn_cur gt {server.max_connections_per_address} }}"
@@ -209,7 +209,7 @@ def _wyoming(settings: Settings, long_s: int) -> list[str]:
     ]
 
 
-def _bound(host: str) -> str:
+def _bind_address(host: str) -> str:
     """Return a host in HAProxy's notation."""
     return "*" if host in {"0.0.0.0", "::", ""} else host  # noqa: S104  compared
 
@@ -272,7 +272,7 @@ class HAProxy:
 
     @property
     def alive(self) -> bool:
-        return bool(self.pid) and _runs(self.pid, self.folder)
+        return bool(self.pid) and is_running(self.pid, self.folder)
 
     async def start(self, voices: Mapping[str, str] | None = None) -> None:
         """Start HAProxy and wait until it accepts commands, or adopt the process that an earlier ingress left.
@@ -296,24 +296,24 @@ class HAProxy:
         self.pid = process.pid
         (self.folder / _PID).write_text(str(self.pid))
         try:
-            await self._takes_commands(process)
+            await self._wait_until_ready(process)
         except BaseException:
             # Also on cancellation: an unknown process would keep the port.
             process.kill()
             process.wait()
             raise
 
-    async def _takes_commands(self, process: subprocess.Popen[bytes]) -> None:
+    async def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         """Wait until a new process answers on its admin socket.
 
         Raises:
-            PortInUse, InvalidSetting: The process ended, or did not answer within `START_S`.
+            PortInUse, InvalidSetting: The process ended, or did not answer within `START_TIMEOUT_S`.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(START_S):
+            async with asyncio.timeout(START_TIMEOUT_S):
                 while process.poll() is None:
                     with suppress(OSError):
-                        await self.tell(["show version"])
+                        await self.run_commands(["show version"])
                         return
                     await asyncio.sleep(0.05)
         if process.returncode is None:
@@ -326,18 +326,18 @@ class HAProxy:
 
     async def _adopt(self, path: Path, words: str) -> bool:
         """Adopt a running process, with its streams, if its configuration is the same; otherwise stop it."""
-        self.pid, known = self._left(path)
+        self.pid, known = self._read_last_run(path)
         if not self.alive:
             return False
-        if _but_the_view(known) == _but_the_view(words):
+        if without_view(known) == without_view(words):
             with suppress(OSError):
-                async with asyncio.timeout(START_S):
-                    await self.tell([f"set server cluster/view addr 127.0.0.1 port {self._view_port}"])
+                async with asyncio.timeout(START_TIMEOUT_S):
+                    await self.run_commands([f"set server cluster/view addr 127.0.0.1 port {self._view_port}"])
                     return True
         await self.stop(0.0)
         return False
 
-    def _left(self, path: Path) -> tuple[int, str]:
+    def _read_last_run(self, path: Path) -> tuple[int, str]:
         """Return the process id and the configuration that were last written to the folder."""
         try:
             return int((self.folder / _PID).read_text()), path.read_text(encoding="utf-8")
@@ -354,18 +354,18 @@ class HAProxy:
                 start_new_session=True,
             )
 
-    async def tell(self, commands: Iterable[str]) -> list[str]:
+    async def run_commands(self, commands: Iterable[str]) -> list[str]:
         """Run commands on the admin socket and return their outputs, in order.
 
         Raises:
             OSError: HAProxy does not run.
         """
         words, answers = list(commands), []
-        for first in range(0, len(words), _AT_ONCE):
-            answers += await self._tell(words[first : first + _AT_ONCE])
+        for first in range(0, len(words), MAX_COMMANDS_PER_LINE):
+            answers += await self._run_batch(words[first : first + MAX_COMMANDS_PER_LINE])
         return answers
 
-    async def _tell(self, words: list[str]) -> list[str]:
+    async def _run_batch(self, words: list[str]) -> list[str]:
         reader, writer = await asyncio.open_unix_connection(self.folder / "admin.sock", limit=2**20)
         try:
             writer.write(("; ".join(words) + "\n").encode())
@@ -374,27 +374,27 @@ class HAProxy:
             writer.close()
         return answer.split("\n\n")
 
-    async def places(self) -> list[Place]:
+    async def server_entries(self) -> list[ServerEntry]:
         """Return all server entries of all backends.
 
         Raises:
             OSError: HAProxy does not run.
         """
-        (page, *_) = await self.tell(["show stat -1 4 -1"])
+        (page, *_) = await self.run_commands(["show stat -1 4 -1"])
         rows = csv.DictReader(page.removeprefix("# ").splitlines())
         return [
-            Place(row["pxname"], row["svname"], int(row["scur"] or 0), row["status"].startswith(("UP", "DRAIN")))
+            ServerEntry(row["pxname"], row["svname"], int(row["scur"] or 0), row["status"].startswith(("UP", "DRAIN")))
             for row in rows
             if row["pxname"] in BACKENDS
         ]
 
-    async def stop(self, patience_s: float) -> None:
-        """Close the port, wait up to ``patience_s`` for connections to end, then end the process."""
+    async def stop(self, timeout_s: float) -> None:
+        """Close the port, wait up to ``timeout_s`` for connections to end, then end the process."""
         if not self.alive:
             return
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
-        end = time.monotonic() + patience_s
+        end = time.monotonic() + timeout_s
         while self.alive and time.monotonic() < end:  # noqa: ASYNC110  It is not our child.
             await asyncio.sleep(0.05)
         with suppress(ProcessLookupError):
@@ -402,15 +402,15 @@ class HAProxy:
                 os.kill(self.pid, signal.SIGKILL)
 
 
-def end_left(folder: Path) -> None:
+def kill_orphan(folder: Path) -> None:
     """End the HAProxy of this folder, if its ingress was killed before it could do so."""
     with suppress(OSError, ValueError):
         pid = int((folder / _PID).read_text())
-        if _runs(pid, folder):
+        if is_running(pid, folder):
             os.kill(pid, signal.SIGTERM)
 
 
-def _runs(pid: int, folder: Path) -> bool:
+def is_running(pid: int, folder: Path) -> bool:
     """True if the process runs, is no zombie, and is the HAProxy of this folder."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -419,6 +419,6 @@ def _runs(pid: int, folder: Path) -> bool:
     return str(folder / "haproxy.cfg").encode() in words.split(b"\0")
 
 
-def _but_the_view(words: str) -> list[str]:
+def without_view(words: str) -> list[str]:
     """Return the lines of a configuration without the view's port, which each ingress chooses itself."""
     return [line for line in words.splitlines() if not line.startswith("    server view ")]

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
-from runtime.cluster.balance import Replica, ReplicaState, Room, weights
-from runtime.cluster.haproxy import ANY, BACKENDS, VOICES, WYOMING, HAProxy, Place
+from runtime.cluster.balance import Load, Replica, ReplicaState, weights
+from runtime.cluster.haproxy import ANY, BACKENDS, VOICES, WYOMING, HAProxy, ServerEntry
 from runtime.cluster.view import ClusterView
 from runtime.request import Mode
 from runtime.server.wyoming.announcement import announced
@@ -26,7 +26,7 @@ from runtime.shared.port.tcp_uri import address_of
 
 log = logging.getLogger(__name__)
 
-_ASK_S = 1.0  # Timeout of a load query to a replica.
+QUERY_TIMEOUT_S = 1.0  # Timeout of a load query to a replica.
 
 
 class Ingress:
@@ -49,19 +49,21 @@ class Ingress:
         self._settings = settings
         self._directory = directory
         self._name = new_id()
-        self._http = httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=_ASK_S, limits=httpx.Limits())
+        self._http = httpx.AsyncClient(
+            verify=certificates(), trust_env=False, timeout=QUERY_TIMEOUT_S, limits=httpx.Limits()
+        )
         self.replicas: dict[str, Replica] = {}
-        self.rooms: dict[str, Room] = {}
-        self._places: dict[str, str] = {}  # Server name of each replica, the same in every backend.
+        self.loads: dict[str, Load] = {}
+        self._server_names: dict[str, str] = {}  # Server name of each replica, the same in every backend.
         self._without_place: set[str] = set()  # Replicas already logged as having no server.
-        self._told: dict[str, tuple[object, ...]] = {}  # Last values sent to HAProxy, by server.
+        self._sent: dict[str, tuple[object, ...]] = {}  # Last values sent to HAProxy, by server.
         self._voices: dict[str, str] = {}
         self._version = -1
         self._view = ClusterView(self, self._http, settings)
         view_port = await self._view.start()
         self._haproxy = HAProxy(settings, Path(folder), view_port)
         await self._haproxy.start()
-        self._task = asyncio.create_task(self._keep_up(), name="ingress")
+        self._task = asyncio.create_task(self._run(), name="ingress")
         self._announcing: asyncio.Task[None] | None = None
         if settings.server.wyoming and settings.server.wyoming_announced:
             self._announcing = asyncio.create_task(self._announce(), name="wyoming-announcement")
@@ -102,84 +104,86 @@ class Ingress:
         self._task.cancel()
         await self._view.stop()
 
-    async def _keep_up(self) -> None:
+    async def _run(self) -> None:
         while True:
             try:
-                await self._turn()
+                await self._update()
             except Exception:
                 log.exception("HAProxy is not in step")
                 if not self._haproxy.alive:
                     return
             await asyncio.sleep(self._settings.cluster.balance_s)
 
-    async def _turn(self) -> None:
+    async def _update(self) -> None:
         version, replicas = self._version, list(self.replicas.values())
         with suppress(Exception):  # The directory is restarting; the last known state holds.
             version, replicas = await asyncio.wait_for(
-                self._directory.replicas.remote(self._name, self._version), _ASK_S
+                self._directory.replicas.remote(self._name, self._version), QUERY_TIMEOUT_S
             )
         self.replicas = {replica.name: replica for replica in replicas}
-        self._assign()
-        answers, places = await asyncio.gather(asyncio.gather(*map(self._ask, self.ready)), self._haproxy.places())
-        self.rooms = {name: room for name, room in answers if room is not None}
-        commands, told = self._commands(places)
-        await self._haproxy.tell(commands)
-        self._told = told  # Set only after success, so that failed commands are sent again.
-        await self._tell_voices()
+        self._assign_servers()
+        answers, server_entries = await asyncio.gather(
+            asyncio.gather(*map(self._query, self.ready)), self._haproxy.server_entries()
+        )
+        self.loads = {name: load for name, load in answers if load is not None}
+        commands, told = self._commands(server_entries)
+        await self._haproxy.run_commands(commands)
+        self._sent = told  # Set only after success, so that failed commands are sent again.
+        await self._send_voices()
         self._version = version
 
-    async def _ask(self, replica: Replica) -> tuple[str, Room | None]:
+    async def _query(self, replica: Replica) -> tuple[str, Load | None]:
         """Query the load of a replica; None if it does not answer, which HAProxy's own checks handle."""
         try:
             told = (await self._http.get(f"{replica.url}/ready")).json()
-            return replica.name, Room(slots=told["slots"], active=told["active"], waiting=told["waiting"])
+            return replica.name, Load(slots=told["slots"], active=told["active"], waiting=told["waiting"])
         except (httpx.HTTPError, ValueError, KeyError):
             return replica.name, None
 
-    def _assign(self) -> None:
+    def _assign_servers(self) -> None:
         """Assign a server entry to each new replica, and free the entries of lost replicas."""
-        for name in self._places.keys() - self.replicas.keys():
-            del self._places[name]
-        taken = set(self._places.values())
+        for name in self._server_names.keys() - self.replicas.keys():
+            del self._server_names[name]
+        taken = set(self._server_names.values())
         free = (
             server
             for number in range(1, self._settings.cluster.max_replicas + 1)
             if (server := f"r{number}") not in taken
         )
-        for name in self.replicas.keys() - self._places.keys():
+        for name in self.replicas.keys() - self._server_names.keys():
             if (place := next(free, None)) is not None:
-                self._places[name] = place
+                self._server_names[name] = place
             elif name not in self._without_place:
                 log.error("there is no place for %s: VOICEWRIGHT_MAX_REPLICAS is too small", name)
-        self._without_place = self.replicas.keys() - self._places.keys()
+        self._without_place = self.replicas.keys() - self._server_names.keys()
 
-    def _commands(self, places: list[Place]) -> tuple[list[str], dict[str, tuple[object, ...]]]:
+    def _commands(self, server_entries: list[ServerEntry]) -> tuple[list[str], dict[str, tuple[object, ...]]]:
         """Return the commands that make HAProxy's servers match the replicas, and the resulting server table."""
         connections: dict[str, dict[str, int]] = defaultdict(dict)
-        names = {server: name for name, server in self._places.items()}
-        for place in places:
-            if place.server in names:
-                connections[place.backend][names[place.server]] = place.connections
+        names = {server: name for name, server in self._server_names.items()}
+        for entry in server_entries:
+            if entry.server in names:
+                connections[entry.backend][names[entry.server]] = entry.connections
         commands: list[str] = []
         wanted: dict[str, tuple[object, ...]] = {}
         checked: dict[str, int] = {}  # Health check port of each server.
         for backend in BACKENDS:
             serving = self._serving(backend)
-            rooms = {name: room for name, room in self.rooms.items() if name in serving}
-            heavy = weights(rooms, connections[backend])
-            for name, server in self._places.items():
+            loads = {name: load for name, load in self.loads.items() if name in serving}
+            weight_by_name = weights(loads, connections[backend])
+            for name, server in self._server_names.items():
                 if (replica := serving.get(name)) is not None:
                     port = replica.wyoming_port if backend == WYOMING else replica.port
-                    wanted[f"{backend}/{server}"] = (replica.host, port, replica.state, heavy.get(name, 1))
+                    wanted[f"{backend}/{server}"] = (replica.host, port, replica.state, weight_by_name.get(name, 1))
                     if backend == WYOMING:
                         checked[f"{backend}/{server}"] = replica.port
         for server, now in wanted.items():
-            commands += changes(server, self._told.get(server), now, check_port=checked.get(server))
-        for server in self._told.keys() - wanted.keys():
+            commands += server_commands(server, self._sent.get(server), now, check_port=checked.get(server))
+        for server in self._sent.keys() - wanted.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]
         # Servers that an earlier ingress added to the HAProxy process that we adopted.
-        strange = {f"{place.backend}/{place.server}" for place in places if place.is_up} - wanted.keys()
-        for server in strange - self._told.keys():
+        unknown = {f"{entry.backend}/{entry.server}" for entry in server_entries if entry.is_up} - wanted.keys()
+        for server in unknown - self._sent.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]
         return commands, wanted
 
@@ -198,7 +202,7 @@ class Ingress:
         speakers = {name: replica for name, replica in of_tcp.items() if Mode.CUSTOM_VOICE in replica.modes}
         return speakers or of_tcp
 
-    async def _tell_voices(self) -> None:
+    async def _send_voices(self) -> None:
         """Write the map from voice names to modes."""
         voices = {
             name.lower(): Mode.CUSTOM_VOICE.value
@@ -210,13 +214,13 @@ class Ingress:
         }
         if voices != self._voices:
             path = self._haproxy.folder / VOICES
-            await self._haproxy.tell(
+            await self._haproxy.run_commands(
                 [f"clear map {path}", *(f"add map {path} {name} {mode}" for name, mode in voices.items())]
             )
             self._voices = voices
 
 
-def changes(
+def server_commands(
     server: str, before: tuple[object, ...] | None, now: tuple[object, ...], *, check_port: int | None = None
 ) -> list[str]:
     """Return the admin commands that update one server.

@@ -26,7 +26,7 @@ from typing import Any
 import httpx
 
 from runtime.cluster.balance import Checkpoint, Replica
-from runtime.cluster.directory import REPORT_S
+from runtime.cluster.directory import REPORT_INTERVAL_S
 from runtime.cluster.store import Store, store_of
 from runtime.server.keys import keys_of
 from runtime.settings import Settings
@@ -38,13 +38,13 @@ log = logging.getLogger(__name__)
 ROOT = str(Path(__file__).resolve().parents[2])  # Folder of the packages.
 READY = "Voicewright runtime ready at "
 _THREADS = "OMP_NUM_THREADS"
-_ASK_S = 10.0  # Timeout of a request to the runtime.
-_BEGIN_S = 1.0  # Time for clients that connected just before a drain to start their requests.
-_CLOSE_S = 5.0  # Time for the last changes of an ended runtime to reach the store.
+QUERY_TIMEOUT_S = 10.0  # Timeout of a request to the runtime.
+CONNECT_GRACE_S = 1.0  # Time for clients that connected just before a drain to start their requests.
+STORE_CLOSE_TIMEOUT_S = 5.0  # Time for the last changes of an ended runtime to reach the store.
 _POLL_INTERVAL_S = 0.05  # Poll interval of the runtime process.
 
 
-def outside(environment: Mapping[str, str], *, processors: float, parent: int) -> dict[str, str]:
+def runtime_environment(environment: Mapping[str, str], *, processors: float, parent: int) -> dict[str, str]:
     """Return the environment for a runtime: that of a Ray worker, without Ray's own limit of OpenMP threads.
 
     Ray sets OMP_NUM_THREADS=1 in a worker without reserved processors, unless the user has set the variable. The
@@ -100,13 +100,13 @@ class RuntimeReplica:
             from ray.util import get_node_ip_address
 
             host = get_node_ip_address()
-        told = {"VOICEWRIGHT_ELSEWHERE_FILE": str(self._elsewhere)}
+        told = {"VOICEWRIGHT_ELSEWHERE_FILE": str(self._other_checkpoints_file)}
         if self._settings.server.wyoming:  # The ingress opens and announces the public port.
             told |= {"VOICEWRIGHT_WYOMING": f"tcp://{host}:0", "VOICEWRIGHT_WYOMING_ANNOUNCED": "no"}
         self._process = self._start(models, {**environment, **self._store.environment, **told}, host)
-        url = await asyncio.get_running_loop().run_in_executor(None, self._until_ready)
+        url = await asyncio.get_running_loop().run_in_executor(None, self._wait_until_ready)
         self._http = httpx.AsyncClient(
-            base_url=url, verify=certificates(), trust_env=False, timeout=_ASK_S, headers=self._key
+            base_url=url, verify=certificates(), trust_env=False, timeout=QUERY_TIMEOUT_S, headers=self._key
         )
         served = tuple(Checkpoint.of(entry) for entry in (await self._http.get("/v1/models")).json()["data"])
         ports = (await self._http.get("/ready")).json()["ports"]
@@ -128,7 +128,7 @@ class RuntimeReplica:
         ]
 
     @property
-    def _elsewhere(self) -> Path:
+    def _other_checkpoints_file(self) -> Path:
         """Path of the file that lists the checkpoints of other replicas for the runtime."""
         return self._folder / "elsewhere.json"
 
@@ -163,7 +163,7 @@ class RuntimeReplica:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={
-                **outside(os.environ, processors=processors, parent=os.getppid()),
+                **runtime_environment(os.environ, processors=processors, parent=os.getppid()),
                 **environment,
                 "VOICEWRIGHT_SHARED_TICKETS": "1",
                 # All connections come from the ingress, which limits connections per address.
@@ -173,10 +173,10 @@ class RuntimeReplica:
             start_new_session=True,
         )
 
-    def _until_ready(self) -> str:
+    def _wait_until_ready(self) -> str:
         """Wait until the runtime is ready and return its URL. Thread: a worker."""
         assert self._process.stdout is not None
-        threading.Thread(target=self._pass_on, name="runtime-log", daemon=True).start()
+        threading.Thread(target=self._copy_log, name="runtime-log", daemon=True).start()
         for line in self._process.stdout:
             words = line.decode("utf-8", "replace").strip()
             if words.startswith(READY):
@@ -184,7 +184,7 @@ class RuntimeReplica:
         self._process.wait()
         raise RuntimeError(self._last_words or f"the runtime ended with status {self._process.returncode}")
 
-    def _pass_on(self) -> None:
+    def _copy_log(self) -> None:
         """Copy the runtime's log to stderr. Thread: a thread of its own."""
         assert self._process.stderr is not None
         for line in self._process.stderr:
@@ -202,7 +202,7 @@ class RuntimeReplica:
         with suppress(Exception):
             await asyncio.wait_for(self._directory.leave.remote(self._name), 1.0)
         with suppress(Exception):
-            await asyncio.wait_for(self._store.close(), _CLOSE_S)
+            await asyncio.wait_for(self._store.close(), STORE_CLOSE_TIMEOUT_S)
         self._clear()
         os._exit(1)
 
@@ -212,16 +212,16 @@ class RuntimeReplica:
             with suppress(Exception):  # The directory is restarting.
                 served = await self._directory.report.remote(self._replica)
                 if served != known:
-                    self._tell_elsewhere(served)
+                    self._write_other_checkpoints(served)
                     known = served
-            await asyncio.sleep(REPORT_S)
+            await asyncio.sleep(REPORT_INTERVAL_S)
 
-    def _tell_elsewhere(self, served: Sequence[Checkpoint]) -> None:
+    def _write_other_checkpoints(self, served: Sequence[Checkpoint]) -> None:
         """Write the checkpoints of other replicas to the runtime's file, atomically."""
-        part = self._elsewhere.with_suffix(".part")
+        part = self._other_checkpoints_file.with_suffix(".part")
         others = [asdict(checkpoint) for checkpoint in served if checkpoint not in self._replica.checkpoints]
         part.write_text(json.dumps(others), encoding="utf-8")
-        part.replace(self._elsewhere)
+        part.replace(self._other_checkpoints_file)
 
     def _clear(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -247,7 +247,7 @@ class RuntimeReplica:
         self._is_ending = True
         with suppress(Exception):
             await asyncio.wait_for(self._directory.drain.remote(self._name), 10.0)
-        await asyncio.sleep(_BEGIN_S)
+        await asyncio.sleep(CONNECT_GRACE_S)
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGTERM)
         while self._process.poll() is None:  # noqa: ASYNC110  Popen can only be polled.

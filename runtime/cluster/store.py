@@ -73,15 +73,15 @@ class Mirror:
     files: Any  # File system of fsspec.
     root: str  # Root of the store in it.
     local: Path
-    look_s: float
+    interval_s: float
     # By name: the remote and the local version at the last synchronisation.
-    _base: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _synced: dict[str, tuple[str, str]] = field(default_factory=dict)
     _has_keys: bool = False  # The store had a key file at the start, so every request needs a key.
     _closed: bool = False
-    _looking: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def open(cls, url: str, look_s: float) -> Self:
+    def open(cls, url: str, interval_s: float) -> Self:
         """Download the store into a new local folder.
 
         Raises:
@@ -95,9 +95,9 @@ class Mirror:
         # Not a temporary folder: a file that a cleaner deletes there would also be deleted from the store.
         mirrors = Path(user_data_dir("voicewright")) / "mirrors"
         mirrors.mkdir(parents=True, exist_ok=True)
-        mirror = cls(files, root, Path(tempfile.mkdtemp(prefix="store-", dir=mirrors)), look_s)
+        mirror = cls(files, root, Path(tempfile.mkdtemp(prefix="store-", dir=mirrors)), interval_s)
         (mirror.local / VOICES).mkdir()
-        mirror.look()
+        mirror.synchronise()
         mirror._has_keys = (mirror.local / KEYS).exists()
         return mirror
 
@@ -111,10 +111,10 @@ class Mirror:
         loop = asyncio.get_running_loop()
         while not self._closed:
             try:
-                await loop.run_in_executor(None, self.look)
+                await loop.run_in_executor(None, self.synchronise)
             except Exception:
                 log.warning("the store cannot be reached; it is tried again", exc_info=True)
-            await asyncio.sleep(self.look_s)
+            await asyncio.sleep(self.interval_s)
 
     async def close(self) -> None:
         """Carry what is left, and delete the folder."""
@@ -122,74 +122,74 @@ class Mirror:
 
     def _end(self) -> None:
         with suppress(Exception):
-            self.look()
-        with self._looking:  # A scan during the removal of the folder would delete everything from the store.
+            self.synchronise()
+        with self._lock:  # A scan during the removal of the folder would delete everything from the store.
             self._closed = True
             shutil.rmtree(self.local, ignore_errors=True)
 
-    def look(self) -> None:
+    def synchronise(self) -> None:
         """Synchronise both sides.
 
         Raises:
             OSError: The store cannot be reached. The next call continues with the remaining files.
         """
-        with self._looking:
+        with self._lock:
             if not self._closed:
-                self._look()
+                self._synchronise()
 
-    def _look(self) -> None:
-        there, here = self._there(), self._here()
-        for name in sorted(there.keys() | here.keys() | self._base.keys()):
-            was_there, was_here = self._base.get(name, (None, None))
+    def _synchronise(self) -> None:
+        there, here = self._remote_versions(), self._local_versions()
+        for name in sorted(there.keys() | here.keys() | self._synced.keys()):
+            was_there, was_here = self._synced.get(name, (None, None))
             is_there, is_here = there.get(name), here.get(name)
             now: tuple[str, str] | None = None
             if name != KEYS and is_here != was_here:  # Keys are only copied from the store.
                 if is_here is None:
-                    self._remove(name)
+                    self._delete(name)
                 else:
-                    now = self._carry(name), is_here
+                    now = self._upload(name), is_here
             elif is_there != was_there:
                 if is_there is None:
                     (self.local / name).unlink(missing_ok=True)
-                elif (fetched := self._fetch(name)) is not None:
+                elif (fetched := self._download(name)) is not None:
                     now = is_there, fetched
                 else:
                     continue
             else:
                 continue
-            # Later changes on either side are found by the next synchronisation.
+            # Later server_commands on either side are found by the next synchronisation.
             if now is None:
-                self._base.pop(name, None)
+                self._synced.pop(name, None)
             else:
-                self._base[name] = now
+                self._synced[name] = now
 
-    def _there(self) -> dict[str, str]:
+    def _remote_versions(self) -> dict[str, str]:
         """Return the versions of the store's files, by name under its root."""
         self.files.invalidate_cache()
         found = self.files.find(self.root, detail=True)
         return {
-            name: _told(facts)
+            name: _sent(facts)
             for path, facts in found.items()
-            if _is_ours(name := path.removeprefix(self.root.rstrip("/")).lstrip("/"))
+            if is_synchronised(name := path.removeprefix(self.root.rstrip("/")).lstrip("/"))
         }
 
-    def _version_there(self, name: str) -> str | None:
+    def _remote_version(self, name: str) -> str | None:
         self.files.invalidate_cache()
         try:
-            return _told(self.files.info(f"{self.root}/{name}"))
+            return _sent(self.files.info(f"{self.root}/{name}"))
         except FileNotFoundError:
             return None
 
-    def _here(self) -> dict[str, str]:
+    def _local_versions(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for path in self.local.rglob("*"):
             name = path.relative_to(self.local).as_posix()
-            if _is_ours(name):
+            if is_synchronised(name):
                 with suppress(OSError):  # Replaced in the meantime.
                     found[name] = _version(path)
         return found
 
-    def _carry(self, name: str) -> str:
+    def _upload(self, name: str) -> str:
         """Upload a file under a temporary name, then rename it.
 
         Returns:
@@ -201,13 +201,13 @@ class Mirror:
         part = f"{target}.{os.getpid()}{_PART}"
         self.files.pipe_file(part, data)
         self.files.mv(part, target)
-        version = self._version_there(name)
+        version = self._remote_version(name)
         with suppress(FileNotFoundError):
             if version is not None and self.files.cat_file(target) == data:
                 return version
         return ""
 
-    def _fetch(self, name: str) -> str | None:
+    def _download(self, name: str) -> str | None:
         """Download a file and return its local version; None if it was deleted from the store in the meantime."""
         path = self.local / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -220,17 +220,17 @@ class Mirror:
         part.replace(path)
         return version
 
-    def _remove(self, name: str) -> None:
+    def _delete(self, name: str) -> None:
         with suppress(FileNotFoundError):
             self.files.rm_file(f"{self.root}/{name}")
 
 
-def _is_ours(name: str) -> bool:
+def is_synchronised(name: str) -> bool:
     """True for the files that are synchronised: voices, pronunciation dictionaries and keys."""
     return name == KEYS or (name.startswith(f"{VOICES}/") and name.endswith(_SUFFIXES) and "/." not in name)
 
 
-def _told(facts: Mapping[str, Any]) -> str:
+def _sent(facts: Mapping[str, Any]) -> str:
     """Return a version string from the metadata that an fsspec file system gives."""
     names = ("ETag", "etag", "md5Hash", "ino", "mtime", "LastModified", "last_modified", "created", "size")
     return " ".join(str(facts[name]) for name in names if name in facts)

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from runtime.cluster.balance import Replica, Room
+from runtime.cluster.balance import Load, Replica
 from runtime.errors import NoReplica
 from runtime.settings import Settings
 from runtime.shared.port.error_responses import error_response
@@ -34,14 +34,14 @@ HEALTH_OF_SERVE = "/-/healthz"  # Health route of Serve's proxy, which KubeRay q
 _GET = ["GET", "HEAD"]
 
 
-class Known(Protocol):
+class ClusterState(Protocol):
     """Cluster state that the view shows."""
 
     @property
     def replicas(self) -> Mapping[str, Replica]: ...
 
     @property
-    def rooms(self) -> Mapping[str, Room]: ...
+    def loads(self) -> Mapping[str, Load]: ...
 
     @property
     def ready(self) -> list[Replica]: ...
@@ -53,8 +53,8 @@ class Known(Protocol):
 class ClusterView:
     """HTTP server for routes of the whole cluster, on a local port that HAProxy forwards to. Thread: the event loop."""
 
-    def __init__(self, known: Known, http: httpx.AsyncClient, settings: Settings) -> None:
-        self._known = known
+    def __init__(self, state: ClusterState, http: httpx.AsyncClient, settings: Settings) -> None:
+        self._state = state
         self._http = http
         app = Starlette(
             routes=[
@@ -93,17 +93,17 @@ class ClusterView:
 
     async def _ready(self, _: Request) -> Response:
         """Return the sum of all replicas' /ready, in the same format."""
-        rooms = [self._known.rooms[replica.name] for replica in self._known.ready if replica.name in self._known.rooms]
-        if not rooms:
+        loads = [self._state.loads[replica.name] for replica in self._state.ready if replica.name in self._state.loads]
+        if not loads:
             return error_response(NoReplica(retry_after_s=1.0), status="loading")
-        sums = {name: sum(getattr(room, name) for room in rooms) for name in ("slots", "active", "waiting")}
+        sums = {name: sum(getattr(load, name) for load in loads) for name in ("slots", "active", "waiting")}
         return JSONResponse(
-            {"status": "ready", **sums, "short_of_text": 0, "ports": dict(self._known.ports), "replicas": len(rooms)}
+            {"status": "ready", **sums, "short_of_text": 0, "ports": dict(self._state.ports), "replicas": len(loads)}
         )
 
     async def _cluster(self, request: Request) -> Response:
         """Return the name, state, checkpoints and load of each replica, if the caller has a valid key."""
-        rooms = {name: asdict(room) for name, room in self._known.rooms.items()}
+        loads = {name: asdict(load) for name, load in self._state.loads.items()}
         replicas = [
             {
                 "name": replica.name,
@@ -111,15 +111,15 @@ class ClusterView:
                 "state": replica.state.value,
                 "modes": list(replica.modes),
                 "models": sorted({checkpoint.id for checkpoint in replica.checkpoints}),
-                "load": rooms.get(replica.name),
+                "load": loads.get(replica.name),
             }
-            for replica in self._known.replicas.values()
+            for replica in self._state.replicas.values()
         ]
         return await self._if_allowed(request, JSONResponse({"replicas": replicas}))
 
     async def _metrics(self, request: Request) -> Response:
         """Return the metrics of every replica, and their sums."""
-        replicas = list(self._known.replicas.values())
+        replicas = list(self._state.replicas.values())
         pages = await self._pages(request, replicas, "/metrics")
         if isinstance(pages, Response):
             return pages
@@ -128,7 +128,7 @@ class ClusterView:
 
     async def _models(self, request: Request) -> Response:
         """Return the checkpoints of all replicas without duplicates."""
-        pages = await self._pages(request, self._known.ready, request.url.path)
+        pages = await self._pages(request, self._state.ready, request.url.path)
         if isinstance(pages, Response):
             return pages
         told = [page.json() for page in pages if page is not None]
@@ -140,28 +140,28 @@ class ClusterView:
 
     async def _model(self, request: Request) -> Response:
         """Return one checkpoint from a replica that has it, or a replica's error if there is no such checkpoint."""
-        answers = await self._answers(request, self._known.ready, request.url.path)
+        answers = await self._answers(request, self._state.ready, request.url.path)
         if not answers:
             return error_response(NoReplica(retry_after_s=1.0))
         answers.sort(key=lambda answer: answer.status_code != httpx.codes.OK)
-        return _passed(answers[0])
+        return _to_response(answers[0])
 
     async def _pages(
         self, request: Request, replicas: list[Replica], path: str
     ) -> list[httpx.Response | None] | Response:
         """Return each replica's response to our caller (None if it does not answer), or a replica's refusal."""
-        pages = await asyncio.gather(*(self._ask(request, replica, path) for replica in replicas))
+        pages = await asyncio.gather(*(self._query(request, replica, path) for replica in replicas))
         for page in pages:
             if page is not None and page.status_code in {401, 403, 429}:
-                return _passed(page)
+                return _to_response(page)
         return [page if page is not None and page.status_code == httpx.codes.OK else None for page in pages]
 
     async def _answers(self, request: Request, replicas: list[Replica], path: str) -> list[httpx.Response]:
         """Return the responses of the replicas that answer."""
-        pages = await asyncio.gather(*(self._ask(request, replica, path) for replica in replicas))
+        pages = await asyncio.gather(*(self._query(request, replica, path) for replica in replicas))
         return [page for page in pages if page is not None]
 
-    async def _ask(self, request: Request, replica: Replica, path: str) -> httpx.Response | None:
+    async def _query(self, request: Request, replica: Replica, path: str) -> httpx.Response | None:
         headers = {
             name: request.headers[name]
             for name in ("authorization", "x-api-key", "xi-api-key", "user-agent", "accept")
@@ -174,13 +174,13 @@ class ClusterView:
 
     async def _if_allowed(self, request: Request, answer: Response) -> Response:
         """Return the response if a replica lets the caller in; otherwise refuse."""
-        pages = await self._pages(request, self._known.ready, "/v1/models")
+        pages = await self._pages(request, self._state.ready, "/v1/models")
         if isinstance(pages, Response):
             return pages
         return answer if any(page is not None for page in pages) else error_response(NoReplica(retry_after_s=1.0))
 
 
-def _passed(answer: httpx.Response) -> Response:
+def _to_response(answer: httpx.Response) -> Response:
     """Convert a replica's response into ours."""
     return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
 

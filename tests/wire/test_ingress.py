@@ -17,8 +17,8 @@ import httpx
 import pytest
 
 from runtime.cluster.balance import Replica, ReplicaState
-from runtime.cluster.haproxy import ANY, WYOMING, HAProxy, end_left, find_haproxy
-from runtime.cluster.ingress import changes
+from runtime.cluster.haproxy import ANY, WYOMING, HAProxy, find_haproxy, kill_orphan
+from runtime.cluster.ingress import server_commands
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import ServerSettings, Settings
 from runtime.shared.port.allowance import ACCOUNT
@@ -69,7 +69,9 @@ def free_port() -> int:
 async def put(haproxy: HAProxy, server: str, replica: Replica) -> None:
     """What the ingress tells of a replica that is new."""
     for backend in (ANY, *replica.modes):
-        await haproxy.tell(changes(f"{backend}/{server}", None, (replica.host, replica.port, replica.state, 256)))
+        await haproxy.run_commands(
+            server_commands(f"{backend}/{server}", None, (replica.host, replica.port, replica.state, 256))
+        )
 
 
 def ask(
@@ -266,7 +268,7 @@ def test_home_assistant_s_port_leads_to_a_replica_whose_health_is_asked_for_at_i
                 writer.close()
 
         async def is_up() -> bool:
-            (place,) = [one for one in await haproxy.places() if (one.backend, one.server) == (WYOMING, "r1")]
+            (place,) = [one for one in await haproxy.server_entries() if (one.backend, one.server) == (WYOMING, "r1")]
             return place.is_up
 
         haproxy = HAProxy(settings, tmp_path, view_port=9)
@@ -277,7 +279,7 @@ def test_home_assistant_s_port_leads_to_a_replica_whose_health_is_asked_for_at_i
             with answering("a") as health:
                 at = wyoming.sockets[0].getsockname()[1]
                 new = ("127.0.0.1", at, ReplicaState.READY, 256)
-                await haproxy.tell(changes(f"{WYOMING}/r1", None, new, check_port=health))
+                await haproxy.run_commands(server_commands(f"{WYOMING}/r1", None, new, check_port=health))
                 assert await said() == b"heard\n"
                 await asyncio.sleep(1.5)  # for a check or two
                 assert await is_up()
@@ -294,9 +296,9 @@ def test_home_assistant_s_port_leads_to_a_replica_whose_health_is_asked_for_at_i
 
 def test_what_is_told_of_a_server_is_what_has_changed() -> None:
     new = ("127.0.0.1", 80, ReplicaState.READY, 256)
-    assert changes("any/r1", new, new) == []
-    assert changes("any/r1", new, (*new[:3], 7)) == ["set server any/r1 weight 7"]
-    assert changes("any/r1", new, (*new[:2], ReplicaState.DRAINING, 256)) == ["set server any/r1 state drain"]
+    assert server_commands("any/r1", new, new) == []
+    assert server_commands("any/r1", new, (*new[:3], 7)) == ["set server any/r1 weight 7"]
+    assert server_commands("any/r1", new, (*new[:2], ReplicaState.DRAINING, 256)) == ["set server any/r1 state drain"]
 
 
 def test_an_ingress_goes_on_with_the_haproxy_of_one_that_was_killed(settings: Settings, tmp_path: Path) -> None:
@@ -315,7 +317,7 @@ def test_an_ingress_goes_on_with_the_haproxy_of_one_that_was_killed(settings: Se
                 await other.start()
                 assert other.pid != first.pid
                 assert not first.alive
-                end_left(tmp_path)
+                kill_orphan(tmp_path)
                 while other.alive:  # noqa: ASYNC110  a process
                     await asyncio.sleep(0.01)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.cluster.arguments import Pool, check_accelerators, spare
+from runtime.cluster.arguments import Pool, check_accelerators, free_accelerators
 from runtime.errors import InvalidSetting
 
 CARDS = {"CPU": 8.0, "GPU": 2.0}
@@ -40,17 +40,17 @@ def pool(**fields: object) -> Pool:
 def test_a_replica_asks_for_one_where_there_are_any_and_nothing_else_was_said(
     fields: dict[str, object], device: str, counted: dict[str, float], gpus: float, npus: float
 ) -> None:
-    placed = pool(**fields).placed(device, counted)
-    assert placed.accelerators() == {"GPU": gpus, "NPU": npus}
-    assert placed.gpus == gpus
-    assert placed.placed(device, counted) == placed
-    assert placed.resources.items() >= pool(**fields).resources.items()
+    filled = pool(**fields).with_accelerators(device, counted)
+    assert filled.accelerators() == {"GPU": gpus, "NPU": npus}
+    assert filled.gpus == gpus
+    assert filled.with_accelerators(device, counted) == filled
+    assert filled.resources.items() >= pool(**fields).resources.items()
 
 
 def test_what_is_left_of_them_is_counted_for_all_replicas() -> None:
     pools = [pool(replicas=2, gpus=0.5), pool(replicas=1, gpus=0, resources={"NPU": 1.0}), pool(gpus=0)]
-    assert spare(pools, CARDS | NPUS) == {"GPU": 1.0, "NPU": 1.0}
-    assert spare([pool(replicas=3, gpus=1)], CARDS) == {"GPU": -1.0, "NPU": 0.0}
+    assert free_accelerators(pools, CARDS | NPUS) == {"GPU": 1.0, "NPU": 1.0}
+    assert free_accelerators([pool(replicas=3, gpus=1)], CARDS) == {"GPU": -1.0, "NPU": 0.0}
 
 
 def test_more_replicas_than_cards_are_refused_with_both_numbers() -> None:

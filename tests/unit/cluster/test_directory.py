@@ -44,16 +44,16 @@ def test_who_reports_no_more_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0.02)
         assert (await directory.replicas("one", 0))[1] == []
 
-    monkeypatch.setattr(directories, "LOST_S", 0.01)
+    monkeypatch.setattr(directories, "REPORT_TIMEOUT_S", 0.01)
     asyncio.run(run())
 
 
 def test_a_drain_of_whom_nobody_knows_or_to_whom_nobody_sends_waits_for_nothing() -> None:
     async def run() -> None:
         directory = Directory()
-        await asyncio.wait_for(directory.drain("nobody"), directories.HEEDED_S - 1)
+        await asyncio.wait_for(directory.drain("nobody"), directories.DRAIN_TIMEOUT_S - 1)
         await directory.report(REPLICA)
-        await asyncio.wait_for(directory.drain("a"), directories.HEEDED_S - 1)
+        await asyncio.wait_for(directory.drain("a"), directories.DRAIN_TIMEOUT_S - 1)
 
     asyncio.run(run())
 

@@ -43,7 +43,7 @@ def is_there(pid: int) -> bool:
 def test_one_that_does_not_answer_its_admin_socket_is_ended(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(haproxy, "START_S", 0.7)
+    monkeypatch.setattr(haproxy, "START_TIMEOUT_S", 0.7)
     started = in_place_of_haproxy(tmp_path, words)
     with pytest.raises(InvalidSetting, match="admin socket"):
         asyncio.run(started.start())

@@ -1,4 +1,4 @@
-"""A replica's runtime has the threads that it would have had outside of Ray."""
+"""A replica's runtime has the threads that it would have outside of Ray."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from runtime.cluster.replica import outside
+from runtime.cluster.replica import runtime_environment
 
 Started = Callable[[dict[str, str]], int]
 
@@ -51,9 +51,9 @@ def test_one_thread_that_only_ray_has_said_is_taken_back(
     started: Started, said: dict[str, str], processors: float, stays: bool
 ) -> None:
     own = {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "1"}
-    found = outside({**own, "OMP_NUM_THREADS": "1"}, processors=processors, parent=started(said))
+    found = runtime_environment({**own, "OMP_NUM_THREADS": "1"}, processors=processors, parent=started(said))
     assert found == own | ({"OMP_NUM_THREADS": "1"} if stays else {})
 
 
 def test_a_parent_that_tells_nothing_changes_nothing() -> None:
-    assert outside({"OMP_NUM_THREADS": "1"}, processors=0.0, parent=-1) == {"OMP_NUM_THREADS": "1"}
+    assert runtime_environment({"OMP_NUM_THREADS": "1"}, processors=0.0, parent=-1) == {"OMP_NUM_THREADS": "1"}

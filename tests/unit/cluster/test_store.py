@@ -25,21 +25,21 @@ def test_a_voice_of_one_is_with_the_other_at_its_next_look_and_so_is_its_end(two
     here, there = two
     name = f"{VOICES}/a.voice"
     (here.local / name).write_bytes(b"first")
-    here.look()
-    there.look()
+    here.synchronise()
+    there.synchronise()
     assert (there.local / name).read_bytes() == b"first"
     (there.local / name).write_bytes(b"renamed")
-    there.look()
-    here.look()
+    there.synchronise()
+    here.synchronise()
     assert (here.local / name).read_bytes() == b"renamed"
-    here.look()
+    here.synchronise()
     assert (here.local / name).read_bytes() == b"renamed", "nothing is carried back"
     (here.local / name).unlink()
-    here.look()
-    there.look()
+    here.synchronise()
+    there.synchronise()
     assert not (there.local / name).exists()
-    there.look()
-    here.look()
+    there.synchronise()
+    here.synchronise()
     assert not (here.local / name).exists(), "it does not come back"
 
 
@@ -51,8 +51,8 @@ def test_owners_have_their_folders_and_the_index_and_parts_of_files_stay_where_t
     (here.local / VOICES / "owners/abc/b.voice").write_bytes(b"own")
     (here.local / VOICES / "index.sqlite").write_bytes(b"ours")
     (here.local / VOICES / ".c.voice").write_bytes(b"half")
-    here.look()
-    there.look()
+    here.synchronise()
+    there.synchronise()
     found = sorted(path.relative_to(there.local).as_posix() for path in there.local.rglob("*") if path.is_file())
     assert found == [f"{VOICES}/owners/abc/b.voice"]
     assert sorted(path.name for path in (tmp_path / "store").rglob("*") if path.is_file()) == ["b.voice"]
@@ -65,10 +65,10 @@ def test_keys_come_from_the_store_and_never_go_there(two: tuple[Mirror, Mirror],
     third = Mirror.open(f"file://{tmp_path}/store", 0.5)
     assert Path(third.environment["VOICEWRIGHT_API_KEYS_FILE"]).read_text() == "one\n"
     (third.local / KEYS).write_text("mine\n")
-    third.look()
+    third.synchronise()
     assert (tmp_path / "store" / KEYS).read_text() == "one\n"
     (tmp_path / "store" / KEYS).write_text("one\ntwo\n")
-    third.look()
+    third.synchronise()
     assert (third.local / KEYS).read_text() == "one\ntwo\n"
 
 
@@ -78,7 +78,7 @@ def test_of_two_changes_at_once_one_stays_everywhere(two: tuple[Mirror, Mirror],
         (mirror.local / name).write_bytes(words)
     for _ in range(2):
         for mirror in two:
-            mirror.look()
+            mirror.synchronise()
     kept = {(mirror.local / name).read_bytes() for mirror in two} | {(tmp_path / "store" / name).read_bytes()}
     assert kept == {b"there, longer"}
 
@@ -108,8 +108,8 @@ def test_what_another_carries_while_one_carries_is_fetched(two: tuple[Mirror, Mi
     name = f"{VOICES}/a.voice"
     (here.local / name).write_bytes(b"here")
     here.files = Meddling(here.files, "mv", lambda: (tmp_path / "store" / name).write_bytes(b"another's"))
-    here.look()
-    here.look()
+    here.synchronise()
+    here.synchronise()
     assert (here.local / name).read_bytes() == b"another's"
 
 
@@ -120,8 +120,8 @@ def test_what_changes_in_the_store_while_it_is_fetched_is_fetched_again(
     name = f"{VOICES}/a.voice"
     (tmp_path / "store" / name).write_bytes(b"first")
     here.files = Meddling(here.files, "cat_file", lambda: (tmp_path / "store" / name).write_bytes(b"second"))
-    here.look()
-    here.look()
+    here.synchronise()
+    here.synchronise()
     assert (here.local / name).read_bytes() == b"second"
 
 
@@ -130,8 +130,8 @@ def test_what_changes_here_while_it_is_carried_is_carried_again(two: tuple[Mirro
     name = f"{VOICES}/a.voice"
     (here.local / name).write_bytes(b"first")
     here.files = Meddling(here.files, "mv", lambda: (here.local / name).write_bytes(b"second"))
-    here.look()
-    here.look()
+    here.synchronise()
+    here.synchronise()
     assert (tmp_path / "store" / name).read_bytes() == b"second"
 
 
@@ -139,7 +139,7 @@ def test_a_look_that_is_slower_than_the_end_deletes_nothing(two: tuple[Mirror, M
     here, _ = two
     name = f"{VOICES}/a.voice"
     (here.local / name).write_bytes(b"sound")
-    here.look()
+    here.synchronise()
     asked, answered = threading.Event(), threading.Event()
 
     def slow() -> None:
@@ -147,7 +147,7 @@ def test_a_look_that_is_slower_than_the_end_deletes_nothing(two: tuple[Mirror, M
         assert answered.wait(60)
 
     here.files = Meddling(here.files, "find", slow)
-    looking = threading.Thread(target=here.look)
+    looking = threading.Thread(target=here.synchronise)
     looking.start()
     assert asked.wait(60)
     ending = threading.Thread(target=lambda: asyncio.run(here.close()))
@@ -166,8 +166,8 @@ def test_objects_in_memory_serve_as_well_as_files() -> None:
     try:
         here, there = Mirror.open(url, 0.5), Mirror.open(url, 0.5)
         (here.local / VOICES / "a.voice").write_bytes(b"sound")
-        here.look()
-        there.look()
+        here.synchronise()
+        there.synchronise()
         assert (there.local / VOICES / "a.voice").read_bytes() == b"sound"
     finally:
         fsspec.filesystem("memory").rm("/voicewright-test", recursive=True)

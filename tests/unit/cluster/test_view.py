@@ -8,12 +8,12 @@ import socket
 import httpx
 import pytest
 
-from runtime.cluster.balance import Replica, ReplicaState, Room
+from runtime.cluster.balance import Load, Replica, ReplicaState
 from runtime.cluster.view import ClusterView
 from runtime.settings import Settings
 
 
-class Known:
+class ClusterState:
     """Of one replica, which nothing answers for."""
 
     def __init__(self, state: ReplicaState) -> None:
@@ -21,7 +21,7 @@ class Known:
             port = int(probe.getsockname()[1])
         replica = Replica(name="secret-name", host="127.0.0.1", port=port, pool="speech", modes=("base",), state=state)
         self.replicas = {replica.name: replica}
-        self.rooms: dict[str, Room] = {}
+        self.loads: dict[str, Load] = {}
         self.ready = [replica] if state is ReplicaState.READY else []
 
 
@@ -29,7 +29,7 @@ class Known:
 def test_where_no_replica_says_who_may_come_in_no_caller_may(state: ReplicaState) -> None:
     async def run() -> None:
         async with httpx.AsyncClient(trust_env=False) as http:
-            view = ClusterView(Known(state), http, Settings())
+            view = ClusterView(ClusterState(state), http, Settings())
             port = await view.start()
             try:
                 answer = await http.get(f"http://127.0.0.1:{port}/cluster", headers={"x-api-key": "guess"})
@@ -44,7 +44,7 @@ def test_where_no_replica_says_who_may_come_in_no_caller_may(state: ReplicaState
 def test_kuberay_is_told_that_the_port_is_open_without_a_key() -> None:
     async def run() -> None:
         async with httpx.AsyncClient(trust_env=False) as http:
-            view = ClusterView(Known(ReplicaState.READY), http, Settings())
+            view = ClusterView(ClusterState(ReplicaState.READY), http, Settings())
             port = await view.start()
             try:
                 answer = await http.get(f"http://127.0.0.1:{port}/-/healthz")
