@@ -25,11 +25,11 @@ from runtime.variables import warn_of_unknown
 
 VERBOSE = "log what happens to stderr"
 QUANTIZE = "auto, off, int8 or int4: bits of the weights of talker and code predictor; a card has int8"
-WYOMING = "tcp://127.0.0.1:10200"  # Wyoming's usual port for speech
+WYOMING = "tcp://127.0.0.1:10200"  # Usual port of Wyoming for speech.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; errors that the caller can mend are one line on stderr and exit status 2."""
+    """Run one command. Errors that the caller can correct are one line on stderr, with exit status 2."""
     arguments = _parser().parse_args(argv)
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.WARNING,
@@ -45,12 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.FAILED if isinstance(error, Failed) else Exit.BAD_INPUT
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # --stdout into a player that was closed
+    except BrokenPipeError:  # The reader of --stdout has closed the pipe.
         return 0
 
 
 class Parser(argparse.ArgumentParser):
-    """Complains in one line, as every other bad input does."""
+    """Argument parser whose errors are one line, like all other errors."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(Exit.BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help [invalid_setting]\n")
@@ -251,7 +251,7 @@ def _say(arguments: argparse.Namespace) -> int:
 
 
 def _runtime(arguments: argparse.Namespace) -> int:
-    # Given or not: without the option the environment's word stands.
+    # None without the option, so that the environment variable is used.
     eager = True if arguments.eager else None
     settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads, eager=eager)
     if arguments.check:

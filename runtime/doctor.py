@@ -1,4 +1,4 @@
-"""Runs ``voicewright doctor``: what a checkpoint would serve on this machine, in words or as JSON."""
+"""Command ``voicewright doctor``: report, as text or JSON, how a checkpoint can be served on this machine."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from runtime.errors import SetUpError
 from runtime.settings import EngineSettings
 
 GB = 10**9
-WIDTH = 20  # characters of a line's name
-BUSY = 1.2  # times as long as without it something takes beside other work that is worth a word
+WIDTH = 20  # Characters of the first column.
+BUSY = 1.2  # A machine is reported as busy if computing takes this many times as long as on an idle one.
 MAX_LISTED = 12  # Items of a list in a line; --json has all.
 
 
 def doctor(reference: str, settings: EngineSettings, *, as_json: bool) -> bool:
-    """Print a diagnosis; returns whether the checkpoint can be served.
+    """Print a diagnosis and return True if the checkpoint can be served.
 
     Raises:
-        SetUpError: there is no such checkpoint, or no such device.
+        SetUpError: The checkpoint or the device does not exist.
     """
     try:
         told = diagnose(reference, settings)
@@ -37,7 +37,7 @@ def doctor(reference: str, settings: EngineSettings, *, as_json: bool) -> bool:
 
 
 def _lines(told: Diagnosis) -> Iterator[tuple[str, str]]:
-    """What is said in words, each line with a name."""
+    """Yield the lines of the report as (name, text)."""
     yield told.name, "can be served" if told.servable else "cannot be served"
     for problem in told.problems:
         yield "  problem", f"{problem.message} [{problem.code}]"

@@ -3,7 +3,7 @@
 ::
 
     SpeechError
-    ├─ BadRequest            the client can mend it; nothing was started
+    ├─ BadRequest            the client can correct it; nothing was started
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
     │  ├─ SubprotocolRequired · UnknownRoute · WebSocketOnly · MethodNotAllowed · UnsupportedFormat
     │  ├─ MalformedRequest · HeadersTooLarge · TooManyFrames
@@ -19,17 +19,17 @@
     ├─ Busy                  try again later:
     │  ├─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · NoReplica · ReplicaLost
     │  └─ SpeechSpent
-    ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
-    ├─ Failed                our fault, this request only
+    ├─ Expired               a timeout passed: SessionIdle · SessionTooLong · SlowReader
+    ├─ Failed                a fault of the server, in this request only
     │  └─ NonFiniteOutput · GenerationFailed · EngineDead · CheckpointUnusable · StorageFailed
-    └─ SetUpError            said to the operator on the command line, never sent to a client
+    └─ SetUpError            shown to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid · CheckpointUnsupported · CheckpointTooLarge
        ├─ HubUnreachable · HubRefused · DiskFull · DownloadDamaged
        └─ DeviceUnavailable · DeviceMemory · AttentionRefused · PortInUse · InvalidSetting
 
-An error is raised with the facts of its sentence as keyword arguments and nothing else, so that every sentence stands
-on its class and none can carry a client's text, a traceback or a path (but for ``SetUpError``). The studio's own are in
-studio/errors.py.
+An error is raised with only the facts of its sentence, as keyword arguments. Every sentence is thus a template of its
+class, and none can contain a client's text, a traceback or a path (except ``SetUpError``). The studio's own errors are
+in studio/errors.py.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from typing import ClassVar
 
 
 class SpeechError(Exception):
-    """Root of the tree. ``code`` is the stable name; ``str(error)`` is the public sentence.
+    """Base class of all errors. ``code`` is the stable name; ``str(error)`` is the public sentence.
 
     Raises:
-        KeyError: a fact that the sentence needs was not given (a programming error, met by tests).
+        KeyError: A fact of the sentence is missing, which is a programming error.
     """
 
     code: ClassVar[str]
@@ -57,12 +57,12 @@ class SpeechError(Exception):
         super().__init__(self.sentence.format(**facts))
 
     def __reduce__(self) -> tuple[Callable[..., SpeechError], tuple[object, ...]]:
-        """Errors pass between the engine's process and the server's."""
+        """Support pickling: errors are sent from the engine's process to the server's."""
         return _made, (type(self), self.param, self.facts)
 
     @property
     def told(self) -> dict[str, str | float | bool]:
-        """The facts of the sentence for clients that word it themselves, in another language for instance."""
+        """Facts of the sentence, for clients that translate it."""
         return {name: fact for name, fact in self.facts.items() if isinstance(fact, str | int | float)}
 
 
@@ -71,7 +71,7 @@ def _made(kind: type[SpeechError], param: str | None, facts: dict[str, object]) 
 
 
 class BadRequest(SpeechError):
-    """The client can mend it; nothing was started."""
+    """Error that the client can correct; nothing was started."""
 
 
 class InvalidMessage(BadRequest):
@@ -86,14 +86,14 @@ class InvalidConfig(BadRequest):
 
 
 class MoreThan(int):
-    """A size of which no more is known, because nobody counted to its end: a number, said as "more than" it."""
+    """Lower bound of a size, for data that was not read to its end. Formatted as "more than N"."""
 
     def __format__(self, spec: str) -> str:
         return f"more than {int(self):{spec}}"
 
 
 class MessageTooLarge(BadRequest):
-    """``size`` is a whole number, `MoreThan` where what came was not read to its end."""
+    """``size`` is an int, or `MoreThan` if the message was not read to its end."""
 
     code = "message_too_large"
     http_status = 413
@@ -359,7 +359,7 @@ class TooManyDictionaries(BadRequest):
 
 
 class Busy(SpeechError):
-    """It may be tried again later."""
+    """Temporary error: the client may try again later."""
 
     http_status = 429
     close_code = 1013
@@ -423,7 +423,7 @@ class SpeechSpent(Busy):
 
 
 class Expired(SpeechError):
-    """A clock ran out."""
+    """A timeout passed."""
 
     http_status = 408
     retryable = True
@@ -445,7 +445,7 @@ class SlowReader(Expired):
 
 
 class Failed(SpeechError):
-    """Our fault, and of this request only."""
+    """Fault of the server, in this request only."""
 
     http_status = 500
     close_code = 1011
@@ -482,7 +482,7 @@ class StorageFailed(Failed):
 
 
 class SetUpError(SpeechError):
-    """Said to the operator on the command line, never sent to a client."""
+    """Error for the operator, shown on the command line and never sent to a client."""
 
     http_status = 500
     close_code = 1011

@@ -1,4 +1,4 @@
-"""Runs ``voicewright fetch``: checkpoints from the Hub into its cache, or what is published and how it does here."""
+"""Command ``voicewright fetch``: download checkpoints from the Hub, or list the published ones as a plan."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from runtime.model.hub_access import GB, room
 from runtime.published import PUBLISHED
 from runtime.settings import EngineSettings
 
-TELL_S = 0.25  # between two words of how far it is
+PROGRESS_INTERVAL_S = 0.25
 
 Say = Callable[[dict[str, Any]], None]
 
 
 def fetch(references: Sequence[str], *, as_json: bool) -> int:
-    """Fetch checkpoints one after the other. All are listed and their configurations read before anything large comes.
+    """Download checkpoints in sequence. All listings and configurations are checked before large files.
 
     Raises:
-        SetUpError: one does not come; the sentence says why, and what has come is kept.
+        SetUpError: A download failed; the sentence gives the reason, and the files so far are kept.
     """
     say = _Teller(as_json)
     try:
@@ -48,10 +48,10 @@ def fetch(references: Sequence[str], *, as_json: bool) -> int:
 
 
 def plan(settings: EngineSettings) -> dict[str, Any]:
-    """What is published: how much of it has to be fetched, what it needs, how fast it would be here.
+    """Return the published checkpoints with their download size, memory and estimated speed on this machine.
 
     Raises:
-        SetUpError: there is no such device.
+        SetUpError: The device is not available.
     """
     from runtime.engine.capacity.offers import machine_offers  # torch is slow to import; fetching needs none of it
 
@@ -68,7 +68,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
 
 
 def told(error: SetUpError) -> dict[str, str | float | bool]:
-    """Return the facts of an error, paths among them: only the operator is told."""
+    """Return all facts of an error, including paths, for the operator."""
     return {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
 
 
@@ -80,14 +80,14 @@ def _listed(name: str) -> hub.Listing | SetUpError:
 
 
 def _sizes(found: hub.Listing | SetUpError) -> dict[str, Any]:
-    """Each file by its hash, for what two checkpoints have in common is fetched once."""
+    """Return the files with their hashes: a file that two checkpoints share is downloaded once."""
     if isinstance(found, SetUpError):
         return {"files": None}
     return {"files": [{"hash": file.hash, "size": file.size, "held": found.held(file)} for file in found.files]}
 
 
 class _Teller:
-    """Says how far it is, on standard output: as JSON a line, or in words."""
+    """Progress report: lines of JSON on stdout, or text on stderr."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -104,13 +104,13 @@ class _Teller:
                 print(f"{told['id']}: {size}, {word}", file=sys.stderr, flush=True)
 
     def progress(self, name: str) -> hub_download.Tell:
-        """Tell of one checkpoint, not more often than anybody reads it."""
+        """Return the progress callback of one checkpoint, which limits the number of reports."""
         last = ""
 
         def tell(step: str, got: int, size: int) -> None:
             nonlocal last
             now = time.monotonic()
-            pause = TELL_S if self._as_json else 20 * TELL_S
+            pause = PROGRESS_INTERVAL_S if self._as_json else 20 * PROGRESS_INTERVAL_S
             if step != last or got >= size or now - self._said_at >= pause:
                 self._said_at, last = now, step
                 self({"event": "progress", "id": name, "step": step, "got": got, "of": size})

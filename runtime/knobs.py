@@ -30,9 +30,16 @@ def knob(
     words: tuple[str, ...] = (),
     pattern: tuple[str, str] | None = None,
 ) -> Any:
-    """Declare a setting: its default, the environment variable behind it, its meaning, its range or its words.
+    """Declare a setting as a dataclass field.
 
-    ``pattern`` is what its text must match as a whole, and that in words.
+    Args:
+        default: Default value, which also gives the type.
+        env: Name of the environment variable.
+        about: Description with the unit.
+        low: Minimum.
+        high: Maximum.
+        words: Allowed values.
+        pattern: Regular expression that the whole text must match, and its description for error messages.
     """
     rules = {"low": low, "high": high, "words": words, "pattern": pattern}
     return field(default=default, metadata={"env": env, "about": about, **rules})
@@ -42,7 +49,7 @@ def override(group: Group, **values: Any) -> Group:
     """Return the group with the given values that are not None, checked.
 
     Raises:
-        InvalidSetting: a value is out of its range.
+        InvalidSetting: A value is out of its range.
     """
     return _checked(replace(group, **{name: value for name, value in values.items() if value is not None}), {})
 
@@ -51,7 +58,7 @@ def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "",
     """Read a group of knobs from the environment over ``base`` or the defaults.
 
     Raises:
-        InvalidSetting: a variable does not parse or is out of its range.
+        InvalidSetting: A variable cannot be parsed or is out of its range.
     """
     values: dict[str, Any] = {}
     named: dict[str, str] = {}
@@ -69,7 +76,7 @@ def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "",
 
 
 def group_as_env(group: DataclassInstance, prefix: str = "") -> dict[str, str]:
-    """Return every knob of the group as the variable from which `group_from_env` reads that very value."""
+    """Return all settings of the group as environment variables that `group_from_env` reads."""
     return {
         prefix + knob_.metadata["env"]: _word(getattr(group, knob_.name), type(knob_.default))
         for knob_ in fields(group)
@@ -77,7 +84,7 @@ def group_as_env(group: DataclassInstance, prefix: str = "") -> dict[str, str]:
 
 
 def _word(value: Any, kind: type) -> str:
-    """A float has all its digits. A whole number in a float's place is written as the float that is read back."""
+    """Return the value as text that is parsed back to the same value."""
     return str(int(value)) if kind is bool else str(kind(value))
 
 
@@ -89,7 +96,7 @@ def _truth(text: str) -> bool:
 
 
 def _checked(group: Group, named: Mapping[str, str]) -> Group:
-    """``named`` is what a field was set by, where that has another name."""
+    """Check the ranges of all settings and return the group; ``named`` maps fields to names for error messages."""
     for knob_ in fields(group):
         name = named.get(knob_.name, knob_.name)
         value, low, high = getattr(group, knob_.name), knob_.metadata["low"], knob_.metadata["high"]

@@ -6,7 +6,7 @@ import re
 
 from runtime.errors import SpeechError
 
-# Fields of a request that a sentence names, and the option of `voicewright say` for each.
+# Options of `voicewright say` for the request fields that error sentences name.
 OPTIONS = {
     "ref_audio": "--ref-audio",
     "ref_text": "--ref-text",
@@ -15,7 +15,7 @@ OPTIONS = {
     "max_frames": "--max-frames",
     "task_type": "--mode",
 }
-# Those that are words too: they are said otherwise only where they stand as a field's name.
+# Fields that are also ordinary words; they are replaced only if they are the name of a field.
 WORDS = {
     "seed": "--seed",
     "voice": "--voice",
@@ -28,12 +28,12 @@ FIELDS = re.compile(rf"\b({'|'.join(OPTIONS)})\b")
 
 
 def in_options(said: str) -> str:
-    """Return a sentence with options in the places of fields."""
+    """Return a sentence with the names of fields replaced by options."""
     return FIELDS.sub(lambda found: OPTIONS[found[0]], said)
 
 
 def told_in_options(error: SpeechError) -> str:
-    """Return the sentence of an error for whoever gave options."""
+    """Return the sentence of an error in terms of command line options."""
     where = error.facts.get("where")
     named = WORDS.get(where) if isinstance(where, str) else None
     said = in_options(error.sentence.format(**{**error.facts, "where": named}) if named else str(error))

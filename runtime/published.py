@@ -13,10 +13,10 @@ SMALL_FILES_BYTES = 5 * 10**6  # Configurations and vocabulary.
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One checkpoint."""
+    """Published checkpoint."""
 
     size: str
-    kind: str  # End of its name.
+    kind: str  # Last part of its name.
     mode: Mode
     parameters: int  # Of model.safetensors, in bfloat16.
 

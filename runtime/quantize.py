@@ -11,10 +11,10 @@ GB = 10**9
 
 
 def quantize(reference: str, bits: int, out: Path) -> int:
-    """Write the folder and say what it takes.
+    """Write the quantized checkpoint and print its size.
 
     Raises:
-        SetUpError, InvalidSetting, StorageFailed: it cannot be written; the sentence says why.
+        SetUpError, InvalidSetting, StorageFailed: It cannot be written; the sentence gives the reason.
     """
     kind = Quantization(f"int{bits}")
     size = write(reference, kind, out)

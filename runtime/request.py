@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from runtime.errors import SpeechError
 
-SAMPLE_RATE = 24_000  # Hz, of every sound that leaves the engine
+SAMPLE_RATE = 24_000  # Sample rate of all audio that leaves the engine, in Hz.
 STRANGE_SCRIPT = (
     "None of this checkpoint's languages is written in the {script} letters of the text; what is heard there are not "
     "its words."
@@ -76,9 +76,9 @@ class Guard(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Settings of both sampling levels. None means: as the checkpoint's generation_config.json says.
+    """Settings of both sampling levels. None: the value of the checkpoint's generation_config.json.
 
-    ``greedy`` takes the most probable code at both levels and leaves penalty and EOS rules as they are.
+    ``greedy`` chooses the most probable code at both levels; penalty and EOS rules still apply.
     """
 
     temperature: float | None = None
@@ -98,14 +98,14 @@ class VoicePrompt:
     Shapes: x_vector [H] float32; codes [m, Q] int64, None for x-vector only.
     """
 
-    fingerprint: str  # ModelCard.fingerprint of the checkpoint that made it
+    fingerprint: str  # ModelCard.fingerprint of the checkpoint that computed it.
     x_vector: NDArray[np.float32]
     codes: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reference:
-    """A voice to clone. A ``prompt`` of another checkpoint is ignored and made anew from the samples.
+    """Voice to clone. A ``prompt`` of another checkpoint is ignored and computed again from the samples.
 
     Shapes: samples [N] float32 in [-1, 1], mono, 24 kHz.
     """
@@ -118,30 +118,30 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechRequest:
-    """One utterance. Fields that a mode does not use are ignored by it.
+    """Request for one utterance. Each mode ignores the fields that it does not use.
 
-    With ``open_text`` the text goes on by `SpeechEngine.append` until `SpeechEngine.finish_text`. The same text gives
-    the same codes however it arrives, as long as it is cut into the same parts and tokens (docs/api.md, Live text).
+    With ``open_text`` more text follows by `SpeechEngine.append` until `SpeechEngine.finish_text`. The codes do not
+    depend on how the text arrives, as long as it is split into the same parts and tokens (docs/api.md, Live text).
     """
 
     text: str
     mode: Mode
     voice: str | None = None  # Speaker name, CustomVoice.
     language: str = "auto"
-    instruct: str | None = None  # VoiceDesign's description, CustomVoice's style
-    reference: Reference | None = None  # Base, and CustomVoice without a speaker
-    layout: Layout | None = None  # None: the mode's own default
+    instruct: str | None = None  # Description of the voice (VoiceDesign) or style (CustomVoice).
+    reference: Reference | None = None  # For Base, and for CustomVoice without a speaker.
+    layout: Layout | None = None  # None: the default of the mode.
     sampling: Sampling = field(default_factory=Sampling)
-    seed: int | None = None  # None: one is drawn and reported
-    max_frames: int | None = None  # None: a budget from the text's length
+    seed: int | None = None  # None: a random seed, which is reported.
+    max_frames: int | None = None  # None: a budget from the length of the text.
     split: Split = Split.AUTO
     tags: bool = False  # The text contains inline tags (runtime/shared/inline_tags.py).
-    max_break_s: float | None = None  # A longer <break> is cut to it; None: no limit with ``tags``, else left out.
+    max_break_s: float | None = None  # Maximum of a <break>. None: no maximum with ``tags``, otherwise no breaks.
     open_text: bool = False  # More text follows.
     holds_end: bool = False  # Streaming layout: EOS is banned until the text is used up (docs/model.md 7.1).
     acknowledged: bool = False  # The listener acknowledges audio by `SpeechEngine.taken`.
-    first_chunk_frames: int | None = None  # None: the mode's own setting
-    yields: bool = False  # Served only while no other request is, cancelled when one arrives, and not counted.
+    first_chunk_frames: int | None = None  # None: the setting of the mode.
+    yields: bool = False  # Background request: served only if there is no other, and cancelled when one arrives.
     notes: tuple[str, ...] = ()  # Notes about text left out or replaced before the engine received it.
     graft: bool = False  # CustomVoice with a reference: the checkpoint that reads it embeds text and codes too
     caller: str = ""  # Client of the request. Clients take turns if slots are few; unnamed ones count as one.
@@ -162,10 +162,10 @@ class ModelCard:
     languages: tuple[str, ...]  # Without "auto".
     layouts: tuple[Layout, ...]
     takes_instruct: bool
-    speaks: bool  # False: random weights, it makes sound but not speech
+    speaks: bool  # False for random weights, whose audio is not speech.
     fingerprint: str  # Fingerprint of configuration and weights, as in VoicePrompt.
     part_chars: int  # Maximum characters of one part; longer texts are split.
-    loaded: bool  # False: it is loaded at its first request
+    loaded: bool  # False: it is loaded at its first request.
     samples_per_frame: int
     device: str
     dtype: str
@@ -184,7 +184,7 @@ class EngineLoad:
     active: int
     waiting: int
     short_of_text: int = 0  # Requests that wait for their client's text, with a slot (then also active) or without.
-    # Beside how busy it is: what it has done since it started, and the device's memory.
+    # Totals since the start, and the memory of the device.
     frames: int = field(default=0, compare=False)  # Codec frames with audio.
     # Code2Wav calls without a matching graph, although graphs are captured.
     uncaptured: int = field(default=0, compare=False)
@@ -194,7 +194,7 @@ class EngineLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestStats:
-    """Figures of one finished request, times in milliseconds."""
+    """Statistics of one finished request, times in milliseconds."""
 
     queue_ms: float = 0.0
     prefill_ms: float = 0.0
@@ -205,7 +205,7 @@ class RequestStats:
     audio_s: float = 0.0
     parts: int = 1  # Number of parts of the text.
     repeated: int = 0  # Parts that were generated twice because the first result was too short.
-    underruns: int = 0  # Chunks that came after the buffer of a listener without delay was empty.
+    underruns: int = 0  # Chunks that came after the buffer of a listener without network delay was empty.
     guard: Guard | None = None
 
     @property
@@ -233,10 +233,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioChunk:
-    """Sound of the next frames.
+    """Audio of the next frames.
 
-    Shapes: codes [n, Q] int64, none for a pause; pcm is mono s16le, n * samples_per_frame samples where there are
-    codes.
+    Shapes: codes [n, Q] int64, n = 0 for a pause; pcm is mono s16le with n * samples_per_frame samples, or the samples
+    of the pause.
     """
 
     pcm: bytes
@@ -246,9 +246,9 @@ class AudioChunk:
 
 @dataclass(frozen=True, slots=True)
 class ShortOfText:
-    """All of an open text that has come is spoken, its sound was handed out, and nothing of a sentence is held back.
+    """All text received so far of an open text is spoken and its audio was emitted.
 
-    ``chars`` of text had come by then: where the client has sent more, it is outdated.
+    ``chars`` is the number of characters received by then. The event is outdated if the client has sent more.
     """
 
     chars: int
@@ -256,7 +256,7 @@ class ShortOfText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The last event of a request that ended as it should, or was cancelled. ``notes``: as in `Started`, since then."""
+    """Last event of a request that finished or was cancelled. ``notes`` are those since `Started`."""
 
     stop_reason: StopReason
     stats: RequestStats
@@ -265,7 +265,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The last event of a request that failed; its neighbours go on."""
+    """Last event of a request that failed. Other requests are not affected."""
 
     error: SpeechError
     stats: RequestStats
@@ -273,7 +273,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The only event of a request that an engine in another process did not take; nothing was started."""
+    """Only event of a request that an engine in another process refused; nothing was started."""
 
     error: SpeechError
 

@@ -36,11 +36,11 @@ from runtime.voices.examination import clean_reference
 
 
 def say(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Speak, write what was asked for, and return the exit status.
+    """Speak the text, write the requested outputs, and return the exit status.
 
     Raises:
-        SpeechError: the request, the reference or the checkpoint cannot be used, speech could not be made, or what
-            was made could not be written.
+        SpeechError: The request, the reference or the checkpoint is not valid, generation failed, or an output could
+            not be written.
     """
     _check_output("--out", arguments.out)
     _check_output("--codes-out", arguments.codes_out)
@@ -98,7 +98,7 @@ def advice(reason: StopReason, request: SpeechRequest) -> list[str]:
 
 
 def write_wav(path: Path, pcm: bytes) -> None:
-    """Write mono s16le sound at 24 kHz."""
+    """Write mono s16le samples at 24 kHz."""
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
@@ -113,7 +113,7 @@ def _write_out(pcm: bytes) -> None:
 
 
 def _check_output(option: str, path: Path | None) -> None:
-    """Find out that a file cannot be written before the work, not after it."""
+    """Fail before the work if a file cannot be written."""
     if path is None:
         return
     with _written(option, repr(str(path))):
@@ -122,11 +122,11 @@ def _check_output(option: str, path: Path | None) -> None:
 
 @contextmanager
 def _written(option: str, value: str) -> Iterator[None]:
-    """Write to a file or to stdout.
+    """Context manager that converts errors of writing to a file or to stdout.
 
     Raises:
-        InvalidSetting: the file cannot be written.
-        BrokenPipeError: the reader has closed the pipe.
+        InvalidSetting: The file cannot be written.
+        BrokenPipeError: The reader has closed the pipe.
     """
     try:
         yield
@@ -137,10 +137,12 @@ def _written(option: str, value: str) -> Iterator[None]:
 
 
 def _split(arguments: argparse.Namespace) -> Split:
-    """Return a call that counts frames or windows is compared with the reference, which speaks every text in one go.
+    """Return the way to split the text.
+
+    With --max-frames or --decode windowed the default is one part, as in the reference implementation.
 
     Raises:
-        InvalidSetting: windows would go over the parts of a text.
+        InvalidSetting: --decode windowed is used with a text of several parts.
     """
     in_windows = arguments.decode == "windowed"
     split = Split(arguments.split) if arguments.split else None
@@ -151,10 +153,10 @@ def _split(arguments: argparse.Namespace) -> Split:
 
 
 def _pronounced(arguments: argparse.Namespace, limits: Limits) -> str:
-    """Return the text, with the words in it that are to be said otherwise.
+    """Return the text after the replacements of --pronounce.
 
     Raises:
-        InvalidSetting: one of them is no word and how it is said.
+        InvalidSetting: A replacement is not WORD=SAID.
     """
     entries = []
     for given in arguments.pronounce:

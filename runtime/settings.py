@@ -68,7 +68,7 @@ class Limits:
 
     @property
     def max_body_bytes(self) -> int:
-        """Bytes of any body over HTTP: of a request with its reference audio, or of a form with a file."""
+        """Maximum size in bytes of an HTTP body: a request with reference audio, or a form with a file."""
         return max(self.max_config_bytes, self.max_upload_bytes + FORM_BYTES)
 
 
@@ -76,7 +76,7 @@ class Limits:
 class ModeSettings:
     """Scheduler settings of one mode's requests (docs/performance.md).
 
-    Small chunks let others in sooner and cost more calls; large ones the reverse. The sound is the same.
+    Smaller chunks let other requests run earlier and cost more calls. The audio does not depend on these settings.
     """
 
     first_chunk_frames: int = knob(1, "FIRST_CHUNK_FRAMES", "frames in the first chunk of sound", low=1)
@@ -171,7 +171,7 @@ class EngineSettings:
 
     @property
     def sound_shapes(self) -> tuple[tuple[int, int], ...]:
-        """``sound_graphs`` as pairs of frames and batch; none: the defaults."""
+        """``sound_graphs`` as pairs (frames, batch); empty: the defaults."""
         pairs = [pair.split("x") for pair in self.sound_graphs.split(",") if pair]
         return tuple((int(frames), int(batch)) for batch, frames in pairs)
 
@@ -307,7 +307,7 @@ class ServerSettings:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The API keys, one by one."""
+        """API keys of ``api_keys``."""
         return tuple(key.strip() for key in self.api_keys.split(",") if key.strip())
 
     def proxies(self, env: Mapping[str, str] | None = None) -> int:
@@ -353,7 +353,7 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All of it. ``models`` holds ``[mode=]PATH_OR_ID`` entries as on the command line."""
+    """All settings of the runtime. ``models`` holds ``[mode=]PATH_OR_ID`` entries as on the command line."""
 
     models: tuple[str, ...] = (str(DEMO_CHECKPOINT),)
     limits: Limits = field(default_factory=Limits)
@@ -367,7 +367,7 @@ class Settings:
         """Read the environment over the defaults.
 
         Raises:
-            InvalidSetting: a variable does not parse or is out of its range.
+            InvalidSetting: A variable cannot be parsed or is out of its range.
         """
         env = os.environ if env is None else env
         models = tuple(env.get(MODEL, "").split()) or cls().models
@@ -381,10 +381,10 @@ class Settings:
         )
 
     def as_env(self) -> dict[str, str]:
-        """Return the variables, all of them, from which `from_env` reads these settings whatever else is set.
+        """Return environment variables for every setting, from which `from_env` reads the same settings.
 
         Raises:
-            InvalidSetting: a checkpoint's path has white space in it, which parts paths in VOICEWRIGHT_MODEL.
+            InvalidSetting: A checkpoint's path contains white space, which separates paths in VOICEWRIGHT_MODEL.
         """
         models = () if self.models == type(self)().models else self.models
         for model in models:
@@ -400,7 +400,7 @@ class Settings:
 
 
 def _mode_from_env(mode: Mode, env: Mapping[str, str]) -> ModeSettings:
-    """VOICEWRIGHT_X holds for every mode, VOICEWRIGHT_BASE_X for Base only."""
+    """Read the settings of a mode: VOICEWRIGHT_X is for all modes, VOICEWRIGHT_BASE_X for Base only."""
     both = group_from_env(ModeSettings, env, "VOICEWRIGHT_")
     return group_from_env(ModeSettings, env, _prefix(mode), both)
 

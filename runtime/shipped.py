@@ -8,6 +8,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def shipped(package: str, name: str) -> Path:
-    """Return the folder or file of data that a package needs, by its path in the checkout."""
+    """Return the path of a package's data file or folder, given its path in the checkout."""
     packed = ROOT / package / "data" / name
     return packed if packed.exists() else ROOT / name

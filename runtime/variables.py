@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 PREFIX = "VOICEWRIGHT_"
 
-# What the studio reads (studio/settings.py). Its runtime has the same environment, and knows no studio.
+# Variables of the studio (studio/settings.py), whose runtime has the same environment.
 OF_THE_STUDIO = frozenset(
     {
         *("VOICEWRIGHT_RUNTIME_URL", "VOICEWRIGHT_TRANSCRIBER", "VOICEWRIGHT_DATA", "VOICEWRIGHT_VISITORS"),
@@ -46,7 +46,7 @@ def of_the_runtime() -> frozenset[str]:
 
 
 def unknown(env: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the variables of ours by name that no process reads, and the setting that each may have meant."""
+    """Return variables with our prefix that no process reads, each with the most similar setting."""
     known = sorted(of_the_runtime() | OF_THE_STUDIO)
     words = [name.removeprefix(PREFIX) for name in known]
     found: dict[str, str | None] = {}
@@ -58,7 +58,7 @@ def unknown(env: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def warn_of_unknown(env: Mapping[str, str]) -> None:
-    """Log a line for each variable that looks like a setting and is none."""
+    """Log a warning for each variable with our prefix that is not a setting."""
     for name, near in unknown(env).items():
         hint = f"did you mean {near}?" if near else "docs/settings.md lists those there are."
         log.warning("%s is no setting and has no effect; %s", name, hint)

@@ -1,10 +1,10 @@
-"""Shortens web addresses in a growing text to the name of their host."""
+"""Shortening of web addresses in incremental text to their host names."""
 
 from __future__ import annotations
 
 import re
 
-_PATH = r"[!-;=?-~]"  # characters of an address: printable ASCII without < and >
+_PATH = r"[!-;=?-~]"  # Characters of a URL: printable ASCII without < and >.
 _ADDRESS = re.compile(
     rf"(?<![A-Za-z0-9])(?:https?://(?:[A-Za-z0-9._~%+:-]+@)?|(?=www\.[A-Za-z0-9]))"
     rf"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::\d+)?(?P<path>[/?#]{_PATH}*)?",
@@ -13,29 +13,29 @@ _ADDRESS = re.compile(
 _MAY_GO_ON = re.compile(
     rf"(?<![A-Za-z0-9])(?:h|ht|htt|https?|https?:|https?:/|w|ww|www|(?:https?://|www\.){_PATH}*)\Z", re.IGNORECASE
 )
-_LONG = 256  # characters of an address; of longer ones the path is forgotten as it comes
+MAX_HELD_CHARS = 256  # The path of a longer address is discarded as it arrives.
 _NOT_ITS_END = re.compile(r"[.,;:!?'\")\]}*_~]+\Z")
 
 
 class Addresses:
-    """One text. What `add` and `finish` return, joined, is what is to be spoken."""
+    """Filter of one text. The joined results of `add` and `finish` are the text to be spoken."""
 
     def __init__(self) -> None:
-        self._held = ""  # may be the beginning of an address
-        self._before = ""  # "a" where a letter or digit was given out last, behind which no address begins
+        self._held = ""  # Possible beginning of an address.
+        self._before = ""  # "a" if the last returned character is a letter or digit: no address begins after one.
 
     def add(self, text: str) -> str:
-        """Take more text and return what is certain of it."""
+        """Add text and return what later text cannot change."""
         text, self._held = self._held + text, ""
         if (tail := _MAY_GO_ON.search(self._before + text)) is not None:
             start = tail.start() - len(self._before)
             text, self._held = text[:start], text[start:]
-        if len(self._held) > _LONG and (address := _ADDRESS.match(self._held)) is not None and address["path"]:
+        if len(self._held) > MAX_HELD_CHARS and (address := _ADDRESS.match(self._held)) is not None and address["path"]:
             self._held = self._held[: address.start("path")] + "/" + _end_of(address["path"])
         return self._given(text)
 
     def finish(self) -> str:
-        """Return what was held back, because nothing more comes of it."""
+        """Return the text that was held back."""
         text, self._held = self._held, ""
         text = self._given(text)
         self._before = ""
@@ -54,6 +54,6 @@ def _host(address: re.Match[str]) -> str:
 
 
 def _end_of(path: str) -> str:
-    """Return the marks at the end of a path that belong to the sentence around it."""
+    """Return the punctuation at the end of a path that belongs to the sentence around it."""
     end = _NOT_ITS_END.search(path)
     return end[0] if end else ""

@@ -1,9 +1,9 @@
-"""Turns a growing Markdown text into words as soon as nothing behind them can change them.
+"""Incremental conversion of Markdown to spoken text. Text is returned as soon as later text cannot change it.
 
-markdown-it reads the lines that the open block depends on, and says of a new line what it is as soon as its first
-characters tell. A line of a paragraph then flows on into `GrowingInline`; headings and rows are said when their line
-is complete. For each line that matters to those behind it a few characters are kept: a paragraph is its first line,
-code is its fence, and what is complete is forgotten. So the cost of a text grows with its length.
+markdown-it parses the lines that the open block depends on and classifies a new line from its first characters. Text
+of a paragraph goes to `GrowingInline` as it arrives. Headings and table rows wait until their line is complete. Only
+a few characters are kept as context for later lines: the first line of a paragraph, the fence of code, and nothing of
+completed blocks. The total cost is therefore linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -15,40 +15,44 @@ from runtime.markdown.addresses import Addresses
 from runtime.markdown.growing_inline import GrowingInline
 from runtime.markdown.reading import Kind, Leaf, read_blocks, spoken_row
 
-MAX_CONTEXT = 64  # lines that the open block is read by; behind so many of nested lists the next line begins anew
-_LONGEST_BEGINNING = 256  # characters that are looked at to say what a line is; else it is known at its end
-_MAX_FENCED = 256  # the same in code, where beginning anew would speak it
+MAX_CONTEXT_LINES = 64  # Lines of context; a deeper nesting of lists starts again without context.
+MAX_PREFIX_CHARS = 256  # A line is classified from this many characters, or else when it is complete.
+MAX_FENCED_LINES = 256  # Lines of context in code, which would be spoken if the context were dropped.
 
-# The beginning of a line that more characters may make a rule, an underline, an item, a fence or a definition.
+# Beginning of a line that more characters may turn into a rule, an underline, an item, a fence or a definition.
 _MAY_BE_BLOCK = re.compile(
     r"(?:([-*_])[ \t]*(?:\1[ \t]*)*|[-+*][ \t]*|\d{1,9}(?:[.)][ \t]*)?|=+[ \t]*|`{1,2}|~{1,2}"
     r"|\[[^\[\]]*(?:\](?::.*)?)?)",
     re.DOTALL,
 )
-_TEXT = re.compile(r"[^\s>]")  # Not the margin of a quotation.
+_TEXT = re.compile(r"[^\s>]")  # Excludes the margin of a quotation.
 _SPACE = " \t"
 _MARKED = re.compile(r"[.!?…:;,。！？：；，、؟।][\"'”’»)\]）」』]*\Z")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
 
 class GrowingMarkdown:
-    """One text. What the methods return, joined, is what is to be spoken, and the same for any pieces."""
+    """Converter of one text.
+
+    The joined results of `add`, `flush` and `finish` are the text to be spoken. They do not depend on how the text is
+    divided into pieces.
+    """
 
     def __init__(self) -> None:
-        self._context: list[str] = []  # lines before this one that say what it is
-        self._line = ""  # of which nothing was said yet
-        self._flows = False  # this line is a paragraph's for certain
-        self._kept: str | None = None  # what the lines behind it need of this line
-        self._settled = 0  # of the context, lines that are not needed
-        self._waits = False  # nothing of this line is said before it is complete
-        self._open: Leaf | None = None  # of which more may come
+        self._context: list[str] = []  # Earlier lines that are needed to classify the current one.
+        self._line = ""  # Text of the current line that was not spoken yet.
+        self._flows = False  # True if the current line is known to belong to a paragraph.
+        self._kept: str | None = None  # Context that later lines need from the current line.
+        self._settled = 0  # Number of context lines that are no longer needed.
+        self._waits = False  # True if the current line is spoken only when complete.
+        self._open: Leaf | None = None  # Block that may continue.
         self._inline = GrowingInline()
         self._sayings = _Sayings()
         self._ended_with_return = False
-        self._has_come = False  # something but white space
+        self._has_come = False  # True once there was anything but white space.
 
     def add(self, text: str) -> str:
-        """Take more text and return what is certain of it."""
+        """Add text and return what later text cannot change."""
         if not text:
             return ""
         begins_with_its_newline, self._ended_with_return = self._ended_with_return, text.endswith("\r")
@@ -62,7 +66,7 @@ class GrowingMarkdown:
         return self._sayings.take()
 
     def flush(self) -> str:
-        """Return what there is now, as if the text ended here. The line goes on as a part of the same paragraph."""
+        """Return the rest of the text so far, as if it ended here. The current paragraph may continue."""
         if not self._flows and self._line.strip():
             self._classify(is_whole=True)
         self._sayings.say(self._inline.finish())
@@ -70,7 +74,7 @@ class GrowingMarkdown:
         return self._sayings.take()
 
     def finish(self) -> str:
-        """The text is complete: return the rest. A text of which nothing is said is a pause."""
+        """Return the rest of the text. A text without spoken words becomes a full stop, which is a pause."""
         if self._line or self._flows:
             self._end_line()
         self._close()
@@ -78,9 +82,9 @@ class GrowingMarkdown:
         return rest if self._sayings.has_spoken or not self._has_come else "."
 
     def _more(self, text: str) -> None:
-        """More of this line."""
+        """Add text of the current line."""
         if text and not (self._flows or self._waits):
-            room = max(0, _LONGEST_BEGINNING - len(self._line))
+            room = max(0, MAX_PREFIX_CHARS - len(self._line))
             self._line, text = self._line + text[:room], text[room:]
             if self._line.strip():
                 self._classify()
@@ -91,7 +95,7 @@ class GrowingMarkdown:
             self._line += text
 
     def _classify(self, *, is_whole: bool = False) -> None:
-        """Let the line flow if it is a paragraph's for certain, or have it wait for its end if it is none."""
+        """Speak the line as it arrives if it certainly belongs to a paragraph; wait for its end if it does not."""
         blocks = read_blocks("\n".join([*self._context, self._line]))
         leaf = blocks.at(len(self._context))
         if leaf is None or leaf.kind is Kind.UNDERLINED or not leaf.source:
@@ -107,7 +111,7 @@ class GrowingMarkdown:
             self._waits = True
 
     def _flow(self, leaf: Leaf, text: str) -> None:
-        """Say this text of a paragraph's line, and what comes of the line as it comes."""
+        """Speak this text of a paragraph's line, and the rest of the line as it arrives."""
         if leaf.start < len(self._context) and self._open is not None:
             self._kept = None
             text = "\n" + text
@@ -133,7 +137,7 @@ class GrowingMarkdown:
         self._flows = False
 
     def _take(self, line: str) -> None:
-        """Take a whole line of which nothing was said yet."""
+        """Process a complete line of which nothing was spoken yet."""
         blocks = read_blocks("\n".join([*self._context, line]))
         leaf, at = blocks.at(len(self._context)), len(self._context)
         self._settled = blocks.settled
@@ -161,7 +165,7 @@ class GrowingMarkdown:
             self._context.append(line)
         self._context = self._context[self._settled :]
         self._settled = 0
-        if len(self._context) > (_MAX_FENCED if is_code else MAX_CONTEXT):
+        if len(self._context) > (MAX_FENCED_LINES if is_code else MAX_CONTEXT_LINES):
             self._close()
             self._context = []
 
@@ -172,7 +176,7 @@ class GrowingMarkdown:
         self._sayings.begin(leaf)
 
     def _close(self) -> None:
-        """Nothing more comes of what is open."""
+        """End the open block."""
         if self._open is not None:
             self._sayings.say(self._inline.finish())
             self._sayings.end(is_sentence=self._open.is_sentence)
@@ -180,14 +184,14 @@ class GrowingMarkdown:
 
 
 def _last_line(leaf: Leaf, line: str) -> str:
-    """Return what the line, which is the leaf's last, holds of it, with the white space behind."""
+    """Return the part of the leaf that is in its last line, with the white space after it."""
     text = leaf.source.rpartition("\n")[2].strip(_SPACE)
     start = line.rfind(text)
     return line[start:] if text and start >= 0 else text
 
 
 def _footnote_context(line: str, is_first: bool, is_after_empty: bool) -> str | None:
-    """Return what the lines behind a footnote's line need of it."""
+    """Return the context that later lines need from a line of a footnote."""
     if is_first:
         return line[: line.index("]:") + 2] + " x"
     text = _TEXT.search(line)
@@ -195,18 +199,18 @@ def _footnote_context(line: str, is_first: bool, is_after_empty: bool) -> str | 
 
 
 class _Sayings:
-    """What is said, one leaf after the other, with what belongs between them."""
+    """Output buffer that separates leaves by line breaks and full stops."""
 
     def __init__(self) -> None:
         self.has_spoken = False
         self._taken: list[str] = []
         self._addresses = Addresses()
-        self._lead = ""  # what is said before the leaf's first word
-        self._is_leading = True  # nothing was said of the leaf yet
-        self._was_line = False  # the leaf before was an item or a row
+        self._lead = ""  # Separator and item number before the first word of the leaf.
+        self._is_leading = True  # True until the first word of the leaf.
+        self._was_line = False  # True if the previous leaf was an item or a row.
         self._leaf: Leaf | None = None
-        self._tail = ""  # the last of what was said
-        self._space = ""  # behind it, which a full stop would come before
+        self._tail = ""  # Last characters of the output.
+        self._space = ""  # White space after them, held back because a full stop would precede it.
 
     def take(self) -> str:
         taken, self._taken = "".join(self._taken), []
@@ -224,7 +228,7 @@ class _Sayings:
             self._give(self._addresses.add(text))
 
     def pause(self) -> None:
-        """What is said is to be heard, even where an address may go on."""
+        """Release all text, also if it may be an address that continues."""
         self._give(self._addresses.finish())
 
     def end(self, *, is_sentence: bool) -> None:

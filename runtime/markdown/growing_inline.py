@@ -1,4 +1,4 @@
-"""Finds how much of a growing paragraph is settled, whatever is written behind it."""
+"""Incremental conversion of one Markdown paragraph to spoken text."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import re
 
 from runtime.markdown.reading import may_precede_image, read_inline
 
-LONGEST_HELD = 600  # characters that wait for the end of a link or of emphasis; behind so many there is none
-MAX_HELD_BRACKETS = 8  # The parser looks for the end of each "[" anew, so that its time grows with their square.
+MAX_HELD_CHARS = 600  # Characters that wait for the end of a link or of emphasis.
+MAX_HELD_BRACKETS = 8  # The parser searches the end of every "[" separately, in quadratic time.
 _LOOK_AGAIN_EARLY_CHARS = 48
 
 _MARKS = "\\`*_[]<&~!"
 _MARK = re.compile(r"[\\`*_\[<&~!]")
-_LAST = ")>;"  # with these an address, a tag or an entity ends, but for marks
+_LAST = ")>;"  # Last character of an address, a tag or an entity, in addition to the marks.
 
 
 class GrowingInline:
-    """One paragraph after the other. What the methods return, joined, is what is to be spoken.
+    """Converter of paragraphs, one after the other. The joined results are the text to be spoken.
 
-    Text without a mark is given out at once. Behind a mark it is held until markdown-it finds that nothing that
-    may follow changes what is said of it. Where that is looked at depends on the text only and not on its pieces.
+    Text without a mark is returned at once. Text after a mark is held until markdown-it shows that later text cannot
+    change it. The positions of these checks depend on the text only, not on how it is divided into pieces.
     """
 
     def __init__(self) -> None:
-        self._held = ""  # begins with a mark
-        self._before = ""  # the character before it, or one that means the same to what follows
-        self._has_news = False  # something has come that may decide what is held
-        self._look_at = 0  # Length at which it is read again: an eighth, later a half more than the last time.
+        self._held = ""  # Text from an open mark on.
+        self._before = ""  # Character before it, or an equivalent one.
+        self._has_news = False  # True if new characters may complete the held text.
+        self._look_at = 0  # Length of the next check: 1/8 longer than at the last one, later 1/2.
 
     def add(self, text: str) -> str:
-        """Take more text and return what is certain of it."""
+        """Add text and return what later text cannot change."""
         given, start = [], 0
         while start < len(text):
             if not self._held:
@@ -45,18 +45,18 @@ class GrowingInline:
         return "".join(given)
 
     def end_line(self) -> str:
-        """The line is complete; return what is certain of it whether the paragraph goes on or not."""
+        """End the line and return what does not depend on whether the paragraph continues."""
         if not self._held or self._held.endswith("\\"):
             return ""
         found = read_inline(f"{self._before}{self._held}\n")
         return self._release(found.spoken.removesuffix("\n")) if found.is_decided else ""
 
     def finish(self) -> str:
-        """The paragraph is complete, or is to be spoken as far as it has come: return what is left of it."""
+        """Return the rest of the paragraph as if it ended here."""
         return self._release(read_inline(self._before + self._held).spoken) if self._held else ""
 
     def begin(self) -> None:
-        """Another paragraph begins."""
+        """Begin another paragraph."""
         self._held = self._before = ""
 
     def _next_mark(self, text: str, start: int) -> int:
@@ -76,8 +76,10 @@ class GrowingInline:
             found = read_inline(self._before + self._held)
             if found.is_decided:
                 return self._release(found.spoken)
-            self._has_news = "&" in self._held[-34:]  # an entity ends with the first character that is not its own
-        is_too_much = len(self._held) > LONGEST_HELD or (character == "[" and self._held.count("[") > MAX_HELD_BRACKETS)
+            self._has_news = "&" in self._held[-34:]  # An entity ends before the first character that cannot be in it.
+        is_too_much = len(self._held) > MAX_HELD_CHARS or (
+            character == "[" and self._held.count("[") > MAX_HELD_BRACKETS
+        )
         return self.finish() if is_too_much else ""
 
     def _release(self, spoken: str) -> str:

@@ -1,9 +1,9 @@
-"""Reads Markdown by markdown-it: which blocks a text has, and which words of each are spoken.
+"""Markdown parsing by markdown-it: blocks of a text, and the spoken text of each.
 
-CommonMark with strikethrough and check boxes. A few rules are our own, so that a line says what it is without the lines
-behind it, and so that nothing is lost that may be speech: a line that begins with ``|`` is a row of a table, indented
-text and HTML are text (only fences are code), and a definition of a reference is one line with an address. From GitHub:
-``> [!NOTE]`` is the word, as shown there; a footnote's mark is not spoken, nor is its text, as in imported documents.
+The dialect is CommonMark with strikethrough and check boxes. Some rules differ, so that a line can be classified
+without later lines and no speech is lost: a line that begins with ``|`` is a table row, indented text and HTML are
+text (only fences are code), and a reference definition is one line with an address. From GitHub's dialect, the word
+of ``> [!NOTE]`` is spoken; footnotes and their marks are not, as in imported documents.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from markdown_it.token import Token
 _DEFINITION = re.compile(
     r"\[[^\[\]]+\]:[ \t]*(?:<[^<>]*>|\S*[/#.:]\S*)(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?[ \t]*"
 )
-# Not a class of characters as in regular expressions: [^a-z].
+# Does not match a character class of a regular expression, such as [^a-z].
 _FOOTNOTE_MARK = re.compile(r"\[\^(?!\w-\w)\w[\w.:-]{0,63}\]")
 _FOOTNOTE = re.compile(_FOOTNOTE_MARK.pattern + ":")
-_FOOTNOTE_INDENT = 4  # Columns of what belongs to a footnote behind an empty line.
+_FOOTNOTE_INDENT = 4  # Columns of a footnote's paragraphs after an empty line.
 _ALERT = re.compile(r"\[!(note|tip|important|warning|caution)\][ \t]*", re.IGNORECASE)
 _DELIMITER_ROW = re.compile(r"[\s|:-]*")
-_BEFORE_IMAGES = "([*_~\"'“‘«>"  # beside white space; behind anything else an exclamation mark is one
+_BEFORE_IMAGES = "([*_~\"'“‘«>"  # Characters, besides white space, that may precede an image.
 _ENTITY_TAIL = re.compile(r"&#?[0-9A-Za-z]{0,32}\Z")
 _TAG_START = re.compile(r"<(?=[A-Za-z/!?]|\Z)")
-_LINE_START = re.compile(r"\n[ \t]+")  # what CommonMark takes from the lines of a paragraph, in code too
+_LINE_START = re.compile(r"\n[ \t]+")  # White space that CommonMark removes from a paragraph's lines, also in code.
 _LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)
-_PAUSE = re.compile(r"<break\b", re.IGNORECASE)  # An inline tag of the engine's.
+_PAUSE = re.compile(r"<break\b", re.IGNORECASE)  # An inline tag of the engine.
 
 
 def may_precede_image(character: str) -> bool:
-    """Whether ``![`` behind this character ("" at the beginning) may be an image."""
+    """Return True if ``![`` may begin an image after this character ("" at the beginning of the text)."""
     return not character or character.isspace() or character in _BEFORE_IMAGES
 
 
 class Kind(Enum):
     PARAGRAPH = auto()
-    HEADING = auto()  # of a line with #
-    UNDERLINED = auto()  # a paragraph that turned out to be a heading
+    HEADING = auto()  # Line with #.
+    UNDERLINED = auto()  # Paragraph that became a heading by its underline.
     ROW = auto()
     FENCE = auto()
     FOOTNOTE = auto()
@@ -52,48 +52,48 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A block without blocks in it: lines ``start`` to before ``end``, and its Markdown without the blocks around."""
+    """Block without inner blocks: lines ``start`` to ``end`` - 1, and its source without enclosing blocks."""
 
     kind: Kind
     start: int
     end: int
     source: str
-    number: str = ""  # of the items of ordered lists that begin with it
+    number: str = ""  # Numbers of the list items that begin with it.
     in_item: bool = False
 
     @property
     def is_sentence(self) -> bool:
-        """It stands for itself, so a full stop belongs behind it."""
+        """True if a full stop is spoken after it."""
         return self.in_item or self.kind is not Kind.PARAGRAPH
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """What lines are. ``settled``: the lines before that one say nothing about what comes behind."""
+    """Blocks of a text. The lines before line ``settled`` do not influence later ones."""
 
     leaves: list[Leaf]
     settled: int
 
     def at(self, line: int) -> Leaf | None:
-        """Return the leaf that holds this line, if it is in the last one."""
+        """Return the last leaf if it contains this line."""
         last = self.leaves[-1] if self.leaves else None
         return last if last is not None and last.start <= line < last.end else None
 
 
-_SILENT = {"fence": Kind.FENCE, "footnote": Kind.FOOTNOTE}  # Blocks of which nothing is spoken.
+_SILENT = {"fence": Kind.FENCE, "footnote": Kind.FOOTNOTE}  # Blocks that are not spoken.
 
 
 def read_blocks(text: str) -> Blocks:
-    """Find the blocks of a text."""
+    """Return the blocks of a text."""
     tokens: list[Token] = []
     _MARKDOWN.block.parse(text, _MARKDOWN, {}, tokens)
     leaves: list[Leaf] = []
-    numbers: list[str] = []  # of the items around, until they are said
+    numbers: list[str] = []  # Numbers of the enclosing items that were not used yet.
     settled, is_quoted = 0, False
     for index, token in enumerate(tokens):
         if token.level == 0:
             is_quoted = token.type == "blockquote_open"
-        # What begins at the top, as an item there, or in a quotation there, begins so without the lines before it too.
+        # A top-level block, a top-level item, or a block of a top-level quotation does not depend on earlier lines.
         if token.map is not None and (
             token.level == 0 or (token.level == 1 and (is_quoted or token.type == "list_item_open"))
         ):
@@ -124,14 +124,14 @@ def _kind(head: Token) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """What is said of a piece of a paragraph, and whether nothing behind it can change that."""
+    """Spoken text of a piece of a paragraph. ``is_decided``: later text cannot change it."""
 
     spoken: str
     is_decided: bool
 
 
 def read_inline(source: str) -> Inline:
-    """Read what stands in a block."""
+    """Return the spoken text of a block's source."""
     tokens: list[Token] = []
     state = StateInline(source, _MARKDOWN, {}, tokens)
     _MARKDOWN.inline.tokenize(state)
@@ -141,7 +141,7 @@ def read_inline(source: str) -> Inline:
 
 
 def spoken_row(source: str) -> str:
-    """Return what is said of a row of a table; nothing of the one that rules off its head."""
+    """Return the spoken text of a table row; "" for a delimiter row."""
     if _DELIMITER_ROW.fullmatch(source):
         return ""
     cells = (read_inline(cell.strip()).spoken.strip() for cell in escapedSplit(source))
@@ -168,9 +168,9 @@ def _spoken_token(token: Token) -> str:
 
 
 def _is_marked_open(state: StateInline) -> bool:
-    """Whether a mark of emphasis waits for its partner; one between two partners has none."""
+    """Return True if a mark of emphasis has no partner yet. Marks within a pair do not count."""
     marks = state.delimiters
-    last = -1  # that a pair reaches to
+    last = -1  # Index of the end of the last pair.
     for index, mark in enumerate(marks):
         if index <= last:
             continue
@@ -182,11 +182,11 @@ def _is_marked_open(state: StateInline) -> bool:
 
 
 def _is_text_open(tokens: list[Token]) -> bool:
-    """Whether a character that was taken as itself may begin something with what follows.
+    """Return True if literal text may become markup together with later text.
 
-    What was escaped is a token of another type.
+    Escaped characters are tokens of another type.
     """
-    depth = 0  # of square brackets
+    depth = 0  # Number of open square brackets.
     for token in tokens:
         if token.type == "image" and _is_text_open(token.children or []):
             return True
@@ -207,7 +207,7 @@ def _is_text_open(tokens: list[Token]) -> bool:
 
 
 def _row(state: StateBlock, line: int, _: int, silent: bool) -> bool:
-    """A line that begins with ``|``."""
+    """Block rule: a line that begins with ``|`` is a table row."""
     source = _line(state, line)
     if not source.startswith("|"):
         return False
@@ -220,7 +220,7 @@ def _row(state: StateBlock, line: int, _: int, silent: bool) -> bool:
 
 
 def _definition(state: StateBlock, line: int, _: int, silent: bool) -> bool:
-    """``[label]: address "title"``, of which nothing is said."""
+    """Block rule: ``[label]: address "title"`` is not spoken."""
     if silent or not _DEFINITION.fullmatch(_line(state, line)):
         return False
     state.line = line + 1
@@ -228,7 +228,7 @@ def _definition(state: StateBlock, line: int, _: int, silent: bool) -> bool:
 
 
 def _footnote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """``[^1]: text``, with the lines that belong to it."""
+    """Block rule: ``[^1]: text`` is a footnote with the lines that belong to it."""
     if not _FOOTNOTE.match(_line(state, start)):
         return False
     if silent:
@@ -250,7 +250,7 @@ def _footnote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _alert(state: StateBlock, line: int, _: int, silent: bool) -> bool:
-    """``[!NOTE]`` at the beginning of a quotation."""
+    """Block rule: ``[!NOTE]`` at the beginning of a quotation is a heading."""
     found = _ALERT.fullmatch(_line(state, line))
     if found is None or silent or not state.tokens or state.tokens[-1].type != "blockquote_open":
         return False
@@ -264,7 +264,7 @@ def _alert(state: StateBlock, line: int, _: int, silent: bool) -> bool:
 
 
 def _footnote_mark(state: StateInline, silent: bool) -> bool:
-    """``[^1]``, of which nothing is spoken."""
+    """Inline rule: ``[^1]`` is not spoken."""
     found = _FOOTNOTE_MARK.match(state.src, state.pos)
     if found is None:
         return False
@@ -279,7 +279,7 @@ def _line(state: StateBlock, line: int) -> str:
 
 
 def _image(state: StateInline, silent: bool) -> bool:
-    """An exclamation mark that ends a word is one, whatever follows."""
+    """Inline rule: no image begins with the exclamation mark of a word."""
     return may_precede_image(state.src[state.pos - 1 : state.pos] if state.pos else "") and any_image(state, silent)
 
 

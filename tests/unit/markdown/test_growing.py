@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runtime.markdown.growing import MAX_CONTEXT, GrowingMarkdown
-from runtime.markdown.growing_inline import LONGEST_HELD, MAX_HELD_BRACKETS
+from runtime.markdown.growing import MAX_CONTEXT_LINES, GrowingMarkdown
+from runtime.markdown.growing_inline import MAX_HELD_BRACKETS, MAX_HELD_CHARS
 from tests.unit.markdown.twin import same_words, spoken
 
 ANSWER = """# Two ways to boil an egg
@@ -271,7 +271,7 @@ def test_emphasis_that_never_ends_does_not_hold_a_paragraph_for_long() -> None:
     for _ in range(300):
         held = 0 if growing.add("*never ends ") else held + 12
         longest = max(longest, held)
-    assert longest <= LONGEST_HELD + 12
+    assert longest <= MAX_HELD_CHARS + 12
 
 
 LONG = 20_000
@@ -309,7 +309,7 @@ def test_a_long_text_costs_what_its_length_costs(kind: str) -> None:
 
 
 def test_lists_nested_without_end_are_forgotten_and_still_said() -> None:
-    text = "- a\n" + "".join(f"  - item {number}\n" for number in range(3 * MAX_CONTEXT))
+    text = "- a\n" + "".join(f"  - item {number}\n" for number in range(3 * MAX_CONTEXT_LINES))
     assert said(text).split() == spoken(text).split()
 
 
