@@ -4,6 +4,7 @@ import { api } from './api.js';
 import { takeDrops } from './drops.js';
 import { errorOf } from './errors.js';
 import { noteSentences } from './import_sheet.js';
+import { readChat } from './script/chat.js';
 import { GAP_S } from './script/document.js';
 import { cuesToLines } from './script/subtitles.js';
 
@@ -43,12 +44,12 @@ export class Importing {
     takeDrops(place, ([file]) => this.open(file));
   }
 
-  /** A file's text into the shared field, or into a script where it is too long for one take or has times. @param {File|undefined} file */
+  /** A file's text into the shared field, or into a script where it is too long for one take, has times, or is a chat. @param {File|undefined} file */
   async open(file) {
     const { studio } = this;
     const read = await this.read(file, GAP_S); // Text with times becomes a new script.
     if (!read) return;
-    if (read.lines || [...read.text.trim()].length > studio.facts.most) {
+    if (read.lines || readChat(read.text) || [...read.text.trim()].length > studio.facts.most) {
       return studio.go('script', { text: read.text, lines: read.lines, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });
     }
     const isOwn = studio.text.trim() !== '' && !Object.values(studio.presets.texts).includes(studio.text);

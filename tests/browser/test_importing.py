@@ -44,7 +44,7 @@ def test_notes_of_a_letter_are_a_chapter_that_is_chosen_only_if_wanted(studio: P
     sheet = studio.locator("#vw-chapters")
     expect(sheet.locator("li")).to_have_text(["It rains.1 s", "Footnotes and endnotes1 s"])
     expect(sheet.locator("#vw-chapters-sum")).to_contain_text("1 of 2 chapters")
-    expect(studio.locator(".vw-toast").last).to_contain_text("marks of footnotes and endnotes: 1")
+    expect(studio.locator(".vw-toast").last).to_contain_text("1 mark of a footnote or endnote is not read")
     sheet.locator("#vw-chapters-go").click()
     assert texts(studio) == ["It rains."]
 
@@ -81,7 +81,7 @@ def test_of_a_markdown_file_the_words_are_read(studio: Page) -> None:
     text = b"The **kettle**[^1] is on.\n\n[^1]: Of copper.\n"
     studio.set_input_files("#vw-text-file", {"name": "Tea.md", "mimeType": "text/markdown", "buffer": text})
     expect(studio.locator("#vw-text")).to_have_value("The kettle is on.")
-    expect(studio.locator(".vw-toast").last).to_contain_text("Left out, footnotes: 1.")
+    expect(studio.locator(".vw-toast").last).to_contain_text("1 footnote is not read.")
 
 
 def test_sounds_are_left_out_of_subtitles_unless_they_are_wanted(studio: Page) -> None:
@@ -123,7 +123,7 @@ def test_what_is_left_out_of_a_text_is_said(studio: Page) -> None:
     text = "It was the end of\n\n12\n\na page.".encode("cp1252")
     studio.set_input_files("#vw-text-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": text})
     expect(studio.locator("#vw-text")).to_have_value("It was the end of a page.")
-    expect(studio.locator(".vw-toast").last).to_contain_text("page numbers: 1 (12)")
+    expect(studio.locator(".vw-toast").last).to_contain_text("1 page number is not read (12).")
 
 
 def test_a_file_that_is_dropped_is_read_and_one_that_cannot_be_says_why(studio: Page) -> None:
@@ -178,3 +178,21 @@ def test_more_lines_than_a_script_may_have_are_refused_before_anything_is_added(
     studio.set_input_files("#vw-script-file", {"name": "rows.txt", "mimeType": "text/plain", "buffer": rows})
     expect(studio.locator(".vw-toast").last).to_contain_text("A script can have 10000 lines")
     assert texts(studio) == before
+
+
+def test_a_chat_becomes_a_script_of_its_senders_and_what_is_not_read_is_said(studio: Page) -> None:
+    rows = (
+        "[31.12.25, 22:30:15] Family: \u200eMessages and calls are end-to-end encrypted.",
+        "[31.12.25, 22:30:20] Mary: Hello.",
+        "\u200e[31.12.25, 22:31:02] +49 170 1234567: \u200eimage omitted",
+        "[31.12.25, 22:31:05] +49 170 1234567: Hi.",
+    )
+    chat: FilePayload = {"name": "chat.txt", "mimeType": "text/plain", "buffer": "\n".join(rows).encode()}
+    studio.set_input_files("#vw-text-file", chat)
+    expect(studio.locator("#vw-script-lines > li")).to_have_count(2)
+    assert texts(studio) == ["Hello.", "Hi."]
+    expect(studio.locator(".vw-line-role")).to_have_text(["Mary", "+49 170 1234567"])
+    expect(studio.locator(".vw-toast").last).to_have_text(
+        "Turned into a script of 2 lines. Not read: 2 system messages or missing attachments of the chat."
+    )
+    expect(studio.locator("#vw-script-total")).to_contain_text("2 lines")

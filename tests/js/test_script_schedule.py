@@ -64,3 +64,21 @@ def test_what_is_not_made_yet_takes_the_time_that_its_text_takes(node: Node) -> 
 @pytest.mark.parametrize("text", ["", "…"])
 def test_a_script_without_a_word_has_no_clips(node: Node, text: str) -> None:
     assert laid_out(node, [{"text": text}]) == []
+
+
+def test_an_export_that_a_line_stops_names_the_lines_number(node: Node) -> None:
+    body = """async () => {
+      const { collectClips } = await import('/js/script/exporting.js');
+      const { Maker } = await import('/js/script/making.js');
+      const studio = { t: (key, values) => `${key} ${JSON.stringify(values)}`, api: {} };
+      const maker = new Maker(studio, {});
+      const lines = ['One.', '', 'Three.'].map((text, at) => ({ id: String(at), text }));
+      maker.script = { lines, at: (id) => Number(id), gapAfter: () => 0 };
+      maker.plan = ({ text }) => (text ? [{ text }] : []);
+      maker.make = async ({ text }) => {
+        if (text === 'Three.') throw new Error('Nothing can be said of it.');
+        return [{ take: 'a' }];
+      };
+      return collectClips(maker, () => {}).catch(({ message }) => message);
+    }"""
+    assert node.evaluate(body) == 'script.line_failed {"n":3,"why":"Nothing can be said of it."}'

@@ -12,7 +12,7 @@ from tests.js.conftest import Node
 def lines(node: Node, text: str, *known: str) -> list[tuple[str | None, str]]:
     body = """async ([text, known]) => {
       const { readText } = await import('/js/script/reading.js');
-      return readText(text, (name) => known.includes(name.toLowerCase()));
+      return readText(text, (name) => known.includes(name.toLowerCase())).lines;
     }"""
     return [(line["name"], line["text"]) for line in node.evaluate(body, [text, list(known)])]
 
@@ -86,7 +86,7 @@ def test_a_word_before_a_colon_is_a_name_only_if_it_is_known_or_returns(node: No
 
 
 def test_how_to_say_it_stands_in_brackets_behind_the_name(node: Node) -> None:
-    (line,) = node.call("script/reading", "readText", "ANNA (softly): Good morning.")
+    (line,) = node.call("script/reading", "readText", "ANNA (softly): Good morning.")["lines"]
     assert line == {"name": "ANNA", "instruct": "softly", "text": "Good morning."}
 
 
@@ -120,7 +120,7 @@ def test_long_gaps_between_cues_are_pauses(node: Node) -> None:
 def test_how_it_is_said_may_stand_before_or_behind_the_colon(node: Node) -> None:
     read = node.call(
         "script/reading", "readText", "TOM: (warmly) Hello.\n\nANNA (low): Yes (really).\n\n(See below.) No name."
-    )
+    )["lines"]
     assert [(line["name"], line["instruct"], line["text"]) for line in read] == [
         ("TOM", "warmly", "Hello."),
         ("ANNA", "low", "Yes (really)."),
@@ -176,5 +176,5 @@ def test_chats_screenplays_and_broken_words_are_read(node: Node, text: str, read
 
 
 def test_a_parenthetical_below_a_name_says_how_it_is_said(node: Node) -> None:
-    (line, _) = node.call("script/reading", "readText", "MARY\n(softly)\nHello.\n\nTOM (O.S.)\nHi.")
+    (line, _) = node.call("script/reading", "readText", "MARY\n(softly)\nHello.\n\nTOM (O.S.)\nHi.")["lines"]
     assert line == {"name": "MARY", "instruct": "softly", "text": "Hello."}

@@ -157,7 +157,7 @@ export class ScriptRoom {
 
   /** A script of presets/scripts.toml, with voices. @param {{name: string, text: string}} preset */
   sample({ name, text }) {
-    const lines = this.read(text).map((line) => newLine(line));
+    const lines = this.read(text).lines.map((line) => newLine(line));
     this.casting.assign(lines, []);
     return new Script({ name, lines });
   }
@@ -201,7 +201,7 @@ export class ScriptRoom {
   /** @param {import('../studio.js').Given} [given] script: to be opened; voice: of the library, for a new line; text: for a new script, of that title */
   async enter({ voice, text, lines, title, spokenBy = null, script = addressedScript() ?? undefined } = {}) {
     await this.begun;
-    if (text) return this.write(lines ?? this.read(text), spokenBy, title ?? titleOf(text));
+    if (text) return this.write(lines ? { lines, leftOut: 0 } : this.read(text), spokenBy, title ?? titleOf(text));
     if (!this.opened) return;
     if (script && script !== this.script.id) await this.reach(script);
     nameScript(this.script.id, false);
@@ -261,11 +261,11 @@ export class ScriptRoom {
   /**
    * A new script.
    *
-   * @param {import('../script/reading.js').ReadLine[]} read
+   * @param {import('../script/reading.js').Read} read
    * @param {SpokenBy|null} spokenBy  who speaks what names nobody
    * @param {string} title
    */
-  async write(read, spokenBy, title) {
+  async write({ lines: read, leftOut }, spokenBy, title) {
     if (!this.hasRoom(read.length)) return;
     const lines = read.map((line) => newLine(line));
     const nameless = lines.filter(({ name }) => !name);
@@ -275,7 +275,13 @@ export class ScriptRoom {
     const script = new Script({ name: title, lines });
     this.shelf.open(script, 'unsaved');
     script.tell(true);
-    this.studio.toast(this.studio.t('script.written', { n: lines.length }));
+    this.studio.toast(this.told('script.written', lines.length, leftOut));
+  }
+
+  /** What became of a text. @param {string} key @param {number} n lines @param {number} leftOut messages of a chat that are not spoken */
+  told(key, n, leftOut) {
+    const { t } = this.studio;
+    return [t(key, { n }), leftOut > 0 && t('script.left_out_of_chat', { n: leftOut })].filter(Boolean).join(' ');
   }
 
   /** The page speaks another language. */
@@ -434,7 +440,8 @@ export class ScriptRoom {
     if (!this.opened) return '';
     const { clips, samples } = this.whole;
     const left = clips.filter(({ state }) => state !== 'made').length;
-    return this.studio.t(left ? 'script.count' : 'script.total', { n: clips.length, s: clock(samples), left });
+    const written = this.script.lines.filter(({ text }) => text.trim()).length; // As many as an import says that it added.
+    return this.studio.t(left ? 'script.count' : 'script.total', { n: written, s: clock(samples), left });
   }
 
   /** The studio has stored a take: the script shall know which. */
@@ -473,7 +480,7 @@ export class ScriptRoom {
   async importFile(file) {
     const imported = await this.studio.importing.read(file, this.script.gap);
     if (!imported) return;
-    const read = imported.lines ?? this.read(imported.text);
+    const read = imported.lines ? { lines: imported.lines, leftOut: 0 } : this.read(imported.text);
     if (imported.isDocument) await this.write(read, null, imported.title);
     else this.lines.take(read);
   }

@@ -91,24 +91,30 @@ export class Casting {
     return free ? { ...free.voice } : this.canDesign() ? { mode: 'voice_design', description: '' } : null;
   }
 
+  /** The voice that reads what names nobody: that of the first line without a role, or the first of all. @param {Line[]} lines @returns {Voice|null} */
+  narrator(lines) {
+    return lines.find(({ name, voice }) => !name && voice)?.voice ?? this.unused([]);
+  }
+
   /**
    * Give voices to lines that were read from a text: to a name its own, to a role one that is its alone, and to who
-   * has no name the voice that spoke before.
+   * has no name the narrator's.
    *
    * @param {Line[]} lines  changed in place
    * @param {Line[]} before lines that stand above and below
+   * @param {Voice|null} [narrator]
    */
-  assign(lines, before) {
+  assign(lines, before, narrator = this.narrator(before)) {
     const roles = new Map(before.filter(({ name, voice }) => name && voice).map(({ name, voice }) => [name, voice]));
-    const all = [...before, ...lines];
-    let last = before.at(-1)?.voice ?? null;
+    const nameless = lines.filter(({ name }) => !name);
+    for (const line of nameless) line.voice = narrator && { ...narrator };
     for (const line of lines) {
-      const own = line.name && this.named(line.name);
+      if (!line.name) continue;
+      const own = this.named(line.name);
+      const voice = own ?? roles.get(line.name) ?? this.unused([...before, ...lines]);
+      line.voice = voice && { ...voice };
       if (own) line.name = null; // The voice already has the name.
-      line.voice = own || (line.name ? (roles.get(line.name) ?? this.unused(all)) : (last ?? this.unused([])));
-      if (line.voice) line.voice = { ...line.voice };
-      if (line.name) roles.set(line.name, line.voice);
-      last = line.voice;
+      else roles.set(line.name, voice);
     }
   }
 

@@ -16,6 +16,7 @@ import { calledBy } from './title.js';
  * @param {import('./making.js').Maker} maker
  * @param {(made: number, of: number) => void} onProgress
  * @returns {Promise<Object<string, any>[]>}
+ * @throws {Error} a line could not be made; the sentence names its number
  */
 export async function collectClips(maker, onProgress) {
   const { script } = maker;
@@ -24,7 +25,7 @@ export async function collectClips(maker, onProgress) {
   const clips = [];
   for (const [made, line] of lines.entries()) {
     onProgress(made, lines.length);
-    const parts = await maker.make(line);
+    const parts = await maker.make(line).catch((error) => Promise.reject(maker.lineError(line, error)));
     const gap = made > 0 ? script.gapAfter(lines[made - 1]) : 0;
     if (gap > 0) clips.push({ silence_s: gap });
     clips.push(...parts.map((part) => ({ ...part, line: script.at(line.id) + 1 })));

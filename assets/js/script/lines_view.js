@@ -263,23 +263,24 @@ export class LinesView {
   onPaste(event, { line }) {
     const pasted = event.clipboardData?.getData('text/plain') ?? '';
     const read = this.room.read(pasted);
-    if (read.length < 2 && !read[0]?.name) return;
+    if (read.lines.length < 2 && !read.lines[0]?.name) return;
     event.preventDefault();
-    this.take(read, line.id);
+    this.take(read, line);
   }
 
   /**
    * Lines that were read from a text, behind a line, or in its place where it is empty.
    *
-   * @param {import('./reading.js').ReadLine[]} read @param {string} [after] the last line, if none is named
+   * @param {import('./reading.js').Read} read
+   * @param {Line} [after]  the line that was pasted into: its voice reads what names nobody; left out: they are added at the end
    */
-  take(read, after = this.script.lines.at(-1)?.id) {
+  take({ lines: read, leftOut }, after) {
     const { script } = this;
     if (!this.room.hasRoom(script.lines.length + read.length)) return;
     const before = script.lines.slice();
     const lines = read.map((values) => newLine(values));
-    this.casting.assign(lines, before);
-    const at = after ? script.at(after) : -1;
+    this.casting.assign(lines, before, after?.voice ?? undefined);
+    const at = after ? script.at(after.id) : script.lines.length - 1;
     const replaced = at >= 0 && !script.lines[at].text.trim() ? [script.lines[at]] : [];
     script.insert(lines, at + 1);
     script.keep((line) => !replaced.includes(line));
@@ -287,7 +288,7 @@ export class LinesView {
       script.keep((line) => !lines.includes(line));
       script.insert(replaced, Math.max(0, at));
     };
-    this.studio.undoable(undo, this.studio.t('script.added', { n: lines.length }));
+    this.studio.undoable(undo, this.room.told('script.added', lines.length, leftOut));
     const last = lines.at(-1);
     if (last) this.focus(last.id, last.text.length);
   }

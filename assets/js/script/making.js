@@ -208,7 +208,13 @@ export class Maker extends EventTarget {
     const take = (key && this.takes.get(key)) || this.ask(stretch, line);
     await take.stored();
     if (take.id) return take.id;
-    throw new Error(this.studio.t('script.not_stored', { n: (this.script?.at(line.id) ?? 0) + 1 }));
+    throw new Error(this.studio.t('script.not_stored'));
+  }
+
+  /** Why a line could not be made, with its number. @param {Line} line @param {unknown} thrown */
+  lineError(line, thrown) {
+    const n = (this.script?.at(line.id) ?? 0) + 1;
+    return new Error(this.studio.t('script.line_failed', { n, why: errorOf(thrown).message }), { cause: thrown });
   }
 
   /**

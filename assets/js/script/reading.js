@@ -1,13 +1,15 @@
 /**
  * From a text of anybody's making to lines: paragraphs, who speaks them, and how.
  *
- *     readText('ANNA (softly): Good morning.\n\nTOM: Is it?')
+ *     readText('ANNA (softly): Good morning.\n\nTOM: Is it?').lines
  *     // [{ name: 'ANNA', instruct: 'softly', text: 'Good morning.' }, { name: 'TOM', instruct: '', text: 'Is it?' }]
  *
  * @typedef {{name: string|null, instruct: string, text: string}} ReadLine
+ * @typedef {{lines: ReadLine[], leftOut: number}} Read  leftOut: messages of a chat that are not spoken
  */
 
 import { sentencesIn } from '../sentence_ends.js';
+import { readChat } from './chat.js';
 
 // A paragraph that is longer becomes several lines, cut between sentences: one is made again sooner than the whole.
 const LONGEST_LINE = 600;
@@ -19,9 +21,6 @@ const MANNER = /^[(（]([^)）]{1,200})[)）]\s*/u;
 const PREFIX = /^[*_]{0,3}(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?:[(（]([^)）]{1,200})[)）])?[*_]{0,3}\s*(?::[*_]{0,3}(?=\s|$)|：)\s*/u;
 // A word broken at the end of a row.
 const BROKEN = /(?<!\p{L})(\p{L}+)-\n[ \t]*(\p{Ll}+)/gu;
-// 10:30 Mary: …, [12/31/25, 10:30:15 PM] Mary: …, 10:30 <Mary> …
-const STAMP = /^\[?(?:\d{1,4}[./-]\d{1,2}[./-]\d{1,4},?\s+)?\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]m)?\]?\s*(?:[-–]\s+)?(?=\S)/iu;
-const CHAT_NAME = /^<([^<>]{1,32})>\s*/u;
 // A screenplay's name in a row of its own, above what is said: MARY, MARY (V.O.), @McAVOY.
 const CUE = /^(?:(?=\p{Lu})(?!(?:INT|EXT|CHAPTER|PART|ACT|SCENE|BOOK)\b)([\p{Lu}\p{N}][\p{Lu}\p{N} .'’#-]{0,30}[\p{Lu}\p{N}])|@([^()]{1,32}?))\s*(\([^()]{1,20}\))?\s*\^?$/u;
 // In capitals before a colon, but nobody.
@@ -34,9 +33,11 @@ const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
  *
  * @param {string} text
  * @param {(name: string) => boolean} [known]  whether a voice has that name
- * @returns {ReadLine[]}
+ * @returns {Read}
  */
 export function readText(text, known = () => false) {
+  const chat = readChat(text);
+  if (chat) return { lines: chat.lines.flatMap((line) => divide(line.text).map((part) => ({ ...line, text: part }))), leftOut: chat.leftOut };
   const { paragraphs, names } = toParagraphs(joinBroken(text.replace(/^\uFEFF/, '').replace(/\r\n?|[\u0085\u2028]/g, '\n').replace(/[\f\u2029]/g, '\n\n')));
   const isName = nameRule(paragraphs, (name) => known(name) || names.has(name));
   /** @type {ReadLine[]} */
@@ -54,7 +55,7 @@ export function readText(text, known = () => false) {
     const name = PAUSES_ONLY.test(rest) ? null : speaker;
     for (const part of divide(rest)) lines.push({ name, instruct, text: part });
   }
-  return lines;
+  return { lines, leftOut: 0 };
 }
 
 /** Join words that are broken at the end of a row; a hyphen stays that the word has elsewhere too. @param {string} text */
@@ -71,21 +72,8 @@ function toParagraphs(text) {
   const blank = /\n[ \t\u3000]*\n/;
   /** @type {Set<string> & {isScreenplay?: boolean}} */
   const names = new Set();
-  const rows = unstamped(text.split('\n'), names).join('\n');
-  const blocks = blank.test(rows.trim()) ? rows.split(/\n(?:[ \t\u3000]*\n)+/) : rows.split('\n');
+  const blocks = blank.test(text.trim()) ? text.split(/\n(?:[ \t\u3000]*\n)+/) : text.split('\n');
   return { paragraphs: toldByCues(blocks, names).flatMap(unwrap).filter(Boolean), names };
-}
-
-/** The rows of a chat without the times before the names. @param {string[]} rows @param {Set<string>} names takes who speaks */
-function unstamped(rows, names) {
-  const chat = rows.map((row) => {
-    const said = row.replace(STAMP, '').replace(CHAT_NAME, '$1: ');
-    const name = STAMP.test(row) ? PREFIX.exec(said)?.[1] : undefined;
-    return { row, said, name };
-  });
-  if (chat.filter(({ name }) => name).length < 2) return rows;
-  for (const { name } of chat) if (name) names.add(name);
-  return chat.map(({ row, said, name }) => (name ? said : row));
 }
 
 /** The blocks of a screenplay with each name before a colon. @param {string[]} blocks @param {Set<string> & {isScreenplay?: boolean}} names */

@@ -1,0 +1,39 @@
+"""Who speaks lines that were read from a text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.js.conftest import Node
+
+ASSIGN = """async ([lines, before, narrator]) => {
+  const { Casting } = await import('/js/script/casting.js');
+  const cards = new Map([['custom_voice', { speakers: ['angus', 'clara', 'nora', 'reed'] }]]);
+  const casting = new Casting({ cards, voices: { list: [] }, catalogue: {}, t: (key) => key });
+  const voiced = (line) => ({ ...line, voice: line.voice && { mode: 'custom_voice', voice: line.voice } });
+  const read = lines.map((name) => ({ name, voice: null }));
+  casting.assign(read, before.map(voiced), narrator ? { mode: 'custom_voice', voice: narrator } : undefined);
+  return read.map(({ name, voice }) => [name, voice.voice]);
+}"""
+
+
+def assigned(
+    node: Node, lines: list[str | None], before: list[dict[str, str | None]], narrator: str | None = None
+) -> Any:
+    return node.evaluate(ASSIGN, [lines, before, narrator])
+
+
+def test_what_names_nobody_is_read_by_the_narrator_and_not_by_the_last_role(node: Node) -> None:
+    before: list[dict[str, str | None]] = [{"name": None, "voice": "reed"}, {"name": "ANNA", "voice": "clara"}]
+    assert assigned(node, [None, None], before) == [[None, "reed"], [None, "reed"]]
+    assert assigned(node, [None], [{"name": "ANNA", "voice": "clara"}]) == [[None, "angus"]]
+    assert assigned(node, ["TOM", None, "ANNA"], before) == [["TOM", "angus"], [None, "reed"], ["ANNA", "clara"]]
+
+
+def test_a_text_that_is_pasted_into_a_line_is_read_by_its_voice(node: Node) -> None:
+    before: list[dict[str, str | None]] = [{"name": None, "voice": "reed"}, {"name": None, "voice": "nora"}]
+    assert assigned(node, [None], before, "nora") == [[None, "nora"]]
+
+
+def test_a_role_with_the_name_of_a_voice_has_that_voice(node: Node) -> None:
+    assert assigned(node, ["Nora", None, "TOM"], []) == [[None, "nora"], [None, "angus"], ["TOM", "clara"]]
