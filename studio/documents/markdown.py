@@ -13,7 +13,22 @@ _BLANK = re.compile(r"\n{2,}")
 _HEADING = re.compile(r" {0,3}(#{1,6})")
 _UNDERLINES = {"=": 1, "-": 2}
 _NOTHING_SPOKEN = "."  # Of a text of which the filter speaks nothing.
+_FRONT_MATTER = re.compile(
+    r"\ufeff?(?P<fence>---|\+\+\+)[ \t]*\n(?P<rows>.*?\n)(?:(?P=fence)|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL
+)
+_SETTING = re.compile(r"^[\w-]+[ \t]*[:=]", re.MULTILINE)
+_TITLE = re.compile(r"^title[ \t]*[:=][ \t]*(?P<quote>[\"']?)(?P<title>[^\n]*?)(?P=quote)[ \t]*$", re.MULTILINE)
 _LEFT_OUT = {Kind.FENCE: "code", Kind.FOOTNOTE: "footnotes"}
+
+
+def without_front_matter(text: str, left_out: Counter[str]) -> tuple[str, str]:
+    """Return the text without the YAML or TOML before it, and the title in that, or "". Counts the settings."""
+    found = _FRONT_MATTER.match(text)
+    if found is None or found["rows"].startswith("\n") or not _SETTING.search(found["rows"]):
+        return text, ""
+    left_out["front_matter"] += len(_SETTING.findall(found["rows"]))
+    title = _TITLE.search(found["rows"])
+    return text[found.end() :], title["title"] if title else ""
 
 
 def markdown_chapters(text: str, left_out: Counter[str]) -> list[Chapter]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from studio.documents.charset import decode
 from studio.documents.dialogue import dialogue_of, joined
-from studio.documents.markdown import markdown_chapters
+from studio.documents.markdown import markdown_chapters, without_front_matter
 from studio.documents.subtitles import read_cues
 from studio.documents.values import (
     EMPTY,
     MAX_TEXT_CHARS,
+    MAX_TITLE_CHARS,
     NO_DOCUMENT,
     TOO_LARGE,
     Chapter,
@@ -84,10 +85,12 @@ def read_text(
     cues: list[Times] = []
     chapters: list[Chapter] = []
     paragraphs: list[str] = []
+    title = ""
     if as_is:
         paragraphs = [text]
     elif markdown:
         left_out: Counter[str] = Counter()
+        text, title = without_front_matter(text, left_out)
         chapters = markdown_chapters(text, left_out)
         notes += notes_of(left_out)
     elif found is not None:
@@ -103,7 +106,9 @@ def read_text(
     chapters = chapters or [Chapter("", paragraphs)]
     if not chapters[0].paragraphs and not notes:
         raise UnreadableError(EMPTY)
-    return TextDocument("", chapters, notes, encoding=decoded.encoding, encodings=decoded.candidates, cues=cues)
+    return TextDocument(
+        title[:MAX_TITLE_CHARS], chapters, notes, encoding=decoded.encoding, encodings=decoded.candidates, cues=cues
+    )
 
 
 def _left_out(code: str, sentence: str, texts: list[str]) -> list[Note]:

@@ -51,6 +51,7 @@ LEFT_OUT = {
     "entities": "Characters that are defined in the file itself were left out",
     "code": "Blocks of code were left out",
     "footnotes": "Footnotes were left out",
+    "front_matter": "Settings at the beginning of the file were left out",
     "damaged": "Damaged characters in the file",
 }
 

@@ -138,6 +138,22 @@ def test_of_markdown_the_words_are_read_with_chapters_at_its_headings() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("before", "title", "count"),
+    [
+        ('---\ntitle: "A day"\ndate: 2026-01-02\ntags:\n  - sea\n---\n', "A day", 3),
+        ("+++\ntitle = 'A day'\n+++\n\n", "A day", 1),
+        ("---\n# by hand\nlayout: post\n...\n", "", 1),
+        ("---\n\nNo: settings.\n\n---\n\n", "", 0),
+    ],
+)
+def test_settings_before_a_markdown_text_are_not_read(before: str, title: str, count: int) -> None:
+    found = read(f"{before}It rains.\n".encode(), markdown=True)
+    assert found.title == title
+    assert {note.code: note.count for note in found.notes} == ({"front_matter": count} if count else {})
+    assert found.chapters[0].paragraphs == (["It rains."] if count else ["No: settings.", "It rains."])
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "---\n"])
 def test_markdown_without_words_is_empty(text: str) -> None:
     with pytest.raises(values.UnreadableError, match=values.EMPTY):
@@ -271,7 +287,7 @@ def test_all_markup_of_a_book_together_has_a_limit(monkeypatch: pytest.MonkeyPat
 def test_every_note_has_words_on_the_page() -> None:
     for language in languages():
         own = words(language)
-        assert {code for code in values.LEFT_OUT if "{n}" not in own.get(f"importing.note.{code}", "")} == set()
+        assert {code for code in values.LEFT_OUT if "{n" not in own.get(f"importing.note.{code}", "")} == set()
 
 
 def test_clients_take_turns_however_much_one_of_them_has_waiting() -> None:
