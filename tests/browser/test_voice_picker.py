@@ -269,3 +269,13 @@ def test_who_cannot_speak_here_says_why(studio: Page, keep: Callable[..., str], 
     studio.locator(f"#vw-voices-list [data-voice='{marta}'] .vw-voice-open").click()
     studio.locator(f"#vw-voices-list [data-voice='{marta}'] [data-do=speak]").click()
     expect(studio.locator(".vw-toast")).to_contain_text("none is loaded")
+
+
+def test_descriptions_are_read_whole_on_a_small_laptop(studio: Page) -> None:
+    studio.set_viewport_size({"width": 1366, "height": 768})
+    about = studio.locator("#vw-speakers-picker .vw-pick-about")
+    expect(about.filter(has_text="the best understood")).to_be_visible()
+    clipped = """(all) => all
+      .filter((one) => one.scrollHeight > one.clientHeight + 1 || one.scrollWidth > one.clientWidth)
+      .map((one) => one.textContent)"""
+    assert about.evaluate_all(clipped) == []
