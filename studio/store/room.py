@@ -1,4 +1,4 @@
-"""Shares of the store: what one visitor, one address and all may keep, and which takes make room for something new.
+"""Shares of the store: what one visitor, one address and all may keep, and what makes room for something new.
 
 Everything that belongs to an owner counts: the view `kept` has its bytes and the keyed hash of the address that it came
 from. So a share lasts as long as what fills it, also for a visitor who drops the cookie. Thread: any.
@@ -7,9 +7,9 @@ from. So a share lasts as long as what fills it, also for a visitor who drops th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from studio.errors import StoreFull
 from studio.settings import StoreSettings
@@ -33,9 +33,10 @@ class Excess:
         return self.bytes > 0 and self.address in (None, address)
 
 
-class _Removable(NamedTuple):
-    """A take that may go, and the bytes that this frees."""
+class Removable(NamedTuple):
+    """A take or a script that may go, and the bytes that this frees."""
 
+    table: Literal["takes", "scripts"]
     id: str
     freed: int
     is_deleted: bool
@@ -53,8 +54,12 @@ class Room:
         self._database = database
         self._settings = settings
 
-    def takes_to_delete(self, owner: str, address: str | None, size: int, *, what: str, takes: int = 0) -> list[str]:
-        """Return the owner's oldest takes that nobody asked to keep, as many as must go.
+    def things_to_delete(
+        self, owner: str, address: str | None, size: int, *, what: str, takes: int = 0
+    ) -> list[Removable]:
+        """Return what must go: scripts in the owner's bin, then the oldest takes that nobody asked to keep.
+
+        Nothing goes if all of it would not be enough.
 
         Args:
             size: bytes of what is to be kept.
@@ -62,24 +67,21 @@ class Room:
             takes: number of takes among it.
 
         Raises:
-            StoreFull: there are not enough of them.
+            StoreFull: too little may go.
         """
         excesses = self._excesses(owner, address, size)
-        if excesses and self._empty_bin_of_scripts(owner):
-            excesses = self._excesses(owner, address, size)
         surplus = self._surplus(owner) if takes else 0
         if surplus <= 0 and not excesses:
             return []
-        in_use = takes_in_scripts(self._database, owner)
-        going: list[str] = []
-        for take in self._removable(owner, in_use):
-            # Takes in the bin have bytes but do not count as takes.
-            is_surplus = surplus > 0 and not take.is_deleted
-            if is_surplus or any(excess.can_shrink(take.address) for excess in excesses):
-                going.append(take.id)
-                surplus -= not take.is_deleted
+        going: list[Removable] = []
+        for thing in (*self._scripts_in_bin(owner), *self._removable_takes(owner)):
+            # What is in the bin has bytes but does not count as a take.
+            is_surplus = surplus > 0 and not thing.is_deleted
+            if is_surplus or any(excess.can_shrink(thing.address) for excess in excesses):
+                going.append(thing)
+                surplus -= not thing.is_deleted
                 for excess in excesses:
-                    excess.bytes -= take.freed if excess.can_shrink(take.address) else 0
+                    excess.bytes -= thing.freed if excess.can_shrink(thing.address) else 0
         if surplus > 0:
             why = f"{self._settings.max_takes} takes are kept, all favourites or in scripts; delete some"
             raise StoreFull(what=what, why=why)
@@ -119,8 +121,15 @@ class Room:
         ((count,),) = self._database.rows(query, (owner,))
         return int(count) + 1 - self._settings.max_takes
 
-    def _removable(self, owner: str, in_use: Collection[str]) -> Iterator[_Removable]:
+    def _scripts_in_bin(self, owner: str) -> list[Removable]:
+        """Return the owner's deleted scripts, the oldest first."""
+        query = "SELECT id, bytes, address FROM scripts WHERE owner = ? AND deleted_at IS NOT NULL ORDER BY deleted_at"
+        rows = self._database.rows(query, (owner,))
+        return [Removable("scripts", script_id, size, True, address) for script_id, size, address in rows]
+
+    def _removable_takes(self, owner: str) -> Iterator[Removable]:
         """Yield the takes that may go, the bin's and the oldest first. A reference goes with the last that has it."""
+        in_use = takes_in_scripts(self._database, owner)
         holders = Counter(
             name for (name,) in self._database.rows("SELECT reference FROM takes WHERE owner = ?", (owner,))
         )
@@ -133,10 +142,4 @@ class Room:
                 continue
             holders[reference] -= 1
             freed = size + (reference_bytes if not holders[reference] else 0)
-            yield _Removable(take_id, freed, bool(is_deleted), address)
-
-    def _empty_bin_of_scripts(self, owner: str) -> bool:
-        """Delete the owner's scripts in the bin for good. Return True if there were any."""
-        with self._database.writing("The scripts") as connection:
-            query = "DELETE FROM scripts WHERE owner = ? AND deleted_at IS NOT NULL"
-            return connection.execute(query, (owner,)).rowcount > 0
+            yield Removable("takes", take_id, freed, bool(is_deleted), address)

@@ -26,7 +26,7 @@ from studio.store.database import Database
 from studio.store.owned_rows import OwnedRows
 from studio.store.owners import VISITOR
 from studio.store.records import TakeChanges, TakeFields
-from studio.store.room import Room
+from studio.store.room import Removable, Room
 from studio.store.scripts import takes_in_scripts
 from studio.store.sound_files import SoundFiles, encoded_take
 
@@ -87,7 +87,7 @@ class Takes:
         data = encoded_take(pcm, owner, record)
         with self._files.writing():
             size = len(data) + len(reference or b"")
-            going = self._room.takes_to_delete(owner, address, size, what="The take", takes=1)
+            going = self._room.things_to_delete(owner, address, size, what="The take", takes=1)
             try:
                 if reference is not None:
                     self._files.write_reference(record["reference"], reference)
@@ -100,7 +100,7 @@ class Takes:
                 raise
             # Only now, so that nothing has gone in vain; what is left over goes with the next take.
             with contextlib.suppress(OSError, SpeechError):
-                self._purge(going)
+                self._remove(owner, going)
         return record
 
     def find(self, owner: str, take_id: str) -> dict[str, Any]:
@@ -226,14 +226,14 @@ class Takes:
                 self._purge([take_id for (take_id,) in self._database.rows(query, values)])
 
     def make_room(self, owner: str, address: str | None, size: int, *, what: str) -> None:
-        """Delete what must go so that an owner can keep ``size`` more bytes of something else than takes.
+        """Delete what must go so that an owner can keep ``size`` more bytes of something that is no take.
 
         Raises:
             StoreFull: too little may go.
         """
-        if size > 0 and self._room.takes_to_delete(owner, address, size, what=what):
+        if size > 0 and self._room.things_to_delete(owner, address, size, what=what):
             with self._files.writing():
-                self._purge(self._room.takes_to_delete(owner, address, size, what=what))
+                self._remove(owner, self._room.things_to_delete(owner, address, size, what=what))
 
     # --- under the lock of the files
 
@@ -254,6 +254,12 @@ class Takes:
         )
         with self._database.writing("The take") as connection:
             connection.execute("INSERT INTO takes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def _remove(self, owner: str, going: list[Removable]) -> None:
+        self._purge([thing.id for thing in going if thing.table == "takes"])
+        with self._database.writing("The scripts") as connection:
+            scripts = [(owner, thing.id) for thing in going if thing.table == "scripts"]
+            connection.executemany("DELETE FROM scripts WHERE owner = ? AND id = ?", scripts)
 
     def _purge(self, take_ids: list[str]) -> None:
         # Files first: a row without a file goes at the next start, a file without a row would come back.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 
 from studio.errors import NotKept, StoreFull
-from studio.store.records import PronunciationFields, ScriptFields, TakeChanges, read
+from studio.store.records import PronunciationFields, TakeChanges, read
 from tests.support.keeping import keep, kept, post, visitor
 from tests.support.take_writers import OWNER, fields
 from tests.unit.studio.test_durability import add, files, ids, opened
@@ -65,7 +66,7 @@ def test_a_visitor_has_a_share_of_the_store(folder: Path) -> None:
 
 def test_everything_that_a_visitor_keeps_counts(folder: Path) -> None:
     long = "ä" * 2000
-    script = read(ScriptFields, {"name": "s", "lines": [{"id": f"l{n}", "text": long} for n in range(100)]})
+    script = json.dumps({"name": "s", "lines": [{"id": f"l{n}", "text": long} for n in range(100)]}).encode()
     words = read(PronunciationFields, {"words": [{"word": "a", "said": "b"}], "updated_at": None})
     with opened(folder, visitor_store_bytes=2**20) as store:
         for number in range(2):
@@ -115,3 +116,20 @@ def test_a_full_store_is_said_over_http(folder: Path) -> None:
     with kept(folder, max_takes=1) as address, visitor(address) as client:
         keep(client, favourite=True)
         refused(post(client), 507, "store_full")
+
+
+def test_a_script_in_the_bin_stays_if_it_would_not_make_enough_room(folder: Path) -> None:
+    long = json.dumps({"lines": [{"id": f"l{n}", "text": "a" * 2000} for n in range(200)]}).encode()
+    with opened(folder, visitor_store_bytes=2**20) as store:
+        for name in ("old", "new"):
+            store.scripts.put("visitor:one", name, long)
+        for name in ("old", "new"):
+            store.scripts.delete("visitor:one", name)
+        with pytest.raises(StoreFull):
+            add(store, "visitor:one", reference=random.Random(1).randbytes(1_100_000))
+        store.scripts.restore("visitor:one", "new")
+        store.scripts.delete("visitor:one", "new")
+        store.scripts.put("visitor:one", "third", long)  # Only the oldest has to go.
+        assert store.scripts.restore("visitor:one", "new")
+        with pytest.raises(NotKept):
+            store.scripts.restore("visitor:one", "old")
