@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from runtime.settings import Settings
 from runtime.shared.certificates import certificates
-from runtime.shared.interpreter import switch_often
+from runtime.shared.interpreter import settle, switch_often
 from runtime.shared.port import serving
 from runtime.shared.port.listening import listen
 from runtime.shared.port.serving import Server
@@ -158,4 +158,5 @@ async def _announce(opening: Opening, listener: socket.socket) -> None:
     async with httpx.AsyncClient(verify=certificates(), trust_env=False) as client:
         await until_answers(client, f"{url}/ready")
         await until_answers(client, f"{url}/")
+    settle()
     print(f"Voicewright is ready at {url}", flush=True)

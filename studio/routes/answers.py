@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from runtime.errors import (
     InvalidConfig,
@@ -30,6 +31,7 @@ from studio.relay import same_origin
 
 BODY_BYTES = 2 * 2**20  # Bytes of a JSON body.
 FIELD_BYTES = 2**20  # Bytes of a form's text field.
+PIECE_BYTES = 2**16
 IDLE_S = 60.0  # Timeout of the next piece of a body.
 # Of the caller, and never to be guessed at by a shared cache, another site or a browser.
 PRIVATE = {
@@ -82,6 +84,29 @@ def answering(handler: Handler) -> Handler:
 def said(value: object, status: int = 200) -> JSONResponse:
     """JSON that belongs to the caller."""
     return JSONResponse(value, status_code=status, headers={**PRIVATE, "cache-control": "no-store"})
+
+
+def said_in_pieces(pieces: Iterable[bytes], size: int) -> Response:
+    """JSON that belongs to the caller, of ``size`` bytes, which is too large to be written at once."""
+
+    async def stream() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+
+    headers = {**PRIVATE, "cache-control": "no-store", "content-length": str(size)}
+    return StreamingResponse(stream(), media_type="application/json", headers=headers)
+
+
+def said_text(text: bytes) -> Response:
+    """JSON that belongs to the caller, as the store or a worker has written it."""
+    return said_in_pieces((text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES)), len(text))
+
+
+def listed(name: str, objects: Iterable[object], **rest: object) -> bytes:
+    """Return JSON of a list and of the ``rest``, in a worker: object by object, so that the loop need not wait."""
+    fields = [f'"{name}": [{", ".join(json.dumps(item) for item in objects)}]']
+    fields += [f'"{key}": {json.dumps(value)}' for key, value in rest.items()]
+    return f"{{{', '.join(fields)}}}".encode()
 
 
 def attached(data: bytes, media_type: str, name: str, *, inline: bool = False, **headers: str) -> Response:

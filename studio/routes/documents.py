@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from studio.documents.desk import Documents
-from studio.routes.answers import PRIVATE, answering, is_yes, pieces_of
+from studio.routes.answers import answering, is_yes, pieces_of, said_in_pieces
 
 MAX_BYTES = 32 * 2**20
 
@@ -30,15 +30,7 @@ def document_routes(client_of: Callable[[HTTPConnection], str] = lambda _: "") -
         async def receive() -> list[bytes]:
             return await pieces_of(request, MAX_BYTES)
 
-        return _json(await documents.read(receive, client_of(request), **options))
+        pieces = await documents.read(receive, client_of(request), **options)
+        return said_in_pieces(pieces, sum(map(len, pieces)))
 
     return [Route("/studio/documents", answering(read), methods=["POST"])]
-
-
-def _json(pieces: list[bytes]) -> Response:
-    async def stream() -> AsyncIterator[bytes]:
-        for piece in pieces:
-            yield piece
-
-    headers = {**PRIVATE, "cache-control": "no-store", "content-length": str(sum(map(len, pieces)))}
-    return StreamingResponse(stream(), media_type="application/json", headers=headers)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from runtime.errors import InvalidConfig
-from studio.routes.answers import Aside, answering, body_of, said
-from studio.store.records import ScriptFields, decode, is_script_id, read
+from studio.routes.answers import Aside, answering, listed, pieces_of, said, said_text
+from studio.store.records import is_script_id
 from studio.store.scripts import MAX_BYTES
 from studio.store.store import Store
 from studio.visitors import Visitors
@@ -38,26 +36,24 @@ class ScriptRoutes:
     async def all(self, request: Request) -> Response:
         """Every script that holds the words of `?search=`, with the number of its lines in their place."""
         owner = self._visitors.of(request).owner
-        scripts = (
-            []
-            if owner is None
-            else await self._aside(self._store.scripts.all, owner, request.query_params.get("search", ""))
-        )
-        return said({"scripts": scripts})
+        return said_text(await self._aside(self._all, owner, request.query_params.get("search", "")))
+
+    def _all(self, owner: str | None, search: str) -> bytes:
+        return listed("scripts", [] if owner is None else self._store.scripts.all(owner, search))
 
     async def find(self, request: Request) -> Response:
-        return said(await self._aside(self._store.scripts.find, *self._named(request)))
+        return said_text(await self._aside(self._store.scripts.find, *self._named(request)))
 
     async def put(self, request: Request) -> Response:
         """Keep a script under the id that the page gave it."""
         keeper, script_id = self._visitors.of(request).keeper, request.path_params["id"]
         if not is_script_id(script_id):
             raise InvalidConfig(where="id", why="it must have 1 to 64 letters, digits, - or _", param="id")
-        body = await body_of(request, 2 * MAX_BYTES)  # Escaped characters are longer.
-        return said(await self._aside(self._put, *keeper, script_id, body))
+        pieces = await pieces_of(request, 2 * MAX_BYTES)  # Escaped characters are longer.
+        return said_text(await self._aside(self._put, *keeper, script_id, pieces))
 
-    def _put(self, owner: str, address: str | None, script_id: str, body: bytes) -> dict[str, Any]:
-        return self._store.scripts.put(owner, script_id, read(ScriptFields, decode(body)), address=address)
+    def _put(self, owner: str, address: str | None, script_id: str, pieces: list[bytes]) -> bytes:
+        return self._store.scripts.put(owner, script_id, b"".join(pieces), address=address)
 
     async def delete(self, request: Request) -> Response:
         owner, script_id = self._named(request)
@@ -65,7 +61,7 @@ class ScriptRoutes:
         return said({"id": script_id, "deleted": True})
 
     async def restore(self, request: Request) -> Response:
-        return said(await self._aside(self._store.scripts.restore, *self._named(request)))
+        return said_text(await self._aside(self._store.scripts.restore, *self._named(request)))
 
     def _named(self, request: Request) -> tuple[str, str]:
         return self._visitors.of(request).known, request.path_params["id"]

@@ -18,7 +18,9 @@ from studio.routes.answers import (
     body_of,
     form_of,
     is_yes,
+    listed,
     said,
+    said_text,
     whole_number,
 )
 from studio.store.files_out import FORMATS, encoded, kind_of, version_of
@@ -72,8 +74,11 @@ class TakeRoutes:
         owner = self._visitors.of(request).owner
         if owner is None:
             return said({"takes": [], "next": None})
-        records, following = await self._aside(self._store.takes.page, owner, wanted)
-        return said({"takes": records, "next": following})
+        return said_text(await self._aside(self._page, owner, wanted))
+
+    def _page(self, owner: str, wanted: Wanted) -> bytes:
+        records, following = self._store.takes.page(owner, wanted)
+        return listed("takes", records, next=following)
 
     async def add(self, request: Request) -> Response:
         """Keep a take: a form with ``take`` (JSON), ``pcm`` (s16le, 24 kHz, mono) and perhaps ``reference``."""

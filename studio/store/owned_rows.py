@@ -36,15 +36,21 @@ class OwnedRows:
         self._key = key
         self._what = what
 
-    def objects(self, condition: str, values: Sequence[Any]) -> list[dict[str, Any]]:
-        """Return the JSON objects of rows; one that cannot be read is set aside, so that it harms no list again."""
-        query = f"SELECT owner, {self._key}, {self._held} FROM {self._table} WHERE {condition}"  # noqa: S608  ours, whole
+    def objects(self, condition: str, values: Sequence[Any], *, shown: str = "") -> list[dict[str, Any]]:
+        """Return the JSON objects of rows; one that cannot be read is set aside, so that it harms no list again.
+
+        Args:
+            condition: SQL after WHERE.
+            values: values of its places.
+            shown: SQL that makes another object of each row.
+        """
+        query = f"SELECT owner, {self._key}, {shown or self._held} FROM {self._table} WHERE {condition}"  # noqa: S608  ours, whole
         found = []
         for owner, row_id, text in self._database.rows(query, values):
             try:
                 found.append(parse_object(text))
             except ValueError as error:
-                self._set_aside(owner, row_id, text, str(error))
+                self.set_aside(owner, row_id, str(error))
         return found
 
     def find(self, owner: str, row_id: str) -> dict[str, Any]:
@@ -71,11 +77,15 @@ class OwnedRows:
         if not is_moved:
             raise NotKept(what=self._what)
 
-    def _set_aside(self, owner: str, row_id: str, text: str, why: str) -> None:
-        table, row = self._table, (owner, row_id)
+    def set_aside(self, owner: str, row_id: str, why: str) -> None:
+        """Move a row that cannot be read to the table for such."""
+        table, key = self._table, f"owner = ? AND {self._key} = ?"
         with self._database.writing("Storage") as connection:
-            connection.execute("INSERT INTO set_aside VALUES (?, ?, ?, ?, ?)", (time.time(), table, *row, text))
-            connection.execute(f"DELETE FROM {table} WHERE owner = ? AND {self._key} = ?", row)  # noqa: S608
+            connection.execute(
+                f"INSERT INTO set_aside SELECT ?, ?, owner, {self._key}, {self._held} FROM {table} WHERE {key}",  # noqa: S608
+                (time.time(), table, owner, row_id),
+            )
+            connection.execute(f"DELETE FROM {table} WHERE {key}", (owner, row_id))  # noqa: S608
         self._database.unreadable += 1
         log.warning("%s %s of the studio's database cannot be read (%s); it was set aside", table, row_id, why)
 

@@ -150,21 +150,20 @@ class ScriptLine(BaseModel):
     text: Annotated[Text, Field(max_length=100_000)] = ""
 
 
-class ScriptFields(BaseModel):
-    """A script as the page keeps it."""
+class ScriptHead(BaseModel):
+    """A script as the page keeps it, without its lines."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     name: Annotated[Line, Field(max_length=120)] = ""
     updated_at: float | None = None
-    lines: Annotated[list[ScriptLine], Field(max_length=MAX_SCRIPT_LINES)] = []
 
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def read(model: type[Model], fields: dict[str, Any]) -> Model:
-    """Check what a client sent.
+def read(model: type[Model], fields: dict[str, Any], within: str = "") -> Model:
+    """Check what a client sent. ``within`` is the path of the object in the body.
 
     Raises:
         InvalidConfig: a field is missing, unknown, or not what it must be.
@@ -173,7 +172,8 @@ def read(model: type[Model], fields: dict[str, Any]) -> Model:
         return model.model_validate(fields)
     except ValidationError as error:
         path, why = first_fault(error, fields)
-        raise InvalidConfig(where=path or "body", why=why, param=path or "body") from None
+        where = ".".join(part for part in (within, path) if part) or "body"
+        raise InvalidConfig(where=where, why=why, param=where) from None
 
 
 def decode(text: bytes | str) -> dict[str, Any]:

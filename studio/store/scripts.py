@@ -1,24 +1,46 @@
-"""Store of scripts, by owner. Thread: any."""
+"""Store of scripts, by owner: each is the text of a JSON object.
+
+SQLite takes the texts apart, since its JSON functions run without the interpreter's lock. Python's parser would hold
+the event loop for as long as a script of thousands of lines takes. Thread: any.
+"""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
-from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
-from runtime.errors import InvalidConfig
+from runtime.errors import InvalidConfig, InvalidMessage
 from runtime.shared.names import name_key
-from studio.errors import StoreFull
+from runtime.shared.strict_json import MAX_DEPTH, parse_object
+from studio.errors import NotKept, StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.owned_rows import OwnedRows, next_version
 from studio.store.owners import VISITOR, MakeRoom
-from studio.store.records import ScriptFields
+from studio.store.records import MAX_SCRIPT_LINES, ScriptHead, ScriptLine, read
 
 MAX_BYTES = 8 * 2**20  # Bytes of one script as JSON.
-BEGINNING = 120  # Characters of a script's first words in the list.
-_OF_THE_STORE = {"id", "updated_at"}
+MAX_PART_BYTES = 2**20  # Bytes of one line, or of all that is no line.
+BEGINNING = 120  # Characters of a script's first text in the list.
+
+_IS_READABLE = "CASE WHEN json_valid(script) THEN json_type(script, '$.lines') IS 'array' ELSE FALSE END"
+# A script without its lines, with their number and the beginning of the first text. A script that is not readable has
+# an empty summary.
+_SUMMARY = f"""CASE WHEN {_IS_READABLE} THEN json_set(
+    json_remove(script, '$.lines'),
+    '$.lines', json_array_length(script, '$.lines'),
+    '$.begins', coalesce((
+        SELECT substr(json_extract(line.value, '$.text'), 1, {BEGINNING})
+        FROM json_each(script, '$.lines') AS line
+        WHERE trim(json_extract(line.value, '$.text'), char(9, 10, 13, 32, 160, 12288)) != '' LIMIT 1
+    ), '')
+) ELSE '' END"""  # noqa: S608  ours, whole
+_EVERY_VALUE = f"scripts, json_tree(CASE WHEN {_IS_READABLE} THEN script ELSE '[]' END) AS item"
+_OF_THE_STORE = {"id", "updated_at", "lines"}
 
 
 class Scripts:
@@ -31,58 +53,61 @@ class Scripts:
     def __init__(self, database: Database, settings: StoreSettings, make_room: MakeRoom) -> None:
         self._database = database
         self._make_room = make_room
-        self._rows = rows_of_scripts(database)
+        self._rows = OwnedRows(database, "scripts", held="script", what="script")
         self._settings = settings
 
     def all(self, owner: str, search: str = "") -> list[dict[str, Any]]:
-        """Every script that holds every word of ``search``, without its lines, the last changed first."""
+        """Return every script that holds every word of ``search``, without its lines, the last changed first."""
         condition = "owner = ? AND deleted_at IS NULL ORDER BY updated_at DESC, id"
-        scripts = self._rows.objects(condition, (owner,))
+        scripts = self._rows.objects(condition, (owner,), shown=_SUMMARY)
         words = name_key(search).split()
-        found = [script for script in scripts if not words or _holds(script, words)]
-        return [{**script, "lines": len(script["lines"]), "begins": _begins(script["lines"])} for script in found]
+        return [script for script in scripts if not words or self._holds(owner, script["id"], words)]
 
-    def find(self, owner: str, script_id: str) -> dict[str, Any]:
-        """Return the script.
+    def find(self, owner: str, script_id: str) -> bytes:
+        """Return the script as JSON.
 
         Raises:
             NotKept: the owner has no such script, or has deleted it.
         """
-        return self._rows.find(owner, script_id)
+        query = f"SELECT {_IS_READABLE}, CAST(script AS BLOB) FROM scripts WHERE owner = ? AND id = ?"  # noqa: S608
+        for is_readable, text in self._database.rows(f"{query} AND deleted_at IS NULL", (owner, script_id)):
+            if is_readable:
+                return bytes(text)
+            self._rows.set_aside(owner, script_id, "it is not a script")
+        raise NotKept(what="script")
 
-    def put(self, owner: str, script_id: str, fields: ScriptFields, *, address: str | None = None) -> dict[str, Any]:
-        """Keep a script in the place of what was there under its id, and return it as it is kept.
+    def put(self, owner: str, script_id: str, body: bytes, *, address: str | None = None) -> bytes:
+        """Keep a script in the place of what was there under its id, and return it as `find` does.
 
-        ``updated_at`` of the fields is the version that the page knows; 0: none yet; None: whatever is there is
+        ``updated_at`` in the body is the version that the page knows; 0: none yet; None: whatever is there is
         replaced.
 
         Raises:
+            InvalidMessage: the body is no JSON object.
             ChangedMeanwhile: another version is kept by now.
-            InvalidConfig: it is too large.
+            InvalidConfig: a field is not what it must be, or the script is too large.
             StoreFull: the owner has as many as may be kept, or a share of the store is full.
         """
-        script = {name: value for name, value in fields.model_dump().items() if name not in _OF_THE_STORE}
-        text = _as_json(script)
-        size = len(text.encode())
-        if size > MAX_BYTES:
-            why = f"it has {size} bytes; the limit is {MAX_BYTES}"
+        script = parse_script(body)
+        if script.size > MAX_BYTES:
+            why = f"it has {script.size} bytes; the limit is {MAX_BYTES}"
             raise InvalidConfig(where="The script", why=why, param="lines")
-        query = "SELECT bytes FROM scripts WHERE owner = ? AND id = ?"
+        query = "SELECT bytes FROM scripts WHERE owner = ? AND id = ? AND deleted_at IS NULL"
         before = sum(found for (found,) in self._database.rows(query, (owner, script_id)))
-        self._make_room(owner, address, size - before, what="The script")
+        self._make_room(owner, address, script.size - before, what="The script")
         with self._database.writing("The script") as connection:
-            script = {"id": script_id, "updated_at": self._next_version(owner, script_id, fields.updated_at), **script}
+            updated_at = self._next_version(owner, script_id, script.known_version)
             query = "SELECT count(*) FROM scripts WHERE owner = ? AND id != ? AND deleted_at IS NULL"
             ((others,),) = connection.execute(query, (owner, script_id)).fetchall()
             if others >= self._settings.max_scripts:
                 why = f"{self._settings.max_scripts} scripts are kept, which is the limit; delete some"
                 raise StoreFull(what="The script", why=why)
-            head = json.dumps({name: script[name] for name in ("id", "updated_at")})
+            text = script.as_json(script_id, updated_at)
             connection.execute(
-                "INSERT OR REPLACE INTO scripts VALUES (?, ?, ?, NULL, ?, ?, ?)",
-                (owner, script_id, script["updated_at"], f"{head[:-1]}, {text[1:]}", address, size),
+                "INSERT OR REPLACE INTO scripts VALUES (?, ?, ?, NULL, CAST(? AS TEXT), ?, ?)",
+                (owner, script_id, updated_at, text, address, script.size),
             )
-        return script
+        return text
 
     def delete(self, owner: str, script_id: str) -> None:
         """Put a script into the bin.
@@ -92,8 +117,8 @@ class Scripts:
         """
         self._rows.mark(owner, script_id, time.time(), what="The script")
 
-    def restore(self, owner: str, script_id: str) -> dict[str, Any]:
-        """Bring a script back from the bin.
+    def restore(self, owner: str, script_id: str) -> bytes:
+        """Bring a script back from the bin, and return it as `find` does.
 
         Raises:
             NotKept: the owner has none of that id there.
@@ -111,57 +136,93 @@ class Scripts:
                 (now - self._settings.bin_s, f"{VISITOR}%", old),
             )
 
+    def _holds(self, owner: str, script_id: str, words: list[str]) -> bool:
+        """True if each word is in the script's name, lines, voices or styles."""
+        query = f"""SELECT item.atom FROM {_EVERY_VALUE} WHERE owner = ? AND scripts.id = ? AND item.type = 'text'
+            AND item.key IN ('name', 'text', 'instruct', 'voice', 'description')"""  # noqa: S608  ours, whole
+        text = "\n".join(name_key(value) for (value,) in self._database.rows(query, (owner, script_id)))
+        return all(word in text for word in words)
+
     def _next_version(self, owner: str, script_id: str, known: float | None) -> float:
         query = "SELECT updated_at FROM scripts WHERE owner = ? AND id = ? AND deleted_at IS NULL"
         versions = [version for (version,) in self._database.rows(query, (owner, script_id))]
         return next_version(versions[0] if versions else None, known, what="script")
 
 
-def _as_json(script: dict[str, Any]) -> str:
-    """Write a script line by line: one call for a long script would hold all other threads for its whole time."""
-    rest = json.dumps({name: value for name, value in script.items() if name != "lines"}, ensure_ascii=False)
-    lines = ", ".join(json.dumps(line, ensure_ascii=False) for line in script["lines"])
-    return f'{rest[:-1]}, "lines": [{lines}]}}'
+@dataclass(frozen=True, slots=True)
+class ParsedScript:
+    """A script that was checked: its fields without the lines, and each line as JSON."""
+
+    head: dict[str, Any]
+    lines: list[bytes]
+    known_version: float | None
+
+    @property
+    def size(self) -> int:
+        return len(json.dumps(self.head, ensure_ascii=False).encode()) + sum(len(line) + 2 for line in self.lines)
+
+    def as_json(self, script_id: str, updated_at: float) -> bytes:
+        head = json.dumps({"id": script_id, "updated_at": updated_at, **self.head}, ensure_ascii=False).encode()
+        return b"".join([head[:-1], b', "lines": [', b", ".join(self.lines), b"]}"])
 
 
-def _begins(lines: list[Any]) -> str:
-    """Return the beginning of the first text in it: what a script without a name is known by."""
-    texts = (line.get("text") for line in lines if isinstance(line, dict))
-    return next((text[:BEGINNING] for text in texts if isinstance(text, str) and text.strip()), "")
+def parse_script(body: bytes) -> ParsedScript:
+    """Check a script that a client sent, line by line.
+
+    Raises:
+        InvalidMessage: it is no JSON object, or one that could not be kept (runtime/shared/strict_json.py).
+        InvalidConfig: a field is not what it must be.
+    """
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.text_factory = bytes
+        connection.execute("CREATE TABLE body (script TEXT)")
+        connection.execute("INSERT INTO body VALUES (CAST(? AS TEXT))", (body.removeprefix(b"\xef\xbb\xbf"),))
+        ((is_valid,),) = connection.execute("SELECT json_valid(script) FROM body")
+        if not is_valid:
+            raise InvalidMessage(why="it cannot be read as JSON")
+        query = """SELECT json_remove(script, '$.lines'), json_type(script, '$.lines'),
+            json_array_length(script, '$.lines') FROM body"""
+        ((rest, kind, count),) = connection.execute(query)
+        fields = _parse_part(rest, "body", MAX_DEPTH)
+        if "lines" in fields:  # SQLite has removed the first only.
+            raise InvalidMessage(why="a key stands in it twice")
+        head = read(ScriptHead, fields)
+        if kind not in {None, b"array"}:
+            raise InvalidConfig(where="lines", why="it must be a list", param="lines")
+        if (count or 0) > MAX_SCRIPT_LINES:
+            raise InvalidConfig(where="lines", why=f"it must have at most {MAX_SCRIPT_LINES} entries", param="lines")
+        rows = connection.execute("SELECT item.type, item.value FROM body, json_each(script, '$.lines') AS item")
+        lines = [_line(number, *row) for number, row in enumerate(rows)]
+    kept = {name: value for name, value in head.model_dump().items() if name not in _OF_THE_STORE}
+    return ParsedScript(kept, lines, head.updated_at)
 
 
-def _holds(script: dict[str, Any], words: list[str]) -> bool:
-    """True if each word is in the script's name, lines, voices or styles."""
-    said = [script["name"]]
-    for line in script["lines"]:
-        voice = line.get("voice")
-        who = [voice.get("voice"), voice.get("description")] if isinstance(voice, dict) else []
-        said += [line.get("name"), line.get("text"), line.get("instruct"), *who]
-    text = name_key("\n".join(word for word in said if isinstance(word, str)))
-    return all(word in text for word in words)
+def _line(number: int, kind: bytes, text: bytes) -> bytes:
+    where = f"lines.{number}"
+    if kind != b"object":
+        raise InvalidConfig(where=where, why="it must be an object", param=where)
+    line = read(ScriptLine, _parse_part(text, where, MAX_DEPTH - 2), within=where)
+    return json.dumps(line.model_dump(), ensure_ascii=False).encode()
 
 
-def rows_of_scripts(database: Database) -> OwnedRows:
-    return OwnedRows(database, "scripts", held="script", what="script")
+def _parse_part(text: bytes, where: str, max_depth: int) -> dict[str, Any]:
+    if len(text) > MAX_PART_BYTES:
+        why = f"it has {len(text)} bytes; the limit is {MAX_PART_BYTES}"
+        raise InvalidConfig(where=where, why=why, param=where)
+    try:
+        return parse_object(text, max_depth)
+    except ValueError as error:
+        raise InvalidMessage(why=str(error)) from None
 
 
 def takes_in_scripts(database: Database, owner: str, script_id: str | None = None) -> set[str]:
-    """Ids of the takes that an owner's scripts speak of, or one of them."""
-    condition, values = "owner = ? AND deleted_at IS NULL", [owner]
+    """Return the ids of the takes in an owner's scripts, or in one of them.
+
+    They are the values of the key ``take``, however deep: a line may have one take or several parts.
+    """
+    query = f"""SELECT item.atom FROM {_EVERY_VALUE} WHERE owner = ? AND deleted_at IS NULL
+        AND item.key = 'take' AND item.type = 'text'"""  # noqa: S608  ours, whole
+    values = [owner]
     if script_id is not None:
-        condition, values = f"{condition} AND id = ?", [owner, script_id]
-    scripts = rows_of_scripts(database).objects(condition, values)
-    return {take for script in scripts for take in _takes_in(script["lines"])}
-
-
-def _takes_in(value: object) -> Iterator[str]:
-    """Whatever is called ``take``, however deep: a line may have one take or several parts."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _takes_in(item)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            if name == "take" and isinstance(item, str):
-                yield item
-            else:
-                yield from _takes_in(item)
+        query, values = f"{query} AND scripts.id = ?", [owner, script_id]
+    return {take for (take,) in database.rows(query, values)}

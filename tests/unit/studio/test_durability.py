@@ -21,7 +21,7 @@ from runtime.errors import InvalidSetting, StorageFailed
 from studio.errors import NotKept, StoreBusy, TakeDamaged
 from studio.settings import StoreSettings
 from studio.store.database import FILE, MIGRATIONS
-from studio.store.records import ScriptFields, TakeChanges, read
+from studio.store.records import TakeChanges, read
 from studio.store.store import MOVED_ASIDE, NO_FOLDER, ON_A_SPACE, Store, is_lasting
 from studio.store.takes import Wanted
 from tests.support.keeping import keep, kept, pcm_of, post, visitor
@@ -182,7 +182,7 @@ def test_an_upgrade_keeps_a_copy_of_the_old_form(folder: Path) -> None:
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
     connection.close()
     with opened(folder) as store:
-        assert store.scripts.find(OWNER, "s")["name"] == "Ä"
+        assert json.loads(store.scripts.find(OWNER, "s"))["name"] == "Ä"
         assert store.bytes() == len(script.encode())
     copy = folder / f"{FILE}.form-{len(MIGRATIONS) - 1}"
     with sqlite3.connect(copy) as connection:
@@ -333,8 +333,8 @@ def _full(*_: object) -> None:
     raise OSError(errno.ENOSPC, "no")
 
 
-def _script() -> ScriptFields:
-    return read(ScriptFields, {"name": "Play", "lines": []})
+def _script() -> bytes:
+    return b'{"name": "Play", "lines": []}'
 
 
 def _changes(**changes: Any) -> TakeChanges:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -115,3 +117,61 @@ def test_takes_of_a_script_outlive_older_ones(tmp_path: Path) -> None:
         third = keep(client, pcm_of(0.1))["id"]
         assert {take["id"] for take in client.get("/studio/takes").json()["takes"]} == {first, third}
         assert client.get(f"/studio/takes/{second}").status_code == 404
+
+
+def test_no_call_on_a_long_script_holds_the_event_loop(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    largest = 0
+
+    def measured(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(value: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal largest
+            result = call(value, *args, **kwargs)
+            largest = max(largest, *(len(text) for text in (value, result) if isinstance(text, str | bytes)))
+            return result
+
+        return wrapped
+
+    lines = [{"id": f"l{number}", "text": f"Line {number}.", "take": f"t{number}"} for number in range(6000)]
+    body = json.dumps({"name": "novel", "lines": lines})
+    with monkeypatch.context() as patched:
+        for name in ("loads", "dumps"):
+            patched.setattr(json, name, measured(getattr(json, name)))
+        put = client.put("/studio/scripts/s", content=body).raise_for_status()
+        got = client.get("/studio/scripts/s").raise_for_status()
+        listed = client.get("/studio/scripts", params={"search": "novel 5999"}).raise_for_status()
+    assert 0 < largest < 1000  # Bytes that Python's parser or writer had at once.
+    assert put.content == got.content
+    assert got.json()["lines"] == lines
+    assert listed.json()["scripts"][0]["lines"] == 6000
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param"),
+    [
+        (b'{"lines": [], "lines": []}', "invalid_json", None),
+        (b'{"lines": [], "lin\\u0065s": []}', "invalid_json", None),
+        (b'{"lines": [{"id": "a", "id": "b"}]}', "invalid_json", None),
+        (b'{"lines": [{"id": "a", "text": "\xff"}]}', "invalid_json", None),
+        (b'{"lines": [{"id": "a", "more": 1e999}]}', "invalid_json", None),
+        (b"{'lines': [],}", "invalid_json", None),
+        (b'["lines"]', "invalid_json", None),
+        (b'{"lines": null}', "invalid_config", "lines"),
+        (b'{"lines": {"0": {"id": "a"}}}', "invalid_config", "lines"),
+        (b'{"lines": [{"id": "a"}, "b"]}', "invalid_config", "lines.1"),
+        (b'{"lines": [{"id": "a"}, {"id": "b", "text": 1}]}', "invalid_config", "lines.1.text"),
+        (b'{"lines": [{"id": "a", "more": "' + b"x" * 2**20 + b'"}]}', "invalid_config", "lines.0"),
+        (b'{"lines": [' + b",".join([b'{"id": "a"}'] * 10_001) + b"]}", "invalid_config", "lines"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_each_line_is_read_as_strictly_as_all_json(
+    client: httpx.Client, body: bytes, code: str, param: str | None
+) -> None:
+    refused(client.put("/studio/scripts/s", content=body), 400, code, param)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_script(client: httpx.Client) -> None:
+    body = b'\xef\xbb\xbf{"name": "\xc3\x84"}'
+    assert client.put("/studio/scripts/s", content=body).raise_for_status().json()["name"] == "Ä"
+    (listed,) = client.get("/studio/scripts").json()["scripts"]
+    assert (listed["lines"], listed["begins"]) == (0, "")
