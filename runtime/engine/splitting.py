@@ -107,9 +107,23 @@ def certain_end_past(text: str, longest: int, passed: int) -> int:
     first, most = max(longest, passed), longest + longest // 2
     if last_spoken(text) < first:
         return 0
-    sentence = next((cut for cut, is_sentence in _cuts(text, False) if is_sentence and cut >= first), 0)
     space = next((place.end() for place in SPACE_BEFORE_WORD.finditer(text, max(first, most))), 0)
-    return min((place for place in (sentence, space) if place), default=0)
+    for cut, is_sentence in _cuts(text, False):
+        if is_sentence is None or cut >= first:
+            return (cut if is_sentence else 0) if not space or cut < space else space
+    return space
+
+
+def settled_end(text: str, longest: int | None) -> int:
+    """Return the number of characters that stay in this part, whatever text follows.
+
+    After ``longest`` characters a mark may turn out to end the part. After a quotation that takes some more letters.
+    """
+    settled = max(len(text) if longest is None else min(len(text), longest), last_spoken(text) + 1)
+    if longest is None or settled <= longest:
+        return settled
+    open_mark = next((place for place, is_sentence in _cuts(text, False) if is_sentence is None), settled)
+    return min(settled, max(longest, open_mark))
 
 
 def _cuts(

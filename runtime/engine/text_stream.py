@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from runtime.engine.incremental_tokenizer import IncrementalTokenizer
-from runtime.engine.splitting import Splitter, certain_end_past, last_spoken
+from runtime.engine.splitting import Splitter, certain_end_past, settled_end
 from runtime.engine.text import refuse_control
 from runtime.errors import EmptyText, TextTooLong, UnreadableText
 from runtime.model.text_tokenizer import TextTokenizer
@@ -251,9 +251,7 @@ class TextStream:
             self._close_last()
             part = self._last
             part.text = rest
-        # Behind so many characters a mark may turn out to end the part, and what follows it to begin the next.
-        whole = len(part.text) if self._longest is None else min(len(part.text), self._longest)
-        self._tokenize_to(max(whole, last_spoken(part.text) + 1))
+        self._tokenize_to(settled_end(part.text, self._longest))
 
     def _tokenize_to(self, end: int) -> None:
         """Turn the text of the part that grows into tokens, up to ``end``."""

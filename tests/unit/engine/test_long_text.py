@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from runtime.engine.engine import Engine
@@ -157,6 +157,8 @@ WORDS = ("word", "A", "end.", '"Yes!"', "(so", "- ", "…", "\n\n", "你好。",
     ),
     cuts=st.lists(st.integers(0, 200), max_size=8).map(sorted),
 )
+@example(words=["word"] * 6 + ['"Yes!"', "你好。"], cuts=[])  # The quotation's sentence may continue with 你.
+@example(words=["word"] * 7 + ["“好！”", "-", "说", "word"], cuts=[])  # A cut at a space follows an open quotation.
 def test_the_pieces_in_which_a_growing_text_comes_change_no_part_and_no_token(
     short: Checkpoint, words: list[str], cuts: list[int]
 ) -> None:
