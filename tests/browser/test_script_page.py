@@ -203,7 +203,7 @@ def test_a_bracket_that_is_no_pause_is_told_at_its_line(script: Page) -> None:
     text_of(script, 2).fill("One [pause 5 minutes] two.")
     expect(line(script, 2).locator(".vw-line-error")).to_contain_text("[pause 5 minutes] is not a pause.")
     script.click("#vw-speak")
-    expect(script.locator("#vw-stage [data-error-for=request]")).to_contain_text("Mend line 2 first")
+    expect(script.locator("#vw-stage [data-error-for=request]")).to_contain_text("Fix line 2 first")
     expect(script.locator("#vw-stop"), "nothing was begun").to_be_disabled()
 
 

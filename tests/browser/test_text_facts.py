@@ -143,6 +143,6 @@ def test_what_was_said_of_a_script_goes_when_it_changes(script: Page) -> None:
     script.click("#vw-script-files")
     script.click("#vw-script-go")
     said = script.locator("#vw-script-export-error")
-    expect(said).to_contain_text("Mend line 2")
+    expect(said).to_contain_text("Fix line 2")
     text_of(script, 2).fill("Quite.")
     expect(said).to_have_text("")
