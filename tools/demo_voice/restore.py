@@ -17,20 +17,30 @@ from codec_model import Codec
 from config import CONFIG, HERE
 
 
-def codec_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the training form of the speech tokenizer's tensors."""
-    state = Codec(CONFIG["codec"]).state_dict()
-    state |= {k: t for k, t in tensors.items() if ".quantizer." not in k}
-    branches = (("semantic", "first", range(1)), ("acoustic", "rest", range(CONFIG["codec"]["codebooks"] - 1)))
-    inputs, tables = [], []
-    for name, short, books in branches:
+def without_books(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the training form of the speech tokenizer's tensors, without its codebooks."""
+    state = {k: t for k, t in tensors.items() if ".quantizer." not in k}
+    inputs = []
+    for name, short in (("semantic", "first"), ("acoustic", "rest")):
         inputs.append(tensors[f"encoder.quantizer.{name}_residual_vector_quantizer.input_proj.weight"])
         state[f"quantizer.{short}_out.weight"] = tensors[f"decoder.quantizer.rvq_{short}.output_proj.weight"]
-        tables += [tensors[f"decoder.quantizer.rvq_{short}.vq.layers.{i}._codebook.embedding_sum"] for i in books]
-    state["quantizer.input_proj.weight"], state["quantizer.sums"] = torch.cat(inputs), torch.stack(tables)
+    return state | {"quantizer.input_proj.weight": torch.cat(inputs)}
+
+
+def codec_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the training form of the speech tokenizer's tensors."""
+    books = [("first", 0), *(("rest", i) for i in range(CONFIG["codec"]["codebooks"] - 1))]
+    tables = [tensors[f"decoder.quantizer.rvq_{name}.vq.layers.{i}._codebook.embedding_sum"] for name, i in books]
+    state = Codec(CONFIG["codec"]).state_dict() | without_books(tensors)
+    state["quantizer.sums"] = torch.stack(tables)
     state["quantizer.usage"] = torch.ones_like(state["quantizer.usage"])
     state["quantizer.active"] = torch.ones(())
     return state
+
+
+def read_speech(source: Path) -> dict[str, Tensor]:
+    """Return the tensors of an export's speech tokenizer as float32."""
+    return {k: t.float() for k, t in load_file(source / "speech_tokenizer" / "model.safetensors").items()}
 
 
 def main() -> None:
@@ -39,9 +49,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"])
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    speech = {k: t.float() for k, t in load_file(args.source / "speech_tokenizer" / "model.safetensors").items()}
     save_voice(*read_voice(args.source), args.out / "lm.pt")
-    torch.save({"codec": codec_state(speech), "folded": True}, args.out / "codec.pt")
+    torch.save({"codec": codec_state(read_speech(args.source)), "folded": True}, args.out / "codec.pt")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from torch import Tensor
 from codec_model import Codec, Heads, Snake
 from config import CONFIG, HERE
 from judges import Judges
+from restore import read_speech, without_books
 from spectral import SpectralLoss
 from store import LABELS, Store
 
@@ -184,6 +185,9 @@ def main() -> None:
     parser.add_argument("--shards", type=Path, default=HERE / CONFIG["paths"]["work"] / "shards")
     parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"] / "codec.pt")
     parser.add_argument("--resume", type=Path)
+    parser.add_argument(
+        "--warm", type=Path, help="an export to begin with, except its books; the other sizes are the same"
+    )
     parser.add_argument("--rate", type=float, default=CONFIG["codec"]["lr"], help="peak learning rate")
     parser.add_argument("--until", type=Path, help="a file with the time (seconds since 1970) at which training ends")
     parser.add_argument("--frozen", action="store_true", help="the codes stay as they are: only the decoder learns")
@@ -207,6 +211,8 @@ def main() -> None:
     if args.resume:
         trainer.codec.load_state_dict(load(args.resume, device).state_dict())
         trainer.codec.quantizer.folded = torch.load(args.resume, map_location="cpu", weights_only=True)["folded"]
+    elif args.warm:
+        trainer.codec.load_state_dict(trainer.codec.state_dict() | without_books(read_speech(args.warm)))
     trainer.codec.train()
     trainer.codec.quantizer.norm.train(not args.frozen)
     step, opened, calm, c = 0, None, 1.0, CONFIG["codec"]

@@ -5,6 +5,7 @@
 # and trains the language model. OUT gets logs, and the exported voice each time that it is worth keeping: a machine that is
 # taken away early leaves what OUT has.
 # FROM: the folder of an export whose codec stays as it is; decoder and language model go on from it.
+# WARM: the folder of an export whose encoder and decoder the codec begins with; its books are made again.
 set -euo pipefail
 start=$1 out=$2 small=${3:+--small}
 mkdir -p "$out"
@@ -39,7 +40,7 @@ if [ -n "${FROM:-}" ]; then
     python3 restore.py --source "$FROM"
     cp work/lm.pt work/lm_early.pt
 else
-    codec --until work/codec_end --out work/codec.pt > "$out/codec.log" 2>&1 &
+    codec ${WARM:+--warm "$WARM"} --until work/codec_end --out work/codec.pt > "$out/codec.log" 2>&1 &
     training=$!
 fi
 wait $speech || fails speech "$out/speech.log"
