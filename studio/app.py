@@ -84,7 +84,7 @@ def build(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with keeping.running(), downloads.running() if downloads else nullcontext():
+        async with keeping.running(relay), downloads.running() if downloads else nullcontext():
             yield
         await plan.aclose()
         await relay.aclose()
@@ -114,7 +114,8 @@ def build(
     app.state.drain = relay.drain
     app.add_middleware(VisitorCookies, visitors=keeping.visitors)
     must = settings.visits.sign_in == "required"
-    app.add_middleware(VisitLimits, accounts=accounts, settings=settings.visits, must_sign_in=must)
+    admit = partial(keeping.admit_to_runtime, max_owners=settings.visits.visitors_per_address)
+    app.add_middleware(VisitLimits, accounts=accounts, settings=settings.visits, must_sign_in=must, admit=admit)
     if sign_in is not None:
         sign_in.add_to(app)  # Its session must wrap everything that needs the visitor.
     app.add_middleware(SecurityHeaders, ancestors=settings.visits.frame_ancestors)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 from starlette.routing import Route
 
 from runtime.errors import SpeechError
@@ -28,7 +29,7 @@ from studio.routes.takes import TakeRoutes
 from studio.routes.word_times import WordTimeRoutes
 from studio.settings import StoreSettings
 from studio.store.store import Store
-from studio.visitors import MemberOf, Visitors
+from studio.visitors import MemberOf, Visitor, Visitors
 
 JUMP_S = 60.0  # Difference from elapsed time that counts as a jump.
 
@@ -38,6 +39,7 @@ KEY_BYTES = 32
 log = logging.getLogger(__name__)
 
 TIDY_S = 3600.0
+RUNTIME_COLLECTIONS = ("/v1/audio/voices", "/v1/audio/pronunciations")
 EXPORTS = 2  # Concurrent exports.
 
 
@@ -77,9 +79,9 @@ class Keeping:
         return take_voice_routes(self.store, self.visitors, self._aside, relay)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Empty the bin now and then, and close what is open at the end."""
-        tidying = asyncio.create_task(self._tidy())
+    async def running(self, relay: Relay | None = None) -> AsyncIterator[None]:
+        """Empty the bin and the ``relay``'s runtime now and then, and close what is open at the end."""
+        tidying = asyncio.create_task(self._tidy(relay))
         try:
             yield
         finally:
@@ -87,7 +89,26 @@ class Keeping:
             await self._aligning.aclose()
             await asyncio.to_thread(self._close)
 
-    async def _tidy(self) -> None:
+    async def admit_to_runtime(self, visitor: Visitor, max_owners: int) -> None:
+        """Let a visitor store something in the runtime.
+
+        Raises:
+            StoreFull: ``max_owners`` others of the address do; 0: any number may.
+        """
+        if visitor.kind == "visitor" and visitor.owner is not None:
+            await self._aside(self.store.runtime_owners.admit, visitor.owner, visitor.address, max_owners)
+
+    async def purge_runtime(self, relay: Relay) -> None:
+        """Delete the voices and dictionaries that visitors left in the runtime."""
+        for owner in await self._aside(self.store.left_owners):
+            for path in RUNTIME_COLLECTIONS:
+                kept = await relay.ask_as(owner, "GET", path)
+                for item in kept.raise_for_status().json()["data"]:
+                    if item["yours"]:
+                        (await relay.ask_as(owner, "DELETE", f"{path}/{item['id']}")).raise_for_status()
+            await self._aside(self.store.runtime_owners.forget, owner)
+
+    async def _tidy(self, relay: Relay | None) -> None:
         clock = WallClock()
         while True:
             await asyncio.sleep(TIDY_S)
@@ -96,7 +117,9 @@ class Keeping:
                 continue
             try:
                 await self._aside(self.store.tidy)
-            except SpeechError as error:
+                if relay is not None:
+                    await self.purge_runtime(relay)
+            except (SpeechError, httpx.HTTPError) as error:
                 log.warning("the bin could not be emptied: %s", error)
 
     def _close(self) -> None:

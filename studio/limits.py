@@ -11,22 +11,22 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runtime.errors import RateLimited, SpeechError, TooManyConnections
+from runtime.errors import RateLimited, SpeechError, StorageFailed, TooManyConnections
 from runtime.shared.port.allowance import Allowance
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.error_shapes import told_on_socket
 from runtime.shared.port.origins import SAFE_METHODS
-from studio.errors import SignInNeeded, StoreFull
+from studio.errors import SignInNeeded, StoreBusy, StoreFull
 from studio.relay import Allowed
 from studio.settings import VisitSettings
-from studio.visitors import Visitors, address_of
-from studio.voice_owners import CHECK, KEPT
+from studio.visitors import Visitor, Visitors, address_of
+from studio.voice_owners import CHECK, KEPT, stores_in_runtime
 
 RETRY_S = 2.0
 API = ("/v1/", "/tts/")
@@ -88,8 +88,18 @@ class Accounts:
 class VisitLimits:
     """ASGI middleware. Programs count as the page does, since they come through the same routes."""
 
-    def __init__(self, app: ASGIApp, accounts: Accounts, settings: VisitSettings, *, must_sign_in: bool) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        accounts: Accounts,
+        settings: VisitSettings,
+        *,
+        must_sign_in: bool,
+        admit: Callable[[Visitor], Awaitable[None]] | None = None,
+    ) -> None:
+        """``admit`` refuses a visitor of whose address too many others store something in the runtime."""
         self.app = app
+        self.admit = admit
         self.accounts = accounts
         self.settings = settings
         self.must_sign_in = must_sign_in
@@ -108,6 +118,8 @@ class VisitLimits:
             is_surplus = who.startswith(ADDRESS) and self.accounts.visitors.of(HTTPConnection(scope)).owner is not None
             if is_surplus and stores(scope):
                 raise StoreFull(what="What you send", why="many visitors from your address came today; come tomorrow")
+            if self.admit is not None and stores_in_runtime(scope):
+                await self.admit(self.accounts.visitors.of(HTTPConnection(scope)))
             if not path.startswith(API):
                 await self.app(scope, receive, send)
             elif scope["type"] == "websocket":
@@ -118,7 +130,7 @@ class VisitLimits:
                     await self.app(scope, receive, send)
             else:
                 await self.app(scope, receive, send)
-        except (SignInNeeded, StoreFull, TooManyConnections, RateLimited) as error:
+        except (SignInNeeded, StoreFull, StoreBusy, StorageFailed, TooManyConnections, RateLimited) as error:
             await _say_no(scope, receive, send, error)
 
     @contextmanager

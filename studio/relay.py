@@ -163,9 +163,20 @@ class Relay:
             RuntimeUnavailable: the runtime does not answer.
             SpeechError: as of `whose`.
         """
-        own = {name: value for name, value in self._own_headers(connection).items() if value}
+        return await self._request(method, path, self._own_headers(connection), **content)
+
+    async def ask_as(self, owner: str, method: str, path: str) -> httpx.Response:
+        """Send a request in the name of an owner.
+
+        Raises:
+            RuntimeUnavailable: the runtime does not answer.
+        """
+        return await self._request(method, path, self.key | {OWNER: owner})
+
+    async def _request(self, method: str, path: str, headers: Mapping[str, str], **content: Any) -> httpx.Response:
         if self.runtime.url is None:
             raise RuntimeUnavailable
+        own = {name: value for name, value in headers.items() if value}
         try:
             return await self.client.request(method, self.runtime.url + path, headers=own, **content)
         except httpx.HTTPError:

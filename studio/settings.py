@@ -31,7 +31,7 @@ class StoreSettings:
         words=("auto", "one", "each"),
     )
     visitor_days: int = knob(
-        30, "VOICEWRIGHT_VISITOR_DAYS", "days that takes of a visitor with their own history are kept", low=1
+        30, "VOICEWRIGHT_VISITOR_DAYS", "days that things of a visitor with their own history are kept", low=1
     )
     bin_s: float = knob(86400.0, "VOICEWRIGHT_BIN_S", "seconds in which deleted things can be restored", low=1)
     max_take_bytes: int = knob(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
 from runtime.shared.port.origins import SAFE_METHODS
 from studio.errors import VisitorUnknown
@@ -10,6 +13,7 @@ from studio.relay import Whose
 from studio.store.owners import HOST
 from studio.visitors import Visitors
 
+TAKE_VOICE = re.compile(r"/studio/takes/[^/]+/voice")
 NOBODY = "nobody"  # Owner that sees shared voices and can store nothing.
 KEPT = (
     *("/v1/audio/voices", "/studio/voices"),
@@ -35,7 +39,15 @@ def whose_voices(visitors: Visitors) -> Whose | None:
     return whose
 
 
+def stores_in_runtime(scope: Scope) -> bool:
+    """Return True if a request stores a voice or a dictionary in the runtime for its visitor."""
+    path = str(scope["path"])  # The routed path; a request's `url` also depends on the Host header.
+    is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
+    is_kept = (path.startswith(KEPT) and path != CHECK) or TAKE_VOICE.fullmatch(path) is not None
+    return is_change and is_kept
+
+
 def _changes_what_is_kept(connection: HTTPConnection) -> bool:
-    path = str(connection.scope["path"])  # The routed path; `url` also depends on the Host header.
+    path = str(connection.scope["path"])
     is_read = connection.scope.get("method", "GET") in SAFE_METHODS
     return path.startswith(KEPT) and path != CHECK and not is_read

@@ -39,7 +39,7 @@ class MeRoutes:
 
     async def me(self, request: Request) -> Response:
         visitor = self._visitors.of(request)
-        chosen = {} if visitor.owner is None else await self._aside(self._store.preferences, visitor.owner)
+        chosen = {} if visitor.owner is None else await self._aside(self._visit, visitor.owner)
         features = (
             PLAIN
             | {"formats": list(FORMATS), "share": self._store.settings.share_links == "on"}
@@ -56,6 +56,10 @@ class MeRoutes:
                 "preferences": {"language": None, "theme": None} | chosen,
             }
         )
+
+    def _visit(self, owner: str) -> dict[str, Any]:
+        self._store.runtime_owners.note_visit(owner)
+        return self._store.preferences(owner)
 
     async def prefer(self, request: Request) -> Response:
         """Change preferences; null takes one away."""

@@ -100,6 +100,14 @@ MIGRATIONS = (
         UNION ALL SELECT owner, address, bytes FROM pronunciations
         UNION ALL SELECT owner, address, bytes FROM preferences;
     """,
+    """
+    CREATE TABLE runtime_owners (
+        owner TEXT PRIMARY KEY,
+        address TEXT,
+        seen_at REAL NOT NULL
+    ) STRICT;
+    CREATE INDEX runtime_owners_of_address ON runtime_owners (address);
+    """,
 )
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FULL, _CLOSED = {sqlite3.SQLITE_FULL}, {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}

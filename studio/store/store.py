@@ -20,6 +20,7 @@ from studio.store.owned_rows import OwnedRows
 from studio.store.owners import VISITOR
 from studio.store.pronunciations import Pronunciations
 from studio.store.room import Room
+from studio.store.runtime_owners import RuntimeOwners
 from studio.store.scripts import Scripts
 from studio.store.shares import Shares
 from studio.store.sound_files import SoundFiles
@@ -99,6 +100,10 @@ class Store:
         self.shares.purge()
         self._purge_preferences()
 
+    def left_owners(self) -> list[str]:
+        """Return the visitors who left voices or dictionaries in the runtime."""
+        return self.runtime_owners.left_before(time.time() - 86400 * self.settings.visitor_days)
+
     def bytes(self) -> int:
         """Return the bytes of all that is kept, what is in the bin included."""
         return Room(self._database, self.settings).bytes()
@@ -142,6 +147,7 @@ class Store:
         self._moved_aside = self._database.moved_aside is not None
         self._preferences = OwnedRows(self._database, "preferences", held="chosen", key="owner")
         self.takes = Takes(self._database, files, self.settings)
+        self.runtime_owners = RuntimeOwners(self._database)
         self.shares = Shares(self._database, self.takes)
         self.scripts = Scripts(self._database, self.settings, self.takes.make_room)
         self.pronunciations = Pronunciations(self._database, self.settings, self.takes.make_room)

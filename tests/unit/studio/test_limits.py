@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
@@ -24,6 +24,7 @@ from websockets.exceptions import ConnectionClosed
 from runtime.settings import Limits
 from runtime.shared.port.allowance import Allowance
 from studio.app import build
+from studio.errors import StoreFull
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
 from studio.limits import CLOSED, Accounts, VisitLimits, allowances, stores
@@ -32,7 +33,7 @@ from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.startup_page import Opening
 from studio.transcribing.desk import Desk
 from studio.transcribing.plugin import Choice
-from studio.visitors import COOKIE, Visitors
+from studio.visitors import COOKIE, Visitor, Visitors
 from tests.support.visiting import KEY, VISITORS, header_of
 from tests.unit.studio.serving import served
 
@@ -44,7 +45,14 @@ TEXT = json.dumps({"type": "input.text", "text": "Hello."})
 class Studio:
     """Speech that lasts as long as the test wants, a second at a time."""
 
-    def __init__(self, *, each: bool = True, must_sign_in: bool = False, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        each: bool = True,
+        must_sign_in: bool = False,
+        admit: Callable[[Visitor], Awaitable[None]] | None = None,
+        **settings: Any,
+    ) -> None:
         self.may_end = asyncio.Event()
         self.begun = asyncio.Event()
         routes = [
@@ -55,7 +63,7 @@ class Studio:
         ]
         visits = VisitSettings(**settings)
         accounts = Accounts(VISITORS if each else Visitors(each=False), visits.visitors_per_address)
-        limits = Middleware(VisitLimits, accounts=accounts, settings=visits, must_sign_in=must_sign_in)
+        limits = Middleware(VisitLimits, accounts=accounts, settings=visits, must_sign_in=must_sign_in, admit=admit)
         self.app = Starlette(routes=routes, middleware=[limits])
 
     async def speak(self, request: Request) -> Response:
@@ -277,6 +285,31 @@ def test_surplus_visitors_of_an_address_store_nothing() -> None:
             assert (await client.patch("/studio/me", headers=ONE)).status_code == 200
 
     asyncio.run(run())
+
+
+def test_who_stores_something_in_the_runtime_is_admitted_first() -> None:
+    asked: list[str | None] = []
+
+    async def admit(visitor: Visitor) -> None:
+        asked.append(visitor.owner)
+        raise StoreFull(what="What you send", why="others do")
+
+    async def run() -> None:
+        async with Studio(admit=admit).client() as (client, _):
+            for path in (
+                "/v1/audio/voices",
+                "/v1/audio/pronunciations",
+                "/pronunciation-dicts",
+                "/studio/takes/x/voice",
+            ):
+                assert (await client.post(path, headers=ONE)).status_code == 507
+            for path in ("/v1/audio/voices/check", "/studio/takes", "/studio/takes/x/y/voice"):
+                assert (await client.post(path, headers=ONE)).status_code == 404
+            assert (await client.delete("/v1/audio/voices/x", headers=ONE)).status_code == 404
+
+    asyncio.run(run())
+    assert len(asked) == 4
+    assert None not in asked
 
 
 def test_where_signing_in_is_asked_for_nothing_else_is_served() -> None:

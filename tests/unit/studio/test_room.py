@@ -133,3 +133,17 @@ def test_a_script_in_the_bin_stays_if_it_would_not_make_enough_room(folder: Path
         assert store.scripts.restore("visitor:one", "new")
         with pytest.raises(NotKept):
             store.scripts.restore("visitor:one", "old")
+
+
+def test_few_visitors_of_an_address_keep_something_in_the_runtime(folder: Path) -> None:
+    with opened(folder) as store:
+        for owner in ("visitor:one", "visitor:two", "visitor:one"):
+            store.runtime_owners.admit(owner, "here", 2)
+    with opened(folder) as store:  # It lasts.
+        with pytest.raises(StoreFull, match="2 visitors from your address"):
+            store.runtime_owners.admit("visitor:three", "here", 2)
+        store.runtime_owners.admit("visitor:three", "there", 2)
+        store.runtime_owners.admit("visitor:four", "here", 0)
+        store.runtime_owners.forget("visitor:one")
+        store.runtime_owners.forget("visitor:two")
+        store.runtime_owners.admit("visitor:five", "here", 2)

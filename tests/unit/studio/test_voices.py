@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -19,8 +20,11 @@ from runtime.errors import OriginRefused, StorageFailed, VoiceNotFound
 from runtime.server.native.replies import PROTOCOL
 from runtime.settings import EngineSettings
 from studio.given_runtime import GivenRuntime
+from studio.keeping import Keeping
 from studio.relay import HTTP_METHODS, Relay
 from studio.routes.voices import voice_routes
+from studio.settings import StoreSettings
+from studio.store.database import FILE
 from studio.store.voice_bin import MAX_FILES, VoiceBin
 from studio.visitors import COOKIE, Visitors
 from studio.voice_owners import whose_voices
@@ -241,3 +245,42 @@ def test_a_disk_that_does_not_take_it_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way of the folder")
     with pytest.raises(StorageFailed):
         VoiceBin(tmp_path / "file" / "bin", keep_s=60).put("", "a", b"x")
+
+
+def test_what_visitors_left_in_the_runtime_goes_after_some_days(running: RunningServer, tmp_path: Path) -> None:
+    async def inside() -> None:
+        keeping = Keeping(StoreSettings(data=str(tmp_path / "data"), visitors="each"))
+        relay = Relay(GivenRuntime(running.http), whose=whose_voices(keeping.visitors))
+        routes = [*keeping.routes(), Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)]
+        anna, ben = header_of("a", keeping.visitors), header_of("b", keeping.visitors)
+        async with (
+            keeping.running(),
+            served(routes) as place,
+            httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client,
+        ):
+
+            async def count(headers: dict[str, str]) -> list[int]:
+                paths = (VOICES, "/v1/audio/pronunciations")
+                return [len((await client.get(path, headers=headers)).json()["data"]) for path in paths]
+
+            for headers in (anna, ben):
+                await kept(client, **headers)
+                words = {"name": "Names", "pronunciations": [{"word": "a", "say_as": "b"}]}
+                (await client.post("/v1/audio/pronunciations", json=words, headers=headers)).raise_for_status()
+                visitor = keeping.visitors.of(HTTPConnection({"type": "http", "headers": raw(headers)}))
+                await keeping.admit_to_runtime(visitor, 0)
+            with sqlite3.connect(tmp_path / "data" / FILE) as connection:
+                connection.execute("UPDATE runtime_owners SET seen_at = seen_at - 31 * 86400")
+            connection.close()
+            (await client.get("/studio/me", headers=ben)).raise_for_status()
+            await keeping.purge_runtime(relay)
+            assert [await count(anna), await count(ben)] == [[0, 0], [1, 1]]
+            assert keeping.store.left_owners() == []
+            await client.delete(f"{VOICES}/Clara", headers=ben)
+        await relay.aclose()
+
+    asyncio.run(inside())
+
+
+def raw(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
