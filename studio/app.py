@@ -26,7 +26,7 @@ from studio.downloads import Downloads
 from studio.fetching import Plan
 from studio.keeping import Keeping
 from studio.limits import Accounts, VisitLimits, allowances
-from studio.presets import Presets
+from studio.page_bundle import Bundles
 from studio.relay import HTTP_METHODS, Relay
 from studio.routes.docs import docs_routes
 from studio.routes.documents import document_routes
@@ -44,7 +44,6 @@ from studio.supervisor import ChildRuntime, Runtime
 from studio.transcribing.desk import Desk
 from studio.visitors import VisitorCookies
 from studio.voice_owners import whose_voices
-from studio.words import languages, words
 
 ASSETS = shipped("studio", "assets")
 
@@ -80,7 +79,6 @@ def build(
     downloads, plan = None, Plan()
     if isinstance(runtime, ChildRuntime):
         downloads = Downloads(runtime, settings.store.folder, partial(cards_of, runtime, relay.key))
-    presets = Presets.load().as_json() | {"languages": languages()}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -93,15 +91,6 @@ def build(
     async def status(_: Request) -> Response:
         state = asdict(runtime.status) | {"page": opening.opened.is_set()}
         return JSONResponse(state, headers={"cache-control": "no-store"})
-
-    async def starting_values(_: Request) -> Response:
-        return JSONResponse(presets)
-
-    async def words_of(request: Request) -> Response:
-        try:
-            return JSONResponse(words(request.path_params["language"]), headers={"cache-control": "no-cache"})
-        except KeyError:
-            return Response(status_code=404)
 
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -126,8 +115,6 @@ def build(
     app.router.routes.extend(RealVoiceRoutes(runtime, settings, downloads, plan).routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
-    app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
-    app.add_route("/studio/i18n/{language}", words_of, methods=["GET", "HEAD"])
     for prefix in ("/v1", "/tts"):  # Routes of the runtime and of Cartesia's dialect.
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
@@ -143,7 +130,8 @@ def build(
         *document_routes(lambda connection: allowed(connection).account),
         *docs_routes(),
     ]
-    # Where the page's modules find it: at the path that it has beside them on disk.
+    app.router.routes += Bundles().routes()
+    # The client has the path next to the page's modules that it has on disk.
     app.mount("/clients/js", FreshFiles(directory=shipped("studio", "clients/js")))
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))

@@ -35,8 +35,7 @@ VOICES = "/v1/audio/voices"  # what is posted there is no request for speech
 OPEN = (
     "/studio/me",
     "/studio/status",
-    "/studio/presets",
-    "/studio/i18n/",
+    "/studio/bundle/",
     "/studio/js/",
     "/studio/css/",
     "/studio/fonts/",

@@ -9,24 +9,21 @@ from __future__ import annotations
 import gradio as gr
 from starlette.types import ASGIApp
 
-from runtime.shipped import shipped
 from studio.actions import gradio_api
-
-ASSETS = shipped("studio", "assets")
-ROOMS = ("speakers", "design", "clone", "script", "library", "host")
+from studio.page_bundle import ASSETS, ROOMS
 
 # Gradio puts the head's links in by script, so that they do not hold the page back: on a slow machine it would be seen
 # without its style first, and everything would move. It is shown once the style and its typefaces are there, or do not
 # come, and once the page knows what stands on it. Where that takes long, the name and the status are seen meanwhile:
 # all else would move, by the notice that the small voice speaks above all.
 MOUNT = """
-const links = [...document.querySelectorAll('link[rel=stylesheet][href^="studio/css/"]')];
+const links = [...document.querySelectorAll('link[rel=stylesheet][href^="studio/bundle/"]')];
 const sheets = links.filter((link) => !link.sheet);
 const styled = Promise.all(sheets.map((link) => new Promise((done) => { link.onload = link.onerror = done; })));
 const typefaces = ['1rem "Source Sans 3"', '1rem "Source Serif 4"'];
 const set = styled.then(() => Promise.allSettled(typefaces.map((face) => document.fonts.load(face))));
 const late = new Promise((done) => setTimeout(done, 5000));
-const mounted = import(new URL('studio/js/studio.js', document.baseURI)).then((m) => m.mount(element));
+const mounted = import(new URL('studio/bundle/page.js', document.baseURI)).then((m) => m.mount(element));
 const composed = new Promise((done) => { mounted.finally(done); });
 const [page, name, status] = ['#vw', 'h1', '#vw-status'].map((what) => element.querySelector(what));
 Promise.all([styled, late]).then(() => { name.style.visibility = status.style.visibility = 'visible'; });
@@ -37,26 +34,17 @@ Promise.all([Promise.race([set, late]), composed]).then(() => {
 
 
 def head() -> str:
-    """What stands in the page's <head>: the style of the shell, then of the rooms that have one; typefaces; modules.
-
-    All modules are named, or the browser would find them one import after another, a round trip each.
-    """
-    modules = sorted(path.relative_to(ASSETS).as_posix() for path in (ASSETS / "js").rglob("*.js"))
-    rooms = (f"rooms/{room}.css" for room in ROOMS if (ASSETS / "css/rooms" / f"{room}.css").exists())
-    shell = ("faces", "tokens", "studio", "controls", "dock")
-    parts = ("real_voices", "voice_picker", "pronunciation", "importing")
-    sheets = [*(f"{name}.css" for name in (*shell, *parts)), *rooms]
-    addresses = ["clients/js/voicewright.js", *(f"studio/{path}" for path in modules if "worklet" not in path)]
+    """Return what Gradio adds to the page's <head>: its style and typefaces. The modules are in the template."""
+    fonts = sorted((ASSETS / "fonts").glob("*.woff2"))
     return "\n".join(
         (
             '<meta name="viewport" content="width=device-width, initial-scale=1" />',
             '<meta name="color-scheme" content="light dark" />',
-            *(f'<link rel="stylesheet" href="studio/css/{sheet}" />' for sheet in sheets),
+            '<link rel="stylesheet" href="studio/bundle/page.css" />',
             *(
                 f'<link rel="preload" as="font" type="font/woff2" crossorigin href="studio/fonts/{path.name}" />'
-                for path in sorted((ASSETS / "fonts").glob("*.woff2"))
+                for path in fonts
             ),
-            *(f'<link rel="modulepreload" href="{address}" />' for address in addresses),
         )
     )
 

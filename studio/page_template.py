@@ -1,4 +1,4 @@
-"""Gradio's page template with the studio's own preview tags, and the nonce that its scripts need to run."""
+"""Gradio's page template with the studio's own preview tags, its modules' preload and the nonce of its scripts."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _OURS = f"""<title>Voicewright</title>
 <meta name="twitter:card" content="summary" />
 <meta name="twitter:title" content="Voicewright" />
 <meta name="twitter:description" content="{DESCRIPTION}" />
+<link rel="modulepreload" href="studio/bundle/page.js" />
 """
 
 

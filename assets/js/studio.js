@@ -656,13 +656,14 @@ function socketUrl() {
 /** Bring the page in `element` to life. @param {HTMLElement} element */
 export async function mount(element) {
   const page = need(element, '#vw');
+  const words = new Words();
   const [presets, me, kept] = await Promise.all([
-    api.get('studio/presets'),
+    api.ask('studio/bundle/presets.json', { cache: 'default' }).then((response) => response.json()),
     api.get('studio/me').catch(() => ({ preferences: {}, features: {} })),
     api.get('studio/pronunciation').catch(() => null),
+    words.load('en'), // What another language lacks is said in English.
   ]);
   const preferences = new Preferences(me, presets.languages);
-  const words = new Words();
   await words.load(preferences.language);
   words.apply(page);
   document.documentElement.lang = preferences.language;

@@ -4,7 +4,7 @@
  * @typedef {{name: string, text: string}} Suggestion
  * @typedef {{name: string, language: string|null, character: string, sample: string|null, accent: string|null}} KnownSpeaker
  *
- * @typedef {Object} Presets           GET studio/presets, in one language
+ * @typedef {Object} Presets           studio/bundle/presets.json, in one language
  * @property {Object<string, string>} texts     by language, and `auto`
  * @property {Object<string, string>} readings  that are read aloud to be cloned; by the same
  * @property {import('./design/picker.js').Design[]} designs
@@ -26,15 +26,13 @@ export class Words {
   english = {};
   /** @type {Object<string, string>} */
   chosen = {};
-  language = 'en';
+  language = ''; // Until one is loaded.
 
-  /** @param {string} language a folder of assets/i18n */
+  /** Load a language, with English for what it lacks. @param {string} language a folder of assets/i18n */
   async load(language) {
-    const [english, chosen] = await Promise.all(
-      ['en', language].map((code) => (code === 'en' && this.english['shell.language'] ? this.english : api.get(`studio/i18n/${code}`))),
-    );
+    const [english, chosen] = await Promise.all([this.language ? this.english : wordsIn('en'), language === 'en' ? null : wordsIn(language)]);
     this.english = english;
-    this.chosen = chosen;
+    this.chosen = chosen ?? english;
     this.language = language;
   }
 
@@ -61,6 +59,11 @@ export class Words {
       }
     }
   }
+}
+
+/** @param {string} language @returns {Promise<Object<string, string>>} */
+async function wordsIn(language) {
+  return (await api.ask(`studio/bundle/${language}.json`, { cache: 'default' })).json();
 }
 
 /**

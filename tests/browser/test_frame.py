@@ -325,7 +325,7 @@ def test_a_page_that_comes_late_shows_its_name_meanwhile_and_moves_nothing(open_
         else:
             route.continue_()
 
-    page.route("**/studio/js/studio.js", hold)
+    page.route("**/studio/bundle/page.js", hold)
     page.add_init_script(SHIFTS.replace("60000", "0"))
     page.reload(wait_until="commit")
     expect(page.locator("h1")).to_be_visible()

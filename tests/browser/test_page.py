@@ -426,6 +426,18 @@ def test_every_field_has_a_name_for_a_screen_reader(studio: Page) -> None:
     assert nameless == []
 
 
+def test_the_page_loads_in_few_files(open_studio: OpenStudio) -> None:
+    page = open_studio(await_ready=False)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
+    own = [url for url in asked if "/studio/" in url or "/clients/" in url]
+    assert not [url for url in own if "/studio/js/" in url or "/clients/" in url], "modules come in one file"
+    assert len(own) <= 14, own
+    assert len([url for url in asked if not url.startswith("data:")]) <= 60
+
+
 def test_the_port_answers_heads_and_keeps_its_closed_routes_closed(app: App) -> None:
     with httpx.Client(base_url=app.url, trust_env=False) as client:
         for path in ("/", "/health", "/ready", "/v1/models", "/studio/status"):
@@ -435,7 +447,9 @@ def test_the_port_answers_heads_and_keeps_its_closed_routes_closed(app: App) -> 
         assert client.get("/gradio_api/file=/etc/passwd").status_code == 404
         assert client.get("/gradio_api/proxy=http://127.0.0.1/").status_code == 404
         assert client.get("/studio/js/../page.py").status_code == 404
-        assert client.get("/studio/js/studio.js").headers["cache-control"] == "no-cache"
+        assert client.get("/studio/bundle/nothing.js").status_code == 404
+        for path in ("/studio/js/studio.js", "/studio/bundle/page.js"):
+            assert client.get(path).headers["cache-control"] == "no-cache", path
         for path in ("/v1/nothing", "/v1/audio/voices/", "/studio/takes/", "/docs/api/"):
             missing = client.get(path)
             assert missing.status_code == 404, path

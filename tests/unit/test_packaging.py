@@ -82,7 +82,7 @@ from studio.presets import Presets
 from studio.words import languages
 
 assert DEMO_CHECKPOINT.is_relative_to(sys.argv[1]) and (DEMO_CHECKPOINT / "config.json").exists()
-assert Presets.load() and len(languages()) == 2 and "studio/js/studio.js" in head()
+assert Presets.load() and len(languages()) == 2 and "studio/bundle/page.css" in head()
 sys.exit(main(["bench", "--json"]))
 """
     environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "clients" / "python")])}

@@ -42,7 +42,7 @@ def test_one_socket_sees_both_pages() -> None:
             httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as client,
         ):
             first = await client.get("/")
-            assert (first.status_code, "opening.js" in first.text) == (200, True)
+            assert (first.status_code, "bundle/startup.js" in first.text) == (200, True)
             assert (await client.head("/")).status_code == 200
             other = await client.post("/gradio_api/call/speak")
             assert (other.status_code, other.json()["error"]["code"]) == (503, "studio_opening")

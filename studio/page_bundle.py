@@ -1,0 +1,209 @@
+"""Page's modules, style sheets and texts in few files: joined when they are asked for, from the files as they are now.
+
+Developers edit assets/ and presets/ and reload; there is no build step. A module becomes a function that returns
+what it exports, after those that it imports, and keeps its line numbers, which the source map gives back.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runtime.errors import UnknownRoute
+from runtime.shared.port.error_responses import error_response
+from runtime.shipped import shipped
+from studio.presets import FOLDER as PRESETS
+from studio.presets import Presets
+from studio.words import FOLDER as WORDS
+from studio.words import languages, words
+
+ASSETS = shipped("studio", "assets")
+ROOMS = ("speakers", "design", "clone", "script", "library", "host")
+MODULES = {"page": "studio.js", "startup": "opening.js"}
+SHELL_SHEETS = ("faces", "tokens", "studio", "controls", "dock")
+PART_SHEETS = ("real_voices", "voice_picker", "pronunciation", "importing")
+
+_IMPORT = re.compile(r"^import (?P<names>\{[^}'\"]*\}) from '(?P<path>\.[^']+)';$", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async function|function\*?|class|const) (\w+))", re.MULTILINE)
+_OTHER_SYNTAX = re.compile(r"^(?:import (?!\{ \$\{)|export )", re.MULTILINE)
+_BLOCK_COMMENT = re.compile(r"^[ \t]*/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*$", re.MULTILINE)
+_VLQ = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+
+class Joined(NamedTuple):
+    """Text of several files, and the files."""
+
+    text: str
+    sources: list[Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A joined file as it is sent. ``stamp`` has the versions of its sources."""
+
+    body: bytes
+    packed: bytes
+    etag: str
+    media_type: str
+    stamp: dict[Path, int]
+
+    @property
+    def is_current(self) -> bool:
+        """True if no source has changed."""
+        return self.stamp == _versions(self.stamp)
+
+
+class Bundles:
+    """Joined files by name, made again after one of their sources has changed. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._made: dict[str, Bundle] = {}
+        self._makers: dict[str, Callable[[], Joined]] = {"page.css": join_sheets, "presets.json": join_presets}
+        self._makers |= {f"{language}.json": partial(join_words, language) for language in languages()}
+        for name in MODULES:
+            self._makers[f"{name}.js"] = partial(join_modules, name)
+            self._makers[f"{name}.js.map"] = partial(source_map, name)
+
+    def routes(self) -> list[Route]:
+        """Return the route of the joined files."""
+        return [Route("/studio/bundle/{name}", self.respond, methods=["GET", "HEAD"])]
+
+    def respond(self, request: Request) -> Response:
+        """Answer with a joined file, or that the browser's copy is still right. Runs in a worker thread."""
+        name = request.path_params["name"]
+        if name not in self._makers:
+            return error_response(UnknownRoute())
+        bundle = self.get(name)
+        headers = {"etag": bundle.etag, "cache-control": "no-cache", "vary": "accept-encoding"}
+        if request.headers.get("if-none-match") == bundle.etag:
+            return Response(status_code=304, headers=headers)
+        is_packed = "gzip" in request.headers.get("accept-encoding", "")
+        if is_packed:
+            headers["content-encoding"] = "gzip"
+        return Response(bundle.packed if is_packed else bundle.body, media_type=bundle.media_type, headers=headers)
+
+    def get(self, name: str) -> Bundle:
+        """Return a joined file as its sources are now."""
+        with self._lock:
+            made = self._made.get(name)
+            if made is None or not made.is_current:
+                text, sources = self._makers[name]()
+                body = text.encode()
+                etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+                media_type = {".css": "text/css", ".js": "text/javascript"}.get(Path(name).suffix, "application/json")
+                made = Bundle(body, gzip.compress(body, mtime=0), etag, media_type, _versions(sources))
+                self._made[name] = made
+            return made
+
+
+def join_sheets() -> Joined:
+    """Return the style of the shell, of its parts, and of the rooms that have one."""
+    names = [*SHELL_SHEETS, *PART_SHEETS, *(f"rooms/{room}" for room in ROOMS)]
+    paths = [path for name in names if (path := ASSETS / "css" / f"{name}.css").exists()]
+    return Joined("\n".join(path.read_text("utf-8") for path in paths), paths)
+
+
+def join_presets() -> Joined:
+    """Return what the page begins with, and the languages that it speaks."""
+    presets = Presets.load().as_json() | {"languages": languages()}
+    return Joined(json.dumps(presets, ensure_ascii=False), sorted(PRESETS.glob("*.toml")))
+
+
+def join_words(language: str) -> Joined:
+    """Return the page's texts in one language."""
+    return Joined(json.dumps(words(language), ensure_ascii=False), sorted((WORDS / language).glob("*.json")))
+
+
+def join_modules(name: str) -> Joined:
+    """Return a module and all that it imports as one module.
+
+    Raises:
+        ValueError: two modules import each other, or one is written in a way that is not read here.
+    """
+    order, parts = _parts(name)
+    exported = _EXPORT.findall(order[-1].read_text("utf-8"))
+    tail = f"export const {{ {', '.join(exported)} }} = $module{len(order) - 1};\n" if exported else ""
+    return Joined("\n".join([*parts, f"{tail}//# sourceMappingURL={name}.js.map\n"]), order)
+
+
+def source_map(name: str) -> Joined:
+    """Return the source map of `join_modules`: each line of a part is the same line of its module."""
+    order, parts = _parts(name)
+    rows: list[str] = []
+    before = 0
+    for number, part in enumerate(parts):
+        # Column, source, line and column there, each as the difference to the one before.
+        rows.append(f"A{_vlq(1 if number else 0)}{_vlq(-before)}A")
+        before = part.count("\n")
+        rows += ["AACA"] * before
+    sources = [f"../js/{_address(path)}" for path in order]
+    return Joined(json.dumps({"version": 3, "sources": sources, "names": [], "mappings": ";".join(rows)}), order)
+
+
+def _parts(name: str) -> tuple[list[Path], list[str]]:
+    """Return a module and all that it imports in the order in which they run, and what becomes of each."""
+    order: list[Path] = []
+    _visit((ASSETS / "js" / MODULES[name]).resolve(), order, [])
+    return order, [_wrap(path, order) for path in order]
+
+
+def _visit(path: Path, order: list[Path], importing: list[Path]) -> None:
+    """Add a module behind those that it imports."""
+    if path in order:
+        return
+    if path in importing:
+        raise ValueError(f"{path.name} is imported by {importing[-1].name}, which it imports")
+    for _, specifier in _IMPORT.findall(path.read_text("utf-8")):
+        _visit((path.parent / specifier).resolve(), order, [*importing, path])
+    order.append(path)
+
+
+def _wrap(path: Path, order: list[Path]) -> str:
+    """Return a module as a function that returns what it exports. Its lines keep their numbers."""
+
+    def bound(found: re.Match[str]) -> str:
+        number = order.index((path.parent / found["path"]).resolve())
+        return f"const {found['names'].replace(' as ', ': ')} = $module{number};"
+
+    text = path.read_text("utf-8")
+    exported = _EXPORT.findall(text)
+    text = _BLOCK_COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
+    text = _EXPORT.sub("", _IMPORT.sub(bound, text))
+    if other := _OTHER_SYNTAX.search(text):
+        raise ValueError(f"{path.name} has an import or export that is not read here: {text[other.start() :][:80]!r}")
+    text = text.replace("import.meta.url", f"new URL('../js/{_address(path)}', import.meta.url).href")
+    return f"const $module{order.index(path)} = (() => {{ {text.rstrip()}\nreturn {{ {', '.join(exported)} }}; }})();"
+
+
+def _address(path: Path) -> str:
+    """Return the path of a module from the folder of the page's modules, as in URLs."""
+    return os.path.relpath(path, (ASSETS / "js").resolve()).replace(os.sep, "/")
+
+
+def _vlq(value: int) -> str:
+    """Return a number in the base 64 of source maps."""
+    rest = -value << 1 | 1 if value < 0 else value << 1
+    digits = ""
+    while True:
+        rest, digit = rest >> 5, rest & 31
+        digits += _VLQ[digit | (32 if rest else 0)]
+        if not rest:
+            return digits
+
+
+def _versions(paths: Iterable[Path]) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns if path.exists() else 0 for path in paths}

@@ -1,0 +1,107 @@
+"""Joined files of the page: whole, in order, and as their sources are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from studio import page_bundle
+from studio.page_bundle import Bundles
+from tests.support import node
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of modules of which studio.js is the page's."""
+    monkeypatch.setattr(page_bundle, "ASSETS", tmp_path)
+    folder = tmp_path / "js"
+    (folder / "parts").mkdir(parents=True)
+    (folder / "studio.js").write_text(
+        "import { half, TWO as two } from './parts/numbers.js';\n"
+        "import { address } from './parts/address.js';\n\n"
+        "/** The sum. */\n"
+        "export function sum() {\n  return `${half(two)} ${address}`;\n}\n"
+        "export function fail() {\n  throw new Error('here');\n}\n"
+    )
+    (folder / "parts/numbers.js").write_text(
+        "export const TWO = 2;\nexport function half(number) {\n  return number / 2;\n}\n"
+    )
+    (folder / "parts/address.js").write_text(
+        "import { TWO } from './numbers.js';\n\n"
+        "export const address = new URL('./worklet.js', import.meta.url).href.split('/').slice(-TWO - 1).join('/');\n"
+    )
+    return folder
+
+
+def run(tmp_path: Path, expression: str) -> str:
+    """Evaluate an expression with the joined modules as `page`."""
+    file = tmp_path / "bundle" / "page.mjs"
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(Bundles().get("page.js").body)
+    program = f"import('{file.as_uri()}').then((page) => console.log({expression}))"
+    return subprocess.run([*node.command(), "-e", program], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_modules_run_after_those_that_they_import_and_know_their_own_address(tmp_path: Path, modules: Path) -> None:
+    assert run(tmp_path, "page.sum()") == "1 js/parts/worklet.js"
+
+
+def test_the_source_map_leads_to_the_line_of_the_module(tmp_path: Path, modules: Path) -> None:
+    joined = Bundles().get("page.js").body.decode().split("\n")
+    found = json.loads(Bundles().get("page.js.map").body)
+    place, line = -1, 0
+    rows: list[tuple[str, int]] = []
+    for row in found["mappings"].split(";"):
+        if row == "AACA":
+            line += 1
+        else:
+            place, line = place + 1, 0
+        rows.append((found["sources"][place], line + 1))
+    at = next(number for number, text in enumerate(joined) if "throw new Error('here')" in text)
+    assert rows[at] == ("../js/studio.js", 9)
+
+
+def test_a_changed_module_is_joined_again(tmp_path: Path, modules: Path) -> None:
+    bundles = Bundles()
+    before = bundles.get("page.js")
+    assert bundles.get("page.js") is before
+    numbers = modules / "parts/numbers.js"
+    numbers.write_text(numbers.read_text().replace("TWO = 2", "TWO = 4"))
+    os.utime(numbers, ns=(0, numbers.stat().st_mtime_ns + 1))
+    assert bundles.get("page.js").etag != before.etag
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("export default 1;\n", "not read here"),
+        ("import all from './all.js';\n", "not read here"),
+        ("import { sum } from '../studio.js';\n", "imported by"),
+    ],
+)
+def test_what_cannot_be_joined_is_named(modules: Path, text: str, why: str) -> None:
+    (modules / "parts/numbers.js").write_text(text)
+    with pytest.raises(ValueError, match=why):
+        Bundles().get("page.js")
+
+
+def test_the_page_comes_in_few_small_files_that_a_browser_keeps() -> None:
+    client = TestClient(Starlette(routes=Bundles().routes()))
+    for name, limit in {"page.js": 150_000, "page.css": 25_000, "en.json": 25_000, "presets.json": 20_000}.items():
+        answer = client.get(f"/studio/bundle/{name}")
+        assert answer.headers["content-encoding"] == "gzip"
+        assert int(answer.headers["content-length"]) < limit, name
+        again = client.get(f"/studio/bundle/{name}", headers={"if-none-match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+    plain = client.get("/studio/bundle/page.css", headers={"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.headers["content-type"].startswith("text/css")
+    missing: httpx.Response = client.get("/studio/bundle/page.py")
+    assert missing.status_code == 404
