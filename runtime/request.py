@@ -19,7 +19,11 @@ STRANGE_SCRIPT = (
 NO_SPELLING = (
     "The text has emoji, symbols or letters of another script that this checkpoint cannot read; they were left out."
 )
-NO_PAUSE = "A tag that begins like a pause was taken as a style; a pause is written [pause] or [pause:500ms]."
+NO_TAG = (
+    "Square brackets that are no known tag are read as text. A pause is written [pause] or [pause:500ms], and any "
+    "words after style: are a style, such as [style: as a secret]."
+)
+UNREAD_TAGS = "Tags in square brackets are read as text, because the request does not set tags."
 DROPPED_STYLES = "This checkpoint follows no style in this mode; the tags that ask for one were left out."
 LEFT_OUT_SSML = "SSML tags were left out. In a request with tags: true, <break> and [pause] are pauses."
 OTHER_SPEAKER = "The voice that was named is another service's; {speaker} speaks in its place."

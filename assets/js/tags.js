@@ -5,16 +5,18 @@
  */
 
 import { need } from './elements.js';
+import { namesStyle } from './style_words.js';
 
 const TAG = /\[(?=[^[\]\n]*\p{L})[^[\]\n]{1,500}\]|<break(?=[\s/>])[^<>\n]{0,300}>/giu;
-const TAG_AND_SPACE = new RegExp(`(^|\\s)?(?:${TAG.source})[ \\t]*`, TAG.flags);
+const TAG_AND_SPACE = new RegExp(`(^|\\s)?(${TAG.source})[ \\t]*`, TAG.flags);
 const PAUSE = /^(?:<break\b.*|\[\s*(?:pause|break)(?:\s*[\s:=]\s*[\d.,]+\s*(?:\p{L}+\s*)?)?\s*\])$/iu;
+const STYLE = /^\[\s*(?:neutral\s*\]|(?:style|风格|語氣|语气)\s*[:：=])/iu;
 const CHIPS = ['pause', 'whispering', 'excited', 'sad', 'laughing', 'neutral'];
 const KNOWN = new Set(['pause', 'neutral']); // Literal names that the runtime knows.
 
 /** @param {string} text */
 export function hasTags(text) {
-  return text.search(TAG) >= 0;
+  return tagsOf(text).length > 0;
 }
 
 /**
@@ -28,17 +30,22 @@ export function configFor({ tags: _, ...config }, text) {
 
 /** A text without its tags, as it is read. @param {string} text */
 export function untagged(text) {
-  return text.replace(TAG_AND_SPACE, (_, before) => before ?? '');
+  return text.replace(TAG_AND_SPACE, (found, before, tag) => (isTag(tag) ? (before ?? '') : found));
 }
 
-/** Where tags stand in a text. @param {string} text @returns {RegExpStringIterator<RegExpExecArray>} */
+/** Where the tags of a text are. @param {string} text */
 export function tagsOf(text) {
-  return text.matchAll(TAG);
+  return [...text.matchAll(TAG)].filter(([tag]) => isTag(tag));
+}
+
+/** True if brackets hold a tag and no prose. @param {string} bracket */
+function isTag(bracket) {
+  return PAUSE.test(bracket) || STYLE.test(bracket) || namesStyle(bracket.slice(1, -1));
 }
 
 /** The last tag of a text that names a style; empty where none does. @param {string} text */
 export function lastStyle(text) {
-  return [...tagsOf(text)].map(([tag]) => tag).findLast((tag) => !PAUSE.test(tag)) ?? '';
+  return tagsOf(text).map(([tag]) => tag).findLast((tag) => !PAUSE.test(tag)) ?? '';
 }
 
 /** Chips below the shared text that put tags in, where the room's voice follows them. */

@@ -16,12 +16,23 @@ from runtime.engine.splitting import Splitter, certain_end_past, settled_end
 from runtime.engine.text import refuse_control
 from runtime.errors import EmptyText, TextTooLong, UnreadableText
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.request import DROPPED_STYLES, LEFT_OUT_SSML, NO_PAUSE, NO_SPELLING, SAMPLE_RATE, STRANGE_SCRIPT, Split
+from runtime.request import (
+    DROPPED_STYLES,
+    LEFT_OUT_SSML,
+    NO_SPELLING,
+    NO_TAG,
+    SAMPLE_RATE,
+    STRANGE_SCRIPT,
+    UNREAD_TAGS,
+    Split,
+)
 from runtime.settings import Limits
-from runtime.shared.inline_tags import InlineTags, Item, LeftOut, Pause, Style
+from runtime.shared.inline_tags import InlineTags, Item, LeftOut, NoTag, Pause, has_tag
 from runtime.shared.scripts import strange_script
 from runtime.shared.sentence_ends import SPOKEN, TAIL, may_end
 from runtime.shared.speech_rate import is_readable, is_speakable
+
+_SHORT_TAG_CHARS = 100  # In a request without tags, longer brackets are not compared with tags.
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +89,7 @@ class TextStream:
         self._languages = languages
         if tags and max_break_s is None:
             max_break_s = math.inf
+        self._reads_brackets = tags
         self._tags = InlineTags(limits, brackets=tags, max_break_s=max_break_s)
         self._follows = follows
         self._style = ""  # of what comes next
@@ -171,10 +183,10 @@ class TextStream:
         """Take more text with its tags. What stands around one that changes nothing came at once all the same."""
         text = ""
         for item in items:
-            if isinstance(item, Style) and item.looks_like_pause:
-                self._note(NO_PAUSE)
             if isinstance(item, str):
                 text += item
+            elif isinstance(item, NoTag):
+                self._note(NO_TAG)
             elif isinstance(item, LeftOut):
                 self._note(LEFT_OUT_SSML)
             elif isinstance(item, Pause):
@@ -202,6 +214,8 @@ class TextStream:
         refuse_control(with_seam, self._tokenizer, "text")  # a control token may come in two pieces
         self._seam = with_seam[-self._tokenizer.longest_reserved :]
         self.text += text
+        if "]" in text and not self._reads_brackets and has_tag(self.text[-len(text) - _SHORT_TAG_CHARS :]):
+            self._note(UNREAD_TAGS)
         if self._tokenizer.leaves_out(text):
             self._note(NO_SPELLING)
         elif script := strange_script(text, self._languages):

@@ -1,10 +1,10 @@
 """Inline tags of growing text: `[excited]` sets a style for what follows, `[pause:500ms]` is silence.
 
-A tag is what stands between two square brackets on one line and holds a letter. ``pause`` and ``break`` are silences,
-half a second without a number, which is seconds without a unit; ``neutral`` ends a style; any other words are the
-style. Brackets without a letter, or without their other half, are text. SSML's ``<break time="1s"/>`` is a silence
-too, if the request allows it; all other SSML tags are left out. However the text is cut into pieces, the same items
-come of it.
+A tag is between two square brackets on one line. ``pause`` and ``break`` are silences, half a second without a number,
+which is seconds without a unit; ``neutral`` ends a style; words that all describe a way of speaking
+(`runtime.shared.style_words`), or any words after ``style:``, are the style. All other brackets are text, so that
+``[sic]`` and ``[to Tom, his brother]`` are read. SSML's ``<break time="1s"/>`` is a silence too, if the request allows
+it; all other SSML tags are left out. The items do not depend on how the text is cut into pieces.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import regex
 from runtime.errors import BadRequest, PausesTooLong, PauseTooLong, TagTooLong
 from runtime.settings import Limits
 from runtime.shared import ssml
+from runtime.shared.style_words import names_style
 
 NEUTRAL = "neutral"
 DEFAULT_PAUSE = "0.5"  # seconds
 
 _BRACKET = re.compile(r"\[[^\[\]\n]*")
 _OPENERS = {True: re.compile(r"[\[<]"), False: re.compile("<")}  # With square brackets as tags, and without.
-_NOT_INSIDE = re.compile(r"[\[\]\n]")
 _PAUSE = re.compile(
     r"(?:pause|break)(?:\s*[\s:=]\s*(\d{1,6}(?:[.,]\d{1,6})?)\s*(ms|milliseconds?|s|secs?|seconds?)?)?", re.IGNORECASE
 )
-_LIKE_PAUSE = re.compile(r"pause\b|break\s*[:=\d]", re.IGNORECASE)
+_ANY_STYLE = re.compile(r"\s*(?:style|风格|語氣|语气)\s*[:：=]\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,6 @@ class Style:
     """How what follows is spoken; without words as the request says."""
 
     words: str
-
-    @property
-    def looks_like_pause(self) -> bool:
-        """Whether it begins as a silence does, of a length that is none."""
-        return _LIKE_PAUSE.match(self.words) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,12 @@ class LeftOut:
     """An SSML tag that nothing comes of."""
 
 
-Item = str | Style | Pause | LeftOut
+@dataclass(frozen=True, slots=True)
+class NoTag:
+    """A bracket with words that name no tag; it is text, which follows."""
+
+
+Item = str | Style | Pause | LeftOut | NoTag
 
 
 class InlineTags:
@@ -72,7 +72,6 @@ class InlineTags:
         self._brackets = brackets
         self._max_break_s = max_break_s
         self._tail = ""  # what may become a tag
-        self._open: bool | None = None  # a bracket was given out as text and is not closed: whether it holds a letter
         self._last = " "  # character that was given out
         self._joins = False  # white space that comes next stands beside other white space, with a tag between
         self._paused_s = 0.0
@@ -84,8 +83,6 @@ class InlineTags:
             TagTooLong, PauseTooLong, PausesTooLong: it asks for more than the limits allow.
         """
         text, self._tail = self._tail + text, ""
-        if self._open is not None:
-            self._look_for_its_end(text)
         return self._items(text, brackets=self._brackets)
 
     def finish(self) -> list[Item]:
@@ -108,39 +105,38 @@ class InlineTags:
                 at += 1
                 continue
             items += self._plain(text[start:at])
-            items += [self._tag(text[at + 1 : end - 1])] if opener[0] == "[" else self._ssml(text[at:end])
+            start = at
+            if opener[0] == "<":
+                items += self._ssml(text[at:end])
+            elif (tag := _tag_of(text[at + 1 : end - 1])) is not None:
+                items.append(self._placed(tag))
+            else:
+                items.append(NoTag())
+                at += 1
+                continue
             start = at = end
         return [*items, *self._plain(text[start:])]
 
     def _bracket_end(self, text: str, at: int) -> int | None:
-        """Return where the tag ends that begins with this bracket: there if it is none, None if more text decides."""
+        """Return where the tag may end that begins with this bracket: there if it is none, None if more text decides.
+
+        Raises:
+            TagTooLong: it is a style of more characters than the limits allow.
+        """
         found = _BRACKET.match(text, at)
         assert found is not None
         end, inside = found.end(), found[0][1:]
-        if text[end : end + 1] == "]":
-            return end + 1 if _holds_letter(inside) else at
-        if end < len(text):
-            return at
-        if len(inside) <= self._limits.max_instruct_chars:
-            return None
-        self._open = _holds_letter(inside)
-        return at
-
-    def _look_for_its_end(self, text: str) -> None:
-        found = _NOT_INSIDE.search(text)
-        holds_letter = self._open or _holds_letter(text[: found.start()] if found else text)
-        if found is not None and found[0] == "]" and holds_letter:
-            raise TagTooLong(param="text", limit=self._limits.max_instruct_chars)
-        self._open = None if found else holds_letter
-
-    def _tag(self, inside: str) -> Style | Pause:
-        self._joins = self._last.isspace()
         if len(inside) > self._limits.max_instruct_chars:
-            raise TagTooLong(param="text", limit=self._limits.max_instruct_chars)
-        words = " ".join(inside.split())
-        if pause := _PAUSE.fullmatch(words):
-            return self._pause(ssml.seconds_of(pause[1] or DEFAULT_PAUSE, pause[2]))
-        return Style("" if words.casefold() == NEUTRAL else words)
+            if _ANY_STYLE.match(inside):
+                raise TagTooLong(param="text", limit=self._limits.max_instruct_chars)
+            return at
+        if end == len(text):
+            return None
+        return end + 1 if text[end] == "]" and _holds_letter(inside) else at
+
+    def _placed(self, tag: Style | Pause) -> Style | Pause:
+        self._joins = self._last.isspace()
+        return self._pause(tag.seconds) if isinstance(tag, Pause) else tag
 
     def _ssml(self, tag: str) -> Iterator[Item]:
         """Return the items of an SSML tag."""
@@ -170,6 +166,22 @@ class InlineTags:
             self._joins = False
             self._last = text[-1]
             yield text
+
+
+def _tag_of(inside: str) -> Style | Pause | None:
+    words = " ".join(inside.split())
+    if pause := _PAUSE.fullmatch(words):
+        return Pause(ssml.seconds_of(pause[1] or DEFAULT_PAUSE, pause[2]))
+    if words.casefold() == NEUTRAL:
+        return Style("")
+    if explicit := _ANY_STYLE.match(words):
+        return Style(words[explicit.end() :])
+    return Style(words) if names_style(words) else None
+
+
+def has_tag(text: str, limit: int = 100) -> bool:
+    """Return True if square brackets in the text would be a tag in a request that reads tags."""
+    return any(_tag_of(found[0][1:-1]) is not None for found in re.finditer(may_be_tag(limit), text))
 
 
 def may_be_tag(limit: int) -> str:
@@ -217,7 +229,7 @@ def untagged(text: str, limit: int = 500) -> str:
     def left(found: regex.Match[str]) -> str:
         if found[2].startswith("<"):
             return found[1] or (" " if found.start() and ssml.is_separator(found[2]) else "")
-        return (found[1] or "") if _holds_letter(found[2]) else found[0]
+        return found[0] if _tag_of(found[2][1:-1]) is None else found[1] or ""
 
     return regex.sub(rf"(^|\s)?({may_be_tag(limit)}|{ssml.PATTERN})[ \t]*", left, text, flags=regex.IGNORECASE)
 
@@ -225,7 +237,7 @@ def untagged(text: str, limit: int = 500) -> str:
 def last_style(text: str, limits: Limits) -> str:
     """Return the last tag of a text that says how what follows is spoken; empty where none does."""
     tags = (found[0] for found in re.finditer(may_be_tag(limits.max_instruct_chars), text))
-    styles = [tag for tag in tags if _holds_letter(tag) and not _PAUSE.fullmatch(" ".join(tag[1:-1].split()))]
+    styles = [tag for tag in tags if isinstance(_tag_of(tag[1:-1]), Style)]
     return styles[-1] if styles else ""
 
 

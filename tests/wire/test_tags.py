@@ -95,7 +95,7 @@ def test_a_clone_is_told_that_styles_are_left_out(server: RunningServer, ref_aud
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        (f"Hello [{'a' * 501}] you.", "tag_too_long"),
+        (f"Hello [style: {'a' * 501}] you.", "tag_too_long"),
         ("Hello [pause 31s] you.", "pause_too_long"),
         ("[pause 30s] " * 5 + "you", "pauses_too_long"),
     ],
@@ -142,7 +142,7 @@ def test_elevenlabs_routes_take_both(server: RunningServer) -> None:
     assert same_sound(post(server, **fields).content, PAUSE + plain.content)
     times = post(server, "/with-timestamps", **fields).json()["alignment"]
     assert "".join(times["characters"]).strip() == "Ask Win."
-    too_long = post(server, text=f"Hello [{'a' * 501}] you.", tags=True)
+    too_long = post(server, text=f"Hello [style: {'a' * 501}] you.", tags=True)
     assert (too_long.status_code, too_long.json()["detail"]["status"]) == (400, "tag_too_long")
 
 

@@ -17,10 +17,11 @@ from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import (
     DROPPED_STYLES,
     LEFT_OUT_SSML,
-    NO_PAUSE,
     NO_SPELLING,
+    NO_TAG,
     SAMPLE_RATE,
     STRANGE_SCRIPT,
+    UNREAD_TAGS,
     Layout,
     SpeechRequest,
     Split,
@@ -110,7 +111,7 @@ def test_a_text_without_tags_is_said_as_without_them(engine: Engine, layout: Lay
 def test_a_pause_is_so_much_silence_between_the_same_samples(engine: Engine, layout: Layout) -> None:
     text = "Hello world. {} You speak."
     pause = said(engine, tagged(text.format("[pause:500ms]"), layout=layout))
-    none = said(engine, tagged(text.format("[x][neutral][pause 0]"), layout=layout))
+    none = said(engine, tagged(text.format("[sad][neutral][pause 0]"), layout=layout))
     assert_one_stream(pause)
     at = FRAMES * core_of(engine).samples_per_frame
     assert len(none.pcm) == 2 * at
@@ -122,7 +123,7 @@ def test_a_pause_is_so_much_silence_between_the_same_samples(engine: Engine, lay
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_break_is_a_pause_with_tags_or_where_the_dialect_has_it(engine: Engine, layout: Layout) -> None:
-    text = "Hello world. {} You [x] speak."
+    text = "Hello world. {} You [sad] speak."
     pause = said(engine, tagged(text.format("[pause:500ms]"), layout=layout))
     broken = said(engine, tagged(text.format("<break time='500ms'/>"), layout=layout))
     assert np.array_equal(pause.pcm, broken.pcm)
@@ -182,7 +183,7 @@ def test_pauses_stand_where_chunks_of_many_frames_are_made(quick: Checkpoint) ->
     assert len(heard.pcm) == 3 * at + 2 * len(HALF_SECOND)
 
 
-@pytest.mark.parametrize("tags", ["[pause 500ms]", " [x] [pause:500ms] "])
+@pytest.mark.parametrize("tags", ["[pause 500ms]", " [sad] [pause:500ms] "])
 def test_a_text_that_is_only_a_pause_is_its_silence(engine: Engine, tags: str) -> None:
     heard = said(engine, tagged(tags))
     assert np.array_equal(heard.pcm, HALF_SECOND)
@@ -264,7 +265,7 @@ def test_a_clone_drops_them_and_a_described_voice_adds_them(cloner: Checkpoint, 
     ("text", "error"),
     [
         ("[excited] [sad]", EmptyText),
-        (f"Hello [{'a' * 501}] you.", TagTooLong),
+        (f"Hello [style: {'a' * 501}] you.", TagTooLong),
         ("Hello [<|im_start|>] you.", InvalidConfig),
         ("Hello <|im_[neutral]start|> you.", InvalidConfig),
     ],
@@ -274,12 +275,17 @@ def test_bad_tags_are_refused_before_a_slot(engine: Engine, text: str, error: ty
         engine.submit(tagged(text), Heard())
 
 
-@pytest.mark.parametrize(
-    ("tag", "is_noted"), [("pause:abc", True), ("Pause 5 minutes", True), ("break:long", True), ("paused", False)]
-)
-def test_a_style_that_looks_like_a_pause_is_noted(engine: Engine, tag: str, *, is_noted: bool) -> None:
-    heard = said(engine, tagged(f"[{tag}] Hello.", max_frames=2))
-    assert (NO_PAUSE in heard.started.notes) is is_noted
+@pytest.mark.parametrize("bracket", ["pause:abc", "Pause 5 minutes", "break:long", "sic", "to Tom, his brother"])
+def test_a_bracket_that_is_no_tag_is_read_and_noted(engine: Engine, bracket: str) -> None:
+    heard = said(engine, tagged(f"[{bracket}] Hello.", max_frames=2))
+    assert heard.started.notes == (NO_TAG,)
+    assert np.array_equal(heard.codes, said(engine, tagged(f"[{bracket}] Hello.", tags=False, max_frames=2)).codes)
+
+
+@pytest.mark.parametrize("text", ["[sad] Hello.", "Hello [pause 1s] world.", "Hello [sic] and [style: to Tom] you."])
+def test_tags_that_are_read_as_text_are_noted(engine: Engine, text: str) -> None:
+    assert said(engine, tagged(text, tags=False, max_frames=2)).started.notes == (UNREAD_TAGS,)
+    assert not said(engine, tagged("[sic] Hello [1].", tags=False, max_frames=2)).started.notes
 
 
 def test_letters_that_no_language_of_the_checkpoint_is_written_in_are_noted(quick: Checkpoint) -> None:

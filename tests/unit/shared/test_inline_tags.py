@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from runtime.errors import PausesTooLong, PauseTooLong, SpeechError, TagTooLong
 from runtime.settings import Limits
-from runtime.shared.inline_tags import InlineTags, Item, LeftOut, Pause, ReadText, Style, last_style, untagged
+from runtime.shared.inline_tags import InlineTags, Item, LeftOut, NoTag, Pause, ReadText, Style, last_style, untagged
 
-LIMITS = Limits(max_instruct_chars=12, max_pause_s=10, max_pauses_s=15)
+LIMITS = Limits(max_instruct_chars=24, max_pause_s=10, max_pauses_s=15)
 
 
 def items_of(*pieces: str, limits: Limits = LIMITS, **options: Any) -> list[Item]:
@@ -39,13 +39,18 @@ def items_of(*pieces: str, limits: Limits = LIMITS, **options: Any) -> list[Item
         ("[pause 2 sec]", [Pause(2)]),
         ("[累了]好的", [Style("累了"), "好的"]),
         ("word[whisper]word", ["word", Style("whisper"), "word"]),
-        ("a [x] \nb", ["a ", Style("x"), "\nb"]),
+        ("a [sad] \nb", ["a ", Style("sad"), "\nb"]),
         ("see [1] and [...] and []", ["see [1] and [...] and []"]),
         ("shut ] and [open", ["shut ] and [open"]),
-        ("[a [b] c]", ["[a ", Style("b"), "c]"]),
+        ("[a [sad] c]", ["[a ", Style("sad"), "c]"]),
+        ("He [sic] said.", ["He ", NoTag(), "[sic] said."]),
+        ("[to Tom, his brother] Go.", [NoTag(), "[to Tom, his brother] Go."]),
+        ("[pause 5 minutes] a", [NoTag(), "[pause 5 minutes] a"]),
+        ("[style: to Tom] Go.", [Style("to Tom"), "Go."]),
+        ("[see <break time='1s'/> it]", ["[see ", Pause(1), "it]"]),
         ("[not\na tag]", ["[not\na tag]"]),
-        ("[........................]", ["[........................]"]),
-        ("a [b" + "b" * 20 + " [x] c", ["a [b" + "b" * 20 + " ", Style("x"), "c"]),
+        ("[..............................]", ["[..............................]"]),
+        ("a [b" + "b" * 30 + " [sad] c", ["a [b" + "b" * 30 + " ", Style("sad"), "c"]),
     ],
 )
 def test_what_is_a_tag_and_what_is_text(text: str, items: list[Item]) -> None:
@@ -65,7 +70,7 @@ def test_what_is_a_tag_and_what_is_text(text: str, items: list[Item]) -> None:
         ('A <break time="1s" and so on', ["A ", Pause(1), "and so on"]),
         ('A <break time="1s"。', ["A ", Pause(1), "。"]),
         ("A <break time='1s", ["A ", Pause(1)]),
-        ("[open <break time='1s'/> [x] c", ["[open ", Pause(1), Style("x"), "c"]),
+        ("[open <break time='1s'/> [sad] c", ["[open ", Pause(1), Style("sad"), "c"]),
         (
             "<speak><p>One</p>two <emphasis level='strong'>thr</emphasis>ee</speak>",
             [LeftOut(), LeftOut(), "One two ", LeftOut(), "three "],
@@ -95,7 +100,7 @@ def test_a_break_is_left_out_or_bounded_as_the_request_says() -> None:
     ("text", "error"),
     [
         ("A <break time='11s'/> b", PauseTooLong),
-        ("A [very very long style] b", TagTooLong),
+        ("A [style: a very very long style] b", TagTooLong),
         ("A [pause 10.5s] b", PauseTooLong),
         ("[pause 9s] a <break time='7s'/>", PausesTooLong),
     ],
@@ -118,7 +123,23 @@ def in_pieces(text: str, data: st.DataObject) -> list[str]:
     return [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
 
 
-BRACKETS = ["[", "]", " ", "\n", "a", "1", "pause", ":", "9s", "[x]", "[pause 3]", "neutral", "longer"]
+BRACKETS = [
+    "[",
+    "]",
+    " ",
+    "\n",
+    "a",
+    "1",
+    "pause",
+    ":",
+    "9s",
+    "[sad]",
+    "[x]",
+    "[pause 3]",
+    "neutral",
+    "style:",
+    "longer",
+]
 SSML = [
     "<",
     ">",
@@ -152,7 +173,7 @@ def test_text_goes_on_at_once_where_no_tag_can_come_of_it() -> None:
     tags = InlineTags(LIMITS)
     assert tags.add("Hello [exc") == ["Hello "]
     assert tags.add("ited] you") == [Style("excited"), "you"]
-    assert tags.add(" [what is no tag any more") == [" [what is no tag any more"]
+    assert tags.add(" [what is no tag here any more") == [" [what is no tag here any more"]
     assert tags.add(" and goes on") == [" and goes on"]
 
 
@@ -161,7 +182,8 @@ def test_text_goes_on_at_once_where_no_tag_can_come_of_it() -> None:
     [
         ("[sad] It rains. [pause 1s] Still.", "It rains. Still."),
         ("word[whisper]word [1] [a", "wordword [1] [a"),
-        ("a [x]\nb", "a \nb"),
+        ("a [sad]\nb", "a \nb"),
+        ("[sic] a [style: to Tom] b", "[sic] a b"),
         ("One<break time='1s'/>two <break/> three, f<emphasis level='strong'>ou</emphasis>r", "One two three, four"),
     ],
 )
@@ -172,7 +194,8 @@ def test_people_read_a_text_without_its_tags(text: str, read: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "tag"), [("[sad] a [pause 1s] b", "[sad]"), ("[sad] a [ Neutral ]", "[ Neutral ]"), ("[pause] [1] a", "")]
+    ("text", "tag"),
+    [("[sad] a [pause 1s] b", "[sad]"), ("[sad] a [ Neutral ]", "[ Neutral ]"), ("[pause] [sic] [1] a", "")],
 )
 def test_the_last_style_of_a_text(text: str, tag: str) -> None:
     assert last_style(text, LIMITS) == tag

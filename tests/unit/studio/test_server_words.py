@@ -14,11 +14,12 @@ from runtime.request import (
     DESCRIBED_VOICE,
     DROPPED_STYLES,
     LEFT_OUT_SSML,
-    NO_PAUSE,
     NO_SPELLING,
+    NO_TAG,
     OTHER_SPEAKER,
     RECORDED_VOICE,
     STRANGE_SCRIPT,
+    UNREAD_TAGS,
 )
 from runtime.shared.audio import FORMAT_NOT_TAKEN, NO_SOUND, TAKEN
 from runtime.shared.decode_child import TOO_LARGE
@@ -139,6 +140,6 @@ def test_what_the_status_line_and_notes_say_is_known_to_the_page() -> None:
 
 
 def test_every_note_of_an_engine_and_a_resolver_is_known_to_the_page() -> None:
-    of_text = (STRANGE_SCRIPT, NO_SPELLING, NO_PAUSE, LEFT_OUT_SSML, DROPPED_STYLES)
+    of_text = (STRANGE_SCRIPT, NO_SPELLING, NO_TAG, UNREAD_TAGS, LEFT_OUT_SSML, DROPPED_STYLES)
     notes = (*of_text, OTHER_SPEAKER, DESCRIBED_VOICE, RECORDED_VOICE)
     assert {PLACE.sub("{}", note) for note in notes} <= SHAPES

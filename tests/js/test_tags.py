@@ -1,0 +1,34 @@
+"""Tags as the page finds them: the runtime's rule and its words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.settings import Limits
+from runtime.shared import style_words
+from runtime.shared.inline_tags import last_style, untagged
+from tests.js.conftest import Node
+
+TEXTS = [
+    "[sad] It rains. [pause 1s] Still.",
+    "He [sic] said [to Tom, his brother] no.",
+    "[style: to Tom] Go. [低语] 走。",
+    "One [in a low voice] two [1] three [door slams]",
+    "[很温柔的语气] 你好 [neutral] a",
+]
+
+
+def test_the_words_are_those_of_the_runtime() -> None:
+    page = Path("assets/js/style_words.js").read_text("utf-8")
+    for words in (style_words.STYLES, style_words.QUALIFIERS, style_words.WIDE_STYLES):
+        assert f"`{words}`" in page
+    for words in (style_words.WIDE_BEFORE, style_words.WIDE_AFTER):
+        assert f"'{words}'" in page
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_page_finds_the_tags_that_the_runtime_finds(node: Node, text: str) -> None:
+    assert node.call("tags", "untagged", text) == untagged(text)
+    assert node.call("tags", "lastStyle", text) == last_style(text, Limits())

@@ -1,0 +1,52 @@
+"""Tells a way of speaking in square brackets from prose in square brackets."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.shared.style_words import names_style
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "excited",
+        "Whispering",
+        "tired, almost laughing",
+        "very slowly and quietly",
+        "matter-of-fact",
+        "in a low voice",
+        "难过",
+        "笑着说",
+        "很温柔的语气",
+        "低声，缓慢地说",
+        "囁いて",
+        "traurig",
+        "très doucement",
+        "шёпотом",
+        "속삭이며",
+    ],
+)
+def test_ways_of_speaking(text: str) -> None:
+    assert names_style(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sic",
+        "to Tom, his brother",
+        "to",
+        "MUSIC",
+        "door slams",
+        "Angry Birds",
+        "with",
+        "a",
+        "见上文",
+        "累了的马",
+        "",
+        "1",
+    ],
+)
+def test_prose_is_none(text: str) -> None:
+    assert not names_style(text)
