@@ -1,4 +1,7 @@
-"""Clients of a soak: whole and live texts, slow readers, cancels, hang-ups, nonsense, HTTP and vLLM-Omni's dialect."""
+"""Clients of a soak: whole and live texts, slow readers, cancels, hang-ups, nonsense, HTTP and vLLM-Omni's dialect.
+
+`SoakReport` has what they found, and which promises were broken.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ import random
 import socket
 import struct
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -18,13 +22,12 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from benchmarks.common.metrics import Outcome, Trace
+from benchmarks.common.metrics import Outcome, Trace, percentile, percentiles
 from benchmarks.common.servers import BenchRuntime
 from benchmarks.common.texts import Dataset
 from benchmarks.common.voices import NewVoices, config_for
-from benchmarks.serve.clients import CALL_TIMEOUT_S, SocketClient
+from benchmarks.serve.clients import AUDIO_AFTER_CANCEL, CALL_TIMEOUT_S, SocketClient
 from benchmarks.serve.plan import Call, Manner, Plan, Workload
-from benchmarks.soak.report import SoakReport
 from runtime.request import Mode
 
 # Shares of the clients. Only the TTFA of whole texts counts.
@@ -39,32 +42,80 @@ NONSENSE = (
     "\0",
 )
 UNLOADED_REPLIES = 12
+WISHES = 18  # Different requests, over all modes of the card.
+MAX_SLOWDOWN = 2.0  # TTFA without the queue may be this many times the TTFA without load.
+
+
+@dataclass(slots=True)
+class SoakReport:
+    """Results of all clients, and memory, threads and files after a third of the time and at the end."""
+
+    replies: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    different: list[str] = field(default_factory=list)
+    audio_after_cancel: int = 0
+    stalls: int = 0
+    unloaded_ttfa_ms: list[float] = field(default_factory=list)
+    ttfa_ms: list[float] = field(default_factory=list)  # Without the queue.
+    refusal_ms: list[float] = field(default_factory=list)
+    usage: dict[str, list[float]] = field(default_factory=dict)
+    leaked_slots: int = -1
+
+    def note_error(self, trace: Trace) -> None:
+        """Count a refused or failed call."""
+        self.audio_after_cancel += trace.code == AUDIO_AFTER_CANCEL
+        self.stalls += trace.code == "timeout"
+        if trace.outcome is Outcome.REFUSED:
+            self.refusal_ms.append(trace.total_ms)
+
+    def note_usage(self, usage: dict[str, Any]) -> None:
+        """Append what the runtime's processes use now."""
+        for name, value in usage.items():
+            self.usage.setdefault(name, []).append(value)
+
+    def summary(self) -> dict[str, Any]:
+        """Return all metrics and the broken promises."""
+        return {
+            **{"replies": dict(self.replies), "refused": dict(self.refused)},
+            "streams_unlike_their_solo_run": len(self.different),
+            "audio_after_cancel": self.audio_after_cancel,
+            **{"stalls": self.stalls, "leaked_slots": self.leaked_slots},
+            **percentiles("ttfa_unloaded", self.unloaded_ttfa_ms, 50, 95, digits=1),
+            **percentiles("ttfa_without_queue", self.ttfa_ms, 50, 95, digits=1),
+            **percentiles("refusal", self.refusal_ms, 50, 95, digits=1),
+            **{f"{name}_at_a_third_and_the_end": values for name, values in self.usage.items()},
+            "broken": self.broken(),
+        }
+
+    def broken(self) -> list[str]:
+        """Return the promises that were not kept."""
+        loaded, unloaded = percentile(self.ttfa_ms, 0.5), percentile(self.unloaded_ttfa_ms, 0.5)
+        is_slow = loaded is not None and unloaded is not None and loaded > MAX_SLOWDOWN * unloaded
+        checks = {
+            "a stream was not its solo run": bool(self.different),
+            "audio came after a cancel": self.audio_after_cancel > 0,
+            "a reply hung": self.stalls > 0,
+            "slots leaked": self.leaked_slots != 0,
+            f"TTFA under load is more than {MAX_SLOWDOWN:g} times the unloaded": is_slow,
+        }
+        return [what for what, is_broken in checks.items() if is_broken]
 
 
 class SoakClients:
-    """The clients of one run and the solo run of each of their requests.
+    """The clients of one run and the solo run of each of their requests. `card`: an entry of /v1/models."""
 
-    Args:
-        card: an entry of /v1/models.
-        wishes: number of different requests, over all modes of the card.
-        pause_s: mean pause of a client between its requests.
-    """
-
-    def __init__(
-        self, runtime: BenchRuntime, card: dict[str, Any], wishes: int, report: SoakReport, seed: int, pause_s: float
-    ) -> None:
+    def __init__(self, runtime: BenchRuntime, card: dict[str, Any], report: SoakReport) -> None:
         self.runtime = runtime
         self.card = card
         self.report = report
-        self.pause_s = pause_s
-        self.wishes = [self._wish(number, seed) for number in range(wishes)]
+        self.wishes = [self._wish(number) for number in range(WISHES)]
         self.solo: dict[tuple[int, bool], str] = {}  # Digests by request, and by whether its text is live.
 
-    def _wish(self, number: int, seed: int) -> tuple[Call, Workload]:
+    def _wish(self, number: int) -> tuple[Call, Workload]:
         mode = Mode(self.card["modes"][number % len(self.card["modes"])])
         load = Workload(mode, Dataset.ENGLISH_SHORT, voices=VOICES if mode is Mode.BASE else None)
-        frames = random.Random(f"{seed} {number}").randrange(12, 40)
-        return replace(load.call(number), number=1000 * seed + number, frames=frames), load
+        frames = random.Random(number).randrange(12, 40)
+        return replace(load.call(number), frames=frames), load
 
     async def prepare(self) -> None:
         """Hear every request alone, and measure TTFA without load.
@@ -92,8 +143,6 @@ class SoakClients:
             "omni": self._speak_omni,
         }
         while time.monotonic() < until:
-            if self.pause_s:
-                await asyncio.sleep(draw.expovariate(1 / self.pause_s))
             call, load = draw.choice(self.wishes)
             try:
                 async with asyncio.timeout(CALL_TIMEOUT_S + 10):
@@ -127,9 +176,7 @@ class SoakClients:
         if trace.digest and trace.digest != self.solo[call.number, manner is Manner.WORDS]:
             self.report.different.append(f"{manner}: {call.number} {call.text}")
         if manner is Manner.WHOLE and trace.ttfa_ms is not None:
-            self.report.ttfa_ms.append(trace.ttfa_ms)
-            self.report.begun_ms.append(trace.ttfa_ms - trace.queue_ms)
-            self.report.underruns += trace.playback.underruns
+            self.report.ttfa_ms.append(trace.ttfa_ms - trace.queue_ms)
         await asyncio.sleep(draw.uniform(0, 0.3))
 
     async def _hang_up(self, call: Call, load: Workload, draw: random.Random) -> None:

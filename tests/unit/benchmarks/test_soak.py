@@ -1,55 +1,34 @@
-"""The soak: lags from the runtime's metrics, and the picture."""
+"""The promises that a soak finds broken."""
 
 from __future__ import annotations
 
-import math
-from xml.etree import ElementTree
-
 import pytest
 
-from benchmarks.soak.report import HEIGHT, LEFT, RIGHT, WIDTH, lag_bounds, svg
-from runtime.server.metrics import ServerMetrics
-
-SVG = "{http://www.w3.org/2000/svg}"
-NAME = "voicewright_loop_lag_seconds_bucket"
+from benchmarks.common.metrics import Outcome, Trace
+from benchmarks.soak.clients import SoakReport
 
 
-def page(*counts: int) -> str:
-    """Of the runtime's own metrics, with other counts in the three first bounds and in the last."""
-    said = ServerMetrics().page(None).decode()
-    bounds = [line.rpartition(" ")[0] for line in said.splitlines() if line.startswith(NAME)]
-    totals = [counts[min(number, len(counts) - 1)] for number in range(len(bounds))]
-    return "\n".join(["# HELP …", *(f"{bound} {total}.0" for bound, total in zip(bounds, totals, strict=True))])
-
-
-def test_nothing_measured_says_nothing() -> None:
-    assert lag_bounds("") == {}
+def test_a_soak_without_a_fault_breaks_no_promise() -> None:
+    report = SoakReport(leaked_slots=0, unloaded_ttfa_ms=[50.0], ttfa_ms=[60.0, 90.0, 100.0])
+    report.note_error(Trace(0, 0, outcome=Outcome.REFUSED, code="overloaded"))
+    assert report.broken() == []
 
 
 @pytest.mark.parametrize(
-    ("counts", "most", "all_"),
-    [((1000,), 1, 1), ((999, 1000), 1, 2), ((10, 900, 1000), 5, 5), ((0,) * 9 + (1,), math.inf, math.inf)],
+    ("report", "promise"),
+    [
+        (SoakReport(leaked_slots=0, different=["whole: 3 Hello."]), "a stream was not its solo run"),
+        (SoakReport(leaked_slots=1), "slots leaked"),
+        (SoakReport(leaked_slots=0, stalls=1), "a reply hung"),
+        (SoakReport(leaked_slots=0, unloaded_ttfa_ms=[50], ttfa_ms=[90, 101, 102]), "TTFA under load is more than"),
+    ],
 )
-def test_the_bounds_below_which_it_was_late_are_read_of_the_page(
-    counts: tuple[int, ...], most: float, all_: float
-) -> None:
-    assert lag_bounds(page(*counts)) == {"99.9 %": most, "all": all_}
+def test_a_broken_promise_is_named(report: SoakReport, promise: str) -> None:
+    (found,) = report.broken()
+    assert found.startswith(promise)
 
 
-def test_each_panel_has_its_line_from_zero_to_its_largest() -> None:
-    picture = svg("A soak", [0, 1, 2], [("Memory, MiB", [100, 200, 50]), ("TTFA, ms", [None, 80, None])])
-    drawing = ElementTree.fromstring(picture)
-    first, second = (
-        [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]
-        for line in drawing.iter(f"{SVG}polyline")
-    )
-    assert [x for x, _ in first] == [LEFT, LEFT + (WIDTH - LEFT - RIGHT) / 2, WIDTH - RIGHT]
-    (_, half), (_, top), (_, quarter) = first
-    assert (half - top, quarter - top) == (HEIGHT / 2, 0.75 * HEIGHT)
-    assert len(second) == 1
-    assert {"Memory, MiB", "200", "TTFA, ms", "80", "2 minutes"} <= {text.text for text in drawing.iter(f"{SVG}text")}
-
-
-def test_no_samples_are_an_empty_panel() -> None:
-    drawing = ElementTree.fromstring(svg("Nothing", [], [("Slots", [])]))
-    assert [line.attrib["points"] for line in drawing.iter(f"{SVG}polyline")] == [""]
+def test_audio_after_a_cancel_is_counted() -> None:
+    report = SoakReport(leaked_slots=0)
+    report.note_error(Trace(0, 0, outcome=Outcome.FAILED, code="audio_after_cancel"))
+    assert report.broken() == ["audio came after a cancel"]
