@@ -13,7 +13,7 @@ import sys
 
 from benchmarks.common.report import parser_of, report, several
 from benchmarks.kernels.launches import launches
-from benchmarks.kernels.tiles import KERNELS, TileSearch
+from benchmarks.kernels.tiles import search_tiles
 from benchmarks.kernels.timing import launch_us
 
 
@@ -23,14 +23,10 @@ def main() -> int:
     parser.add_argument("--only", default="", help="kernels or products whose name contains this")
     parser.add_argument("--batches", type=several(int), default=(1, 8, 32, 64), help="rows of launches")
     parser.add_argument("--rows", type=several(int), default=(1, 32, 64), help="rows of products")
-    parser.add_argument("--keep", type=int, default=12, help="tiles of the fewest rows to time with more rows")
-    parser.add_argument("--kernel", choices=KERNELS, help="tiles of one kernel only")
     parser.add_argument("--eight-bits", action="store_true", help="weights of eight bits with a scale per output")
-    parser.add_argument("--processes", type=int, default=14, help="processes that compile")
     arguments = parser.parse_args()
     if arguments.what == "tiles":
-        search = TileSearch(arguments.kernel, arguments.keep, eight_bits=arguments.eight_bits)
-        rows = search.run(arguments.only, arguments.rows, arguments.processes)
+        rows = search_tiles(arguments.only, arguments.rows, eight_bits=arguments.eight_bits)
     else:
         rows = []
         for case in launches(arguments.batches):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import zlib
 from collections.abc import Iterator
@@ -22,7 +23,6 @@ from runtime.device.kernels.medium_m_gemm import MediumTiles
 from runtime.device.kernels.small_m_gemm import SmallTiles
 from runtime.device.quantized import Int8
 
-KERNELS = ("small_m_gemm", "medium_m_gemm", "split_k", "gemm")
 AnyTiles = Tiles | SmallTiles | MediumTiles
 WEIGHT_BYTES = 256 * 2**20  # Weights that take turns: several times the cache.
 MAX_TILE_BYTES = 200_000
@@ -60,8 +60,21 @@ PRODUCTS = (
 )
 
 
-def candidates(product: Product, rows: int) -> Iterator[Tiles]:
-    """Tiles whose buffers fit."""
+def candidates(product: Product, rows: int, *, eight_bits: bool) -> Iterator[AnyTiles]:
+    """Yield the tiles of service, also those for other numbers of rows, and all others that fit."""
+    for count in (1, 64, rows):
+        yield gemm.choose_tiles(product.N, product.K, count, gated=product.gated, eight_bits=eight_bits)
+    of_gemm = (_few, _few_split_k) if rows <= gemm.FEW else (_many, _many_split_k)
+    for tiles in itertools.chain.from_iterable(find(product, rows) for find in of_gemm):
+        if not eight_bits or _keeps_bits(product, tiles):
+            yield tiles
+    yield from _small(product, rows, eight_bits=eight_bits)
+    if not eight_bits:
+        yield from _medium(product, rows)
+
+
+def _few(product: Product, rows: int) -> Iterator[Tiles]:
+    """Yield tiles whose buffers fit."""
     BM = min(64, max(16, rows))
     for BN, BK, warps, stages in itertools.product((16, 32, 64), (128, 256, 512), (4, 8), (2, 3, 4, 6)):
         tile = BN * (2 if product.gated else 1)
@@ -76,8 +89,8 @@ def candidates(product: Product, rows: int) -> Iterator[Tiles]:
             yield Tiles(BN, BK, PARTS, warps, stages, prefetch)
 
 
-def split_ks(product: Product, rows: int) -> Iterator[Tiles]:
-    """Tiles whose stretches of K are programs of their own."""
+def _few_split_k(product: Product, rows: int) -> Iterator[Tiles]:
+    """Yield tiles whose stretches of K are programs of their own."""
     if product.gated:
         return
     for BN, BK, warps, stages, prefetch in itertools.product((32, 64), (128, 256), (4, 8), (2, 3, 4), (False, True)):
@@ -87,8 +100,8 @@ def split_ks(product: Product, rows: int) -> Iterator[Tiles]:
             yield Tiles(BN, BK, PARTS, warps, stages, prefetch, True)
 
 
-def wides(product: Product) -> Iterator[Tiles]:
-    """Tiles for many rows: each program takes more rows than those of few."""
+def _many(product: Product, rows: int) -> Iterator[Tiles]:
+    """Yield tiles for many rows: each program takes more rows than those of few."""
     for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (32, 64, 128, 256), (64, 128), (4, 8), (3, 4)):
         tile = BN * (2 if product.gated else 1)
         sums = tile * BM // (32 * warps)  # numbers of a thread, and as many again; more do not stay in registers
@@ -96,8 +109,8 @@ def wides(product: Product) -> Iterator[Tiles]:
             yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
 
 
-def wide_split_ks(product: Product) -> Iterator[Tiles]:
-    """Tiles for many rows whose stretches of K are programs of their own: more programs where outputs are few."""
+def _many_split_k(product: Product, rows: int) -> Iterator[Tiles]:
+    """Yield tiles for many rows whose stretches of K are programs of their own, for products with few outputs."""
     if product.gated:
         return
     for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (64, 128), (64, 128), (4, 8), (3, 4)):
@@ -106,16 +119,15 @@ def wide_split_ks(product: Product) -> Iterator[Tiles]:
             yield Tiles(BN, BK, PARTS, warps, stages, split_k=True, BM=BM)
 
 
-def small_tiles(product: Product, rows: int, *, eight_bits: bool) -> Iterator[SmallTiles]:
-    """Tiles of small_m_gemm."""
+def _small(product: Product, rows: int, *, eight_bits: bool) -> Iterator[SmallTiles]:
     if rows <= small_m_gemm.MAX_ROWS:
         for tile in (16, 32, 64, 128):
             if (tiles := small_m_gemm.fit_tiles(tile, rows, product.K, 2, 1 if eight_bits else 2)) is not None:
                 yield tiles
 
 
-def medium_tiles(product: Product, rows: int) -> Iterator[MediumTiles]:
-    """Tiles of medium_m_gemm: as many weights ahead as have room, in all of a multiprocessor's memory or in half."""
+def _medium(product: Product, rows: int) -> Iterator[MediumTiles]:
+    """Yield tiles with as many weights ahead as have room, in all of a multiprocessor's memory or in half of it."""
     if rows > medium_m_gemm.MAX_ROWS:
         return
     outputs = product.N * (2 if product.gated else 1)
@@ -131,8 +143,8 @@ def medium_tiles(product: Product, rows: int) -> Iterator[MediumTiles]:
                 break
 
 
-def keeps_bits(product: Product, tiles: Tiles) -> bool:
-    """Whether they may cut a matrix of eight bits: ``gemm.choose_tiles`` and the kernel say why."""
+def _keeps_bits(product: Product, tiles: Tiles) -> bool:
+    """True if the tiles may cut a matrix of eight bits; `gemm.choose_tiles` and the kernel say why."""
     has_steps = tiles.split_k or tiles.BK * PARTS < product.K
     return has_steps and gemm.has_many_rows(tiles, gated=product.gated)
 
@@ -193,7 +205,7 @@ class Bench:
 
 
 def kind(how: AnyTiles) -> str:
-    """Which kernel that is."""
+    """Return the name of the kernel."""
     if isinstance(how, SmallTiles | MediumTiles):
         return "small_m_gemm" if isinstance(how, SmallTiles) else "medium_m_gemm"
     return "split_k" if how.split_k else "gemm"
@@ -210,69 +222,40 @@ def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: boo
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class TileSearch:
-    """A search over all tiles that fit. `keep`: fastest tiles of the fewest rows that are timed with more rows."""
+def search_tiles(only: str, rows: tuple[int, ...], *, eight_bits: bool) -> list[Row]:
+    """Return the times of the tiles of all products whose name contains `only`, the fastest first."""
+    found: list[Row] = []
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        for product, count in itertools.product(PRODUCTS, rows):
+            if only in product.name:
+                found += _time_all(pool, product, count, eight_bits=eight_bits)
+    return found
 
-    kernel: str | None
-    keep: int
-    eight_bits: bool
 
-    def run(self, only: str, rows: tuple[int, ...], processes: int) -> list[Row]:
-        """Return the times of each product's tiles, the fastest first."""
-        found: list[Row] = []
-        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            for product in PRODUCTS:
-                if only not in product.name:
-                    continue
-                kept = list(candidates(product, 1))
-                for count in rows:
-                    timed = self._time_all(pool, product, count, self._wanted(product, count, kept))
-                    found += timed
-                    if count == rows[0]:
-                        kept = [row["tiles"] for row in timed if isinstance(row["tiles"], Tiles)][: self.keep]
-        return found
-
-    def _wanted(self, product: Product, rows: int, kept: list[Tiles]) -> list[AnyTiles]:
-        """Return the tiles to time: those of service, also for other numbers of rows, and all others that fit."""
-        how = {"gated": product.gated, "eight_bits": self.eight_bits}
-        chosen = [gemm.choose_tiles(product.N, product.K, count, **how) for count in (1, 64, rows)]
-        fitting = set(candidates(product, rows))
-        wanted: list[AnyTiles] = [tiles for tiles in kept if tiles in fitting]
-        wanted += [*split_ks(product, rows), *small_tiles(product, rows, eight_bits=self.eight_bits)]
-        wanted += [] if self.eight_bits else dict.fromkeys(medium_tiles(product, rows))
-        if rows > gemm.FEW:
-            wanted = [*wides(product), *wide_split_ks(product)]
-        if self.eight_bits:
-            wanted = [tiles for tiles in wanted if not isinstance(tiles, Tiles) or keeps_bits(product, tiles)]
-        if self.kernel is not None:
-            wanted = [tiles for tiles in wanted if kind(tiles) == self.kernel]
-        return list(dict.fromkeys((*chosen, *wanted)))
-
-    def _time_all(self, pool: ProcessPoolExecutor, product: Product, rows: int, wanted: list[AnyTiles]) -> list[Row]:
-        jobs = [pool.submit(compile_one, product, rows, tiles, eight_bits=self.eight_bits) for tiles in wanted]
-        failures = [job.result() for job in jobs]
-        bench = Bench(product, rows, eight_bits=self.eight_bits)
-        weights, count = bench.weights, len(bench.weights)
-        library_us = launch_us(lambda number: bench.library(weights[number % count]))
-        truth = bench.library(weights[0]).float()
-        found: list[Row] = []
-        for tiles, failure in zip(wanted, failures, strict=True):
-            if failure:
-                print(failure, file=sys.stderr)
-                continue
-            out, alone = bench.run(weights[0], tiles), bench.run(weights[0], tiles, 1)
-            bits = zlib.crc32(alone[0].cpu().view(torch.int16).numpy().tobytes()) % 0x10000
-            took = launch_us(lambda number, tiles=tiles: bench.run(weights[number % count], tiles))  # type: ignore[misc]
-            found.append(
-                {
-                    **{"product": product.name, "rows": rows, "us": round(took, 2), "kernel": kind(tiles)},
-                    "error": float((out.float() - truth).norm() / truth.norm()),
-                    "bits": f"{bits:04x}" if torch.equal(alone[0], out[0]) else "differ",
-                    "library_us": round(library_us, 2),
-                    "tiles": tiles,
-                }
-            )
-        found.sort(key=lambda row: row["us"])
-        log_step(f"{product.name}, {rows} rows: {[(row['us'], row['kernel']) for row in found[:SHOWN_TILES]]}")
-        return found
+def _time_all(pool: ProcessPoolExecutor, product: Product, rows: int, *, eight_bits: bool) -> list[Row]:
+    wanted = dict.fromkeys(candidates(product, rows, eight_bits=eight_bits))
+    jobs = {tiles: pool.submit(compile_one, product, rows, tiles, eight_bits=eight_bits) for tiles in wanted}
+    bench = Bench(product, rows, eight_bits=eight_bits)
+    weights, count = bench.weights, len(bench.weights)
+    truth = bench.library(weights[0]).float()
+    library_us = launch_us(lambda number: bench.library(weights[number % count]))
+    found: list[Row] = []
+    for tiles, job in jobs.items():
+        if failure := job.result():
+            print(failure, file=sys.stderr)
+            continue
+        out, alone = bench.run(weights[0], tiles), bench.run(weights[0], tiles, 1)
+        bits = zlib.crc32(alone[0].cpu().view(torch.int16).numpy().tobytes()) % 0x10000
+        took = launch_us(lambda number, tiles=tiles: bench.run(weights[number % count], tiles))  # type: ignore[misc]
+        found.append(
+            {
+                **{"product": product.name, "rows": rows, "us": round(took, 2), "kernel": kind(tiles)},
+                "error": float((out.float() - truth).norm() / truth.norm()),
+                "bits": f"{bits:04x}" if torch.equal(alone[0], out[0]) else "differ",
+                "library_us": round(library_us, 2),
+                "tiles": tiles,
+            }
+        )
+    found.sort(key=lambda row: row["us"])
+    log_step(f"{product.name}, {rows} rows: {[(row['us'], row['kernel']) for row in found[:SHOWN_TILES]]}")
+    return found
