@@ -1,7 +1,7 @@
 """Measure the engine's parts beside their floors, and the kernels that they are spent in.
 
 python -m benchmarks.engine --model FOLDER --batches 1,8,32,64 --prompts 32,128,512
-python -m benchmarks.engine --model FOLDER --profile --clients 64       by kernel, alone and under load (CUDA)
+python -m benchmarks.engine --model FOLDER --profile                    by kernel too (CUDA)
 python -m benchmarks.engine --arm graphs --arm eager:EAGER=1            settings beside each other, A B B A
 
 A floor is the larger of two times: reading the bytes that the part needs (weights once a pass, keys and values of the
@@ -17,17 +17,16 @@ import sys
 import torch
 
 from benchmarks.common.arms import add_arms, arms_of, shared_environment
-from benchmarks.common.report import Tables, log_step, parser_of, report, several
+from benchmarks.common.report import Tables, parser_of, report, several
 from benchmarks.engine.floors import add_floors, measure_rates
-from benchmarks.engine.parts import Parts
-from benchmarks.engine.profiles import profile_load, profile_parts
-from benchmarks.engine.tables import Grid, measure_imports, measure_parts, open_parts
+from benchmarks.engine.profiles import profile_parts
+from benchmarks.engine.tables import Grid, measure_parts, open_parts
 from runtime.engine.capacity.probe import bytes_per_weight
 from runtime.errors import SetUpError
 
 
 def main() -> int:
-    """Measure; the file has what there is after each table."""
+    """Measure, print and write the tables."""
     arguments = _parser().parse_args()
     grid = Grid(arguments.batches, arguments.contexts, arguments.prompts, counted=arguments.frames)
     shared = shared_environment(
@@ -43,31 +42,11 @@ def main() -> int:
     if len(arms) == 1:
         checkpoint = arms[0][1].core.checkpoint
         add_floors(checkpoint.config, rates, tables, bytes_per_weight(torch.bfloat16, checkpoint.quantization))
-    if arguments.imports:
-        tables["imports"] = measure_imports()
     report(tables, arguments.json, settings=shared)
-    _measure_kernels(arms[0][1], arguments, tables)
-    return 0
-
-
-def _measure_kernels(parts: Parts, arguments: argparse.Namespace, tables: Tables) -> None:
     if arguments.profile:
-        kernels = profile_parts(parts, arguments.batches, arguments.prompts, arguments.contexts[0])
-        tables |= kernels
-        report(tables, arguments.json, shown=[*kernels, "-"])
-    if not arguments.clients:
-        return
-    parts.engine.start()
-    try:
-        tables["load"] = []
-        for clients in arguments.clients:
-            log_step(f"load of {clients} clients")
-            row, kernels_of_load = profile_load(parts, clients)
-            tables["load"].append(row)
-            tables |= {f"kernels: a second of {clients} clients": kernels_of_load} if kernels_of_load else {}
-            report(tables, arguments.json, shown=["load", f"kernels: a second of {clients} clients"])
-    finally:
-        parts.engine.close()
+        kernels = profile_parts(arms[0][1], arguments.batches, arguments.prompts, arguments.contexts[0])
+        report(tables | kernels, arguments.json, shown=[*kernels, "-"], settings=shared)
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,9 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--frames", type=int, default=30, help="counted of each part")
     parser.add_argument("--length", type=int, default=2304, help="positions of a slot")
     parser.add_argument("--quantize", help="off, int8 or int4; otherwise the environment's")
-    parser.add_argument("--imports", action="store_true", help="the imports of a start too")
     parser.add_argument("--profile", action="store_true", help="by kernel too (CUDA)")
-    parser.add_argument("--clients", type=numbers, default=(), help="the whole engine under load, by kernel (CUDA)")
     return parser
 
 

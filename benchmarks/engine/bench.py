@@ -9,7 +9,7 @@ from benchmarks.common.arms import Arm
 from benchmarks.common.report import Row, Tables, machine, markdown
 from benchmarks.engine.tables import Grid, measure_imports, measure_parts, open_parts
 from benchmarks.serve.load import measure_closed
-from benchmarks.serve.plan import Rounds, Workload
+from benchmarks.serve.plan import Workload
 from benchmarks.serve.targets import open_targets
 from runtime.engine.registry import Registry
 from runtime.settings import Settings
@@ -40,4 +40,4 @@ async def _measure_websocket(settings: Settings, replies: int) -> list[Row]:
     }
     load = Workload(Registry.read(settings.models).modes[0])
     async with open_targets([Arm("ours", {})], ["websocket"], environment) as targets:
-        return await measure_closed(targets, [load], CLIENTS, replies, Rounds())
+        return await measure_closed(targets, [load], CLIENTS, replies)

@@ -1,10 +1,7 @@
-"""Microseconds by kernel, of a part alone and of the whole engine under load. Needs a CUDA card."""
+"""Microseconds by kernel of each part. Needs a CUDA card."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,17 +9,11 @@ from functools import partial
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.common.metrics import summary
 from benchmarks.common.report import Row, Tables, log_step
 from benchmarks.engine.parts import Parts, synchronize
-from benchmarks.serve.clients import EngineClient
-from benchmarks.serve.driver import drive
-from benchmarks.serve.plan import Rounds, Workload, closed_loop
 
 REPEATS = 10
 LISTED_KERNELS = 14
-LOAD_ROUNDS = 6
-LOAD_WARM_UP_S, PROFILED_S = 1.5, 1.0
 
 
 def profile_parts(parts: Parts, batches: Sequence[int], prompts: Sequence[int], context: int) -> Tables:
@@ -38,35 +29,6 @@ def profile_parts(parts: Parts, batches: Sequence[int], prompts: Sequence[int], 
         tables[f"kernels: frame, {batch} rows"] = by_kernel(lambda: parts.launch(slots)())  # noqa: B023
         parts.end_rows(slots)
     return {name: rows for name, rows in tables.items() if rows}
-
-
-def profile_load(parts: Parts, clients: int) -> tuple[Row, list[Row]]:
-    """Return the metrics of a closed loop of the started engine, and its kernels in one second.
-
-    Each kernel has its own time here: kernels that run at once both count in full.
-    """
-    plan = closed_loop(Workload(parts.engine.cards[0].modes[0]), clients, Rounds(1, LOAD_ROUNDS))
-    profiled: list[profile] = []
-
-    def watch() -> None:
-        time.sleep(LOAD_WARM_UP_S)
-        with profile(activities=[ProfilerActivity.CUDA]) as found:
-            time.sleep(PROFILED_S)
-        profiled.append(found)
-
-    watcher = threading.Thread(target=watch)
-    if torch.cuda.is_available():
-        watcher.start()
-    metrics = summary(asyncio.run(drive(plan, EngineClient(parts.engine))))
-    row = {"clients": clients, **{name: metrics[name] for name in ("calls", "ttfa_p50_ms", "audio_s_per_s")}}
-    if not torch.cuda.is_available():
-        return row, []
-    watcher.join()
-    spent, counted = defaultdict[str, float](float), defaultdict[str, int](int)
-    for end, start, name in _spans(profiled[0]):
-        spent[name] += end - start
-        counted[name] += 1
-    return row, _listed(spent, counted, PROFILED_S)
 
 
 def by_kernel(work: Callable[[], object], repeats: int = REPEATS) -> list[Row]:

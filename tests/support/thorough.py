@@ -43,7 +43,7 @@ THOROUGH: dict[str, Row] = {
     # Suites of benchmarks, each with a runtime of its own and clients in processes.
     "tests/unit/benchmarks/test_serve.py": (),
     "tests/unit/benchmarks/test_engine.py": (
-        "test_parts_are_measured_beside_their_floors_and_under_load",
+        "test_parts_are_measured_beside_their_floors",
         "test_arms_are_measured_at_the_same_points",
     ),
     "tests/unit/benchmarks/test_quality.py": (

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.engine import __main__ as engine
-from benchmarks.engine import profiles
 from benchmarks.engine.floors import Cost, Rates, frame_cost, predictor_cost, prefill_cost, weights_of
 from runtime.model.config_files import read_model_config
 from tests.support.checkpoints.files import GENERATION, model_config
@@ -22,11 +21,8 @@ def run(monkeypatch: pytest.MonkeyPatch, file: Path, words: str) -> dict[str, li
     return json.loads(file.read_text("utf-8"))["tables"]
 
 
-def test_parts_are_measured_beside_their_floors_and_under_load(
-    endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(profiles, "LOAD_ROUNDS", 1)
-    sizes = "--batches 1,3 --contexts 64,4096 --prompts 16,40 --frames 3 --length 300 --clients 2 --profile"
+def test_parts_are_measured_beside_their_floors(endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = "--batches 1,3 --contexts 64,4096 --prompts 16,40 --frames 3 --length 300 --profile"
     tables = run(monkeypatch, tmp_path / "found.json", f"--model {endless} {sizes}")
     assert [row["batch"] for row in tables["frames"]] == [1, 3]  # No slot has 4096 positions.
     assert [row["positions"] for row in tables["prefill"]] == [16, 40]
@@ -35,7 +31,6 @@ def test_parts_are_measured_beside_their_floors_and_under_load(
         assert all(row["floor_ms"] >= 0 and row["times_floor"] > 0 for row in tables[name])
     assert [row["rows"] for row in tables["host"]] == [1, 3]
     assert all(row["turn_p50_ms"] > 0 for row in tables["host"])
-    assert (tables["load"][0]["clients"], tables["load"][0]["calls"]) == (2, 2)
 
 
 def test_arms_are_measured_at_the_same_points(endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
