@@ -40,12 +40,9 @@ class Trace:
     text_ns: int = 0  # When the last text was sent.
     end_ns: int = 0
     chunks: list[tuple[int, int]] = field(default_factory=list)
-    silences: list[tuple[int, int]] = field(default_factory=list)  # Pauses of the writer: from, to, in ns.
-    sentences: list[tuple[int, int]] = field(default_factory=list)  # Writing of a sentence after a pause: from, to.
     outcome: Outcome = Outcome.FAILED
     code: str = ""  # Error code.
     stop: str = ""  # Stop reason.
-    sent_s: float = 0.0  # Audio that the server had sent when the call was cancelled.
     queue_ms: float = 0.0  # Time in the server's queue, as it reports it.
     digest: str = ""  # Hash of the audio, if the client computes it.
 
@@ -76,7 +73,7 @@ class Trace:
 
     @property
     def playback(self) -> SimulatedPlayer:
-        return playback(self.chunks, self.silences, self.sentences)
+        return playback(self.chunks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,37 +81,28 @@ class SimulatedPlayer:
     """A player without a buffer that starts with the first chunk.
 
     Attributes:
-        underruns: chunks that arrived after the player had run dry, except those that a pause of the writer delayed.
+        underruns: chunks that arrived after the player had run dry.
         deficit_s: the buffer that would have avoided all of them.
-        unwritten: underruns in which the next sentence was still being written when the player ran dry.
     """
 
     underruns: int
     deficit_s: float
-    unwritten: int = 0
 
 
-def playback(
-    chunks: Sequence[tuple[int, int]],
-    silences: Sequence[tuple[int, int]] = (),
-    sentences: Sequence[tuple[int, int]] = (),
-) -> SimulatedPlayer:
-    """Play chunks of (arrival in ns, bytes), in order. Silences and sentences are (from, to) in ns."""
+def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
+    """Play chunks of (arrival in ns, bytes), in order."""
     if not chunks:
         return SimulatedPlayer(0, 0.0)
     began = chunks[0][0] / 1e9
     dry = began  # When the player has nothing left.
-    heard, underruns, unwritten, deficit = 0.0, 0, 0, 0.0
+    heard, underruns, deficit = 0.0, 0, 0.0
     for arrival_ns, size in chunks:
         arrival, length = arrival_ns / 1e9, size / BYTES_PER_S
-        of_its_text = any(start / 1e9 <= arrival and dry <= end / 1e9 for start, end in silences)
-        is_late = arrival > dry and not of_its_text
-        underruns += is_late
-        unwritten += is_late and any(start / 1e9 <= dry <= end / 1e9 for start, end in sentences)
+        underruns += arrival > dry
         deficit = max(deficit, arrival - began - heard)
         dry = max(dry, arrival) + length
         heard += length
-    return SimulatedPlayer(underruns, deficit, unwritten)
+    return SimulatedPlayer(underruns, deficit)
 
 
 def percentile(values: Iterable[float], share: float) -> float | None:
@@ -200,12 +188,8 @@ def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
     }
     if late:
         row |= percentiles("sent_late", late, 95)
-    if any(t.sentences for t in good):
-        row["underruns_of_unwritten_sentences"] = sum(play.unwritten for play in plays)
     if written := [(t.end_ns - t.text_ns) / 1e6 for t in good if t.text_ns > t.sent_ns]:
         row |= percentiles("last_text_to_end", written, 50, digits=1)
-    if held := [t.sent_s for t in traces if t.sent_s]:
-        row |= percentiles("sent_before_cancel", held, 50, unit="s")
     if errors := sorted({t.code for t in traces if t.code}):
         row["errors"] = " ".join(errors)
     return row

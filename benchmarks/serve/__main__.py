@@ -2,10 +2,10 @@
 
 python -m benchmarks.serve --model FOLDER --concurrency 1,8,64              closed loops
 python -m benchmarks.serve --model FOLDER --rate 10,40 --seconds 60         Poisson arrivals
-python -m benchmarks.serve --model FOLDER --concurrency 8 --text words,tokens,halting,silence     live text
+python -m benchmarks.serve --model FOLDER --concurrency 8 --text words,tokens     live text
 python -m benchmarks.serve --model FOLDER --load 2 --cancel .5 --slow .1 --max-waiting 0          overload
 python -m benchmarks.serve --model FOLDER --load .8 --minutes 30            growth of memory and of TTFA
-python -m benchmarks.serve --url direct=http://HOST:PORT --url proxy=http://HOST:PORT --concurrency 1 --http 200
+python -m benchmarks.serve --url direct=http://HOST:PORT --url proxy=http://HOST:PORT --concurrency 1,8
 
 Closed loops of whole texts run without a lead cap: they measure how much can be made, not how much is listened to.
 Several `--arm`s or `--url`s are compared at each point in the order A B B A. Exit status 1: a reply failed or a slot
@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 from benchmarks.common.arms import Arm, add_arms, arms_of, shared_environment
 from benchmarks.common.report import Row, Tables, parser_of, report, several
@@ -32,11 +31,10 @@ from benchmarks.serve.load import (
     capacity_rps,
     creep,
     measure_closed,
-    measure_http,
     measure_minutes,
     measure_open,
 )
-from benchmarks.serve.plan import PACE_S, Manner, Rounds, Workload
+from benchmarks.serve.plan import PACE_S, Manner, Workload
 from benchmarks.serve.targets import TRANSPORTS, Target, open_targets
 from runtime.engine.registry import Registry
 from runtime.errors import SetUpError
@@ -80,24 +78,21 @@ class ServeRun:
 
     async def run(self) -> Tables:
         arguments = self.arguments
-        rounds = Rounds(arguments.warm_up_rounds, arguments.rounds)
         whole = [load for load in self.loads if load.manner is Manner.WHOLE]
         live = [load for load in self.loads if load.manner is not Manner.WHOLE]
         rates: Sequence[float] = arguments.rate
-        if arguments.http and arguments.url:
-            self._keep("small answer", await measure_http(arguments.url, arguments.http))
         if arguments.load or (whole and arguments.concurrency):
             async with self._targets(lead_cap_s=UNCAPPED_S) as targets:
                 self._keep("start", [{"target": target.name, "seconds": target.start_s} for target in targets])
                 if arguments.load:
                     capacity = await capacity_rps(targets[0], self.loads[0], arguments.slots)
                     rates = [*rates, *(share * capacity for share in arguments.load)]
-                closed = await measure_closed(targets, whole, arguments.concurrency, arguments.calls, rounds)
-                self._keep("closed loop", closed)
+                rows = await measure_closed(targets, whole, arguments.concurrency, arguments.calls)
+                self._keep("closed loop", rows)
         if not rates and not (live and arguments.concurrency):
             return self.tables
         async with self._targets() as targets:
-            rows = await measure_closed(targets, live, arguments.concurrency, arguments.calls, rounds)
+            rows = await measure_closed(targets, live, arguments.concurrency, arguments.calls)
             self._keep("live text", rows)
             if arguments.minutes and rates:
                 keep = partial(self._keep, "minutes", is_shown=False)
@@ -106,15 +101,13 @@ class ServeRun:
                 self._keep("minutes", rows)
                 self._keep("all minutes", [creep(rows)])
             elif rates:
-                seeds = range(arguments.seeds)
-                timing = arguments.seconds, arguments.warm_up
-                self._keep("open loop", await measure_open(targets, self.loads, rates, *timing, seeds))
+                self._keep("open loop", await measure_open(targets, self.loads, rates, arguments.seconds))
         return self.tables
 
     def _targets(self, **settings: object) -> AbstractAsyncContextManager[list[Target]]:
         arguments = self.arguments
         shared = {**self.shared, **{f"VOICEWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}}
-        options = {"urls": arguments.url, "processes": arguments.processes, "record": arguments.traces}
+        options = {"urls": arguments.url, "processes": arguments.processes}
         return open_targets(self.arms, arguments.transport, shared, **options)
 
     def _keep(self, name: str, rows: list[Row], *, is_shown: bool = True) -> None:
@@ -130,7 +123,7 @@ def loads_of(arguments: argparse.Namespace, served: Sequence[Mode]) -> list[Work
     if arguments.new_voices:
         voices = [NewVoices(seconds, only) for only in (True, False) for seconds in arguments.new_voices]
     modes = [Mode.BASE] if arguments.new_voices else arguments.mode or served
-    shares = {"cancels": arguments.cancel, "slow": arguments.slow, "stalls": arguments.stall}
+    shares = {"cancels": arguments.cancel, "slow": arguments.slow}
     kinds = product(modes, arguments.dataset, arguments.text, voices)
     return [Workload(*kind, **shares) for kind in kinds]
 
@@ -146,19 +139,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=2304, help="positions of a slot")
     parser.add_argument("--max-waiting", type=int, default=MANY_WAITING, help="waiting requests; more are refused")
     parser.add_argument("--processes", type=int, default=1, help="processes of clients")
-    parser.add_argument("--traces", type=Path, metavar="FILE", help="every chunk of every call, a line of JSON a call")
     load = parser.add_argument_group("load")
     load.add_argument("--concurrency", type=several(int), default=(), help="clients of closed loops")
     load.add_argument("--rate", type=several(float), default=(), help="Poisson arrivals a second")
     load.add_argument("--load", type=several(float), default=(), help="the same, as a share of a closed loop's rate")
     load.add_argument("--calls", type=int, default=24, help="counted calls of a closed loop, at least")
-    load.add_argument("--rounds", type=int, default=4, help="counted calls of each client, at least")
-    load.add_argument("--warm-up-rounds", type=int, default=2, help="calls of each client before them")
     load.add_argument("--seconds", type=float, default=60.0, help="counted seconds of an open loop")
-    load.add_argument("--warm-up", type=float, default=10.0, help="seconds before them")
-    load.add_argument("--seeds", type=int, default=1, help="runs of an open loop, each with its own arrivals")
     load.add_argument("--minutes", type=float, default=0.0, help="repeat the first rate for this time")
-    load.add_argument("--http", type=int, default=0, help="small answers of each --url")
     calls = parser.add_argument_group("calls")
     calls.add_argument("--mode", type=several(Mode), default=(), help="modes; all that the models serve")
     calls.add_argument("--dataset", type=several(Dataset), default=(Dataset.SENTENCES,), help=f"of {','.join(Dataset)}")
@@ -166,11 +153,8 @@ def parse_arguments() -> argparse.Namespace:
     calls.add_argument("--new-voices", type=several(float), default=(), help="seconds; Base clones a new one each call")
     calls.add_argument("--cancel", type=float, default=0.0, help="share of calls that are cancelled")
     calls.add_argument("--slow", type=float, default=0.0, help="share of calls that are read at half real time")
-    calls.add_argument(
-        "--stall", type=float, default=0.0, help="share of calls that stop reading, and cancel after 12 s"
-    )
     arguments = parser.parse_args()
-    if not (arguments.concurrency or arguments.rate or arguments.load or arguments.http):
+    if not (arguments.concurrency or arguments.rate or arguments.load):
         arguments.concurrency = (1, 4, 8)
     return arguments
 

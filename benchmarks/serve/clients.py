@@ -20,7 +20,7 @@ from websockets.typing import Subprotocol
 
 from benchmarks.common.metrics import BYTES_PER_S, Outcome, Trace
 from benchmarks.common.voices import config_for, request_for
-from benchmarks.serve.plan import PACE_S, SILENCE_S, Call, Manner, Plan, Workload, writing
+from benchmarks.serve.plan import PACE_S, Call, Manner, Plan, Workload, writing
 from runtime.errors import Overloaded, QueueTimeout, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Reference, SpeechEvent
 from voicewright import PROTOCOL
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from runtime.engine.engine import Engine
 
 CALL_TIMEOUT_S = 120.0
-STALL_S = 12.0
 OPEN_CONNECTIONS = 64  # Open before the first call of an open loop. Later calls connect first.
 SLOWNESS = 2.0  # Seconds in which a slow reader takes a second of audio.
 SLOW_BUFFER_BYTES = 8192  # Receive buffer of a slow reader: the kernel must not hide what it has not read.
@@ -83,7 +82,7 @@ class EngineClient:
         first = next(writing(call))[1] if is_live else call.text
         how: dict[str, Any] = {"language": call.language, "reference": self._references.get(call.number)}
         request = request_for(card, load.mode, first, call.frames, call.number, is_live=is_live, **how)
-        request = replace(request, acknowledged=call.manner in (Manner.SLOW, Manner.STALL))
+        request = replace(request, acknowledged=call.manner is Manner.SLOW)
         trace.sent_ns = time.perf_counter_ns()
         trace.text_ns = 0 if is_live else trace.sent_ns
         try:
@@ -108,15 +107,13 @@ class EngineClient:
         engine, taken = self._engine, 0
         if call.manner in PACE_S:
             for wait_s, piece in islice(writing(call), 1, None):
-                await _pause(wait_s, trace)
+                await asyncio.sleep(wait_s)
                 if piece:
                     engine.append(ticket, piece)
-                    _note_sentence(piece, trace)
             trace.text_ns = time.perf_counter_ns()
             engine.finish_text(ticket)
-        elif call.manner in (Manner.CANCEL, Manner.STALL):
-            await asyncio.sleep(STALL_S if call.manner is Manner.STALL else call.cut_s)
-            trace.sent_s = trace.audio_s if call.manner is Manner.STALL else 0.0
+        elif call.manner is Manner.CANCEL:
+            await asyncio.sleep(call.cut_s)
             engine.cancel(ticket)
         while call.manner is Manner.SLOW:
             await asyncio.sleep(0.1)
@@ -151,7 +148,7 @@ class SocketClient:
     async def speak(self, call: Call, load: Workload) -> Trace:
         size = 2 * int(self._card["samples_per_frame"])
         trace = Trace(call.number, call.frames * size, call.manner, call.is_counted)
-        is_slow = call.manner in (Manner.SLOW, Manner.STALL)
+        is_slow = call.manner is Manner.SLOW
         connection = None
         try:
             connection = self._idle.pop() if self._idle and not is_slow else await self.open_connection(is_slow=is_slow)
@@ -201,8 +198,7 @@ class SocketClient:
             trace.sent_ns = trace.text_ns = time.perf_counter_ns()
             for message in (first, text, '{"type":"input.done"}'):
                 await connection.send(message)
-            after_s = {Manner.CANCEL: call.cut_s, Manner.STALL: STALL_S}.get(call.manner)
-            behaviour = _cancel(connection, after_s)
+            behaviour = _cancel(connection, call)
         task = asyncio.create_task(behaviour)
         try:
             await _hear(connection, trace, blake2b() if self._is_hashing else None)
@@ -225,8 +221,6 @@ async def _hear(connection: ClientConnection, trace: Trace, digest: blake2b | No
                 digest.update(message)
             if trace.manner == Manner.SLOW:
                 await asyncio.sleep(SLOWNESS * len(message) / BYTES_PER_S)
-            elif trace.manner == Manner.STALL and len(trace.chunks) == 1:
-                await asyncio.sleep(STALL_S)
             continue
         fields = json.loads(message)
         match fields["type"]:
@@ -238,7 +232,6 @@ async def _hear(connection: ClientConnection, trace: Trace, digest: blake2b | No
                 return
             case "context.cancelled":
                 trace.outcome = Outcome.CANCELLED
-                trace.sent_s = fields["sent_ms"] / 1000 if trace.manner == Manner.STALL else 0.0
                 await connection.send('{"type":"ping"}')
             case "pong":
                 return
@@ -249,32 +242,18 @@ async def _hear(connection: ClientConnection, trace: Trace, digest: blake2b | No
 
 async def _write(connection: ClientConnection, call: Call, trace: Trace) -> None:
     for wait_s, piece in writing(call):
-        await _pause(wait_s, trace)
+        await asyncio.sleep(wait_s)
         trace.sent_ns = trace.sent_ns or time.perf_counter_ns()
         if piece:
             await connection.send(json.dumps({"type": "input.text", "text": piece}))
-            _note_sentence(piece, trace)
     trace.text_ns = time.perf_counter_ns()
     await connection.send('{"type":"input.done"}')
 
 
-async def _cancel(connection: ClientConnection, after_s: float | None) -> None:
-    if after_s is not None:
-        await asyncio.sleep(after_s)
+async def _cancel(connection: ClientConnection, call: Call) -> None:
+    if call.manner is Manner.CANCEL:
+        await asyncio.sleep(call.cut_s)
         await connection.send('{"type":"context.cancel"}')
-
-
-async def _pause(wait_s: float, trace: Trace) -> None:
-    began = time.perf_counter_ns()
-    if wait_s:
-        await asyncio.sleep(wait_s)
-    if wait_s >= SILENCE_S:
-        trace.silences.append((began, time.perf_counter_ns()))
-
-
-def _note_sentence(piece: str, trace: Trace) -> None:
-    if trace.silences and piece.rstrip().endswith("."):
-        trace.sentences.append((trace.silences[-1][1], time.perf_counter_ns()))
 
 
 def _note_error(trace: Trace, code: str) -> None:

@@ -10,23 +10,19 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-import httpx
-
-from benchmarks.common.metrics import percentile, percentiles, rounded, summary
+from benchmarks.common.metrics import percentile, rounded, summary
 from benchmarks.common.report import Row, log_step
 from benchmarks.serve.driver import DriveResult
-from benchmarks.serve.plan import Manner, Plan, Rounds, Workload, closed_loop, open_loop
+from benchmarks.serve.plan import Plan, Rounds, Workload, closed_loop, open_loop
 from benchmarks.serve.targets import Target
-from runtime.settings import Limits
 
-SERVER_MANNERS = (Manner.HALTING, Manner.SILENCE)  # Only a server waits for the end of a pause.
+ROUNDS = Rounds()
 FILLING_MINUTES = 3  # Caches fill in these; no slope is taken of them.
-WARM_UP_CALLS = 20
 WRONG = ("failed", "refused", "underruns", "leaked_slots")
 
 
 async def measure_closed(
-    targets: Sequence[Target], loads: Sequence[Workload], clients: Sequence[int], calls: int, rounds: Rounds
+    targets: Sequence[Target], loads: Sequence[Workload], clients: Sequence[int], calls: int, rounds: Rounds = ROUNDS
 ) -> list[Row]:
     """Return rows of clients that call again when a reply has ended; at least `calls` count at every point.
 
@@ -39,45 +35,37 @@ async def measure_closed(
             passes = []
             for _ in range(2 if _are_compared(targets) else 1):
                 start = number if load.voices else 0
-                passes.append([closed_loop(load, count, rounds.with_calls(calls, count), start)])
-                number += len(passes[-1][0].calls)
+                passes.append(closed_loop(load, count, rounds.with_calls(calls, count), start))
+                number += len(passes[-1].calls)
             rows += await measure(targets, passes, {**_about(load), "clients": count})
     return rows
 
 
 async def measure_open(
-    targets: Sequence[Target],
-    loads: Sequence[Workload],
-    rates: Sequence[float],
-    seconds: float,
-    warm_up_s: float,
-    seeds: Sequence[int],
+    targets: Sequence[Target], loads: Sequence[Workload], rates: Sequence[float], seconds: float
 ) -> list[Row]:
-    """Return rows of Poisson arrivals."""
+    """Return rows of Poisson arrivals; a warm-up of a sixth of the seconds comes first."""
     rows = []
     for load in loads:
         for rate in rates:
-            plans = [open_loop(load, rate, seconds, seed, warm_up_s) for seed in seeds]
-            rows += await measure(targets, [plans], {**_about(load), "rate": round(rate, 2)})
+            plan = open_loop(load, rate, seconds, seed=0, warm_up_s=seconds / 6)
+            rows += await measure(targets, [plan], {**_about(load), "rate": round(rate, 2)})
     return rows
 
 
-async def measure(targets: Sequence[Target], passes: Sequence[Sequence[Plan]], about: Row) -> list[Row]:
+async def measure(targets: Sequence[Target], passes: Sequence[Plan], about: Row) -> list[Row]:
     """Carry plans out on every target and return a row for each.
 
     Args:
-        passes: the plans of the first pass, and those of the second pass if they differ.
+        passes: the plan of the first pass, and that of the second pass if it differs.
     """
-    if passes[0][0].load.manner in SERVER_MANNERS:
-        targets = [target for target in targets if target.transport != "engine"]
     order = [(target, passes[0]) for target in targets]
     if _are_compared(targets):
         order += [(target, passes[-1]) for target in reversed(targets)]
     results: dict[str, list[DriveResult]] = {target.name: [] for target in targets}
-    for target, plans in order:
+    for target, plan in order:
         log_step(", ".join(f"{name} {value}" for name, value in {"target": target.name, **about}.items()))
-        for plan in plans:
-            results[target.name].append(await target.drive(plan))
+        results[target.name].append(await target.endpoint.drive(plan))
     return [await row_of(target, results[target.name], about) for target in targets]
 
 
@@ -93,7 +81,7 @@ async def row_of(target: Target, results: Sequence[DriveResult], about: Row) -> 
 
 async def capacity_rps(target: Target, load: Workload, slots: int) -> float:
     """Return the replies a second of a closed loop with one client a slot."""
-    results = [await target.drive(closed_loop(load, slots, Rounds(1, 4)))]
+    results = [await target.endpoint.drive(closed_loop(load, slots, Rounds(1, 4)))]
     return float((await row_of(target, results, {}))["rps"])
 
 
@@ -107,7 +95,7 @@ async def measure_minutes(
     rows: list[Row] = []
     ends = time.monotonic() + 60 * minutes
     while not rows or time.monotonic() < ends:
-        result = await target.drive(open_loop(load, rate, seconds, seed=len(rows), warm_up_s=2.0))
+        result = await target.endpoint.drive(open_loop(load, rate, seconds, seed=len(rows), warm_up_s=2.0))
         row = await row_of(target, [result], {"minute": round(len(rows) * seconds / 60, 2)})
         rows.append({**row, **target.endpoint.usage(), **card_memory()})
         log_step(str(rows[-1]))
@@ -134,19 +122,6 @@ def creep(rows: Sequence[Row]) -> Row:
     return found
 
 
-async def measure_http(urls: Sequence[tuple[str, str]], count: int) -> list[Row]:
-    """Return the times of a small answer (GET /v1/audio/voices) of each server, in turns: the cost of a hop."""
-    took: dict[str, list[float]] = {name: [] for name, _ in urls}
-    async with httpx.AsyncClient(trust_env=False) as client:
-        for turn in range(count + WARM_UP_CALLS):
-            for name, url in urls:
-                start = time.perf_counter()
-                (await client.get(f"{url}/v1/audio/voices")).raise_for_status()
-                if turn >= WARM_UP_CALLS:
-                    took[name].append(1000 * (time.perf_counter() - start))
-    return [{"target": name, "answers": count, **percentiles("http", took[name], 50, 95)} for name in took]
-
-
 def card_memory() -> Row:
     """Return the used memory of the card; nothing without one."""
     import torch
@@ -161,8 +136,6 @@ def _about(load: Workload) -> Row:
     about: Row = {"mode": str(load.mode), "dataset": str(load.dataset), "text": str(load.manner)}
     if load.voices:
         about["voices"] = str(load.voices)
-    if load.manner is Manner.SILENCE:
-        about["max_buffer_delay_ms"] = Limits().max_buffer_delay_ms
     return about
 
 

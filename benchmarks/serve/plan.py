@@ -20,17 +20,11 @@ class Manner(StrEnum):
     WHOLE = "whole"  # Sends the text at once and reads at once.
     CANCEL = "cancel"  # Cancels before the end.
     SLOW = "slow"  # Reads at half real time.
-    STALL = "stall"  # Reads one chunk, reads nothing for 12 s, and cancels.
     WORDS = "words"  # Writes a word every 10 ms.
     TOKENS = "tokens"  # Writes as a language model does: 30 tokens a second.
-    HALTING = "halting"  # Writes a token every 50 ms, three sentences with pauses between them.
-    SILENCE = "silence"  # Writes a sentence at once, and pauses before the end of the text.
 
 
-# Seconds between words. A word of the datasets is one token.
-PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30, Manner.HALTING: 0.050, Manner.SILENCE: 0.0}
-SILENCE_S = 2.0
-HALTING_SENTENCES = 3
+PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30}  # Seconds between words. A word of the datasets is one token.
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,7 @@ class Workload:
 
     Attributes:
         voices: recordings that Base clones, one for each call; None: the mode's usual voice.
-        cancels, slow, stalls: shares of the calls that do so. These do not count.
+        cancels, slow: shares of the calls that are cancelled or read slowly. These do not count.
     """
 
     mode: Mode
@@ -74,24 +68,18 @@ class Workload:
     voices: NewVoices | None = None
     cancels: float = 0.0
     slow: float = 0.0
-    stalls: float = 0.0
 
     def call(self, number: int, seed: int = 0) -> Call:
         """Return the call with this number."""
-        if self.manner is Manner.HALTING:
-            texts = [self.dataset.text(HALTING_SENTENCES * number + place) for place in range(HALTING_SENTENCES)]
-        else:
-            texts = [self.dataset.text(number)]
-        frames = sum(self.dataset.frames(text) for text in texts)
-        call = Call(number, " ".join(texts), frames, manner=self.manner, language=self.dataset.language)
+        text = self.dataset.text(number)
+        frames = self.dataset.frames(text)
+        call = Call(number, text, frames, manner=self.manner, language=self.dataset.language)
         fate = uniform(seed, number, "fate")
         if fate < self.cancels:
             cut_s = frames * 0.08 * uniform(seed, number, "cut") / 4
             return replace(call, manner=Manner.CANCEL, cut_s=cut_s, is_counted=False)
-        for share, manner in ((self.slow, Manner.SLOW), (self.stalls, Manner.STALL)):
-            fate -= self.cancels if manner is Manner.SLOW else self.slow
-            if fate < share:
-                return replace(call, manner=manner, is_counted=False)
+        if fate < self.cancels + self.slow:
+            return replace(call, manner=Manner.SLOW, is_counted=False)
         return call
 
 
@@ -136,14 +124,8 @@ def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s:
 
 def writing(call: Call) -> Iterator[tuple[float, str]]:
     """Yield the pieces of a live text, each with the seconds before it. An empty piece ends the text."""
-    pace_s, is_halting = PACE_S[call.manner], call.manner is Manner.HALTING
-    if call.manner is Manner.SILENCE:
-        yield from ((0.0, call.text), (SILENCE_S, ""))
-        return
-    last = ""
     for number, word in enumerate(call.text.split()):
-        yield (SILENCE_S if is_halting and last.endswith(".") else pace_s if number else 0.0), f"{word} "
-        last = word
+        yield PACE_S[call.manner] if number else 0.0, f"{word} "
     yield 0.0, ""
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,26 +39,16 @@ class Endpoint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An endpoint with its name, and a file to which every trace is appended as a line of JSON."""
+    """An endpoint with its name."""
 
     arm: str
     transport: str
     endpoint: Endpoint
     start_s: float = 0.0
-    record: Path | None = None
 
     @property
     def name(self) -> str:
         return f"{self.arm} {self.transport}".strip()
-
-    async def drive(self, plan: Plan) -> DriveResult:
-        """Carry a plan out."""
-        result = await self.endpoint.drive(plan)
-        if self.record is not None:
-            about = {"target": self.name, "mode": plan.load.mode, "clients": plan.clients}
-            with self.record.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps({**about, **asdict(trace)}) + "\n" for trace in result.traces)
-        return result
 
 
 @asynccontextmanager
@@ -70,7 +59,6 @@ async def open_targets(
     *,
     urls: Sequence[tuple[str, str]] = (),
     processes: int = 1,
-    record: Path | None = None,
 ) -> AsyncIterator[list[Target]]:
     """Open every arm over every transport, all at once, or servers by name and address.
 
@@ -81,7 +69,7 @@ async def open_targets(
     async with AsyncExitStack() as stack:
         clients = stack.enter_context(client_processes(processes))
         if urls:
-            yield [Target(name, "", _SocketEndpoint(url, None, clients), record=record) for name, url in urls]
+            yield [Target(name, "", _SocketEndpoint(url, None, clients)) for name, url in urls]
             return
         voices = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         store_voice(voices)
@@ -97,7 +85,7 @@ async def open_targets(
                 )
                 endpoint = await stack.enter_async_context(opening)
                 took = round(time.perf_counter() - began, 1)
-                targets.append(Target(arm.name if len(arms) > 1 else "", transport, endpoint, took, record))
+                targets.append(Target(arm.name if len(arms) > 1 else "", transport, endpoint, took))
         yield targets
 
 

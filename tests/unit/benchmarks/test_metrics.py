@@ -63,25 +63,6 @@ def test_underruns_of_a_player_without_a_buffer(arrivals: tuple[float, ...], wan
     assert played.deficit_s == pytest.approx(wanted.deficit_s, abs=1e-9)
 
 
-def test_an_underrun_that_the_silence_of_its_text_has_made_is_none() -> None:
-    chunks = chunks_at(0.0, 3.0, 6.0)
-    assert playback(chunks).underruns == 2
-    assert playback(chunks, [(2_000_000_000, 2_900_000_000)]).underruns == 1
-    assert playback(chunks, [(0, 1_000_000)]).underruns == 2, "the player had sound then"
-
-
-def test_an_underrun_before_whose_sentence_was_written_is_told_apart() -> None:
-    # Dry at 0.6 s and again at 1.5 s; the sentence of the second was being written from 1.2 to 1.6 s.
-    chunks = chunks_at(0.1, 1.0, 1.7)
-    assert playback(chunks).unwritten == 0
-    played = playback(chunks, sentences=[(round(1.2 * SECOND), round(1.6 * SECOND))])
-    assert (played.underruns, played.unwritten) == (2, 1)
-    trace = a_trace(chunks=(0.1, 1.0, 1.7))
-    assert "underruns_of_unwritten_sentences" not in summary([trace])
-    trace.sentences = [(round(1.2 * SECOND), round(1.6 * SECOND))]
-    assert summary([trace])["underruns_of_unwritten_sentences"] == 1
-
-
 def test_what_is_late_for_some_is_continuous_for_a_listener_with_a_buffer() -> None:
     row = summary([a_trace(chunks=(0.1, 0.65)), a_trace(chunks=(0.1, 0.75))])
     assert (row["underruns"], row["max_deficit_ms"]) == (2, 150.0)

@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 import pytest
 
 from benchmarks.common.texts import FRAMES_PER_S, SHORT_FRAMES, Dataset, frames_of, sentences
-from benchmarks.serve.plan import SILENCE_S, Manner, Rounds, Workload, arrivals, closed_loop, open_loop, writing
+from benchmarks.serve.plan import Manner, Rounds, Workload, arrivals, closed_loop, open_loop, writing
 from runtime.request import Mode
 
 LOAD = Workload(Mode.CUSTOM_VOICE)
@@ -75,13 +75,12 @@ def test_an_open_loop_counts_after_its_warm_up() -> None:
     assert max(call.at_s for call in plan.calls) < 40
 
 
-def test_shares_of_the_calls_cancel_read_slowly_and_stall_and_do_not_count() -> None:
-    load = Workload(Mode.CUSTOM_VOICE, cancels=0.5, slow=0.1, stalls=0.05)
+def test_shares_of_the_calls_cancel_and_read_slowly_and_do_not_count() -> None:
+    load = Workload(Mode.CUSTOM_VOICE, cancels=0.5, slow=0.1)
     calls = open_loop(load, 50.0, seconds=60, seed=0).calls
     shares = {manner: sum(call.manner is manner for call in calls) / len(calls) for manner in Manner}
     assert shares[Manner.CANCEL] == pytest.approx(0.5, abs=0.03)
     assert shares[Manner.SLOW] == pytest.approx(0.1, abs=0.02)
-    assert shares[Manner.STALL] == pytest.approx(0.05, abs=0.02)
     assert all(call.is_counted == (call.manner is Manner.WHOLE) for call in calls)
 
 
@@ -94,10 +93,8 @@ def test_processes_share_the_calls_and_the_clients(clients: int, processes: int)
     assert sorted(call.number for share in shares for call in share.calls) == [call.number for call in plan.calls]
 
 
-def test_a_halting_writer_is_silent_behind_each_sentence_and_another_behind_the_last() -> None:
-    (call, *_) = closed_loop(replace(LOAD, manner=Manner.HALTING), 1, ROUNDS).calls
-    waits = [(wait_s, piece) for wait_s, piece in writing(call) if wait_s == SILENCE_S]
-    assert len(waits) == call.text.count(".") - 1 == 2
-    assert "".join(piece for _, piece in writing(call)).split() == call.text.split()
-    (call, *_) = closed_loop(replace(LOAD, manner=Manner.SILENCE), 1, ROUNDS).calls
-    assert list(writing(call)) == [(0.0, call.text), (SILENCE_S, "")]
+def test_a_live_text_is_written_word_by_word_at_its_pace() -> None:
+    (call, *_) = closed_loop(replace(LOAD, manner=Manner.WORDS), 1, ROUNDS).calls
+    waits, pieces = zip(*writing(call), strict=True)
+    assert "".join(pieces).split() == call.text.split()
+    assert waits == (0.0, *[0.010] * (len(pieces) - 2), 0.0)
