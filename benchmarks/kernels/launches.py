@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from benchmarks.kernels.timing import CARD
 from runtime.device.fused import KVView, Lookup, Norm, QKNormRope, Rules, Sampled, SamplingState, SlotState
 from runtime.device.kernels import decode_attention, frame_io, prefill_attention, sample
 from runtime.model.layers import rotary
@@ -16,7 +17,6 @@ HEADS, KV_HEADS, HEAD_DIM = 16, 8, 128
 CACHES = 4  # Launches take them in turns.
 GROUPS, CODES, EOS, WIDTH, EMBEDDED = 16, 2048, 2150, 2048, 1024
 TEXT_ROWS = 150_000
-CARD = torch.device("cuda")
 
 AttentionInputs = tuple[Tensor, QKNormRope, KVView]  # qkv, both norms with the tables, keys and values.
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.common.report import Row, log_step
-from benchmarks.kernels.timing import launch_us
+from benchmarks.kernels.timing import CARD, launch_us
 from runtime.device.kernels import gemm, medium_m_gemm, shared_memory, small_m_gemm
 from runtime.device.kernels.gemm import MAX_ROWS, PARTS, Tiles
 from runtime.device.kernels.medium_m_gemm import MediumTiles
@@ -173,10 +173,10 @@ class Bench:
         self.product = product
         count = -(-spread // (product.bytes // (2 if eight_bits else 1)))
         shape = product.N * (2 if product.gated else 1), product.K
-        generator = torch.Generator("cuda").manual_seed(0)
+        generator = torch.Generator(CARD).manual_seed(0)
 
         def random(*shape: int) -> Tensor:
-            return torch.randn(shape, device="cuda", generator=generator).bfloat16()
+            return torch.randn(shape, device=CARD, generator=generator).bfloat16()
 
         random_weights = (random(*shape) * product.K**-0.5 for _ in range(count))
         self.weights = [Weights.of(weight, eight_bits=eight_bits) for weight in random_weights]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+CARD = torch.device("cuda")
 LAUNCHES, REPLAYS = 40, 5
 
 
