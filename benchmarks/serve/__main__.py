@@ -83,7 +83,8 @@ class ServeRun:
         rates: Sequence[float] = arguments.rate
         if arguments.load or (whole and arguments.concurrency):
             async with self._targets(lead_cap_s=UNCAPPED_S) as targets:
-                self._keep("start", [{"target": target.name, "seconds": target.start_s} for target in targets])
+                started = [{"target": target.name, "seconds": target.start_s} for target in targets if target.start_s]
+                self._keep("start", started)
                 if arguments.load:
                     capacity = await capacity_rps(targets[0], self.loads[0], arguments.slots)
                     rates = [*rates, *(share * capacity for share in arguments.load)]
