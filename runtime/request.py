@@ -26,7 +26,9 @@ NO_TAG = (
 UNREAD_TAGS = "Tags in square brackets are read as text, because the request does not set tags."
 DROPPED_STYLES = "This checkpoint follows no style in this mode; the tags that ask for one were left out."
 LEFT_OUT_SSML = "SSML tags were left out. In a request with tags: true, <break> and [pause] are pauses."
+UNKNOWN_FIELDS = "The request has fields that do not exist, which were ignored: {names}."
 OTHER_SPEAKER = "The voice that was named is another service's; {speaker} speaks in its place."
+STORED_NAMESAKE = "A stored voice has this name of OpenAI's; the stored voice is spoken."
 DESCRIBED_VOICE = "In this mode the voice is as it is described; the voice that was named was ignored."
 RECORDED_VOICE = "The voice is that of the recording; the voice that was named was ignored."
 

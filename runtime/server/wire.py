@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Annotated, Any, NoReturn, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge, TextTooLong
-from runtime.request import SAMPLE_RATE
+from runtime.request import SAMPLE_RATE, UNKNOWN_FIELDS
 from runtime.settings import Limits
 from runtime.shared.validation import first_fault
 
@@ -19,6 +21,8 @@ Reply = Mapping[str, Any]
 BYTES_PER_SAMPLE = 2  # Mono s16le.
 # A quarter of a second: control messages and other contexts pass between the pieces of a long chunk.
 PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE
+_FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
+_MAX_SHOWN_NAMES = 5  # Unknown fields that a note names.
 
 Checked = TypeVar("Checked", bound=BaseModel)
 
@@ -41,6 +45,13 @@ class StrictFields(BaseModel):
     """Fields of a message: of their very types, finite; unknown ones are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
+
+    _notes: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence about the fields that `checked` did not know, if there are any."""
+        return self._notes
 
 
 def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
@@ -116,9 +127,25 @@ def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
         InvalidConfig: a field of the wrong type or out of its range; the first that is found.
     """
     try:
-        return kind.model_validate(fields)
+        message = kind.model_validate(fields)
     except ValidationError as error:
         raise _sentence(error, fields) from None
+    unknown = [name for name in fields if name not in _known_names(kind)]
+    if unknown and isinstance(message, StrictFields):
+        shown = [name for name in unknown if _FIELD_NAME.fullmatch(name)][:_MAX_SHOWN_NAMES]
+        names = ", ".join([*shown, "…"] if len(shown) < len(unknown) else shown)
+        message._notes = (UNKNOWN_FIELDS.format(names=names),)
+    return message
+
+
+@cache
+def _known_names(kind: type[BaseModel]) -> frozenset[str]:
+    """Return the names by which clients may send the fields of a message."""
+    names: set[str] = set()
+    for name, field in kind.model_fields.items():
+        alias = field.validation_alias
+        names.update(map(str, alias.choices) if isinstance(alias, AliasChoices) else [str(alias or name)])
+    return frozenset(names)
 
 
 def pieces(pcm: bytes) -> Iterator[bytes]:

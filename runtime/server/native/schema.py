@@ -1,7 +1,7 @@
 """Client messages of ``voicewright.speech.v1``, strictly validated.
 
 Field names are vLLM-Omni's where it has them, so that its clients' configurations work here. Unknown keys
-are ignored, as there. No sentence of an error quotes what the client sent.
+are ignored, as there, and named in a note. No sentence of an error quotes what the client sent.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ class SessionConfig(Message):
             holds_end=True,
             acknowledged=True,
             first_chunk_frames=self.initial_codec_chunk_frames or None,
-            notes=resolved.notes,
+            notes=(*resolved.notes, *self.notes),
         )
 
 

@@ -1,7 +1,7 @@
 """Bodies of ``POST /v1/audio/speech`` and its batch: OpenAI's, vLLM-Omni's and our own fields.
 
-Voice and manner of speech are given as in a session.config; unknown fields are ignored. No sentence of an
-error quotes what the client sent.
+Voice and manner of speech are given as in a session.config; a note names unknown fields. No sentence of an error
+quotes what the client sent.
 """
 
 from __future__ import annotations

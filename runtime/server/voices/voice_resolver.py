@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from runtime.errors import ModeNotServed, UnknownModel, UnknownVoice
-from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, Mode, ModelCard
+from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, STORED_NAMESAKE, Mode, ModelCard
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import STORED, name_key
 
@@ -77,7 +77,8 @@ class VoiceResolver:
         if chosen not in served:
             raise ModeNotServed(mode=chosen.value, known=", ".join(served), param="task_type")
         if stored is not None:
-            return ResolvedVoice(mode=chosen, stored=stored.id)
+            is_namesake = voice != stored.id and (voice or "").lower() in VOICE_ALIASES
+            return ResolvedVoice(mode=chosen, stored=stored.id, notes=(STORED_NAMESAKE,) if is_namesake else ())
         if chosen is Mode.CUSTOM_VOICE:
             return self._spoken(voice, cards)
         if chosen is Mode.BASE and voice and not has_reference:

@@ -18,7 +18,9 @@ from runtime.request import (
     NO_TAG,
     OTHER_SPEAKER,
     RECORDED_VOICE,
+    STORED_NAMESAKE,
     STRANGE_SCRIPT,
+    UNKNOWN_FIELDS,
     UNREAD_TAGS,
 )
 from runtime.shared.audio import FORMAT_NOT_TAKEN, NO_SOUND, TAKEN
@@ -141,5 +143,5 @@ def test_what_the_status_line_and_notes_say_is_known_to_the_page() -> None:
 
 def test_every_note_of_an_engine_and_a_resolver_is_known_to_the_page() -> None:
     of_text = (STRANGE_SCRIPT, NO_SPELLING, NO_TAG, UNREAD_TAGS, LEFT_OUT_SSML, DROPPED_STYLES)
-    notes = (*of_text, OTHER_SPEAKER, DESCRIBED_VOICE, RECORDED_VOICE)
+    notes = (*of_text, UNKNOWN_FIELDS, OTHER_SPEAKER, STORED_NAMESAKE, DESCRIBED_VOICE, RECORDED_VOICE)
     assert {PLACE.sub("{}", note) for note in notes} <= SHAPES

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, Mode
+from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, STORED_NAMESAKE, Mode
+from runtime.server.voices.voice_library import VoiceCard
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from tests.unit.server.native.driver import CARD, CLONER, two_voices
+from tests.support.library import MemoryLibrary
+from tests.unit.server.native.driver import CARD, CLONER, REFERENCE, two_voices
 
 DESIGNER = replace(CARD, name="designer", modes=(Mode.VOICE_DESIGN,), speakers=())
 ALL = (CARD, CLONER, DESIGNER)
@@ -28,6 +30,13 @@ def test_a_name_of_another_service_is_a_speaker_and_noted() -> None:
     for name, speaker in (("alloy", "anna"), ("Ash", "bert")):
         found = resolved(name)
         assert (found.speaker, found.notes) == (speaker, (OTHER_SPEAKER.format(speaker=speaker),))
+
+
+def test_a_stored_voice_stands_before_a_name_of_another_service_and_is_noted() -> None:
+    resolver = VoiceResolver(ALL, MemoryLibrary((VoiceCard(id="1f", name="Nova"), REFERENCE)))
+    for name, notes in (("nova", (STORED_NAMESAKE,)), ("voice:Nova", ()), ("1f", ())):
+        found = resolver.resolve(mode=None, model=None, voice=name, has_reference=False)
+        assert (found.stored, found.notes) == ("1f", notes)
 
 
 @pytest.mark.parametrize("voice", ["alloy", "anna", "clara", "nobody"])
