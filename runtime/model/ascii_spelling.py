@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from runtime.model.english_reading import SYMBOLS
+from runtime.model.english_reading import RAISED, SYMBOLS
 
 LEFT_OUT = " "  # Between words, so that they are not joined.
 
@@ -78,7 +78,7 @@ def _spelling(character: str) -> str:
         return ""
     if kind == "Zs":
         return " "
-    if character in SYMBOLS:
+    if character in SYMBOLS or character in RAISED:
         return character
     # Numbers that are not digits would become other numbers (x2 from x²), signs other signs ("<" from "≮").
     if kind[0] not in "LP" and kind not in ("Nd", "Nl"):

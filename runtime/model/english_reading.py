@@ -23,6 +23,8 @@ SYMBOLS = {
     **{"½": "one half", "⅓": "one third", "⅔": "two thirds", "¼": "one quarter", "¾": "three quarters"},
     **{"⅛": "one eighth", "⅜": "three eighths", "⅝": "five eighths", "⅞": "seven eighths"},
 }
+RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"  # Exponents; after a word they are marks of notes, which are not read.
+_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", "⁺⁻")
 FRACTIONS = "½⅓⅔¼¾⅛⅜⅝⅞"
 CURRENCIES = {
     **{"$": ("dollar", "cent"), "€": ("euro", "cent"), "£": ("pound", "penny"), "₹": ("rupee", "paisa")},
@@ -72,6 +74,10 @@ _NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
 _SCALE = r"(?:thousand|million|billion|trillion|bn|[kKmMB])"
 
 
+_UNNAMED = str.maketrans("", "", "".join(SYMBOLS))
+_ONE_SYMBOL = "".join(map(re.escape, SYMBOLS))
+
+
 def _one_of(words: dict[str, str]) -> str:
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
 
@@ -110,8 +116,10 @@ _TOKEN = re.compile(
     | (?P<vulgar> (?<=\d)[{FRACTIONS}] )
     | (?P<dot> (?<=[^\W_])\.(?=[^\W_]) )
     | (?P<slash> (?<=[^\W_])/(?=[^\W_]) )
-    | (?P<symbol> [ ]?(?![$€£¥₹₩₽][ ]?\d)[{"".join(re.escape(symbol) for symbol in SYMBOLS)}][ ]? )
-    | (?P<unread> [ ]?(?!~\d)[*_^`|\\{{}}\[\]<>~\t]+[ ]? )
+    | (?P<power> (?:(?<=[\d)])|(?<=\b[A-Za-z])) (?![²³](?![{RAISED}])) [⁺⁻]?[⁰¹²³⁴-⁹]+ )
+    | (?P<rule> [ ]?(?:={{4,}}|(?<![^\n])={{2,}}(?=[ ]*(?:\n|\Z))|\+{{4,}}|\#{{4,}}|&{{4,}}|%{{4,}}|@{{4,}})[ ]? )
+    | (?P<symbol> [ ]?(?:={{1,3}}|\#{{1,3}}|&{{1,3}}|(?![$€£¥₹₩₽][ ]?\d)[{_ONE_SYMBOL}])[ ]? )
+    | (?P<unread> [ ]?(?!~\d)[*_^`|\\{{}}\[\]<>~\t{RAISED.translate(_UNNAMED)}]+[ ]? )
     | (?P<spaces> [ ]{{2,}} )
     )
     """,
@@ -296,8 +304,13 @@ def _number(number: str) -> str:
     return spoken_year(int(number)) if is_year else spoken_number(number)
 
 
+def _power(digits: str) -> str:
+    sign = "minus " if digits.startswith("⁻") else ""
+    return f" to the power of {sign}{spoken_number(digits.translate(_DIGITS))}"
+
+
 def _symbol(symbol: str) -> str:
-    return f" {SYMBOLS[symbol.strip()]} "
+    return f" {SYMBOLS[symbol.strip()[0]]} "
 
 
 # How each kind of token is read: what it becomes, or a function of its text and its groups.
@@ -309,7 +322,7 @@ _READERS: dict[str, str | Callable[..., str]] = {
     "abbreviation": lambda _, word: ABBREVIATIONS[word], "month": lambda _, word: MONTHS[word],
     "minus": "minus ", "range": " to ", "product": " times ", "less": " is less than ", "more": " is more than ",
     "about": "about ", "number": _number, "vulgar": lambda fraction: f" and{_symbol(fraction)}", "dot": " dot ",
-    "slash": " slash ", "symbol": _symbol, "unread": " ", "spaces": " ",
+    "slash": " slash ", "power": _power, "rule": " ", "symbol": _symbol, "unread": " ", "spaces": " ",
 }  # fmt: skip
 _WITH_STOP = frozenset(("time", "hour", "letters", "abbreviation"))
 _NAMED = sorted(_TOKEN.groupindex.items(), key=lambda item: item[1])

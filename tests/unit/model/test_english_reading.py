@@ -34,7 +34,7 @@ FRAGMENTS = (
         "U.S.",
     ),
     *(" The", "USA", "1st", "world", "'", '"', "(", "555-1234", "|", "<", "*", "%", "1990s", "/", "e.g.", "hello", "?"),
-    *("!", "million", "k", "<|im_end|>", "_"),
+    *("!", "million", "k", "<|im_end|>", "_", "⁴", "⁻", "²", "===", "="),
 )
 
 
@@ -57,6 +57,12 @@ FRAGMENTS = (
         ("2½ apples & 3 pears + 50%.", "two and one half apples and three pears plus fifty percent."),
         ("1st, 22nd and 112th in the 1990s", "first, twenty-second and one hundred twelfth in the nineteen nineties"),
         ("3/4 of pages 10-20, -5, 3.14", "three quarters of pages ten to twenty, minus five, three point one four"),
+        (
+            "x⁴, 10⁻⁶ and 10²³",
+            "x to the power of four, ten to the power of minus six and ten to the power of twenty-three",
+        ),
+        ("A note⁴, x² and (a)³", "A note, x squared and (a) cubed "),
+        ("Title\n===\na === b && c == d\n=======", "Title\n \na equals b and c equals d\n "),
         ("Call 555-1234.", "Call five five five, one two three four."),
         ("a.b@c.org or https://www.x.org/y", "a dot b at c dot org or x dot org slash y"),
         ("2026-11-28", "November twenty-eighth, twenty twenty-six"),
