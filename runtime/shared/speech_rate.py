@@ -21,6 +21,8 @@ BEAT_FRAMES = 3  # of a pause at a comma, a quarter of a second
 MAX_BEATS = 20
 # Not emoji, of which a checkpoint knows no names, nor symbols that draw a line, such as === and ###.
 NAMED_SYMBOL = regex.compile(r"[\p{Sc}%‰&@§°℃℉№©®™×÷±√∞≈≠≤≥]|(?<![+#=])[+#=](?![+#=])")
+GAP_FRAMES = 2  # Least pause between two sentences.
+_SENTENCE_GAP = re.compile(r"[^\W_][.!?…]+\s+(?=[^\W_])|[。！？]\s*(?=[^\W_])|[^\W_]\s*\n\s*\n")
 SENTENCE_MARK = re.compile(r"[.!?…。！？]")
 DRAWN_OUT = re.compile(r"(\w)\1{2,}")
 SYLLABIC = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "YI ", "ETHIOPIC")
@@ -47,10 +49,12 @@ def expected_frames(text: str) -> int:
 def least_frames(text: str) -> int:
     """Frames below which a text cannot have been said.
 
-    A digit counts as a letter, since a long number is fewer words; of a letter that is drawn out two count.
+    A digit counts as a letter, since a long number is fewer words; of a letter that is drawn out two count. Between
+    sentences there is a short pause, without which a voice that says one of three short sentences would pass.
     """
     spoken = [each for each in DRAWN_OUT.sub(r"\1\1", text) if each.isalnum()]
-    return int(FASTEST * sum(LETTER_FRAMES if each.isdigit() else _frames(each) for each in spoken))
+    frames = FASTEST * sum(LETTER_FRAMES if each.isdigit() else _frames(each) for each in spoken)
+    return int(frames + GAP_FRAMES * len(_SENTENCE_GAP.findall(text.strip())))
 
 
 def pause_frames(text: str) -> int:

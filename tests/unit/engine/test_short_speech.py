@@ -100,3 +100,8 @@ def test_who_counts_frames_or_takes_the_most_probable_gets_what_the_talker_said(
 @pytest.mark.parametrize("text", ["1000000000000", "Nooooooooooooo!", "... , — !?", "Hi.", "a b c"])
 def test_brief_sound_of_a_text_that_looks_long_is_enough(text: str) -> None:
     assert least_frames(text) <= 4 < expected_frames("The harbour was quiet.")
+
+
+def test_short_sentences_have_a_pause_between_them() -> None:
+    assert least_frames("Note.\n\nSave often.\n\nDone.") == 9
+    assert least_frames("好。好。好。") == 7
