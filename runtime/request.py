@@ -26,6 +26,7 @@ NO_TAG = (
 UNREAD_TAGS = "Tags in square brackets are read as text, because the request does not set tags."
 DROPPED_STYLES = "This checkpoint follows no style in this mode; the tags that ask for one were left out."
 LEFT_OUT_SSML = "SSML tags were left out. In a request with tags: true, <break> and [pause] are pauses."
+LONG_NUMBER = "A number of more than 16 digits is read in groups of four."
 UNKNOWN_FIELDS = "The request has fields that do not exist, which were ignored: {names}."
 OTHER_SPEAKER = "The voice that was named is another service's; {speaker} speaks in its place."
 STORED_NAMESAKE = "A stored voice has this name of OpenAI's; the stored voice is spoken."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from runtime.errors import EmptyText, InvalidConfig, TextTooLong
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.settings import Limits
@@ -9,7 +11,31 @@ from runtime.shared.speech_rate import expected_frames as expected_frames
 from runtime.shared.speech_rate import least_frames as least_frames
 
 SLOWEST = 3.0  # Maximum slowdown against that rate. A tighter limit cuts slow, emotional voices (docs/model.md 7.1).
+PLAIN_DIGITS, GROUP_DIGITS = 16, 4
+_DIGITS = re.compile(r"\d+")
 GRACE_FRAMES = 50  # 4 s for leading and trailing silence, whatever the text
+
+
+class LongNumbers:
+    """Puts spaces into long numbers of a growing text: digits in a row without any often never end."""
+
+    def __init__(self) -> None:
+        self._digits = 0  # Digits in a row at the end of the text so far.
+
+    def add(self, text: str) -> str:
+        """Return more text with a space before each group of digits after the first `PLAIN_DIGITS`."""
+        grouped = _DIGITS.sub(self._grouped, text)
+        if not text[-1:].isdecimal():
+            self._digits = 0
+        return grouped
+
+    def _grouped(self, digits: re.Match[str]) -> str:
+        before = self._digits if digits.start() == 0 else 0
+        self._digits = before + len(digits[0])
+        return "".join(
+            f" {digit}" if number >= PLAIN_DIGITS and number % GROUP_DIGITS == 0 else digit
+            for number, digit in enumerate(digits[0], before)
+        )
 
 
 def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:

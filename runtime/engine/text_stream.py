@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 
 from runtime.engine.incremental_tokenizer import IncrementalTokenizer
 from runtime.engine.splitting import Splitter, certain_end_past, settled_end
-from runtime.engine.text import refuse_control
+from runtime.engine.text import LongNumbers, refuse_control
 from runtime.errors import EmptyText, TextTooLong, UnreadableText
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import (
     DROPPED_STYLES,
     LEFT_OUT_SSML,
+    LONG_NUMBER,
     NO_SPELLING,
     NO_TAG,
     SAMPLE_RATE,
@@ -95,6 +96,7 @@ class TextStream:
         self._style = ""  # of what comes next
         self._tokenizer = tokenizer
         self._reading = tokenizer.reading()
+        self._numbers = LongNumbers()
         self._limits = limits
         self._longest = longest
         self._splitter = Splitter(split, None if by_token else longest)
@@ -220,7 +222,13 @@ class TextStream:
             self._note(NO_SPELLING)
         elif script := strange_script(text, self._languages):
             self._note(STRANGE_SCRIPT.format(script=script))
-        self._speak(text if self._reading is None else self._reading.add(spelled))
+        if self._reading is not None:
+            self._speak(self._reading.add(spelled))
+            return
+        spoken = self._numbers.add(text)
+        if len(spoken) != len(text):
+            self._note(LONG_NUMBER)
+        self._speak(spoken)
 
     def _flush_reading(self) -> None:
         """Speak what the reading holds back."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.engine.text import GRACE_FRAMES, checked_instruct, checked_text, frame_budget
+from runtime.engine.text import GRACE_FRAMES, LongNumbers, checked_instruct, checked_text, frame_budget
 from runtime.errors import EmptyText, InvalidConfig, SpeechError, TextTooLong
 from runtime.model.checkpoint import Checkpoint
 from runtime.settings import Limits
@@ -98,3 +98,11 @@ def test_the_budget_grows_with_the_text_and_never_below_its_grace() -> None:
     assert budgets == sorted(budgets)
     assert budgets[0] == GRACE_FRAMES
     assert frame_budget("a") < 60
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_long_numbers_are_grouped_in_any_pieces(size: int) -> None:
+    text = "1234567890123456 and 123456789012345678901, then 12 34"
+    numbers = LongNumbers()
+    pieces = (text[start : start + size] for start in range(0, len(text), size))
+    assert "".join(map(numbers.add, pieces)) == "1234567890123456 and 1234567890123456 7890 1, then 12 34"

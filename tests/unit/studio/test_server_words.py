@@ -14,6 +14,7 @@ from runtime.request import (
     DESCRIBED_VOICE,
     DROPPED_STYLES,
     LEFT_OUT_SSML,
+    LONG_NUMBER,
     NO_SPELLING,
     NO_TAG,
     OTHER_SPEAKER,
@@ -142,6 +143,6 @@ def test_what_the_status_line_and_notes_say_is_known_to_the_page() -> None:
 
 
 def test_every_note_of_an_engine_and_a_resolver_is_known_to_the_page() -> None:
-    of_text = (STRANGE_SCRIPT, NO_SPELLING, NO_TAG, UNREAD_TAGS, LEFT_OUT_SSML, DROPPED_STYLES)
+    of_text = (STRANGE_SCRIPT, NO_SPELLING, NO_TAG, LONG_NUMBER, UNREAD_TAGS, LEFT_OUT_SSML, DROPPED_STYLES)
     notes = (*of_text, UNKNOWN_FIELDS, OTHER_SPEAKER, STORED_NAMESAKE, DESCRIBED_VOICE, RECORDED_VOICE)
     assert {PLACE.sub("{}", note) for note in notes} <= SHAPES
