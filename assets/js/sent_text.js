@@ -1,6 +1,6 @@
 /** A text as it is sent, and how long it is there: what the page counts, and what it and the runtime check. Pure. */
 
-/** White space around a text is not spoken (runtime/engine/text.py), and must not make it too long. @param {string} text */
+/** White space around a text is not spoken (engine/text/rules.py), and must not make it too long. @param {string} text */
 export function sentText(text) {
   return text.trim();
 }

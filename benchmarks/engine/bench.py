@@ -11,7 +11,7 @@ from benchmarks.engine.tables import Grid, measure_imports, measure_parts, open_
 from benchmarks.serve.load import measure_closed
 from benchmarks.serve.plan import Workload
 from benchmarks.serve.targets import open_targets
-from runtime.engine.registry import Registry
+from runtime.engine.loading.registry import Registry
 from runtime.settings import Settings
 
 BATCHES = (1, 4, 16)

@@ -21,10 +21,10 @@ from runtime.device.fused import Lookup, Sampled
 from runtime.device.interface import Stream
 from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
-from runtime.engine.input_processor import admit
-from runtime.engine.model_runner import FrameResult, LaunchedFrame
-from runtime.engine.prompt import Prompt, build_prompt
-from runtime.engine.slots import SlotInputs, fill_in
+from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame
+from runtime.engine.execution.prompt import Prompt, build_prompt
+from runtime.engine.execution.slots import SlotInputs, fill_in
+from runtime.engine.scheduling.input_processor import admit
 from runtime.request import AudioChunk, Mode, Sampling, SpeechEvent, SpeechRequest
 from runtime.settings import Settings
 

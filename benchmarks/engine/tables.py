@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from benchmarks.common.metrics import percentiles
 from benchmarks.common.report import Row, Tables, log_step
 from benchmarks.engine.parts import Parts, timed
-from runtime.engine.graphs import Work
+from runtime.engine.execution.graphs import Work
 from runtime.knobs import override
 from runtime.settings import Settings
 

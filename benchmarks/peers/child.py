@@ -90,7 +90,7 @@ class Ours:
         import threading
 
         from runtime.engine.engine import Engine
-        from runtime.engine.loader import GATHERING
+        from runtime.engine.loading.loader import GATHERING
         from runtime.settings import Settings
 
         shared = {"VOICEWRIGHT_MODEL": model, "VOICEWRIGHT_DEVICE": device, "VOICEWRIGHT_GUARD": "0"}

@@ -15,8 +15,8 @@ from benchmarks.common.texts import sentences
 from benchmarks.engine.parts import Parts
 from runtime.device import quantized
 from runtime.device.quantized import DequantizedInt8
-from runtime.engine import frame
-from runtime.engine.sampling import LevelSettings, pick
+from runtime.engine.execution import frame
+from runtime.engine.execution.sampling import LevelSettings, pick
 from runtime.settings import Settings
 
 ROWS = 8  # Texts that are spoken side by side.

@@ -36,7 +36,7 @@ from benchmarks.serve.load import (
 )
 from benchmarks.serve.plan import PACE_S, Manner, Workload
 from benchmarks.serve.targets import TRANSPORTS, Target, open_targets
-from runtime.engine.registry import Registry
+from runtime.engine.loading.registry import Registry
 from runtime.errors import SetUpError
 from runtime.request import Mode
 

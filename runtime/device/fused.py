@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Rules(NamedTuple):
-    """Sampling rules of code 0 besides its level's settings: ``talker_rules`` in `runtime/engine/sampling.py`.
+    """Sampling rules of code 0 besides its level's settings: ``talker_rules`` in `engine/execution/sampling.py`.
 
     Shapes: seen [S, V] bool; penalty [S] float32; hold_until [S] int64. Ids below ``codes`` and ``eos`` are allowed.
     """
@@ -170,7 +170,7 @@ class Fused(Protocol):
         *,
         settled: bool = False,
     ) -> None:
-        """Sample one code a row, `runtime/engine/sampling.py`, ``pick``, and look up what it is embedded as.
+        """Sample one code a row, `runtime/engine/execution/sampling.py`, ``pick``, and look up what it is embedded as.
 
         Shapes: logits [B, V]; rows [B] int64. ``out`` is written at ``codebook``. ``settled``: rows and state are.
         """
@@ -193,7 +193,7 @@ class Fused(Protocol):
         positions: Tensor,
         counts: Tensor | None = None,
     ) -> Tensor:
-        """Move the rows on past the frame just made, and tell of it: `runtime/engine/frame.py`, ``Frame``.
+        """Move the rows on past the frame just made, and tell of it: `runtime/engine/execution/frame.py`, ``Frame``.
 
         Shapes: rows, positions (the first that was read), counts (of those
         that were, or one of each row) [B] int64; result [B, Q + 2] int64.

@@ -66,7 +66,7 @@ class Device(Protocol):
     holds_graphs: bool
     max_in_flight: int  # Frames that may be in flight when the next one is launched.
     # Whether sampling is kept to few operators: noise comes from the host, and batches that no row makes sort have
-    # graphs of their own (runtime/engine/sampling.py).
+    # graphs of their own (runtime/engine/execution/sampling.py).
     lean_sampling: bool
     pads_prompts: bool  # True if prompt chunks are padded to fixed shapes for graphs.
     position_grain: int  # The positions of a slot in memory are a multiple of this.

@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 from runtime.device import Device
 from runtime.device.interface import Stream
 from runtime.device.open_device import choose_sound_dtype
-from runtime.engine.code2wav_scheduler import Code2WavScheduler
-from runtime.engine.code2wav_streams import Code2WavStreams
-from runtime.engine.code2wav_worker import Code2WavWorker
-from runtime.engine.graphs import GraphPool
-from runtime.engine.in_flight import Expect, InFlight
-from runtime.engine.model_runner import FrameLost, FrameResult, ModelRunner
-from runtime.engine.parts import Parts
-from runtime.engine.prefix_cache import PrefixCache
-from runtime.engine.prompt_batches import STARTS
-from runtime.engine.scheduler import YIELD_BUSY_SHARE, Scheduler, SequenceTable, Slots
-from runtime.engine.sequence import Sequence, SequenceState
-from runtime.engine.slots import SlotInputs
-from runtime.engine.text_stream import TextStream
-from runtime.engine.voice_cache import VoiceCache
-from runtime.engine.waiting import WaitingQueue
+from runtime.engine.audio.code2wav_streams import Code2WavStreams
+from runtime.engine.audio.code2wav_worker import Code2WavWorker
+from runtime.engine.audio.voice_cache import VoiceCache
+from runtime.engine.execution.graphs import GraphPool
+from runtime.engine.execution.model_runner import FrameLost, FrameResult, ModelRunner
+from runtime.engine.execution.prefix_cache import PrefixCache
+from runtime.engine.execution.prompt_batches import STARTS
+from runtime.engine.execution.slots import SlotInputs
+from runtime.engine.scheduling.code2wav_scheduler import Code2WavScheduler
+from runtime.engine.scheduling.in_flight import Expect, InFlight
+from runtime.engine.scheduling.scheduler import YIELD_BUSY_SHARE, Scheduler, SequenceTable, Slots
+from runtime.engine.scheduling.segment_runner import Parts
+from runtime.engine.scheduling.sequence import Sequence, SequenceState
+from runtime.engine.scheduling.waiting_queue import WaitingQueue
+from runtime.engine.text.text_stream import TextStream
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import SAMPLE_RATE, ShortOfText, Started, StopReason
@@ -377,7 +377,7 @@ class EngineCore:
     def _decode_step(self, slots: Slots, began: float) -> None:
         """Begin a frame of some rows. Where that fails each half is tried again, until the faulty row fails alone.
 
-        A frame that fails has moved nothing on (runtime/engine/frame.py), so the others make the frame they would have.
+        A frame that fails has moved nothing on (execution/frame.py), so the others make the frame they would have.
         """
         try:
             step = self.runner.step(slots)

@@ -13,17 +13,17 @@ from typing import Self
 
 from runtime.device import Device, open_device
 from runtime.device.interface import Stream
-from runtime.engine.code2wav_worker import Code2WavWorker
-from runtime.engine.completion_waiter import CompletionWaiter
+from runtime.engine.audio.code2wav_worker import Code2WavWorker
 from runtime.engine.core import Clock, EngineCore
-from runtime.engine.heartbeat import Heartbeat
-from runtime.engine.input_processor import Admission, admit
-from runtime.engine.loader import CheckpointLoader
+from runtime.engine.execution.completion_waiter import CompletionWaiter
+from runtime.engine.execution.heartbeat import Heartbeat
+from runtime.engine.loading.loader import CheckpointLoader
+from runtime.engine.loading.registry import Registry, RegistryEntry
 from runtime.engine.open_requests import OpenRequests
-from runtime.engine.registry import Registry, RegistryEntry
-from runtime.engine.sequence import Sequence
-from runtime.engine.text_stream import TextStream
-from runtime.engine.waiting import Command, WaitingQueue
+from runtime.engine.scheduling.input_processor import Admission, admit
+from runtime.engine.scheduling.sequence import Sequence
+from runtime.engine.scheduling.waiting_queue import Command, WaitingQueue
+from runtime.engine.text.text_stream import TextStream
 from runtime.errors import EngineDead, ModeNotServed, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import (

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from runtime.engine.capacity.memory import CPU_SLOTS
-from runtime.engine.registry import RegistryEntry
+from runtime.engine.loading.registry import RegistryEntry
 from runtime.errors import Overloaded
 from runtime.request import SpeechRequest
 from runtime.settings import Settings

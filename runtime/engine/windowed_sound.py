@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from runtime.engine.audio.voice_cache import reference_key
 from runtime.engine.engine import Engine
-from runtime.engine.voice_cache import reference_key
 from runtime.model.code2wav import Code2Wav
 from runtime.model.sound import to_s16
 from runtime.request import SpeechRequest

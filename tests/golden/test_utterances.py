@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.engine.attending import PrefillAttention
 from runtime.engine.engine import Engine
-from runtime.engine.input_processor import admit
-from runtime.engine.prompt import Prompt, build_prompt
+from runtime.engine.execution.attention import PrefillAttention
+from runtime.engine.execution.prompt import Prompt, build_prompt
+from runtime.engine.scheduling.input_processor import admit
 from runtime.model.layers import Operations
 from runtime.request import StopReason
 from tests.conftest import Loaded

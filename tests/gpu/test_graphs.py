@@ -19,9 +19,9 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Stream
 from runtime.device.quantized import Quantization
-from runtime.engine.model_runner import ModelRunner
-from runtime.engine.prompt import Prompt
-from runtime.engine.slots import LevelChoice, RowSettings, SlotInputs
+from runtime.engine.execution.model_runner import ModelRunner
+from runtime.engine.execution.prompt import Prompt
+from runtime.engine.execution.slots import LevelChoice, RowSettings, SlotInputs
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from tests.support.checkpoints import TINY, few_layers
 from tests.support.checkpoints.files import write_drawn

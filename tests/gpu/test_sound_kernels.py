@@ -13,8 +13,8 @@ pytest.importorskip("triton")
 
 from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Stream
-from runtime.engine.code2wav_streams import Code2WavStreams
-from runtime.engine.voice_cache import ClonedVoice
+from runtime.engine.audio.code2wav_streams import Code2WavStreams
+from runtime.engine.cloned_voice import ClonedVoice
 from runtime.model.code2wav import Code2Wav
 from tests.support.sound_networks import published, random_network, rounded, snr_db
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spent_after
 from runtime.engine.engine import Engine
-from runtime.engine.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spent_after
 from runtime.request import Guard, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
 from tests.support.engines import Codes, Heard, said_together

@@ -15,7 +15,7 @@ from runtime.device import Device
 from runtime.device.cpu import CpuDevice
 from runtime.engine.core import Clock, EngineCore
 from runtime.engine.engine import PAUSE_S, Engine
-from runtime.engine.registry import Registry, RegistryEntry
+from runtime.engine.loading.registry import Registry, RegistryEntry
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import (
     AudioChunk,

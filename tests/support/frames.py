@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from runtime.device import Device
 from runtime.engine.core import EngineCore
-from runtime.engine.model_runner import FrameResult, LaunchedFrame, ModelRunner
+from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame, ModelRunner
 
 Slots = NDArray[np.int64]
 # Slots, the number of frames that each has made with this one, what came of it; returns what is told instead.

@@ -24,9 +24,9 @@ from runtime.device.cpu import CpuDevice
 from runtime.engine.capacity.memory import CPU_SLOTS
 from runtime.engine.core import PAUSE_NOTE
 from runtime.engine.engine import SEED_BITS
-from runtime.engine.input_processor import Admission, admit
-from runtime.engine.registry import Registry, RegistryEntry
-from runtime.engine.text_stream import Part, TextStream
+from runtime.engine.loading.registry import Registry, RegistryEntry
+from runtime.engine.scheduling.input_processor import Admission, admit
+from runtime.engine.text.text_stream import Part, TextStream
 from runtime.errors import EngineDead, ModeNotServed, Overloaded, SpeechError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import (

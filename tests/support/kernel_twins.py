@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from runtime.device.fused import KVView, Norm, QKNormRope, Rules, SamplingState, SlotState
-from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
+from runtime.engine.execution.sampling import LevelSettings, gumbel_noise, pick, talker_rules
 from runtime.model.layers import RMSNorm, rotary, rotate
 
 EPS = 1e-6

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.engine.scheduler import ENDLESS, Pace, Scheduler, SequenceTable, SoundChunk
+from runtime.engine.scheduling.scheduler import ENDLESS, Pace, Scheduler, SequenceTable, SoundChunk
 
 FRAME_S = 0.08
 

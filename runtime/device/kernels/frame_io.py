@@ -1,6 +1,6 @@
 """Start and end of a frame, one launch each: from state to the talker's input, from codes to the next state.
 
-The twin of both is runtime/engine/frame.py without fused operations.
+The twin of both is runtime/engine/execution/frame.py without fused operations.
 """
 
 from __future__ import annotations

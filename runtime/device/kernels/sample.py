@@ -1,4 +1,4 @@
-"""Sampling of codes in one launch. The readable twin is runtime/engine/sampling.py.
+"""Sampling of codes in one launch. The readable twin is runtime/engine/execution/sampling.py.
 
 No threshold is searched for top-k. The best noisy score of all codes is drawn first; if its code is not among the k
 best, neither is any with as small a score, and the best noisy score of those above it is drawn, until one may stay:

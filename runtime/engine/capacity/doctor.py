@@ -12,7 +12,7 @@ from runtime.device.quantized import kinds_on
 from runtime.engine.capacity.memory import MemoryNeed, MemoryRoom
 from runtime.engine.capacity.probe import Weights
 from runtime.engine.capacity.weights import WeightBits, word_of
-from runtime.engine.registry import Registry
+from runtime.engine.loading.registry import Registry
 from runtime.errors import SetUpError
 from runtime.model.checkpoint import DECODER, TALKER, public_name, resolve
 from runtime.model.config import ModelConfig

@@ -20,8 +20,8 @@ from runtime.device.huge_pages import gather
 from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.capacity.timing import ROUNDS, Timing, cpu_threads, measure_round, measure_runs, repeating
-from runtime.engine.frame import Frame
-from runtime.engine.slots import SlotCache
+from runtime.engine.execution.frame import Frame
+from runtime.engine.execution.slots import SlotCache
 from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
 from runtime.model.config import DecoderConfig, ModelConfig
 from runtime.model.layers import RMSNorm

@@ -22,7 +22,7 @@ __all__ = ["few_shapes_of_sound"]
 @pytest.fixture
 def ascend(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     monkeypatch.setattr("runtime.device.npu.WARM_UPS", 1)
-    monkeypatch.setattr("runtime.engine.prompt_batches.CHUNKS", (64, 256))
+    monkeypatch.setattr("runtime.engine.execution.prompt_batches.CHUNKS", (64, 256))
     yield install(monkeypatch)
     register(None)
 

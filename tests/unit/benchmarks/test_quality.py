@@ -18,9 +18,9 @@ from benchmarks.quality.__main__ import main
 from benchmarks.quality.codes import level_row
 from benchmarks.quality.scores import Draws, compare_draws, measure_scores, record_draws
 from benchmarks.quality.words import edit_distance, rate_row
-from runtime.engine import frame
-from runtime.engine.prompt import Prompt
-from runtime.engine.sampling import LevelSettings
+from runtime.engine.execution import frame
+from runtime.engine.execution.prompt import Prompt
+from runtime.engine.execution.sampling import LevelSettings
 from tests.conftest import FolderOf
 
 

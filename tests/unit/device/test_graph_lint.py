@@ -13,9 +13,9 @@ from torch import Tensor
 
 from runtime.device import Device, open_device
 from runtime.device.npu import NpuDevice
-from runtime.engine.frame import Frame
-from runtime.engine.sampling import gumbel_noise
-from runtime.engine.slots import SlotCache
+from runtime.engine.execution.frame import Frame
+from runtime.engine.execution.sampling import gumbel_noise
+from runtime.engine.execution.slots import SlotCache
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.talker import Talker
 from runtime.model.weights import on_meta
@@ -48,7 +48,7 @@ def test_the_whole_frame_can_be_held_by_a_graph(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And none of it goes to the AI CPU, copies the slots, or sorts where no row needs it."""
-    monkeypatch.setattr("runtime.engine.slots.PLAIN_K", 8)  # fewer than these checkpoints have codes
+    monkeypatch.setattr("runtime.engine.execution.slots.PLAIN_K", 8)  # fewer than these checkpoints have codes
     checkpoint = on_npu(spec, "custom_voice", dtype)
     frame = frame_of(checkpoint, npu, dtype)
     which = torch.zeros(rows, device=NPU, dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""The sampler's kernel under Triton's interpreter against runtime/engine/sampling.py."""
+"""The sampler's kernel under Triton's interpreter against runtime/engine/execution/sampling.py."""
 
 from __future__ import annotations
 

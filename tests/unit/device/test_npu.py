@@ -19,7 +19,7 @@ from torch import Tensor
 from runtime.device.interface import URGENT, Stream
 from runtime.device.npu import HIGH, WARM_UPS, NpuDevice
 from runtime.device.open_device import choose_dtype, open_device
-from runtime.engine.completion_waiter import CompletionWaiter
+from runtime.engine.execution.completion_waiter import CompletionWaiter
 from runtime.errors import DeviceUnavailable
 from runtime.model.layers import RMSNorm
 from tests.support.npu_backend import NPU, Misuse

@@ -15,12 +15,12 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Graph, Stream
 from runtime.device.npu import NpuDevice
 from runtime.device.npu_attention import BOTTOM_RIGHT, EXPLICIT
+from runtime.engine.audio.sound_graphs import FAMILIES
 from runtime.engine.engine import Engine
-from runtime.engine.graphs import Work
-from runtime.engine.model_runner import PLAIN, SORTED, ModelRunner
-from runtime.engine.prompt import Prompt
-from runtime.engine.slots import LevelChoice, RowSettings, SlotInputs
-from runtime.engine.sound_graphs import FAMILIES
+from runtime.engine.execution.graphs import Work
+from runtime.engine.execution.model_runner import PLAIN, SORTED, ModelRunner
+from runtime.engine.execution.prompt import Prompt
+from runtime.engine.execution.slots import LevelChoice, RowSettings, SlotInputs
 from runtime.errors import DeviceUnavailable
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
@@ -48,8 +48,8 @@ CPU = torch.device("cpu")
 def _few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches and chunks of a few sizes: to capture all of them would take most of the time of these tests."""
     for name, sizes in (("DECODE_BUCKETS", (1, 2, 6, 12)), ("STARTS", (1, 4))):
-        monkeypatch.setattr(f"runtime.engine.model_runner.{name}", sizes)
-    monkeypatch.setattr("runtime.engine.prompt_batches.CHUNKS", (16, 64))
+        monkeypatch.setattr(f"runtime.engine.execution.model_runner.{name}", sizes)
+    monkeypatch.setattr("runtime.engine.execution.prompt_batches.CHUNKS", (16, 64))
     monkeypatch.setattr("runtime.device.npu.WARM_UPS", 1)
 
 
@@ -285,7 +285,7 @@ def test_captures_that_fail_are_said_once_and_what_they_were_for_runs_without(
     with caplog.at_level(logging.WARNING):
         engine = engine_of(npu_speaker, slots=4, device=npu, dtype="float32")
     record, _ = [
-        record for record in caplog.records if record.name == "runtime.engine.graphs"
+        record for record in caplog.records if record.name == "runtime.engine.execution.graphs"
     ]  # of frames, and of sound
     failed = len(broken & set(range(len(asked))))
     assert f"capture failed for {failed} of {len(asked)}" in record.getMessage()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import Module
 
-from runtime.engine import frame
+from runtime.engine.execution import frame
 from runtime.model.products import Linear
 from tests.support import engines
 from tests.support.brief import cloner, designer, few_shapes_of_sound, speaker

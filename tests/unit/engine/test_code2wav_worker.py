@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runtime.engine.code2wav_worker import Code2WavTask, Code2WavWorker
+from runtime.engine.audio.code2wav_worker import Code2WavTask, Code2WavWorker
 
 WAIT_S = 60
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from runtime.device.interface import Stream
-from runtime.engine.completion_waiter import CompletionWaiter
+from runtime.engine.execution.completion_waiter import CompletionWaiter
 
 WAIT_S = 60
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from runtime.device.interface import Stream
 from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
-from runtime.engine.prompt import Prompt
+from runtime.engine.execution.prompt import Prompt
 from runtime.errors import EngineDead, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Broken, Finished, Sampling, SpeechEvent
@@ -65,7 +65,7 @@ def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[
 def test_a_request_that_fails_at_its_beginning_fails_alone(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    from runtime.engine import parts as module
+    from runtime.engine.scheduling import segment_runner as module
 
     engine = engine_of(speaker, slots=3)
     core = core_of(engine)

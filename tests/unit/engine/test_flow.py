@@ -82,7 +82,7 @@ def test_a_request_that_acknowledges_nothing_by_design_is_never_paused(quick: Ch
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames take no time on a clock that stands still; here nothing is fast enough for all the same."""
-    monkeypatch.setattr("runtime.engine.scheduler.FAST_TURN_SHARE", -1.0)
+    monkeypatch.setattr("runtime.engine.scheduling.scheduler.FAST_TURN_SHARE", -1.0)
 
 
 def test_nobody_yields_where_frames_are_made_fast(quick: Checkpoint) -> None:

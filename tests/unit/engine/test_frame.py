@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from runtime.device import open_device
-from runtime.engine.model_runner import FrameResult, ModelRunner
-from runtime.engine.prompt import Prompt
-from runtime.engine.slots import UNLIMITED, LevelChoice, RowSettings, SlotInputs
+from runtime.engine.execution.model_runner import FrameResult, ModelRunner
+from runtime.engine.execution.prompt import Prompt
+from runtime.engine.execution.slots import UNLIMITED, LevelChoice, RowSettings, SlotInputs
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.layers import Operations
 from tests.conftest import Loaded
@@ -117,7 +117,7 @@ def test_scripted_layers_make_the_frames_of_the_readable_ones(
 ) -> None:
     assert runner_of(speaker, slots=1).frame.scripted is not None
     codes, left = alone(speaker, 1)
-    monkeypatch.setattr("runtime.engine.frame.can_script_on", lambda device, fused: False)
+    monkeypatch.setattr("runtime.engine.execution.frame.can_script_on", lambda device, fused: False)
     assert runner_of(speaker, slots=1).frame.scripted is None
     readable_codes, readable_left = alone(speaker, 1)
     assert np.array_equal(codes, readable_codes)

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from runtime.engine.input_processor import admit
-from runtime.engine.prompt import Prompt, build_prompt
-from runtime.engine.sampling import gumbel_noise
-from runtime.engine.voice_cache import ClonedVoice
+from runtime.engine.cloned_voice import ClonedVoice
+from runtime.engine.execution.prompt import Prompt, build_prompt
+from runtime.engine.execution.sampling import gumbel_noise
+from runtime.engine.scheduling.input_processor import admit
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.talker import Talker

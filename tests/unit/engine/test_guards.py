@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from runtime.device.interface import Stream
+from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, spent_after
 from runtime.engine.engine import Engine
-from runtime.engine.guards import REPEATED_FRAMES, SILENT_FRAMES, spent_after
-from runtime.engine.model_runner import FrameResult
+from runtime.engine.execution.model_runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, StopReason
 from tests.support.engines import Heard, core_of, custom_voice, drain, engine_of, said, streamed

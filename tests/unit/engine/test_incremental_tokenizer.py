@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.incremental_tokenizer import IncrementalTokenizer
-from runtime.engine.text_stream import TextStream
+from runtime.engine.text.incremental_tokenizer import IncrementalTokenizer
+from runtime.engine.text.text_stream import TextStream
 from runtime.errors import InvalidConfig
 from runtime.model.config_files import read_model_config
 from runtime.model.text_tokenizer import TextTokenizer

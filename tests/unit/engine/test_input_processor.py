@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.engine.input_processor import Admission, PartPlan, admit
+from runtime.engine.scheduling.input_processor import Admission, PartPlan, admit
 from runtime.errors import (
     DoesNotFit,
     EmptyText,

@@ -17,9 +17,9 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.fused import Fused
 from runtime.device.kernels import dispatch
 from runtime.device.quantized import DequantizedInt8, Int8
-from runtime.engine.model_runner import FrameResult, ModelRunner
-from runtime.engine.prompt import Prompt
-from runtime.engine.slots import LevelChoice, RowSettings, SlotInputs
+from runtime.engine.execution.model_runner import FrameResult, ModelRunner
+from runtime.engine.execution.prompt import Prompt
+from runtime.engine.execution.slots import LevelChoice, RowSettings, SlotInputs
 from runtime.model.products import Linear
 from tests.conftest import Loaded
 

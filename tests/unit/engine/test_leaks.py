@@ -10,7 +10,7 @@ import torch
 
 from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
-from runtime.engine.model_runner import FrameResult
+from runtime.engine.execution.model_runner import FrameResult
 from runtime.errors import NonFiniteOutput
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, SpeechRequest

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from runtime.engine.engine import Engine
-from runtime.engine.loader import CheckpointLoader
-from runtime.engine.registry import RegistryEntry
+from runtime.engine.loading.loader import CheckpointLoader
+from runtime.engine.loading.registry import RegistryEntry
 from runtime.errors import CheckpointUnusable, EmptyText, EngineDead, UnknownVoice
 from runtime.request import Broken, Mode, Queued, StopReason
 from runtime.settings import EngineSettings, Limits, Settings

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from runtime.engine.engine import Engine
-from runtime.engine.input_processor import admit
-from runtime.engine.text_stream import TextStream
+from runtime.engine.scheduling.input_processor import admit
+from runtime.engine.text.text_stream import TextStream
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import SpeechRequest, Split
 from runtime.settings import Limits
@@ -37,8 +37,8 @@ def short(quick: Checkpoint) -> Checkpoint:
 @pytest.fixture
 def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of random networks ends by its budget: after three frames."""
-    monkeypatch.setattr("runtime.engine.input_processor.frame_budget", lambda _: 3)
-    monkeypatch.setattr("runtime.engine.parts.frame_budget", lambda _: 3)
+    monkeypatch.setattr("runtime.engine.scheduling.input_processor.frame_budget", lambda _: 3)
+    monkeypatch.setattr("runtime.engine.scheduling.segment_runner.frame_budget", lambda _: 3)
 
 
 def free(text: str = TEXT, **words: Any) -> SpeechRequest:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from runtime.device.cpu import CpuDevice
-from runtime.engine.noise import CpuNoise, HostNoise
-from runtime.engine.sampling import LevelSettings, gumbel_noise, pick
+from runtime.engine.execution.noise import CpuNoise, HostNoise
+from runtime.engine.execution.sampling import LevelSettings, gumbel_noise, pick
 
 SEEDS = np.array([0, 1, 7, 2**32, 2**40 + 3, 2**63 - 1])
 FRAMES = np.array([0, 1, 2, 500, 2**31, 4096])

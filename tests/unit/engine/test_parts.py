@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from runtime.engine.engine import Engine
-from runtime.engine.model_runner import FrameResult
+from runtime.engine.execution.model_runner import FrameResult
 from runtime.errors import DoesNotFit
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, Split, Started, StopReason
@@ -26,7 +26,7 @@ def parted(text: str = SENTENCES, split: Split = Split.SENTENCE, **words: Any) -
 
 def short_budget(monkeypatch: pytest.MonkeyPatch, frames: int = 5) -> None:
     """Let every part be a runaway after so few frames."""
-    from runtime.engine import input_processor
+    from runtime.engine.scheduling import input_processor
 
     monkeypatch.setattr(input_processor, "frame_budget", lambda _: frames)
 

@@ -12,7 +12,7 @@ import pytest
 
 from runtime.device.interface import Graph, Stream
 from runtime.engine.engine import Engine
-from runtime.engine.model_runner import FrameResult
+from runtime.engine.execution.model_runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Mode, SpeechEvent, Split, StopReason
 from runtime.settings import ModeSettings

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.engine.prefix_cache import PrefixCache
-from runtime.engine.prompt import Prompt
-from runtime.engine.slots import PromptPrefix
+from runtime.engine.execution.prefix_cache import PrefixCache
+from runtime.engine.execution.prompt import Prompt
+from runtime.engine.execution.slots import PromptPrefix
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Layout, Mode, SpeechRequest
 from tests.support.engines import cloned, core_of, engine_of, said, voice_design

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runtime.engine.input_processor import admit
-from runtime.engine.prompt import (
+from runtime.engine.cloned_voice import ClonedVoice
+from runtime.engine.execution.prompt import (
     Columns,
     Prompt,
     PromptInputs,
@@ -16,7 +16,7 @@ from runtime.engine.prompt import (
     prompt_length,
     spoken_language,
 )
-from runtime.engine.voice_cache import ClonedVoice
+from runtime.engine.scheduling.input_processor import admit
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.talker import NO_CODEC
 from runtime.request import Layout, Mode
@@ -30,7 +30,7 @@ TEXT, INSTRUCT, REFERENCE_TEXT = "Hello world.", "Speak low.", "I say hello, hel
 @pytest.fixture
 def columns(monkeypatch: pytest.MonkeyPatch) -> list[Columns]:
     """The columns of every prompt that is built, before they are embedded."""
-    from runtime.engine import prompt
+    from runtime.engine.execution import prompt
 
     seen: list[Columns] = []
     embed = prompt._embed

@@ -7,7 +7,15 @@ import random
 import pytest
 import torch
 
-from runtime.engine.prompt_batches import PIECE, POSITIONS, TOGETHER, Chunk, PackedPieces, PromptBatches, WholeChunks
+from runtime.engine.execution.prompt_batches import (
+    PIECE,
+    POSITIONS,
+    TOGETHER,
+    Chunk,
+    PackedPieces,
+    PromptBatches,
+    WholeChunks,
+)
 
 SCRATCH = 64
 WAYS: list[PromptBatches] = [PackedPieces(), WholeChunks(128)]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.engine.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spent_after
-from runtime.engine.text import expected_frames, frame_budget
+from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spent_after
+from runtime.engine.text.rules import expected_frames, frame_budget
 from runtime.request import Guard
 from tests.support.examples import examples
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
-from runtime.engine.slots import UNLIMITED, LevelChoice, fill_in
+from runtime.engine.execution.sampling import LevelSettings, gumbel_noise, pick, talker_rules
+from runtime.engine.execution.slots import UNLIMITED, LevelChoice, fill_in
 from runtime.model.config import GenerationDefaults
 from runtime.request import Sampling
 from tests.golden.stored import DATA, arrays

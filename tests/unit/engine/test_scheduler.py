@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.scheduler import (
+from runtime.engine.scheduling.scheduler import (
     ENDLESS,
     LOW_BUFFER_S,
     MAX_BACKLOG_FRAMES,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from runtime.engine.engine import Engine
-from runtime.engine.input_processor import seed_of_repeat
-from runtime.engine.text import least_frames
+from runtime.engine.scheduling.input_processor import seed_of_repeat
+from runtime.engine.text.rules import least_frames
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, Sampling, SpeechRequest, Split, StopReason
 from runtime.shared.speech_rate import expected_frames

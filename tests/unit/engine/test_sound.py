@@ -13,9 +13,9 @@ import torch
 
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Stream
-from runtime.engine.code2wav_streams import Code2WavStreams
+from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.engine import Engine
-from runtime.engine.scheduler import SoundChunk
+from runtime.engine.scheduling.scheduler import SoundChunk
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Mode, SpeechEvent, SpeechRequest, Split
 from runtime.settings import ModeSettings

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Stream
-from runtime.engine.code2wav_streams import Code2WavStreams
-from runtime.engine.sound_graphs import Family, pieces
-from runtime.engine.voice_cache import ClonedVoice
+from runtime.engine.audio.code2wav_streams import Code2WavStreams
+from runtime.engine.audio.sound_graphs import Family, pieces
+from runtime.engine.cloned_voice import ClonedVoice
 from runtime.errors import GenerationFailed, InvalidSetting
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import Code2Wav
@@ -109,7 +109,7 @@ def test_graphs_make_the_sound_of_the_plain_path_for_every_shape(code2wav: Code2
 
 def test_more_rows_than_the_widest_bucket_run_in_groups(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch) -> None:
     families = {Stream.FIRST_SOUND: Family((1,), (1,)), Stream.SOUND: Family((1, 2), (1, 2))}
-    monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
+    monkeypatch.setattr("runtime.engine.audio.sound_graphs.FAMILIES", families)
     captured, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
     captured.capture()
     codes = codes_of(code2wav, 5, 3)
@@ -156,7 +156,7 @@ def test_a_track_that_lacks_a_size_makes_it_of_its_own_pieces(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     families = {Stream.FIRST_SOUND: Family((1, 2), (1,)), Stream.SOUND: Family((4,), (1,))}
-    monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
+    monkeypatch.setattr("runtime.engine.audio.sound_graphs.FAMILIES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
     streams.capture()
     codes = codes_of(code2wav, 1, 3)
@@ -172,7 +172,7 @@ def test_the_end_of_a_reply_is_filled_up_to_one_call(
 ) -> None:
     """Beyond the largest shape it is a sum as ever."""
     families = {Stream.FIRST_SOUND: Family((1, 4, 8), (2,)), Stream.SOUND: Family((1,), (1,))}
-    monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
+    monkeypatch.setattr("runtime.engine.audio.sound_graphs.FAMILIES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
     streams.capture()
     calls: list[int] = []
@@ -201,7 +201,7 @@ def test_first_sound_that_follows_its_frames_is_the_same_and_goes_on_elsewhere(
 ) -> None:
     """On a device that does everything later, in groups and with rows to spare; then on the stream of all sound."""
     families = {Stream.STARTS: Family((1,), (1, 2)), Stream.SOUND: Family((1, 2), (1, 4))}
-    monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
+    monkeypatch.setattr("runtime.engine.audio.sound_graphs.FAMILIES", families)
     device = LateDevice(3)
     streams = Code2WavStreams(code2wav, SLOTS, device)
     assert not streams.can_follow(None), "nothing was captured"

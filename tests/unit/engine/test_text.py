@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.engine.text import GRACE_FRAMES, LongNumbers, checked_instruct, checked_text, frame_budget
+from runtime.engine.text.rules import GRACE_FRAMES, LongNumbers, checked_instruct, checked_text, frame_budget
 from runtime.errors import EmptyText, InvalidConfig, SpeechError, TextTooLong
 from runtime.model.checkpoint import Checkpoint
 from runtime.settings import Limits

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runtime.engine.audio.voice_cache import VoiceCache, reference_key
 from runtime.engine.engine import Engine
-from runtime.engine.voice_cache import VoiceCache, reference_key
 from runtime.errors import GenerationFailed, ModeNotServed, ReferenceTooShort, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Mode, Reference, SpeechRequest, StopReason, VoicePrompt

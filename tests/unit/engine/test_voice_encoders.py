@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.engine.voice_encoders import VoiceEncoders
+from runtime.engine.audio.voice_encoders import VoiceEncoders
 from runtime.errors import SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Mode, VoicePrompt
@@ -32,7 +32,7 @@ def encoders_of(checkpoint: Checkpoint, device: GraphDevice) -> VoiceEncoders:
 def test_a_recording_is_encoded_in_the_shortest_graph_that_holds_it(
     cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch, *, x_vector_only: bool
 ) -> None:
-    monkeypatch.setattr("runtime.engine.voice_encoders.LENGTHS_S", (1.6, 3.2))
+    monkeypatch.setattr("runtime.engine.audio.voice_encoders.LENGTHS_S", (1.6, 3.2))
     device = GraphDevice()
     encoders = encoders_of(cloner, device)
     assert (encoders.lengths, device.captured) == ([38_400, 76_800], 4)

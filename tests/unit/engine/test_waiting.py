@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runtime.engine.sequence import Sequence, SequenceState
-from runtime.engine.waiting import FEW, PLACES_S, WaitingQueue
+from runtime.engine.scheduling.sequence import Sequence, SequenceState
+from runtime.engine.scheduling.waiting_queue import FEW, PLACES_S, WaitingQueue
 from runtime.errors import GenerationFailed, QueueTimeout
 from runtime.request import Queued
 from tests.support.engines import Heard, custom_voice

@@ -18,10 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from torch import Tensor
 
 from runtime.device.interface import Stream
-from runtime.engine.code2wav_streams import FirstSound
+from runtime.engine.audio.code2wav_streams import FirstSound
 from runtime.engine.core import EngineCore
-from runtime.engine.model_runner import FrameResult, LaunchedFrame
-from runtime.engine.prompt import Prompt
+from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame
+from runtime.engine.execution.prompt import Prompt
 from runtime.errors import Busy, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Split, Started

@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from runtime.engine.registry import RegistryEntry
+from runtime.engine.loading.registry import RegistryEntry
 from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported, SetUpError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
 from tests.conftest import FolderOf, Loaded

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from runtime.engine.code2wav_streams import Code2WavStreams
-from runtime.engine.voice_cache import ClonedVoice
+from runtime.engine.audio.code2wav_streams import Code2WavStreams
+from runtime.engine.cloned_voice import ClonedVoice
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import Code2Wav
 from runtime.model.products import Conv, TransposedConv

@@ -14,8 +14,8 @@ pytest.importorskip("triton")
 
 from runtime.device.kernels import convolution, pointwise, residual_unit
 from runtime.device.kernels.convolution import Tile
-from runtime.engine.graphs import GraphPool
-from runtime.engine.reference_sound import ReferenceSound
+from runtime.engine.audio.reference_sound import ReferenceSound
+from runtime.engine.execution.graphs import GraphPool
 from runtime.model.code2wav import Code2Wav
 from runtime.model.packed_sound import PackedSound
 from runtime.model.sound import to_s16

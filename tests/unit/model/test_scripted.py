@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from runtime.device import open_device
 from runtime.device.packed import least_rows
 from runtime.device.quantized import Int8, Quantization, WeightOnlyInt8, multiplies_float16, rounds_rows
-from runtime.engine.frame import operations_of
-from runtime.engine.sampling import LevelSettings, pick
-from runtime.engine.scripted_frame import scripted_frame
+from runtime.engine.execution.frame import operations_of
+from runtime.engine.execution.sampling import LevelSettings, pick
+from runtime.engine.execution.scripted_frame import scripted_frame
 from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, join_heads

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.engine.prompt import Prompt, PromptInputs, build_prompt
-from runtime.engine.voice_cache import ClonedVoice
+from runtime.engine.cloned_voice import ClonedVoice
+from runtime.engine.execution.prompt import Prompt, PromptInputs, build_prompt
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import Layout, Mode
 

@@ -12,12 +12,12 @@ import torch
 
 from runtime.device import Device, open_device
 from runtime.device.cpu import CpuDevice
-from runtime.engine import loader
 from runtime.engine.capacity import memory
 from runtime.engine.capacity.memory import CPU_SLOTS, GIB, GRAPH_BYTES, MAX_SLOTS, RESERVE_BYTES, slots_for
 from runtime.engine.engine import Engine
-from runtime.engine.loader import _expected_bytes
-from runtime.engine.registry import RegistryEntry
+from runtime.engine.loading import loader
+from runtime.engine.loading.loader import _expected_bytes
+from runtime.engine.loading.registry import RegistryEntry
 from runtime.errors import DeviceMemory
 from runtime.model.checkpoint import Checkpoint
 from runtime.settings import EngineSettings, Settings

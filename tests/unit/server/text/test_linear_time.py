@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.engine.splitting import Splitter
+from runtime.engine.text.splitting import Splitter
 from runtime.markdown.growing import GrowingMarkdown
 from runtime.model.english_reading import GrowingReading
 from runtime.request import Split

@@ -12,7 +12,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,38 +19,15 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.interface import Stream
-from runtime.engine.voice_encoders import VoiceEncoders
+from runtime.engine.audio.voice_encoders import VoiceEncoders
+from runtime.engine.cloned_voice import ClonedVoice, VoiceSound
 from runtime.errors import EngineDead, GenerationFailed, SpeechError
 from runtime.model.checkpoint import Checkpoint
-from runtime.model.code2wav import StreamState
 from runtime.request import SAMPLE_RATE, Reference, VoicePrompt
 
 log = logging.getLogger(__name__)
 
 WARM_S = 1.0  # Seconds of noise.
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class VoiceSound:
-    """A stream of sound after a voice's reference; how to go on from there (runtime/model/sound.py)."""
-
-    state: StreamState
-    turn: int
-    frames: int
-
-
-@dataclass(slots=True, eq=False)
-class ClonedVoice:
-    """Voice prompt of a reference in Base mode.
-
-    Shapes: x_vector [H] float32; codes [m, Q] int64 or None for x-vector only; text goes with codes.
-    """
-
-    x_vector: Tensor
-    codes: Tensor | None = None
-    text: str | None = None
-    key: str = ""  # Cache key of the reference.
-    sound: VoiceSound | None = None  # Code2Wav after the reference's frames
 
 
 def reference_key(reference: Reference) -> str:

@@ -9,14 +9,14 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.engine.code2wav_streams import FirstSound
-from runtime.engine.guards import RunawayDetector
-from runtime.engine.input_processor import Admission, PartPlan
-from runtime.engine.prompt import Prompt
-from runtime.engine.scheduler import ENDLESS, SequenceTable
-from runtime.engine.slots import SlotInputs
-from runtime.engine.text_stream import Part, TextStream
-from runtime.engine.voice_cache import ClonedVoice
+from runtime.engine.audio.code2wav_streams import FirstSound
+from runtime.engine.audio.guards import RunawayDetector
+from runtime.engine.cloned_voice import ClonedVoice
+from runtime.engine.execution.prompt import Prompt
+from runtime.engine.execution.slots import SlotInputs
+from runtime.engine.scheduling.input_processor import Admission, PartPlan
+from runtime.engine.scheduling.scheduler import ENDLESS, SequenceTable
+from runtime.engine.text.text_stream import Part, TextStream
 from runtime.errors import SpeechError
 from runtime.request import (
     SAMPLE_RATE,

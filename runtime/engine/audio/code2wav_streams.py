@@ -14,10 +14,10 @@ from torch import Tensor
 from runtime.device import Device, kernels
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event, Stream
-from runtime.engine.graphs import GraphPool, Progress
-from runtime.engine.reference_sound import ReferenceSound
-from runtime.engine.sound_graphs import Shape, SoundGraphs, pieces
-from runtime.engine.voice_cache import ClonedVoice
+from runtime.engine.audio.reference_sound import ReferenceSound
+from runtime.engine.audio.sound_graphs import Shape, SoundGraphs, pieces
+from runtime.engine.cloned_voice import ClonedVoice
+from runtime.engine.execution.graphs import GraphPool, Progress
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.code2wav import Code2Wav
 from runtime.model.sound import ROW, LibrarySound, SoundNetwork

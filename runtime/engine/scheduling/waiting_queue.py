@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from math import inf
 
-from runtime.engine.sequence import Sequence, SequenceState
-from runtime.engine.voice_cache import ClonedVoice, VoiceCache
+from runtime.engine.audio.voice_cache import VoiceCache
+from runtime.engine.cloned_voice import ClonedVoice
+from runtime.engine.scheduling.sequence import Sequence, SequenceState
 from runtime.errors import GenerationFailed, QueueTimeout, SpeechError
 from runtime.request import Queued
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
-from runtime.engine.prompt import PromptInputs, prompt_length, spoken_language
-from runtime.engine.scheduler import frame_limit
-from runtime.engine.slots import RowSettings, fill_in
-from runtime.engine.text import (
+from runtime.engine.audio.voice_cache import reference_key
+from runtime.engine.execution.prompt import PromptInputs, prompt_length, spoken_language
+from runtime.engine.execution.slots import RowSettings, fill_in
+from runtime.engine.scheduling.scheduler import frame_limit
+from runtime.engine.text.rules import (
     GRACE_FRAMES,
     checked_instruct,
     checked_text,
@@ -16,8 +17,7 @@ from runtime.engine.text import (
     frame_budget,
     refuse_control,
 )
-from runtime.engine.text_stream import TextStream
-from runtime.engine.voice_cache import reference_key
+from runtime.engine.text.text_stream import TextStream
 from runtime.errors import (
     DoesNotFit,
     InvalidConfig,

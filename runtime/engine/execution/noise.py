@@ -1,6 +1,6 @@
 """Sampling noise from counter-based hashes, on the host.
 
-The numbers are those of `runtime/engine/sampling.py`, ``gumbel_noise``, bit for bit: the same seed gives the same codes
+The numbers are those of `sampling.py`, ``gumbel_noise``, bit for bit: the same seed gives the same codes
 wherever the noise was made.
 """
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.engine.sampling import GOLDEN, MASK_32
+from runtime.engine.execution.sampling import GOLDEN, MASK_32
 
 Words = NDArray[np.uint32]  # Unsigned integers that wrap around.
 
@@ -105,7 +105,7 @@ def noise_of(keys: Words, hashes: Words) -> Tensor:
 
 
 def mix(x: Words) -> Words:
-    """``_mix`` of runtime/engine/sampling.py, in place, with words that wrap by themselves."""
+    """``_mix`` of sampling.py, in place, with words that wrap by themselves."""
     x ^= x >> np.uint32(16)
     x *= np.uint32(0x7FEB352D)
     x ^= x >> np.uint32(15)

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from runtime.engine.text import expected_frames
+from runtime.engine.text.rules import expected_frames
 from runtime.request import Split
 from runtime.shared.sentence_ends import MARK, SPOKEN, ends_sentence
 from runtime.shared.speech_rate import is_readable

@@ -1,7 +1,7 @@
 """One frame of every active row: next input, talker, code 0, codes 1 to Q-1 (docs/model.md 4, 5).
 
 Everything that differs between rows lies in the slot cache's tensors, so that a whole frame is one function of device
-state; a graph holds it as it stands (runtime/engine/model_runner.py). Where a row stands (position, frame, last codes,
+state; a graph holds it as it stands (model_runner.py). Where a row stands (position, frame, last codes,
 codes seen) is written last of all. Keys and values of the new position are written before, but nothing reads them
 that has not written them: a frame that fails on its way can be made again, of any of its rows, as if it had not been
 tried.
@@ -16,12 +16,17 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.fused import Fused, Lookup, Rules, Sampled
-from runtime.engine.attending import FusedDecodeAttention, FusedPrefillAttention, PrefillAttention, SlotAttention
-from runtime.engine.graft import Graft, InputTables
-from runtime.engine.noise import CpuNoise, HostNoise
-from runtime.engine.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
-from runtime.engine.scripted_frame import scripted_frame
-from runtime.engine.slots import SlotCache, on_device
+from runtime.engine.execution.attention import (
+    FusedDecodeAttention,
+    FusedPrefillAttention,
+    PrefillAttention,
+    SlotAttention,
+)
+from runtime.engine.execution.cross_checkpoint_embeddings import Graft, InputTables
+from runtime.engine.execution.noise import CpuNoise, HostNoise
+from runtime.engine.execution.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
+from runtime.engine.execution.scripted_frame import scripted_frame
+from runtime.engine.execution.slots import SlotCache, on_device
 from runtime.model.code_predictor import FrameCache
 from runtime.model.config import ModelConfig
 from runtime.model.fused_operations import FusedOperations
@@ -112,7 +117,7 @@ class Frame:
         """Return the next frame of rows that have made one before.
 
         Args:
-            plain: whether all of them draw plainly (runtime/engine/slots.py), as far as the host decides by it.
+            plain: whether all of them draw plainly (slots.py), as far as the host decides by it.
             span: positions that the longest of them has reached with this frame, or more; None for all there are.
                 Operations that know each row's own length (``fused``) do not need it.
 
@@ -159,7 +164,7 @@ class Frame:
         Args:
             span: as for `next`.
 
-        Shapes: embeds [n, P, H]; places [5, n] int64, as in runtime/engine/prompt_batches.py: the first so many
+        Shapes: embeds [n, P, H]; places [5, n] int64, as in prompt_batches.py: the first so many
         positions of a piece are a prompt's, and what comes of the last of them is kept in the row named there.
         """
         slots, starts, counts, rows, stops = places

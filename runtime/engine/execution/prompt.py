@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from runtime.engine.slots import on_device
-from runtime.engine.voice_cache import ClonedVoice
+from runtime.engine.cloned_voice import ClonedVoice
+from runtime.engine.execution.slots import on_device
 from runtime.model.config import ModelConfig
 from runtime.model.talker import NO_CODEC, Talker
 from runtime.model.text_tokenizer import TextTokenizer

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runtime.engine.heartbeat import Heartbeat
+from runtime.engine.execution.heartbeat import Heartbeat
 
 log = logging.getLogger(__name__)
 

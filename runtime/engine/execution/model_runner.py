@@ -15,11 +15,11 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.interface import Event, Graph, Stream
-from runtime.engine.frame import Frame
-from runtime.engine.graphs import DECODE_BUCKETS, Capture, GraphPool, Progress, Shape, Work
-from runtime.engine.noise import HostNoise
-from runtime.engine.prompt import Prompt
-from runtime.engine.prompt_batches import (
+from runtime.engine.execution.frame import Frame
+from runtime.engine.execution.graphs import DECODE_BUCKETS, Capture, GraphPool, Progress, Shape, Work
+from runtime.engine.execution.noise import HostNoise
+from runtime.engine.execution.prompt import Prompt
+from runtime.engine.execution.prompt_batches import (
     POSITIONS,
     STARTS,
     TOGETHER,
@@ -28,7 +28,7 @@ from runtime.engine.prompt_batches import (
     PromptBatches,
     WholeChunks,
 )
-from runtime.engine.slots import SlotCache, on_device
+from runtime.engine.execution.slots import SlotCache, on_device
 from runtime.model.checkpoint import Checkpoint
 
 Slots = NDArray[np.int64]

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import torch
 
-from runtime.engine.guards import RunawayDetector, spent_after
-from runtime.engine.in_flight import InFlight
-from runtime.engine.input_processor import PartPlan, seed_of_repeat
-from runtime.engine.model_runner import ModelRunner
-from runtime.engine.prefix_cache import PrefixCache
-from runtime.engine.prompt import Prompt, PromptInputs, build_prompt
-from runtime.engine.sequence import Sequence, SequenceState
-from runtime.engine.text import frame_budget, least_frames
-from runtime.engine.text_stream import Part
+from runtime.engine.audio.guards import RunawayDetector, spent_after
+from runtime.engine.execution.model_runner import ModelRunner
+from runtime.engine.execution.prefix_cache import PrefixCache
+from runtime.engine.execution.prompt import Prompt, PromptInputs, build_prompt
+from runtime.engine.scheduling.in_flight import InFlight
+from runtime.engine.scheduling.input_processor import PartPlan, seed_of_repeat
+from runtime.engine.scheduling.sequence import Sequence, SequenceState
+from runtime.engine.text.rules import frame_budget, least_frames
+from runtime.engine.text.text_stream import Part
 from runtime.errors import GenerationFailed, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.talker import Talker

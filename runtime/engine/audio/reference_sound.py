@@ -13,10 +13,10 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.interface import Stream
-from runtime.engine.graphs import Capture, GraphPool, Work
-from runtime.engine.slots import on_device
-from runtime.engine.sound_graphs import pieces
-from runtime.engine.voice_cache import VoiceSound
+from runtime.engine.audio.sound_graphs import pieces
+from runtime.engine.cloned_voice import VoiceSound
+from runtime.engine.execution.graphs import Capture, GraphPool, Work
+from runtime.engine.execution.slots import on_device
 from runtime.model.sound import ROW, SoundNetwork
 
 STEPS = (48, 16, 4, 1)  # Frames per step, up to the network's limit.

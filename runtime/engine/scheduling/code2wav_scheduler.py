@@ -18,11 +18,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device.interface import Stream
-from runtime.engine.code2wav_streams import Code2WavStreams
-from runtime.engine.code2wav_worker import Code2WavTask, Code2WavWorker
-from runtime.engine.guards import spent_after
-from runtime.engine.scheduler import ENDLESS, MAX_BACKLOG_FRAMES, Pace, Scheduler, SequenceTable, Slots, SoundChunk
-from runtime.engine.sequence import Sequence
+from runtime.engine.audio.code2wav_streams import Code2WavStreams
+from runtime.engine.audio.code2wav_worker import Code2WavTask, Code2WavWorker
+from runtime.engine.audio.guards import spent_after
+from runtime.engine.scheduling.scheduler import (
+    ENDLESS,
+    MAX_BACKLOG_FRAMES,
+    Pace,
+    Scheduler,
+    SequenceTable,
+    Slots,
+    SoundChunk,
+)
+from runtime.engine.scheduling.sequence import Sequence
 from runtime.errors import GenerationFailed, SpeechError
 from runtime.request import SAMPLE_RATE, Guard
 

@@ -2,7 +2,7 @@
 
 Between two passes a code is drawn and looked up: some thirty operations, which asked for one by one from Python take
 longer than they last, and each of which waits for the interpreter that the Code2Wav worker asks with. The readable
-twins are `CodePredictor.predict` and `Frame.codes` with ``pick`` of `runtime/engine/sampling.py`: the codes are theirs,
+twins are `CodePredictor.predict` and `Frame.codes` with ``pick`` of `sampling.py`: the codes are theirs,
 and so are the bits of the scores. What TorchScript asks of sources stands in `runtime/model/scripted.py`.
 """
 
@@ -84,7 +84,7 @@ class PredictorFrame(nn.Module):
         """Codes 1 to Q-1 of every row, and the sum of each one's scores, which is finite if they are.
 
         Shapes: x [B, 2, H'], what a frame begins with; keys to sin as for `PredictorPass`; temperature to greedy [B],
-        and what follows, as in ``LevelSettings`` of `runtime/engine/sampling.py`; noise [B, Q - 1, V], or None where
+        and what follows, as in ``LevelSettings`` of `sampling.py`; noise [B, Q - 1, V], or None where
         every row is greedy; results [B, Q - 1] int64, [Q - 1, B] float32.
         """
         codes: list[Tensor] = []

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from runtime.engine.slots import SlotCache
+from runtime.engine.execution.slots import SlotCache
 from runtime.model.talker import Talker
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.engine.text import expected_frames
+from runtime.engine.text.rules import expected_frames
 from runtime.request import Guard
 
 # A runaway is stationary: near-silence or a short loop, for minutes (docs/model.md 7.1). Speech is not, and

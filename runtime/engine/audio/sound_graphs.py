@@ -13,8 +13,8 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.interface import Event, Stream
-from runtime.engine.graphs import Capture, GraphPool, Work
-from runtime.engine.slots import on_device
+from runtime.engine.execution.graphs import Capture, GraphPool, Work
+from runtime.engine.execution.slots import on_device
 from runtime.errors import InvalidSetting
 from runtime.model.sound import ROW, SoundNetwork
 

@@ -10,7 +10,7 @@ import torch
 from runtime.device.quantized import Quantization
 from runtime.engine.capacity.weights import word_of
 from runtime.engine.core import EngineCore
-from runtime.engine.waiting import WaitingQueue
+from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import CheckpointUnusable, InvalidSetting, ModeNotServed
 from runtime.model.checkpoint import Checkpoint, fingerprint, public_name, resolve
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.fused import Fused
-from runtime.engine.slots import SlotCache
+from runtime.engine.execution.slots import SlotCache
 from runtime.model.layers import Attention, Operations, join_heads
 from runtime.model.talker import Talker
 

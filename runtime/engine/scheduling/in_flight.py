@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.device.interface import Event, Stream
-from runtime.engine.model_runner import FrameResult, LaunchedFrame
-from runtime.engine.prompt import Prompt
-from runtime.engine.scheduler import SequenceTable, Slots
+from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame
+from runtime.engine.execution.prompt import Prompt
+from runtime.engine.scheduling.scheduler import SequenceTable, Slots
 
 log = logging.getLogger(__name__)
 Expect = Callable[[Stream, Event], None]

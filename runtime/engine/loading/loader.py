@@ -20,10 +20,10 @@ from runtime.device.open_device import choose_sound_dtype
 from runtime.engine.capacity.memory import GIB, GRAPH_BYTES, slot_bytes, slots_for
 from runtime.engine.capacity.weights import WeightBits
 from runtime.engine.core import EngineCore
-from runtime.engine.prompt import PromptInputs
-from runtime.engine.registry import Registry, RegistryEntry
-from runtime.engine.slots import SlotInputs, fill_in
-from runtime.engine.waiting import WaitingQueue
+from runtime.engine.execution.prompt import PromptInputs
+from runtime.engine.execution.slots import SlotInputs, fill_in
+from runtime.engine.loading.registry import Registry, RegistryEntry
+from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import SetUpError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
 from runtime.model.files import weight_files

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device.fused import KVView, SamplingState, SlotState
-from runtime.engine.sampling import LevelSettings
+from runtime.engine.execution.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
 
@@ -54,7 +54,7 @@ class SlotInputs:
     trailing: list[int] = field(default_factory=list)  # Text ids fed with the coming frames, then padding.
     holds_end: bool = False  # EOS is banned until the frame that is fed the last of them (tts_eos).
     is_open: bool = False  # More text may arrive.
-    is_grafted: bool = False  # Another checkpoint embeds the inputs (runtime/engine/graft.py).
+    is_grafted: bool = False  # Another checkpoint embeds the inputs (cross_checkpoint_embeddings.py).
     is_written: bool = False  # Written to the device.
 
     @property
@@ -131,7 +131,7 @@ class LevelCache:
         """Return the settings of some rows.
 
         Args:
-            lean: whether thresholds come of one sort (runtime/engine/sampling.py).
+            lean: whether thresholds come of one sort (sampling.py).
             plain: whether all of them draw plainly, where that is lean.
 
         Shapes: rows [B] int64; slots [B], the same on the host, or None where the host shall decide nothing by them.

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from runtime.engine.incremental_tokenizer import IncrementalTokenizer
-from runtime.engine.splitting import Splitter, certain_end_past, settled_end
-from runtime.engine.text import LongNumbers, refuse_control
+from runtime.engine.text.incremental_tokenizer import IncrementalTokenizer
+from runtime.engine.text.rules import LongNumbers, refuse_control
+from runtime.engine.text.splitting import Splitter, certain_end_past, settled_end
 from runtime.errors import EmptyText, TextTooLong, UnreadableText
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import (

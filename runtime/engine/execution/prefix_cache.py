@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from runtime.engine.slots import PromptPrefix
+from runtime.engine.execution.slots import PromptPrefix
 
 
 class PrefixCache:

@@ -1,0 +1,32 @@
+"""Voice prompt of a reference, as the prompt and Code2Wav read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from runtime.model.code2wav import StreamState
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VoiceSound:
+    """A stream of sound after a voice's reference; how to go on from there (runtime/model/sound.py)."""
+
+    state: StreamState
+    turn: int
+    frames: int
+
+
+@dataclass(slots=True, eq=False)
+class ClonedVoice:
+    """Voice prompt of a reference in Base mode.
+
+    Shapes: x_vector [H] float32; codes [m, Q] int64 or None for x-vector only; text goes with codes.
+    """
+
+    x_vector: Tensor
+    codes: Tensor | None = None
+    text: str | None = None
+    key: str = ""  # Cache key of the reference.
+    sound: VoiceSound | None = None  # Code2Wav after the reference's frames

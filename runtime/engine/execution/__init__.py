@@ -1,0 +1,1 @@
+"""Talker and code predictor on the device: slots, prompts, frames and graphs."""

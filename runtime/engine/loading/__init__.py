@@ -1,0 +1,1 @@
+"""Checkpoints of the engine: registry and loader."""

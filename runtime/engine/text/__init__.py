@@ -1,0 +1,1 @@
+"""Text of a request: rules, splitting, and tokens as they arrive."""
