@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runtime.settings import Settings
 from runtime.shared.port.door import Door
 from runtime.shared.port.hosts import Hosts
+from runtime.shared.port.origins import Cors, Origins
 from runtime.shared.port.unrouted import no_socket, unrouted
 from runtime.shipped import shipped
 from studio.downloads import Downloads
@@ -46,6 +47,8 @@ from studio.visitors import VisitorCookies
 from studio.voice_owners import whose_voices
 
 ASSETS = shipped("studio", "assets")
+# Beginnings of the runtime's paths. Only these are for pages of other origins; the studio's own are for its page.
+RUNTIME_PATHS = ("/v1/", "/v2/", "/tts/", "/voices", "/pronunciation-dicts")
 
 
 class FreshFiles(StaticFiles):
@@ -108,7 +111,10 @@ def build(
     if sign_in is not None:
         sign_in.add_to(app)  # Its session must wrap everything that needs the visitor.
     app.add_middleware(SecurityHeaders, ancestors=settings.visits.frame_ancestors)
-    app.add_middleware(Door, settings=told.server, hosts=Hosts(told.server.hosts, settings.host))
+    origins = Origins(told.server.origins, RUNTIME_PATHS)
+    app.add_middleware(Door, settings=told.server, hosts=Hosts(told.server.hosts, settings.host), origins=origins)
+    if origins:
+        app.add_middleware(Cors, origins=origins)
     app.router.routes.extend([*keeping.routes(), *keeping.voice_routes(relay)])
     forget = downloads.forget if downloads else None
     app.router.routes.extend(HostRoutes(runtime, settings, relay.key, forget).routes())

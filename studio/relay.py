@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Scope
@@ -25,13 +24,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from runtime.errors import Draining, OriginRefused, SlowReader, SpeechError
+from runtime.errors import Draining, SlowReader, SpeechError
 from runtime.settings import Settings
 from runtime.shared.port import allowance
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.error_shapes import told_on_socket
 from runtime.shared.port.listening import give_up
-from runtime.shared.port.origins import SAFE_METHODS, may_use
 from runtime.shared.port.sending import within
 from studio.draining import Drain
 from studio.errors import RuntimeUnavailable
@@ -42,7 +40,7 @@ from studio.upstream import Upstream
 log = logging.getLogger(__name__)
 
 HTTP_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-# What a client may tell the runtime of itself on a WebSocket; Origin was judged here and ends here.
+# What a client may tell the runtime of itself on a WebSocket; Origin was judged before and ends here.
 PASSED_ON = ("authorization", "x-api-key", "xi-api-key", "cartesia-version", "user-agent", "x-voice-owner")
 OWNER = "x-voice-owner"  # Header that tells the runtime whose request it is (docs/api.md).
 ONE_HOP = {
@@ -76,7 +74,7 @@ Allowed = Callable[[HTTPConnection], allowance.Allowance]
 
 
 class Relay:
-    """Passes requests on to wherever the runtime is now."""
+    """Passes requests on to wherever the runtime is now. Their origins were judged before (`Door`)."""
 
     def __init__(
         self,
@@ -113,8 +111,6 @@ class Relay:
 
     async def http(self, request: Request) -> Response:
         """Pass one request on and stream its answer back."""
-        if request.method not in SAFE_METHODS and not same_origin(request.headers):
-            return error_response(OriginRefused())
         if self.drain.begun and request.url.path != "/ready":
             return error_response(Draining())
         if self.runtime.url is None:
@@ -186,9 +182,6 @@ class Relay:
 
     async def websocket(self, browser: WebSocket) -> None:
         """Join one socket of the page to one of the runtime until either ends."""
-        if not same_origin(browser.headers):
-            await browser.send_denial_response(error_response(OriginRefused()))
-            return
         url = self.runtime.url
         if url is None or self.drain.begun:
             await _turn_away(browser, Draining() if self.drain.begun else RuntimeUnavailable())
@@ -331,8 +324,3 @@ def _target(url: str, scope: Scope) -> str:
     path: str = scope["raw_path"].partition(b"?")[0].decode("latin-1")
     query: str = scope["query_string"].decode("latin-1")
     return f"{url}{path}?{query}" if query else url + path
-
-
-def same_origin(headers: Mapping[str, str]) -> bool:
-    """Tell whether a request comes from our own page, or from a program, which sends no Origin."""
-    return may_use(headers if isinstance(headers, Headers) else Headers(headers))

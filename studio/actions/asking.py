@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import httpx
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp
 
-from studio.relay import same_origin
+from runtime.shared.port.origins import may_use
 
 # What identifies a caller. The origin is judged here, and the routes hear no more of it.
 PASSED_ON = ("authorization", "cookie", "x-api-key", "x-forwarded-proto")
@@ -39,7 +40,7 @@ class Asking:
         Raises:
             ActionRefused: a page of another site asks.
         """
-        if not same_origin(headers):
+        if not may_use(Headers(headers)):
             raise ActionRefused("This origin may not use the studio.", "origin_refused")
         self._app = app
         self._address = address

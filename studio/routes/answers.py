@@ -26,8 +26,7 @@ from runtime.errors import (
 )
 from runtime.shared.file_names import disposition
 from runtime.shared.port.error_responses import error_response
-from runtime.shared.port.origins import SAFE_METHODS
-from studio.relay import same_origin
+from runtime.shared.port.origins import SAFE_METHODS, may_use
 
 BODY_BYTES = 2 * 2**20  # Bytes of a JSON body.
 FIELD_BYTES = 2**20  # Bytes of a form's text field.
@@ -70,7 +69,7 @@ def answering(handler: Handler) -> Handler:
     @functools.wraps(handler)
     async def answer(request: Request) -> Response:
         try:
-            if request.method not in SAFE_METHODS and not same_origin(request.headers):
+            if request.method not in SAFE_METHODS and not may_use(request.headers):
                 raise OriginRefused
             return await handler(request)
         except SpeechError as error:

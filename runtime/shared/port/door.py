@@ -59,7 +59,7 @@ class Door(Checking):
         if not all(map(self._hosts.know, headers.getlist("host"))):
             raise HostRefused
         self.caps.check(address)
-        if (scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS) and not may_use(
-            headers, self._origins
-        ):
+        others = self._origins if self._origins is not None and self._origins.hold_for(scope["path"]) else None
+        is_change = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
+        if is_change and not may_use(headers, others):
             raise OriginRefused

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.errors import InvalidSetting
 
@@ -24,11 +24,16 @@ class Origins:
     An entry is an origin of any scheme, ``SCHEME://*.NAME`` for all names that end so, ``SCHEME://*`` for all of a
     scheme, ``null`` (pages without an origin, such as local files) or ``*``.
 
+    Args:
+        setting: entries, separated by commas.
+        paths: beginnings of the paths that the origins may use.
+
     Raises:
         InvalidSetting: an entry is none of these.
     """
 
-    def __init__(self, setting: str = "") -> None:
+    def __init__(self, setting: str = "", paths: tuple[str, ...] = ("/",)) -> None:
+        self._paths = paths
         words = {word.strip() for word in setting.split(",") if word.strip()}
         self._any = _ANY in words
         self._null = _NULL in words
@@ -47,6 +52,10 @@ class Origins:
 
     def __bool__(self) -> bool:
         return self._any or self._null or bool(self._named or self._wild)
+
+    def hold_for(self, path: str) -> bool:
+        """Return True if the origins may use this path."""
+        return path.startswith(self._paths)
 
     def allow(self, origin: str) -> bool:
         """Return True if the operator allows the origin of this ``Origin`` header."""
@@ -80,6 +89,10 @@ class Cors(CORSMiddleware):
     def __init__(self, app: ASGIApp, origins: Origins) -> None:
         super().__init__(app, allow_methods=["*"], allow_headers=["*"])
         self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_for_others = scope["type"] == "http" and self._origins.hold_for(scope["path"])
+        await (super().__call__ if is_for_others else self.app)(scope, receive, send)
 
     def is_allowed_origin(self, origin: str) -> bool:
         return self._origins.allow(origin)
