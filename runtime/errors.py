@@ -6,7 +6,7 @@
     ├─ BadRequest            the client can correct it; nothing was started
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
     │  ├─ SubprotocolRequired · UnknownRoute · WebSocketOnly · MethodNotAllowed · UnsupportedFormat
-    │  ├─ MalformedRequest · HeadersTooLarge · TooManyFrames
+    │  ├─ MalformedRequest · HeadersTooLarge · UnsupportedEncoding · TooManyFrames
     │  ├─ Unauthorized · OriginRefused · HostRefused
     │  ├─ EmptyText · UnreadableText · TextTooLong · DoesNotFit · TagTooLong · PauseTooLong · PausesTooLong
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
@@ -19,7 +19,7 @@
     ├─ Busy                  try again later:
     │  ├─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · NoReplica · ReplicaLost
     │  └─ SpeechSpent
-    ├─ Expired               a timeout passed: SessionIdle · SessionTooLong · SlowReader
+    ├─ Expired               a timeout passed: SessionIdle · SessionTooLong · BodyTooSlow · SlowReader
     ├─ Failed                a fault of the server, in this request only
     │  └─ NonFiniteOutput · GenerationFailed · EngineDead · CheckpointUnusable · StorageFailed
     └─ SetUpError            shown to the operator on the command line, never sent to a client
@@ -152,6 +152,12 @@ class HeadersTooLarge(BadRequest):
         "The request has too much around its body: {max_fields} headers or trailers and {max_bytes} bytes of them are "
         "the limit. Send fewer or shorter ones, and fewer but larger chunks."
     )
+
+
+class UnsupportedEncoding(BadRequest):
+    code = "unsupported_encoding"
+    http_status = 415
+    sentence = "The body is compressed, which no route takes. Send it without Content-Encoding."
 
 
 class TooManyFrames(BadRequest):
@@ -437,6 +443,11 @@ class SessionIdle(Expired):
 class SessionTooLong(Expired):
     code = "session_timeout"
     sentence = "The session lasted {limit:g} s, which is the limit; open a new one."
+
+
+class BodyTooSlow(Expired):
+    code = "body_too_slow"
+    sentence = "The body came with less than {limit} bytes a second. Send it faster."
 
 
 class SlowReader(Expired):

@@ -12,7 +12,8 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from runtime.errors import Draining, MessageTooLarge, MoreThan, SessionIdle, SlowReader, SpeechError
+from runtime.errors import Draining, SlowReader, SpeechError
+from runtime.shared.port.bodies import bounded
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.sending import send_stream
 from studio.draining import Drain
@@ -79,26 +80,11 @@ class Passage(Response):
             if message.get("body") or not message.get("more_body"):
                 await self._body.put(message)
 
-    async def _pieces(self, announced: str) -> AsyncIterator[bytes]:
-        """The body, no more of it than may be; ``announced`` is the size that the client said before it, if it did.
-
-        The runtime would refuse more itself, but a client that still sends would not hear it.
-        """
-        most = self._max_body_bytes
-        if announced.isdecimal() and int(announced[:19]) > most:
-            raise MessageTooLarge(what="The body", size=int(announced[:19]), limit=most)
-        size = 0
+    async def _received(self) -> AsyncIterator[bytes]:
+        """Yield the body as it is received."""
         while True:
-            try:
-                async with asyncio.timeout(self._body_s):
-                    message = await self._body.get()
-            except TimeoutError:
-                raise SessionIdle(limit=self._body_s) from None
-            piece = message.get("body", b"")
-            size += len(piece)
-            if size > most:
-                raise MessageTooLarge(what="The body", size=MoreThan(most), limit=most)
-            if piece:
+            message = await self._body.get()
+            if piece := message.get("body", b""):
                 yield piece
             if not message.get("more_body"):
                 return
@@ -110,7 +96,9 @@ class Passage(Response):
     async def _ask(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         has_body = "content-length" in headers or "transfer-encoding" in headers
-        content = self._pieces(headers.get("content-length", "")) if has_body else None
+        # The runtime has these limits itself, but a client that still sends would not read its refusal.
+        body = bounded(self._received(), headers, max_bytes=self._max_body_bytes, idle_s=self._body_s)
+        content = body if has_body else None
         request = httpx.Request(scope["method"], self._url, headers=self._asked, content=content)
         try:
             answer = await self._client.send(request, stream=True)

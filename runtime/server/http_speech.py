@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from fastapi import Request
-from starlette.requests import ClientDisconnect
 
-from runtime.errors import InvalidMessage, MessageTooLarge, MoreThan, SessionIdle
+from runtime.errors import InvalidMessage, MessageTooLarge
 from runtime.request import Reference, SpeechRequest
 from runtime.server.engine_host import Host
 from runtime.server.logs import RequestLog
@@ -22,6 +21,7 @@ from runtime.server.text.pronunciations import Pronunciation, dictionary_for
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import decode
+from runtime.shared.port.bodies import whole_body
 
 _SMALL_BODY_BYTES = 16 * 2**10  # A body that is parsed on the loop, in 3 ms at most.
 
@@ -119,30 +119,14 @@ async def read_fields(request: Request, host: Host) -> dict[str, Any]:
 
     Raises:
         MessageTooLarge, InvalidMessage: it is too large, cut short, or no JSON object.
-        SessionIdle: nothing of it came for ``config_s``.
+        UnsupportedEncoding, SessionIdle, BodyTooSlow: it is compressed, or comes too slowly.
     """
     limits = host.settings.limits
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > limits.max_config_bytes:
-        raise MessageTooLarge(what="The body", size=int(announced), limit=limits.max_config_bytes)
-    body, pieces = bytearray(), request.stream()
-    while True:
-        try:
-            async with asyncio.timeout(limits.config_s):
-                body += await anext(pieces)
-        except StopAsyncIteration:
-            break
-        except TimeoutError:
-            raise SessionIdle(limit=limits.config_s) from None
-        except ClientDisconnect:
-            raise InvalidMessage(why="it was cut short") from None
-        if len(body) > limits.max_config_bytes:
-            most = limits.max_config_bytes
-            raise MessageTooLarge(what="The body", size=MoreThan(most), limit=most)
+    body = await whole_body(request, max_bytes=limits.max_config_bytes, idle_s=limits.config_s)
     if len(body) <= _SMALL_BODY_BYTES:
-        return _decoded(bytes(body))
+        return _decoded(body)
     # Tens of milliseconds for the largest, whatever is in it, and only reference audio needs so much.
-    fields = await asyncio.get_running_loop().run_in_executor(host.decoders, _decoded, bytes(body))
+    fields = await asyncio.get_running_loop().run_in_executor(host.decoders, _decoded, body)
     if len(body) > limits.max_message_bytes and "ref_audio" not in fields and "items" not in fields:
         raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_message_bytes)
     return fields

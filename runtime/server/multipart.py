@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncGenerator
 
 from fastapi import Request
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from runtime.errors import InvalidConfig, MessageTooLarge, MoreThan, SessionIdle, StorageFailed
+from runtime.errors import InvalidConfig, MessageTooLarge, StorageFailed
 from runtime.settings import Limits
+from runtime.shared.port.bodies import body_pieces
 
 FIELD_BYTES = 32 * 2**10
 MAX_FIELDS, MAX_FILES = 16, 2
@@ -32,12 +31,13 @@ async def read_multipart(
 
     Raises:
         InvalidConfig: it is no multipart form.
-        MessageTooLarge, SessionIdle: it is too large, or stopped coming.
+        UnsupportedEncoding, MessageTooLarge, SessionIdle, BodyTooSlow: as `body_pieces`.
         StorageFailed: the disk does not take it.
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise InvalidConfig(where="body", why=refused, param="body")
-    body = _bounded(request, limits)
+    most = limits.max_upload_bytes + FORM_BYTES
+    body = body_pieces(request, max_bytes=most, idle_s=limits.idle_s, what="The upload")
     parser = MultiPartParser(
         request.headers, body, max_files=MAX_FILES, max_fields=MAX_FIELDS, max_part_size=FIELD_BYTES
     )
@@ -56,28 +56,6 @@ async def read_multipart(
     finally:
         await form.close()
     return fields, files
-
-
-async def _bounded(request: Request, limits: Limits) -> AsyncGenerator[bytes, None]:
-    """Yield the body, no more of it than may come, and no slower than an idle socket."""
-    most = limits.max_upload_bytes + FORM_BYTES
-    announced = request.headers.get("content-length", "0")
-    if announced.isdecimal() and int(announced[:19]) > most:
-        raise MessageTooLarge(what="The upload", size=int(announced[:19]), limit=limits.max_upload_bytes)
-    size = 0
-    pieces = aiter(request.stream())
-    while True:
-        try:
-            async with asyncio.timeout(limits.idle_s):
-                piece = await anext(pieces)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            raise SessionIdle(limit=limits.idle_s) from None
-        size += len(piece)
-        if size > most:
-            raise MessageTooLarge(what="The upload", size=MoreThan(most), limit=limits.max_upload_bytes)
-        yield piece
 
 
 async def _content(upload: UploadFile, limits: Limits) -> bytes:

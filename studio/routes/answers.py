@@ -6,7 +6,7 @@ import asyncio
 import functools
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
@@ -18,13 +18,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from runtime.errors import (
     InvalidConfig,
     MessageTooLarge,
-    MoreThan,
     OriginRefused,
-    SessionIdle,
     SpeechError,
     StorageFailed,
 )
 from runtime.shared.file_names import disposition
+from runtime.shared.port.bodies import body_pieces
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.origins import SAFE_METHODS, may_use
 
@@ -122,7 +121,7 @@ async def body_of(request: Request, most: int = BODY_BYTES) -> bytes:
     """Return the body, no more of it than a JSON body may have.
 
     Raises:
-        MessageTooLarge, SessionIdle: it is too large, or stopped coming.
+        SpeechError: as `body_pieces`.
     """
     return b"".join(await pieces_of(request, most))
 
@@ -131,9 +130,9 @@ async def pieces_of(request: Request, most: int) -> list[bytes]:
     """Return a body in pieces, for what is too large to be joined on the event loop.
 
     Raises:
-        MessageTooLarge, SessionIdle: as `body_of`.
+        SpeechError: as `body_pieces`.
     """
-    return [piece async for piece in _bounded(request, most)]
+    return [piece async for piece in body_pieces(request, max_bytes=most, idle_s=IDLE_S)]
 
 
 async def form_of(request: Request, largest: dict[str, int]) -> dict[str, str | bytes]:
@@ -141,13 +140,17 @@ async def form_of(request: Request, largest: dict[str, int]) -> dict[str, str | 
 
     Raises:
         InvalidConfig: it is no form, or has other files.
-        MessageTooLarge, SessionIdle: it is too large, or stopped coming.
+        SpeechError: as `body_pieces`.
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise InvalidConfig(where="The body", why="send a multipart/form-data form", param="body")
     most = sum(largest.values()) + 4 * FIELD_BYTES
     parser = MultiPartParser(
-        request.headers, _bounded(request, most), max_files=len(largest), max_fields=4, max_part_size=FIELD_BYTES
+        request.headers,
+        body_pieces(request, max_bytes=most, idle_s=IDLE_S),
+        max_files=len(largest),
+        max_fields=4,
+        max_part_size=FIELD_BYTES,
     )
     try:
         form = await parser.parse()
@@ -170,26 +173,6 @@ async def _content(name: str, value: UploadFile | str, largest: dict[str, int]) 
     if (size := value.size or 0) > largest[name]:
         raise MessageTooLarge(what=f"The file {name}", size=size, limit=largest[name], param=name)
     return await value.read()
-
-
-async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
-    """Yield the body piece by piece."""
-    announced = request.headers.get("content-length", "0")
-    if announced.isdecimal() and int(announced[:19]) > most:
-        raise MessageTooLarge(what="The body", size=int(announced[:19]), limit=most)
-    size, pieces = 0, aiter(request.stream())
-    while True:
-        try:
-            async with asyncio.timeout(IDLE_S):
-                piece = await anext(pieces)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            raise SessionIdle(limit=IDLE_S) from None
-        size += len(piece)
-        if size > most:
-            raise MessageTooLarge(what="The body", size=MoreThan(most), limit=most)
-        yield piece
 
 
 def whole_number(request: Request, name: str, default: int, low: int, high: int) -> int:

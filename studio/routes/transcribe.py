@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runtime.errors import MessageTooLarge, MoreThan
 from runtime.settings import Limits
-from studio.routes.answers import answering, said
+from runtime.shared.port.bodies import whole_body
+from studio.routes.answers import IDLE_S, answering, said
 from studio.transcribing.desk import Desk
 
 
@@ -17,12 +17,8 @@ def transcribe_routes(desk: Desk, limits: Limits) -> list[Route]:
 
     async def transcribe(request: Request) -> Response:
         """The body is the recording; ``?language=`` names the one that is spoken in it."""
-        recording = bytearray()
-        async for piece in request.stream():
-            recording += piece
-            if len(recording) > limits.max_upload_bytes:
-                most = limits.max_upload_bytes
-                raise MessageTooLarge(what="The recording", size=MoreThan(most), limit=most)
-        return said(await desk.transcribe(bytes(recording), request.query_params.get("language", "")))
+        most = limits.max_upload_bytes
+        recording = await whole_body(request, max_bytes=most, idle_s=IDLE_S, what="The recording")
+        return said(await desk.transcribe(recording, request.query_params.get("language", "")))
 
     return [Route("/studio/transcribe", answering(transcribe), methods=["POST"])]

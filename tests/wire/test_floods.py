@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 
+import httpx
 import pytest
 
+from runtime.shared.port import bodies
 from tests.support.bare_port import exchange
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import spoken
@@ -41,6 +44,39 @@ def test_a_flood_of_tiny_frames_is_closed(either: RunningServer, path: str, tiny
     received = asyncio.run(exchange(either.port, handshake, None, flood))
     code, reason = int.from_bytes(received[-17:-15], "big"), received[-15:].decode()
     assert (code, reason) == (1008, "too_many_frames")
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/voices", "/v1/audio/pronunciations", "/tts/bytes"])
+def test_a_compressed_body_is_refused(either: RunningServer, path: str) -> None:
+    body = gzip.compress(b"{}")
+    for kind in ("application/json", "multipart/form-data; boundary=b"):
+        answer = httpx.post(
+            either.http + path, content=body, headers={"content-encoding": "gzip", "content-type": kind}
+        )
+        if path != "/v1/audio/voices" or kind != "application/json":
+            found = answer.json().get("error_code") or answer.json()["error"]["code"]
+            assert (answer.status_code, found) == (415, "unsupported_encoding")
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/voices"])
+def test_a_body_that_drips_is_refused(either: RunningServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "GRACE_S", 0.3)
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n"
+    head += "Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+    head += '--b\r\nContent-Disposition: form-data; name="name"\r\n\r\n'
+
+    async def scenario() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", either.port)
+        writer.write(head.encode())
+        answer = asyncio.create_task(reader.readuntil(b"}}}"))
+        while not answer.done():
+            writer.write(b" ")
+            await asyncio.sleep(0.05)
+        writer.transport.abort()
+        return answer.result()
+
+    head_, _, body = asyncio.run(scenario()).partition(b"\r\n\r\n")
+    assert (int(head_.split()[1]), json.loads(body)["error"]["code"]) == (408, "body_too_slow")
 
 
 def test_a_neighbour_is_heard_while_a_client_sends_a_flood_of_messages(either: RunningServer) -> None:

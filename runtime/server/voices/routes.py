@@ -14,8 +14,6 @@ from fastapi.responses import JSONResponse
 
 from runtime.errors import (
     InvalidConfig,
-    MessageTooLarge,
-    MoreThan,
     StorageFailed,
     UnknownRoute,
     VoiceFileInvalid,
@@ -43,6 +41,7 @@ from runtime.server.wire import Reply, decode
 from runtime.settings import OBJECTS, VOICES_AS, Limits
 from runtime.shared.confusables import find_look_alike
 from runtime.shared.file_names import disposition, file_name
+from runtime.shared.port.bodies import whole_body
 from runtime.voices.checks import Advice
 from runtime.voices.examination import Examination
 from runtime.voices.listing import Problem, file_of
@@ -204,12 +203,7 @@ async def read_edit(request: Request, limits: Limits) -> Edit:
     Raises:
         InvalidMessage, InvalidConfig, MessageTooLarge: it changes nothing that there is.
     """
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > limits.max_message_bytes:
-            most = limits.max_message_bytes
-            raise MessageTooLarge(what="The body", size=MoreThan(most), limit=most)
+    body = await whole_body(request, max_bytes=limits.max_message_bytes, idle_s=limits.config_s)
     return edit_of(decode(body.decode("utf-8", "replace")))
 
 
