@@ -14,3 +14,12 @@ export function fileName(words, suffix) {
   name = name.replace(/^[ .,;:]+|[ .,;:]+$/gu, '') || 'take';
   return `${RESERVED.test(name) ? '_' : ''}${name}.${suffix}`;
 }
+
+/** Hand a file to the browser. @param {Blob} file @param {string} name */
+export function saveFile(file, name) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(file);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}

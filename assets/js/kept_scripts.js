@@ -2,8 +2,7 @@
 
 import { timeOfDay } from './days.js';
 import { all, need } from './elements.js';
-import { clock } from './meter.js';
-import { SAMPLE_RATE } from './outputs.js';
+import { clock, SAMPLE_RATE } from './wav.js';
 import { calledBy } from './script/title.js';
 import { TakeRow } from './take_row.js';
 

@@ -1,6 +1,6 @@
 /** How much of a long take is made, and how long the rest takes: what stands beside the voice while one waits for it. Pure. */
 
-import { SAMPLE_RATE } from './outputs.js';
+import { SAMPLE_RATE } from './wav.js';
 
 const LONG_S = 10; // Shorter audio is ready before progress would help.
 const SURE_MS = 1000; // Time before the speed of generation is shown.

@@ -1,7 +1,6 @@
 /** A take's figures: times from the click as this page saw them, the rest as the runtime says. */
 
 import { need, write } from './elements.js';
-import { SAMPLE_RATE } from './outputs.js';
 
 /** @typedef {import('./stage.js').Shown} Shown */
 
@@ -46,10 +45,4 @@ export class Meter {
 function milliseconds(value) {
   if (value == null) return undefined;
   return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
-}
-
-/** Write a length as people read it. @param {number} samples */
-export function clock(samples) {
-  const seconds = samples / SAMPLE_RATE;
-  return `${Math.floor(seconds / 60)}:${(seconds % 60).toFixed(1).padStart(4, '0')}`;
 }

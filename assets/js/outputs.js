@@ -8,7 +8,7 @@
  * @typedef {(counters: Counters) => void} CountersListener
  */
 
-export const SAMPLE_RATE = 24000;
+import { SAMPLE_RATE } from './wav.js';
 
 const MAX_TARGET = 0.6 * SAMPLE_RATE;
 const START_AHEAD = 0.01; // Seconds; a source that starts in the past loses its first samples.

@@ -7,7 +7,7 @@
  * made beside others share the runtime with them: what they need says nothing of a take alone.
  */
 
-import { SAMPLE_RATE } from './outputs.js';
+import { SAMPLE_RATE } from './wav.js';
 
 // One codec frame: with a runtime faster than the ear, the first frame is enough to start.
 export const MIN_TARGET = 0.08 * SAMPLE_RATE;

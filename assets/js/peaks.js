@@ -1,6 +1,6 @@
 /** The lowest and highest sample of each 10 ms of a take, kept beside it and grown with it. */
 
-import { SAMPLE_RATE } from './outputs.js';
+import { SAMPLE_RATE } from './wav.js';
 
 export const BIN = SAMPLE_RATE / 100;
 

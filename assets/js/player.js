@@ -8,7 +8,8 @@
  * @typedef {WorkletOutput|ScheduledOutput} Output
  */
 
-import { SAMPLE_RATE, ScheduledOutput, WorkletOutput } from './outputs.js';
+import { ScheduledOutput, WorkletOutput } from './outputs.js';
+import { SAMPLE_RATE } from './wav.js';
 import { Pace } from './pace.js';
 
 /** An AudioContext that says how often its device ran dry; not every browser's does. @typedef {AudioContext & {playbackStats?: {underrunEvents: number}}} Context */

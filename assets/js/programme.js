@@ -11,7 +11,7 @@
  * @property {number} from    samples of the item that were skipped
  */
 
-import { SAMPLE_RATE } from './outputs.js';
+import { SAMPLE_RATE } from './wav.js';
 
 const SILENCE = new Int16Array(SAMPLE_RATE / 10);
 

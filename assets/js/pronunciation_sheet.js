@@ -2,7 +2,7 @@
 
 import { all, copyOf, need } from './elements.js';
 import { errorOf } from './errors.js';
-import { saveFile } from './script/exporting.js';
+import { saveFile } from './file_name.js';
 import { readWordList, writeWordList } from './word_list.js';
 
 /** @typedef {import('./pronouncing.js').Entry} Entry */

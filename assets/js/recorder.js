@@ -6,8 +6,7 @@
  */
 
 import { errorOf } from './errors.js';
-import { SAMPLE_RATE } from './outputs.js';
-import { toInt16 } from './wav.js';
+import { SAMPLE_RATE, toInt16 } from './wav.js';
 
 /** The key of a sentence why there is no microphone here, or null if there may be one. @returns {string|null} */
 export function microphoneObstacle() {

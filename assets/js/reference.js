@@ -4,8 +4,7 @@
  * What the browser cannot decode is sent as it is: the runtime reads more formats, and says what it cannot.
  */
 
-import { SAMPLE_RATE } from './outputs.js';
-import { toInt16, wavBlob } from './wav.js';
+import { SAMPLE_RATE, toInt16, wavBlob } from './wav.js';
 
 const LARGEST = 100 * 2 ** 20; // Bytes that the page decodes.
 const LONGEST_S = 600;

@@ -1,6 +1,6 @@
 /** Marks the sentence that sounds in the shared text: under the field lies the same text, unseen but for its mark. */
 
-import { SAMPLE_RATE } from './outputs.js';
+import { SAMPLE_RATE } from './wav.js';
 import { Peaks } from './peaks.js';
 import { beginningsOf, clausesOf, pausesOf, sentencesOf } from './sentence_times.js';
 import { expectedSeconds } from './speech_rate.js';

@@ -55,12 +55,11 @@
  */
 
 import { fileName } from './file_name.js';
-import { SAMPLE_RATE } from './outputs.js';
+import { SAMPLE_RATE, wavBlob } from './wav.js';
 import { seldom } from './seldom.js';
 import { sentText } from './sent_text.js';
 import { isTooShort } from './speech_rate.js';
 import { untagged } from './tags.js';
-import { wavBlob } from './wav.js';
 
 const SOON_MS = 16;
 

@@ -4,7 +4,8 @@ import { need } from './elements.js';
 import { languageName } from './rooms/fields.js';
 import { sentLength } from './sent_text.js';
 import { expectedSeconds } from './speech_rate.js';
-import { TagChips, untagged } from './tags.js';
+import { TagChips } from './tag_chips.js';
+import { untagged } from './tags.js';
 import { span } from './time_words.js';
 import { scriptName, unknownTongue } from './tongues.js';
 

@@ -5,9 +5,8 @@
  */
 
 import { all, need } from './elements.js';
-import { clock } from './meter.js';
+import { clock, SAMPLE_RATE } from './wav.js';
 import { BIN, Peaks } from './peaks.js';
-import { SAMPLE_RATE } from './outputs.js';
 import { Bars, inColours } from './waveform.js';
 
 const STEP_S = 0.05;

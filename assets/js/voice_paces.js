@@ -1,6 +1,6 @@
 /** How fast each voice speaks against an ordinary pace, learnt from the takes that came whole; and so how long one will be. */
 
-import { SAMPLE_RATE } from './outputs.js';
+import { SAMPLE_RATE } from './wav.js';
 import { expectedSeconds, isSyllabic } from './speech_rate.js';
 import { untagged } from './tags.js';
 

@@ -1,4 +1,6 @@
-/** WAV files made in the page: 16-bit PCM, mono. */
+/** The page's PCM: 16-bit mono samples at one rate, as WAV files and as lengths of time. */
+
+export const SAMPLE_RATE = 24000;
 
 /**
  * @param {Int16Array[]} chunks
@@ -42,4 +44,10 @@ export function dataUrl(blob) {
     reader.onerror = () => reject(reader.error);
     reader.readAsDataURL(blob);
   });
+}
+
+/** Write a length as people read it: 1:02.5. @param {number} samples */
+export function clock(samples) {
+  const seconds = samples / SAMPLE_RATE;
+  return `${Math.floor(seconds / 60)}:${(seconds % 60).toFixed(1).padStart(4, '0')}`;
 }

@@ -2,7 +2,7 @@
 
 import { all, need } from '../elements.js';
 import { errorOf } from '../errors.js';
-import { SAMPLE_RATE } from '../outputs.js';
+import { SAMPLE_RATE } from '../wav.js';
 import { heard, recordingOf } from '../voice_sound.js';
 
 export class Hearing {

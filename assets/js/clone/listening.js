@@ -5,7 +5,7 @@
  * knock is as loud as a vowel and repeats nothing; a hum repeats itself for longer than any vowel, and as loud. Pure.
  */
 
-import { SAMPLE_RATE } from '../outputs.js';
+import { SAMPLE_RATE } from '../wav.js';
 
 export const FRAME_S = 0.02;
 const FRAME = SAMPLE_RATE * FRAME_S;

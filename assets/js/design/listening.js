@@ -1,6 +1,6 @@
 /** How the takes of the Design room are heard: one at a time, equally loud, drawn on one axis, by hand or by their keys. */
 
-import { SAMPLE_RATE } from '../outputs.js';
+import { SAMPLE_RATE } from '../wav.js';
 import { seldom } from '../seldom.js';
 import { matched } from './loudness.js';
 

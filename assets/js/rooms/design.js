@@ -18,8 +18,7 @@ import { ShownSets } from '../design/shown_sets.js';
 import { TakeMenu } from '../design/take_menu.js';
 import { need } from '../elements.js';
 import { errorOf } from '../errors.js';
-import { SAMPLE_RATE } from '../outputs.js';
-import { wavBlob } from '../wav.js';
+import { SAMPLE_RATE, wavBlob } from '../wav.js';
 import { FieldError, fillLanguages, preselect, title } from './fields.js';
 
 /**

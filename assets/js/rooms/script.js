@@ -25,7 +25,7 @@ import { takeDrops } from '../drops.js';
 import { need } from '../elements.js';
 import { errorOf } from '../errors.js';
 import { ACCEPTED } from '../importing.js';
-import { clock } from '../meter.js';
+import { clock } from '../wav.js';
 import { FieldError } from './fields.js';
 
 /**

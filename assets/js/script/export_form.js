@@ -2,7 +2,8 @@
 
 import { need } from '../elements.js';
 import { errorOf } from '../errors.js';
-import { collectClips, exportClips, saveFile } from './exporting.js';
+import { collectClips, exportClips } from './exporting.js';
+import { saveFile } from '../file_name.js';
 
 /** @typedef {import('./exporting.js').Wanted} Wanted */
 

@@ -49,12 +49,3 @@ export async function exportClips(api, script, clips, { shape, format, loudness 
   const suffix = { joined: format, files: 'zip', srt: 'srt', all: 'zip' }[shape];
   return { file, name: fileName(name, suffix) };
 }
-
-/** Hand a file to the browser. @param {Blob} file @param {string} name */
-export function saveFile(file, name) {
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(file);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-}

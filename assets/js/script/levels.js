@@ -3,7 +3,7 @@
  * So a timeline can draw what is made before any of its sound was fetched.
  */
 
-import { SAMPLE_RATE } from '../outputs.js';
+import { SAMPLE_RATE } from '../wav.js';
 import { BIN, Peaks } from '../peaks.js';
 
 export const LEVEL = SAMPLE_RATE / 20; // Samples per character.

@@ -24,7 +24,7 @@
  */
 
 import { errorOf } from '../errors.js';
-import { SAMPLE_RATE } from '../outputs.js';
+import { SAMPLE_RATE } from '../wav.js';
 import { seldom } from '../seldom.js';
 import { Take } from '../take.js';
 import { levelsOf } from './levels.js';

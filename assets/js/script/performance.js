@@ -17,7 +17,7 @@
  * @property {number} skipped   samples of a pause that were left out; a take is handed out whole
  */
 
-import { SAMPLE_RATE } from '../outputs.js';
+import { SAMPLE_RATE } from '../wav.js';
 
 const AHEAD = 2; // Lines.
 const WHOLE = { gap: 0, part: 0, skip: 0 };

@@ -14,7 +14,7 @@
  * @property {PlacedStretch[]} parts
  */
 
-import { SAMPLE_RATE } from '../outputs.js';
+import { SAMPLE_RATE } from '../wav.js';
 import { expectedSeconds } from '../speech_rate.js';
 
 /** @param {number} seconds */

@@ -7,8 +7,7 @@
  */
 
 import { mark, write } from '../elements.js';
-import { clock } from '../meter.js';
-import { SAMPLE_RATE } from '../outputs.js';
+import { clock, SAMPLE_RATE } from '../wav.js';
 import { hueOf } from '../voice_mark.js';
 import { heightOf, LEVEL } from './levels.js';
 

@@ -13,7 +13,7 @@
  * @property {(id: string, before: number) => void} onGap  it was set by hand; before: seconds
  */
 
-import { SAMPLE_RATE } from '../outputs.js';
+import { SAMPLE_RATE } from '../wav.js';
 import { LONGEST_PAUSE_S } from './parts.js';
 
 const FAR = 5; // Pixels that turn a click into a drag.

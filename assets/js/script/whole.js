@@ -14,7 +14,7 @@
  */
 
 import { errorOf } from '../errors.js';
-import { SAMPLE_RATE } from '../outputs.js';
+import { SAMPLE_RATE } from '../wav.js';
 import { BIN } from '../peaks.js';
 import { heightOf, LEVEL } from './levels.js';
 import { Performance } from './performance.js';
