@@ -1,7 +1,7 @@
 """Page in Gradio: one HTML component, with markup and modules in assets/.
 
 Gradio carries the page; live sound goes from the socket to the audio thread and never through its events.
-A room is a file of the same name in assets/html/rooms, js/rooms and css/rooms, and its words in i18n.
+A room has a file of its name in assets/html/rooms and css/rooms, a folder in js, and its texts in i18n.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from studio.words import languages, words
 
 ASSETS = shipped("studio", "assets")
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
-MODULES = {"page": "studio.js", "startup": "opening.js"}
+MODULES = {"page": "app/studio.js", "startup": "app/startup.js"}
 SHELL_SHEETS = ("faces", "tokens", "studio", "controls", "dock")
 PART_SHEETS = ("real_voices", "voice_picker", "pronunciation", "importing")
 

@@ -1,4 +1,4 @@
-"""Says a text otherwise where a pronunciation dictionary does; the page's twin is assets/js/pronouncing.js.
+"""Says a text otherwise where a pronunciation dictionary does; the page's twin is assets/js/speak/pronunciation.js.
 
 A word is found where it stands whole, the longest first, and nothing is replaced twice. As it is written comes before
 any other case. A text that grows is held back where a word may end, or begin, that is not known yet.

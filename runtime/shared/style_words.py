@@ -1,6 +1,6 @@
 """Words of a way of speaking, by which a style in square brackets is told from prose in square brackets.
 
-`assets/js/style_words.js` holds the same words for the page; tests/js/test_tags.py compares them.
+`assets/js/common/text.js` holds the same words for the page; tests/js/test_tags.py compares them.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def clone_from(page: Page, file: FilePayload, words: str | None) -> None:
     try_out(page)
 
 
-# Whether the browser keeps the Clone room's recording of that name; the database is that of assets/js/recordings.js.
+# True if the browser keeps the Clone room's recording of that name (assets/js/common/storage.js).
 KEEPS = """
 async (name) => {
   const asked = indexedDB.open('voicewright', 1);

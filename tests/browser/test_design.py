@@ -56,7 +56,7 @@ TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 TEXT = "The kettle is on."
 HEARD = "The kettle is on, and the boat came back in the evening."  # long enough to be a reference
 LONGER = f"{HEARD} {HEARD}"
-FAILED_BELOW = 20  # LU, as in assets/js/design/loudness.js
+FAILED_BELOW = 20  # LU, as in assets/js/design/listening.js
 REFUSED_SEED = 132  # of its first take of HEARD, said by LOW, the runtime hears a second of speech and no more
 LOW, HIGH = "A man with a low voice, speaking slowly.", "A woman with a high voice, speaking quickly."
 

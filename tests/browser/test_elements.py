@@ -10,7 +10,7 @@ pytestmark = pytest.mark.browser
 
 def test_an_element_that_is_not_there_or_is_of_another_class_is_named(blank: Page) -> None:
     found = blank.evaluate("""async () => {
-      const { all, copyOf, need } = await import('/js/elements.js');
+      const { all, copyOf, need } = await import('/js/common/elements.js');
       document.body.innerHTML = `<input id="a"><button id="b"></button>
         <template id="c"></template><template id="d"><p>in it</p></template>`;
       const said = (deed) => { try { return deed(); } catch (error) { return error.message; } };
@@ -36,7 +36,7 @@ def test_an_element_that_is_not_there_or_is_of_another_class_is_named(blank: Pag
 
 def test_notices_do_not_pile_up(blank: Page) -> None:
     said = blank.evaluate("""async () => {
-      const { Toasts } = await import('/js/toast.js');
+      const { Toasts } = await import('/js/app/messages.js');
       document.body.replaceChildren();
       const toasts = new Toasts(document.body);
       for (let n = 1; n <= 6; n++) toasts.show(String(n));
@@ -47,7 +47,7 @@ def test_notices_do_not_pile_up(blank: Page) -> None:
 
 def test_a_notice_that_stays_has_no_time_and_is_pushed_out_by_no_other(blank: Page) -> None:
     said, counts = blank.evaluate("""async () => {
-      const { Toasts } = await import('/js/toast.js');
+      const { Toasts } = await import('/js/app/messages.js');
       const timers = [];
       window.setTimeout = (deed) => timers.push(deed);
       document.body.replaceChildren();
@@ -70,7 +70,7 @@ def test_a_notice_that_stays_has_no_time_and_is_pushed_out_by_no_other(blank: Pa
 
 def test_a_notice_leaves_with_its_room_unless_it_is_of_the_page(blank: Page) -> None:
     said = blank.evaluate("""async () => {
-      const { Toasts } = await import('/js/toast.js');
+      const { Toasts } = await import('/js/app/messages.js');
       document.body.replaceChildren();
       const toasts = new Toasts(document.body);
       toasts.show('The voices are here.', { isOfPage: true });
@@ -83,7 +83,7 @@ def test_a_notice_leaves_with_its_room_unless_it_is_of_the_page(blank: Page) -> 
 
 def test_a_notice_waits_while_its_button_has_the_focus(blank: Page) -> None:
     waiting = blank.evaluate("""async () => {
-      const { Toasts } = await import('/js/toast.js');
+      const { Toasts } = await import('/js/app/messages.js');
       const timers = new Set();
       window.setTimeout = () => { timers.add(timers.size + 1); return timers.size; };
       window.clearTimeout = (timer) => timers.delete(timer);

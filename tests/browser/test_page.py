@@ -448,7 +448,7 @@ def test_the_port_answers_heads_and_keeps_its_closed_routes_closed(app: App) -> 
         assert client.get("/gradio_api/proxy=http://127.0.0.1/").status_code == 404
         assert client.get("/studio/js/../page.py").status_code == 404
         assert client.get("/studio/bundle/nothing.js").status_code == 404
-        for path in ("/studio/js/studio.js", "/studio/bundle/page.js"):
+        for path in ("/studio/js/app/studio.js", "/studio/bundle/page.js"):
             assert client.get(path).headers["cache-control"] == "no-cache", path
         for path in ("/v1/nothing", "/v1/audio/voices/", "/studio/takes/", "/docs/api/"):
             missing = client.get(path)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.browser
 
 # Chunks of 80 ms that come at the given times of a clock of ours; when each was made to start.
 PLAY = """async (times) => {
-  const { ScheduledOutput } = await import('/js/outputs.js');
+  const { ScheduledOutput } = await import('/js/player/outputs.js');
   const starts = [];
   const context = {
     currentTime: 1,

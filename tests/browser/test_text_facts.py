@@ -84,7 +84,7 @@ def test_a_text_near_the_limit_is_counted_with_all_that_is_sent(studio: Page) ->
 
 def test_a_clone_that_lost_its_words_is_said_with_what_to_try(studio: Page) -> None:
     heard = """async () => {
-      const { Take } = await import(new URL('studio/js/take.js', document.baseURI));
+      const { Take } = await import(new URL('studio/js/player/take.js', document.baseURI));
       const take = new Take({ room: 'clone', mode: 'base', config: {}, text: %r, seed: 1 });
       take.append(new Int16Array(4800));
       Object.assign(take, { state: 'done', stopReason: 'eos' });

@@ -43,7 +43,7 @@ def play(blank: Page, modules: str) -> Any:
 
     def run(seconds: float, schedule: list[Message]) -> Played:
         call = "([url, seconds, schedule]) => playSchedule(url, seconds, schedule)"
-        result = blank.evaluate(call, [f"{modules}/js/worklet.js", seconds, schedule])
+        result = blank.evaluate(call, [f"{modules}/js/player/worklet.js", seconds, schedule])
         return Played(np.array(result["samples"]), result["reports"])
 
     return run
@@ -268,7 +268,7 @@ async () => {
   let events = 0;
   const stats = { get: () => ({ underrunEvents: events }), configurable: true };
   Object.defineProperty(AudioContext.prototype, 'playbackStats', stats);
-  const { Player } = await import('/js/player.js');
+  const { Player } = await import('/js/player/player.js');
   const player = new Player();
   await player.arm();
   const play = async () => {
@@ -308,7 +308,7 @@ NONE_LEFT = """
 async () => {
   const stats = { get: () => ({ underrunEvents: 1 }), configurable: true };
   Object.defineProperty(AudioContext.prototype, 'playbackStats', stats);
-  const { Player } = await import('/js/player.js');
+  const { Player } = await import('/js/player/player.js');
   const player = new Player();
   await player.arm();
   const { context } = player;
@@ -343,7 +343,7 @@ def test_a_device_that_runs_dry_where_no_other_context_is_to_be_had_plays_on(bla
 # The audio thread's module cannot be fetched once, as without a network.
 FAILED = """
 async () => {
-  const { Player } = await import('/js/player.js');
+  const { Player } = await import('/js/player/player.js');
   const unhandled = [];
   globalThis.addEventListener('unhandledrejection', (event) => unhandled.push(String(event.reason)));
   const player = new Player();

@@ -48,8 +48,8 @@ def heard(node: Node, path: str, cuts: list[dict[str, float]] | None = None) -> 
     """The part that is chosen, and what could be better in it and in the whole."""
     body = f"""async ({{ path, cuts }}) => {{
       {READ}
-      const {{ listen }} = await import('/js/clone/listening.js');
-      const {{ bestPart, faultsOf }} = await import('/js/clone/best_part.js');
+      const {{ listen }} = await import('/js/clone/speech_detection.js');
+      const {{ bestPart, faultsOf }} = await import('/js/clone/selection.js');
       const told = listen(pcm);
       const best = bestPart(told);
       const all = faultsOf(told, {{ start: 0, end: told.seconds, cuts }});
@@ -118,7 +118,7 @@ def test_a_cut_takes_its_seconds_and_leaves_no_click(node: Node, tmp_path: Path)
     path, _ = recorded(tmp_path, (0.4 * np.sin(2 * np.pi * 200 * time)).astype(np.float32), noise_db=-120)
     body = f"""async (path) => {{
       {READ}
-      const {{ Reference }} = await import('/js/reference.js');
+      const {{ Reference }} = await import('/js/clone/reference.js');
       const reference = new Reference({{ pcm, name: '', source: 'upload', maxSeconds: 60 }});
       const whole = [...reference.chosen];
       const before = reference.choice;
@@ -155,6 +155,6 @@ def test_a_cut_takes_its_seconds_and_leaves_no_click(node: Node, tmp_path: Path)
 def test_words_that_a_recogniser_did_not_hear_are_named(
     node: Node, written: str, understood: str, missing: list[str]
 ) -> None:
-    found = node.call("clone/words_heard", "wordsHeard", written, understood, "en")
+    found = node.call("clone/transcript", "wordsHeard", written, understood, "en")
     assert [word["word"] for word in found["words"] if not word["heard"]] == missing
     assert found["heard"] == len(found["words"]) - len(missing)

@@ -7,7 +7,7 @@ import pytest
 from tests.js.conftest import Node
 
 NAMED = """async ({ at, now, language }) => {
-  const { dayOf, nameOfDay } = await import('/js/days.js');
+  const { dayOf, nameOfDay } = await import('/js/common/dates.js');
   return nameOfDay(dayOf(new Date(...at).getTime()), new Date(...now).getTime(), language);
 }"""
 NOW = (2026, 10, 24, 0, 30)  # as JavaScript counts months: half an hour into 24 November

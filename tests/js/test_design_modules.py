@@ -11,20 +11,20 @@ MAX_SEED = 2**32 - 1
 
 
 def test_the_seeds_of_a_set_follow_from_its_first_and_are_no_neighbours(node: Node) -> None:
-    seeds = node.call("design/seeds", "series", 7, 500)
+    seeds = node.call("design/take_requests", "series", 7, 500)
     assert seeds[0] == 7
     assert len(set(seeds)) == 500
     assert all(isinstance(seed, int) and 0 <= seed <= MAX_SEED for seed in seeds)
     assert max(seeds) > MAX_SEED // 2  # all 32 bits are in use
     assert min(abs(other - seed) for seed in seeds for other in seeds if other != seed) > 1
-    assert node.call("design/seeds", "series", 7, 3) == seeds[:3]
-    assert not set(node.call("design/seeds", "series", 8, 500)) & set(seeds)
+    assert node.call("design/take_requests", "series", 7, 3) == seeds[:3]
+    assert not set(node.call("design/take_requests", "series", 8, 500)) & set(seeds)
 
 
 def test_a_wish_is_added_in_the_description_s_language_and_made_stronger_the_second_time(node: Node) -> None:
     def said(description: str, *wishes: str) -> str:
         for wish in wishes:
-            description = node.call("design/changes", "changed", description, wish)["description"]
+            description = node.call("design/take_requests", "changed", description, wish)["description"]
         return description
 
     assert said("A low voice.", "warmer") == "A low voice. Warmer."
@@ -47,7 +47,7 @@ def test_a_wish_is_added_in_the_description_s_language_and_made_stronger_the_sec
 def test_takes_are_turned_down_to_the_quietest(
     node: Node, levels: list[float | None], level: float | None, gains: list[float]
 ) -> None:
-    assert node.call("design/loudness", "matched", levels) == {"level": level, "gains": gains}
+    assert node.call("design/listening", "matched", levels) == {"level": level, "gains": gains}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_takes_of_a_described_voice_are_called_by_the_first_words(
 LOW = "A man with a low voice, speaking slowly."
 BUT_SHORT = "A man with a low voice…"
 CAPTION = """async (take) => {
-  const { captionOf } = await import('/js/design/captions.js');
+  const { captionOf } = await import('/js/design/names.js');
   return captionOf(take, (description) => (description === 'A preset.' ? 'Narrator' : ''));
 }"""
 
@@ -133,5 +133,5 @@ def test_a_long_name_stays_within_the_library_s_limit(node: Node) -> None:
 
 
 def test_a_reference_under_three_seconds_is_short(node: Node) -> None:
-    assert node.call("design/lineage", "isShort", {"seconds": 2.99}) is True
-    assert node.call("design/lineage", "isShort", {"seconds": 3}) is False
+    assert node.call("design/keep_form", "isShort", {"seconds": 2.99}) is True
+    assert node.call("design/keep_form", "isShort", {"seconds": 3}) is False

@@ -19,7 +19,7 @@ HISTORY = """async () => {
   const answer = async (index, body) => (await turn(), waiting[index](body), await turn());
   const page = (ids, next = null) => ({ takes: ids.map((id) => ({ id, room: 'custom_voice' })), next });
   try {
-    const { TakeHistory } = await import('/js/history.js');
+    const { TakeHistory } = await import('/js/library/history.js');
     const history = new TakeHistory({}, (key) => key);
     await (STEPS)({ history, answer, page, turn });
     const notes = history.list.map((take) => take.notes ?? '');

@@ -19,8 +19,8 @@ def test_a_sequence_is_handed_out_in_order_from_wherever_it_is_begun(node: Node)
     handed = module(
         node,
         """
-        const { Programme } = await import('/js/programme.js');
-        const { Take } = await import('/js/take.js');
+        const { Programme } = await import('/js/player/programme.js');
+        const { Take } = await import('/js/player/take.js');
         const take = (first) => Object.assign(new Take({ config: {}, text: '' }), { first });
         const ramp = (from, count) => Int16Array.from({ length: count }, (_, i) => from + i);
         const [one, two] = [take(), take()];
@@ -77,7 +77,7 @@ def test_the_start_waits_for_as_much_as_the_last_take_needed(node: Node, arrival
     needed = module(
         node,
         """
-        const { neededStart } = await import('/js/pace.js');
+        const { neededStart } = await import('/js/player/start_buffer.js');
         return neededStart(given.arrivals.map((at) => ({ at, samples: 1920 })));
         """,
         arrivals=arrivals_ms,
@@ -105,7 +105,7 @@ def test_the_start_is_held_for_as_long_as_the_last_take_was_late(
     hold = module(
         node,
         """
-        const { neededHold } = await import('/js/pace.js');
+        const { neededHold } = await import('/js/player/start_buffer.js');
         return neededHold(given.arrivals.map((at) => ({ at, samples: 1920 })));
         """,
         arrivals=arrivals_ms,
@@ -140,7 +140,7 @@ def test_what_was_late_once_is_forgiven_and_what_is_slow_is_waited_for(
     learnt = module(
         node,
         """
-        const { Pace } = await import('/js/pace.js');
+        const { Pace } = await import('/js/player/start_buffer.js');
         const pace = new Pace();
         return given.takes.map((times) => {
           pace.learn(times.map((at) => ({ at, samples: 1920 })));
@@ -173,7 +173,7 @@ def test_a_longer_take_waits_for_longer_and_a_shorter_one_for_no_more_than_it_ne
     hold = module(
         node,
         """
-        const { Pace } = await import('/js/pace.js');
+        const { Pace } = await import('/js/player/start_buffer.js');
         const pace = new Pace();
         for (let i = 0; i < 2; i++) pace.learn(given.learnt.map((at) => ({ at, samples: 1920 })));
         return pace.plan({ planned: given.planned }).hold / 24;
@@ -188,7 +188,7 @@ def test_a_take_alone_does_not_wait_as_those_had_to_that_were_made_three_at_once
     holds = module(
         node,
         """
-        const { Pace } = await import('/js/pace.js');
+        const { Pace } = await import('/js/player/start_buffer.js');
         const pace = new Pace();
         const came = (times) => times.map((at) => ({ at, samples: 1920 }));
         pace.learn(came(given.slow), 3);

@@ -37,19 +37,19 @@ CASES = {
 def test_page_and_studio_say_the_same(node: Node, text: str, words: dict[str, str], spoken: str, places: int) -> None:
     entries = [{"word": word, "said": said} for word, said in words.items()]
     assert pronounced(text, words.items(), TAG) == (spoken, places)
-    assert node.call("pronouncing", "pronounced", text, entries) == {"text": spoken, "count": places}
+    assert node.call("speak/pronunciation", "pronounced", text, entries) == {"text": spoken, "count": places}
 
 
 def test_a_list_goes_into_a_file_and_back(node: Node) -> None:
     entries = [{"word": 'the "x", y', "said": "ex; why"}, {"word": "重庆", "said": "崇庆"}]
-    written = node.call("word_list", "writeWordList", entries)
+    written = node.call("speak/pronunciation", "writeWordList", entries)
     assert written == 'word,said as\r\n"the ""x"", y","ex; why"\r\n重庆,崇庆\r\n'
-    assert node.call("word_list", "readWordList", "\ufeff" + written) == {"entries": entries, "leftOut": 0}
+    assert node.call("speak/pronunciation", "readWordList", "\ufeff" + written) == {"entries": entries, "leftOut": 0}
 
 
 def test_lists_of_spreadsheets_are_read_and_rows_that_are_none_left_out(node: Node) -> None:
     text = 'Nguyen\tWin\n\nQwen ; Kwen\nalone\none,two,three\n,empty\nGUI,gooey\n"open'
-    read = node.call("word_list", "readWordList", text)
+    read = node.call("speak/pronunciation", "readWordList", text)
     found = [(entry["word"], entry["said"]) for entry in read["entries"]]
     assert found == [("Nguyen", "Win"), ("Qwen", "Kwen"), ("GUI", "gooey")]
     assert read["leftOut"] == 4
@@ -57,7 +57,7 @@ def test_lists_of_spreadsheets_are_read_and_rows_that_are_none_left_out(node: No
 
 @pytest.mark.parametrize("heading", ["word,said", "Word;Say as", "term\talias", '"Words","Said as"'])
 def test_a_heading_is_no_word(node: Node, heading: str) -> None:
-    read = node.call("word_list", "readWordList", f"{heading}\nGIF,jif\n")
+    read = node.call("speak/pronunciation", "readWordList", f"{heading}\nGIF,jif\n")
     assert read == {"entries": [{"word": "GIF", "said": "jif"}], "leftOut": 0}
 
 
@@ -68,4 +68,6 @@ def test_what_two_windows_changed_is_kept_of_both(node: Node) -> None:
     before = words(a="1", b="2", c="3", d="4")
     mine = words(a="1", b="mine", d="4", e="5")  # c is gone
     theirs = words(a="theirs", b="2", c="3", f="6")  # d is gone
-    assert node.call("word_list", "mergedWords", before, mine, theirs) == words(a="theirs", b="mine", f="6", e="5")
+    assert node.call("speak/pronunciation", "mergedWords", before, mine, theirs) == words(
+        a="theirs", b="mine", f="6", e="5"
+    )

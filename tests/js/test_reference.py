@@ -22,7 +22,7 @@ def test_channels_are_averaged_unless_they_cancel_each_other_out(
     node: Node, channels: list[list[float]], mono: list[float]
 ) -> None:
     body = """async (channels) => {
-      const { mixed } = await import('/js/reference.js');
+      const { mixed } = await import('/js/clone/reference.js');
       const getChannelData = (channel) => Float32Array.from(channels[channel]);
       return [...mixed({ numberOfChannels: channels.length, length: channels[0].length, getChannelData })];
     }"""

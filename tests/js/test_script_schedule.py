@@ -13,7 +13,7 @@ RATE = 24000
 LAY_OUT = """async ([script, sounds]) => {
   const { Script } = await import('/js/script/document.js');
   const { layOut } = await import('/js/script/schedule.js');
-  const { readParts } = await import('/js/script/parts.js');
+  const { readParts } = await import('/js/script/line_text.js');
   const maker = {
     plan: ({ text }) => readParts(text).parts.map((part) => ({ ...part, key: part.text })),
     sound: ({ key }) => sounds[key] ?? null,
@@ -53,7 +53,7 @@ def test_lines_lie_one_behind_the_other_with_their_silences_between(node: Node) 
 
 def test_what_is_not_made_yet_takes_the_time_that_its_text_takes(node: Node) -> None:
     text = "A sentence of some length, which takes a few seconds."
-    expected = round(node.call("speech_rate", "expectedSeconds", text) * RATE)
+    expected = round(node.call("common/text", "expectedSeconds", text) * RATE)
     coming = {"samples": 5, "live": True}
     long = {"samples": 10 * expected, "live": True}
     ends = [laid_out(node, [{"text": text}], **sounds)[0][1] for sounds in ({}, {text: coming}, {text: long})]
@@ -68,7 +68,7 @@ def test_a_script_without_a_word_has_no_clips(node: Node, text: str) -> None:
 
 def test_an_export_that_a_line_stops_names_the_lines_number(node: Node) -> None:
     body = """async () => {
-      const { collectClips } = await import('/js/script/exporting.js');
+      const { collectClips } = await import('/js/script/export.js');
       const { Maker } = await import('/js/script/making.js');
       const studio = { t: (key, values) => `${key} ${JSON.stringify(values)}`, api: {} };
       const maker = new Maker(studio, {});

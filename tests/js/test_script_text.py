@@ -34,12 +34,12 @@ def lines(node: Node, text: str, *known: str) -> list[tuple[str | None, str]]:
     ],
 )
 def test_a_line_is_stretches_to_speak_and_pauses(node: Node, text: str, parts: list[dict[str, Any]]) -> None:
-    assert node.call("script/parts", "readParts", text) == {"parts": parts, "fault": None}
+    assert node.call("script/line_text", "readParts", text) == {"parts": parts, "fault": None}
 
 
 @pytest.mark.parametrize("fault", ["[pause for a while]", "[pause 31s]", "[pause -1s]", "[pause 0.5 minutes]"])
 def test_a_bracket_that_is_no_pause_is_named(node: Node, fault: str) -> None:
-    assert node.call("script/parts", "readParts", f"One. {fault} Two. [pause x]")["fault"] == fault
+    assert node.call("script/line_text", "readParts", f"One. {fault} Two. [pause x]")["fault"] == fault
 
 
 def test_paragraphs_are_lines_and_wrapped_rows_are_joined(node: Node) -> None:
@@ -107,14 +107,14 @@ def test_long_gaps_between_cues_are_pauses(node: Node) -> None:
         {"start": 2.6, "end": 3, "name": "TOM"},
         {"start": 3605, "end": 3606, "name": "ANNA"},
     ]
-    read = node.call("script/subtitles", "cuesToLines", ["One.", "Two.", "Three.", "Four."], cues, 0.1)
+    read = node.call("script/line_text", "cuesToLines", ["One.", "Two.", "Three.", "Four."], cues, 0.1)
     assert [(line["name"], line["text"]) for line in read] == [
         ("ANNA", "One."),
         (None, "Two."),
         ("TOM", "Three. [pause 30s]"),
         ("ANNA", "Four."),
     ]
-    assert node.call("script/subtitles", "cuesToLines", [], [], 0.4) == []
+    assert node.call("script/line_text", "cuesToLines", [], [], 0.4) == []
 
 
 def test_how_it_is_said_may_stand_before_or_behind_the_colon(node: Node) -> None:

@@ -21,8 +21,8 @@ SENTENCES = [
 ]
 # Sound as peaks of 10 ms: clauses at a pace of their own, with a pause behind each, a longer one where a sentence ends.
 FOUND = """async ({ text, paces }) => {
-  const { sentencesOf, clausesOf, pausesOf, beginningsOf } = await import('/js/sentence_times.js');
-  const { expectedSeconds } = await import('/js/speech_rate.js');
+  const { sentencesOf, clausesOf, pausesOf, beginningsOf } = await import('/js/speak/sounding_text.js');
+  const { expectedSeconds } = await import('/js/common/text.js');
   const sentences = sentencesOf(text).map(({ from, to }) => text.slice(from, to));
   const high = [];
   const begun = [];
@@ -73,19 +73,19 @@ def test_they_are_found_while_the_sound_still_comes(node: Node, paces: list[floa
     ],
 )
 def test_an_abbreviation_ends_no_sentence(node: Node, sentences: list[str]) -> None:
-    assert node.call("sentence_ends", "sentencesIn", "".join(sentences)) == sentences
+    assert node.call("common/text", "sentencesIn", "".join(sentences)) == sentences
 
 
 def test_abbreviations_are_those_of_the_runtime(node: Node) -> None:
     for pattern, following in ((TITLE, "Xyz"), (NUMBERED, "5")):
         for word in pattern.pattern.replace("?", "").split("|"):
             text = f"Before {word.strip()}. {following} is there."
-            assert node.call("sentence_ends", "sentencesIn", text) == [text]
+            assert node.call("common/text", "sentencesIn", text) == [text]
 
 
 def test_marks_and_emoji_belong_to_the_sentence_before(node: Node) -> None:
     body = """async (text) => {
-      const { sentencesOf } = await import('/js/sentence_times.js');
+      const { sentencesOf } = await import('/js/speak/sounding_text.js');
       return sentencesOf(text).map(({ from, to }) => text.slice(from, to));
     }"""
     assert node.evaluate(body, "Hello! 🎉\n水开了。坐下吧。") == ["Hello! 🎉\n", "水开了。", "坐下吧。"]

@@ -14,7 +14,7 @@ RATES = [0.75, 1.25, 1.5, 2]
 
 # As the audio thread does it: a block at a time, with as much of the sound put in as it wants.
 STRETCH = """async ({ pcm, rate }) => {
-  const { Stretch } = await import('/js/worklet_stretch.js');
+  const { Stretch } = await import('/js/player/worklet_stretch.js');
   const stretch = new Stretch(24000);
   const all = Int16Array.from(pcm);
   const block = new Float32Array(128);

@@ -21,7 +21,7 @@ TEXTS = [
 
 
 def test_the_words_are_those_of_the_runtime() -> None:
-    page = Path("assets/js/style_words.js").read_text("utf-8")
+    page = Path("assets/js/common/text.js").read_text("utf-8")
     for words in (style_words.STYLES, style_words.QUALIFIERS, style_words.WIDE_STYLES):
         assert f"`{words}`" in page
     for words in (style_words.WIDE_BEFORE, style_words.WIDE_AFTER):
@@ -30,5 +30,5 @@ def test_the_words_are_those_of_the_runtime() -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_page_finds_the_tags_that_the_runtime_finds(node: Node, text: str) -> None:
-    assert node.call("tags", "untagged", text) == untagged(text)
-    assert node.call("tags", "lastStyle", text) == last_style(text, Limits())
+    assert node.call("common/text", "untagged", text) == untagged(text)
+    assert node.call("common/text", "lastStyle", text) == last_style(text, Limits())

@@ -40,8 +40,8 @@ TEXTS = [
 
 def test_lengths_and_names_are_those_of_the_runtime(node: Node) -> None:
     body = """async (texts) => {
-      const { expectedSeconds } = await import('/js/speech_rate.js');
-      const { fileName } = await import('/js/file_name.js');
+      const { expectedSeconds } = await import('/js/common/text.js');
+      const { fileName } = await import('/js/common/files.js');
       return texts.map((text) => [expectedSeconds(text), fileName(text, 'wav')]);
     }"""
     for text, (seconds, name) in zip(TEXTS, node.evaluate(body, TEXTS), strict=True):
@@ -70,5 +70,5 @@ def test_lengths_and_names_are_those_of_the_runtime(node: Node) -> None:
 def test_a_text_of_another_language_is_told_from_names_in_it(
     node: Node, text: str, known: list[str], unknown: dict[str, Any] | None
 ) -> None:
-    body = "async (given) => (await import('/js/tongues.js')).unknownTongue(...given)"
+    body = "async (given) => (await import('/js/common/language_detection.js')).unknownTongue(...given)"
     assert node.evaluate(body, [text, known]) == unknown

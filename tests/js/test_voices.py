@@ -13,12 +13,12 @@ PUBLISHED = ("serena", "vivian", "uncle_fu", "ryan", "aiden", "ono_anna", "sohee
 
 
 def test_a_mark_is_the_voices_own_and_speakers_of_one_checkpoint_are_told_apart(node: Node) -> None:
-    hues = {name: node.call("voice_mark", "hueOf", name) for name in (*DEMO, *PUBLISHED)}
+    hues = {name: node.call("speak/voices", "hueOf", name) for name in (*DEMO, *PUBLISHED)}
     assert sorted(hues[name] for name in DEMO) == list(range(6))
     published = [hues[name] for name in PUBLISHED]
     assert max(published.count(hue) for hue in range(6)) == 2
-    assert node.call("voice_mark", "hueOf", "Uncle_Fu") == hues["uncle_fu"]
-    bars = [node.call("voice_mark", "barsOf", name) for name in (*DEMO, *PUBLISHED)]
+    assert node.call("speak/voices", "hueOf", "Uncle_Fu") == hues["uncle_fu"]
+    bars = [node.call("speak/voices", "barsOf", name) for name in (*DEMO, *PUBLISHED)]
     assert all(len(heights) == 5 and all(5 <= height <= 20 for height in heights) for heights in bars)
     assert len({tuple(heights) for heights in bars}) == len(bars)
 
@@ -36,11 +36,11 @@ def test_a_mark_is_the_voices_own_and_speakers_of_one_checkpoint_are_told_apart(
 )
 def test_a_voice_is_found_by_all_words_of_name_tags_and_description(node: Node, query: str, found: bool) -> None:
     clara = {"name": "Clara", "tags": ["English", "American"], "about": "A woman, even and matter-of-fact"}
-    assert node.call("voice_catalogue", "fits", clara, query) is found
+    assert node.call("speak/voices", "fits", clara, query) is found
 
 
 CATALOGUE = """async ({ modes, recalled, remembered }) => {
-  const { VoiceCatalogue } = await import('/js/voice_catalogue.js');
+  const { VoiceCatalogue } = await import('/js/speak/voices.js');
   const voices = Object.assign(new EventTarget(), { list: [
     { id: 'v1', name: 'Marta', seconds: 8.2, tags: ['warm'], provenance: { source: 'design' } },
     { id: 'v2', name: 'angus', seconds: 12, tags: [], provenance: {}, yours: false, description: 'From the kitchen' },
@@ -100,7 +100,7 @@ LISTED = """async () => {
     waiting.push((names) => answer(new Response(JSON.stringify({ data: names.map((name) => ({ id: name, name })) }))));
   });
   try {
-    const { Voices } = await import('/js/voices.js');
+    const { Voices } = await import('/js/speak/voices.js');
     const voices = new Voices();
     const seen = [];
     voices.addEventListener('change', () => seen.push(voices.list.map(({ name }) => name)));
@@ -121,7 +121,7 @@ def test_voices_that_were_listed_before_the_last_change_are_not_shown_after_it(n
 
 
 PACES = """async ({ takes, asked }) => {
-  const { VoicePaces } = await import('/js/voice_paces.js');
+  const { VoicePaces } = await import('/js/speak/sounding_text.js');
   const paces = new VoicePaces();
   for (const take of takes) paces.learn(take);
   return paces.samplesOf(asked) / 24000;

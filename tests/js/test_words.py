@@ -10,7 +10,7 @@ from studio.words import words
 from tests.js.conftest import Node
 
 SAID = """async ({ language, english, chosen, sentence }) => {
-  const { inPageWords, sayWith } = await import('/js/server_words.js');
+  const { inPageWords, sayWith } = await import('/js/common/server_messages.js');
   const fill = (sentence, values) => sentence.replace(/\\{(\\w+)\\}/g, (place, name) => values[name] ?? place);
   const t = (key, values = {}) => fill(chosen[key] ?? english[key] ?? key, values);
   sayWith({ language, english, chosen, t });
@@ -34,7 +34,7 @@ NOT_LOADED = "The checkpoints could not be loaded: "
 )
 def test_lengths_of_time_are_said_in_words(node: Node, seconds: float, en: str, zh: str) -> None:
     body = """async ({ seconds, known }) => {
-      const { span } = await import('/js/time_words.js');
+      const { span } = await import('/js/common/dates.js');
       return span(seconds, (key, values) => known[key].replace(/\\{(\\w+)\\}/g, (_, name) => values[name]));
     }"""
     for language, expected in (("en", en), ("zh", zh)):
@@ -75,7 +75,7 @@ def test_why_checkpoints_were_not_loaded_is_said_in_the_language_of_the_page(
 
 
 SENTENCE = """async ({ language, english, chosen, error }) => {
-  const { sayWith, sentenceOf } = await import('/js/server_words.js');
+  const { sayWith, sentenceOf } = await import('/js/common/server_messages.js');
   const fill = (sentence, values) => sentence.replace(/\\{(\\w+)\\}/g, (place, name) => values[name] ?? place);
   const t = (key, values = {}) => fill(chosen[key] ?? english[key] ?? key, values);
   sayWith({ language, english, chosen, t });

@@ -26,7 +26,7 @@ NEEDED = [
     "studio/__main__.py",
     "studio/data/docs/api.md",
     "studio/data/presets/texts.toml",
-    "studio/data/assets/js/worklet.js",
+    "studio/data/assets/js/player/worklet.js",
     "studio/data/clients/js/voicewright.js",
     "studio/data/assets/css/studio.css",
     "studio/data/assets/html/studio.html",

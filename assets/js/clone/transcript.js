@@ -1,13 +1,79 @@
-/** The words of a recording: written by hand, filled in, or written down by a recogniser and compared with what was written. */
+/** The words of a recording: compared, written by hand, or written down by a recogniser. */
 
-import { api } from '../api.js';
-import { errorOf } from '../errors.js';
-import { wordsHeard } from './words_heard.js';
+import { api, errorOf } from '../common/api.js';
+
+// --- Whether two texts are so alike that one was mistaken for the other. Pure.
+
+const ALIKE = 0.75;
+const MIN_LETTERS = 8; // Letters; a shorter text cannot be compared.
+
+/** @param {string} one @param {string} other */
+export function alike(one, other) {
+  const [a, b] = [one, other].map(letters);
+  if (Math.min(a.length, b.length) < MIN_LETTERS) return a === b && a.length > 0;
+  const [ours, theirs] = [pairs(a), pairs(b)];
+  let shared = 0;
+  for (const [pair, count] of ours) shared += Math.min(count, theirs.get(pair) ?? 0);
+  return (2 * shared) / (a.length + b.length - 2) >= ALIKE;
+}
+
+/** Letters and digits alone, small. @param {string} text */
+function letters(text) {
+  return text.normalize('NFKC').toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
+}
+
+/** How often each two letters stand beside each other. @param {string} text @returns {Map<string, number>} */
+function pairs(text) {
+  const found = new Map();
+  for (let i = 0; i + 1 < text.length; i++) {
+    const pair = text.slice(i, i + 2);
+    found.set(pair, (found.get(pair) ?? 0) + 1);
+  }
+  return found;
+}
+
+// --- Which of somebody's words a recogniser heard, in their order. Pure.
+
+/**
+ * @param {string} written @param {string} heard @param {string} [language] of the page, for where words end
+ * @returns {{words: {word: string, heard: boolean}[], heard: number}}
+ */
+export function wordsHeard(written, heard, language) {
+  const [ours, theirs] = [written, heard].map((text) => wordsOf(text, language));
+  // How many words of the rests fit each other, from each pair on.
+  const fits = Array.from({ length: ours.length + 1 }, () => new Uint16Array(theirs.length + 1));
+  for (let i = ours.length - 1; i >= 0; i--) {
+    for (let k = theirs.length - 1; k >= 0; k--) {
+      fits[i][k] = plain(ours[i]) === plain(theirs[k]) ? fits[i + 1][k + 1] + 1 : Math.max(fits[i + 1][k], fits[i][k + 1]);
+    }
+  }
+  const words = [];
+  for (let i = 0, k = 0; i < ours.length; i++) {
+    while (k < theirs.length && plain(ours[i]) !== plain(theirs[k]) && fits[i][k + 1] === fits[i][k]) k++;
+    const isHeard = k < theirs.length && plain(ours[i]) === plain(theirs[k]);
+    if (isHeard) k++;
+    words.push({ word: ours[i], heard: isHeard });
+  }
+  return { words, heard: fits[0][0] };
+}
+
+/** @param {string} text @param {string} [language] */
+function wordsOf(text, language) {
+  return [...new Intl.Segmenter(language, { granularity: 'word' }).segment(text)].filter(({ isWordLike }) => isWordLike).map(({ segment }) => segment);
+}
+
+/** @param {string} word */
+function plain(word) {
+  return word.normalize('NFKC').toLowerCase();
+}
+
+// --- The words of a recording: written by hand, filled in, or written down by a recogniser and compared with
+// what was written.
 
 const MAX_NAMED = 3; // Words listed as not heard.
 
 export class Transcript {
-  /** @param {HTMLElement} root the room's panel @param {import('../studio.js').Studio} studio @param {() => void} onChanged */
+  /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged */
   constructor(root, studio, onChanged) {
     const find = (/** @type {string} */ name) => /** @type {HTMLElement} */ (root.querySelector(`#vw-clone-${name}`));
     this.studio = studio;
@@ -83,7 +149,7 @@ export class Transcript {
   /** Have the recording written down; words that stand there stay, and are compared with what was heard. */
   async writeDown() {
     const { studio, button } = this;
-    const room = /** @type {import('../rooms/clone.js').CloneRoom} */ (studio.room('clone'));
+    const room = /** @type {import('./room.js').CloneRoom} */ (studio.room('clone'));
     const { reference } = room;
     if (!reference) return;
     room.complain('ref_text', '');

@@ -3,16 +3,14 @@
  *
  * The card shows and asks; what becomes of a take is the room's to say. Events: 'act' with what is asked for, 'play', 'menu'.
  *
- * @typedef {import('../take.js').Take} Take
- * @typedef {import('./changes.js').Change} Change
+ * @typedef {import('../player/take.js').Take} Take
+ * @typedef {import('./take_requests.js').Change} Change
  * @typedef {{act: 'keep'|'use'|'again'|'closer'|'change', change?: Change, clicked: number}} Asks
  * @typedef {(key: string, values?: Object<string, any>) => string} Translate
  */
 
-import { all, copyOf, need } from '../elements.js';
-import { Emitter } from '../emitter.js';
-import { Peaks } from '../peaks.js';
-import { shown, Waveform } from '../waveform.js';
+import { all, copyOf, Emitter, need } from '../common/elements.js';
+import { Peaks, shown, Waveform } from '../player/waveform.js';
 
 const CHANGES = ['state', 'progress', 'done', 'error', 'stored'];
 const COUNT_MS = 120; // Interval between updates of a running number.

@@ -1,21 +1,43 @@
-/** How the takes of the Design room are heard: one at a time, equally loud, drawn on one axis, by hand or by their keys. */
+/** Listening to the takes of the Design room at one loudness. */
 
-import { SAMPLE_RATE } from '../wav.js';
-import { seldom } from '../seldom.js';
-import { matched } from './loudness.js';
+import { SAMPLE_RATE } from '../common/audio.js';
+import { seldom } from '../common/elements.js';
+
+// --- Takes at one loudness, so that a voice is not preferred for being louder. Everything is turned down to
+// the quietest, nothing up: gain above 0 dB could clip.
+
+/** What lies this far under the loudest is a failed take, and is no measure for the others. LU. */
+const FAILED_BELOW = 20;
+
+/**
+ * @param {(number|null)[]} levels  integrated loudness in LUFS; null where it was not measured
+ * @returns {{level: number|null, gains: number[]}}  the common level, and what each is turned down by, dB
+ */
+export function matched(levels) {
+  /** @param {number|null} level @returns {level is number} */
+  const isKnown = (level) => Number.isFinite(level);
+  const known = levels.filter(isKnown);
+  if (known.length < 2) return { level: null, gains: levels.map(() => 0) };
+  const loudest = Math.max(...known);
+  const level = Math.min(...known.filter((one) => one > loudest - FAILED_BELOW));
+  return { level, gains: levels.map((one) => (isKnown(one) ? Math.min(0, level - one) : 0)) };
+}
+
+// --- How the takes of the Design room are heard: one at a time, equally loud, drawn on one axis, by hand or by
+// their keys.
 
 /** @typedef {import('./card.js').TakeCard} TakeCard */
 
 const LOWEST = 0.3; // Share of the canvas height; quieter audio is drawn small.
 
 export class Listening {
-  /** @param {import('../stage.js').Stage} stage @param {() => TakeCard[]} cards all that are shown */
+  /** @param {import('../player/stage.js').Stage} stage @param {() => TakeCard[]} cards all that are shown */
   constructor(stage, cards) {
     this.stage = stage;
     this.cards = cards;
     /** What was put on the stage last. @type {TakeCard|null} */
     this.heard = null;
-    /** @type {import('../programme.js').Programme|null} */
+    /** @type {import('../player/programme.js').Programme|null} */
     this.programme = null;
     this.alignSoon = seldom(() => this.align());
     stage.addEventListener('change', () => this.onStage());

@@ -14,7 +14,7 @@
  * @property {string} key       what was asked for (making.js)
  * @property {string} take      the stored take's id
  * @property {number} samples
- * @property {string} [levels]  how loud it is along its way (levels.js)
+ * @property {string} [levels]  how loud it is along its way (schedule.js)
  *
  * @typedef {Object} Line
  * @property {string} id
@@ -28,7 +28,7 @@
  * @property {number} [gap]     seconds of silence behind it; left out: as everywhere in the script
  */
 
-import { Emitter } from '../emitter.js';
+import { Emitter } from '../common/elements.js';
 
 export const MAX_LINES = 10_000; // Lines of a script, as in the studio.
 export const GAP_S = 0.4; // Seconds between lines, unless the script has its own gap.

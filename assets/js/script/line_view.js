@@ -7,13 +7,12 @@
  * @typedef {import('./document.js').Voice} Voice
  */
 
-import { all, copyOf, need } from '../elements.js';
-import { fillLanguages } from '../rooms/fields.js';
-import { tagsOf } from '../tags.js';
-import { dress } from '../voice_picker.js';
-import { valueOf } from './casting.js';
-import { paceOf, withPace } from './pace_words.js';
-import { LONGEST_PAUSE_S, readParts } from './parts.js';
+import { all, copyOf, need } from '../common/elements.js';
+import { fillLanguages } from '../common/fields.js';
+import { tagsOf } from '../common/text.js';
+import { dress } from '../speak/voice_picker.js';
+import { LONGEST_PAUSE_S, paceOf, readParts, withPace } from './line_text.js';
+import { valueOf } from './voice_assignment.js';
 
 /** What has a name of its own for those who hear the page. */
 const NAMED = /** @type {const} */ (['grip', 'description', 'instruct', 'text', 'language', 'seed', 'gap', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove']);
@@ -68,7 +67,7 @@ export class LineView {
     this.element.onkeydown = (event) => acts.onLineKey(event, this);
   }
 
-  /** @param {import('../voice_catalogue.js').Choice} choice */
+  /** @param {import('../speak/voices.js').Choice} choice */
   choose(choice) {
     const { mode, voice } = choice;
     this.cast({ mode, voice, name: mode === 'base' ? choice.name : undefined, language: this.line.voice?.language });

@@ -4,7 +4,7 @@
  * @typedef {import('./document.js').Line} Line
  */
 
-import { all } from '../elements.js';
+import { all } from '../common/elements.js';
 import { newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
 
@@ -15,7 +15,7 @@ export class LinesView {
   /**
    * @param {HTMLElement} list an <ol>
    * @param {HTMLTemplateElement} template of a line
-   * @param {import('../rooms/script.js').ScriptRoom} room
+   * @param {import('./room.js').ScriptRoom} room
    */
   constructor(list, template, room) {
     this.list = list;

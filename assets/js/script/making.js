@@ -11,8 +11,8 @@
  * @property {number} [silence]  seconds; then there is nothing else
  * @property {string} [text]
  * @property {string|null} [key] null while the line has no voice or no seed
- * @property {import('../take.js').Mode} [mode]
- * @property {import('../take.js').Config} [config]
+ * @property {import('../player/take.js').Mode} [mode]
+ * @property {import('../player/take.js').Config} [config]
  *
  * @typedef {Take|import('./document.js').MadePart} Sound  here, or kept by the studio
  *
@@ -23,18 +23,18 @@
  * @property {Take} [short]       that cannot hold all of its text
  */
 
-import { errorOf } from '../errors.js';
-import { SAMPLE_RATE } from '../wav.js';
-import { seldom } from '../seldom.js';
-import { Take } from '../take.js';
-import { levelsOf } from './levels.js';
-import { configFor, hasTags, lastStyle } from '../tags.js';
+import { errorOf } from '../common/api.js';
+import { SAMPLE_RATE } from '../common/audio.js';
+import { seldom } from '../common/elements.js';
+import { configFor, hasTags, lastStyle } from '../common/text.js';
+import { Take } from '../player/take.js';
+import { readParts } from './line_text.js';
+import { levelsOf } from './schedule.js';
 
 const GROWING_MS = 250; // Interval between updates of a growing line.
-import { readParts } from './parts.js';
 
 export class Maker extends EventTarget {
-  /** @param {Pick<import('../studio.js').Studio, 'api'|'say'|'voices'|'pronunciation'|'t'>} studio @param {import('./casting.js').Casting} casting */
+  /** @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'voices'|'pronunciation'|'t'>} studio @param {import('./voice_assignment.js').Casting} casting */
   constructor(studio, casting) {
     super();
     this.studio = studio;
@@ -251,5 +251,65 @@ export class Maker extends EventTarget {
 
   changed() {
     this.dispatchEvent(new Event('change'));
+  }
+}
+
+// --- Making one line again: the others stay, and its sound does until it has another, or where that fails.
+
+export class Remaking {
+  /** A line that is made again and had a sound. @type {{id: string, back: () => void, dismiss: () => void}|null} */
+  line = null;
+
+  /** @param {import('./room.js').ScriptRoom} room */
+  constructor(room) {
+    this.room = room;
+  }
+
+  /** @param {string} id */
+  begin(id) {
+    const { studio, script, maker, casting } = this.room;
+    const line = script.line(id);
+    if (!line || !studio.reached()) return;
+    if (casting.isGone(line.voice)) return studio.complain('request', this.room.goneError(line));
+    studio.stop();
+    const { seed, locked } = line;
+    const isMade = maker.state(line).state === 'made';
+    const back = maker.forget(line);
+    script.tell(false);
+    this.room.playFrom(id, { only: true });
+    const undo = () => {
+      studio.stop();
+      script.change(id, { seed });
+    };
+    const said = studio.t('script.remade', { n: script.at(id) + 1 });
+    const dismiss = locked ? () => {} : studio.toast(said, { action: studio.t('shell.undo'), onAction: undo });
+    if (isMade) this.line = { id, back, dismiss };
+  }
+
+  /** What becomes of it. */
+  follow() {
+    const { studio, script, maker } = this.room;
+    const line = this.line && script.line(this.line.id);
+    if (!line) return;
+    const { state } = maker.state(line);
+    if (state === 'made') this.line = null;
+    if (state !== 'failed') return;
+    this.line?.dismiss();
+    this.takeBack();
+    studio.toast(studio.t('script.not_remade', { n: script.at(line.id) + 1 })); // The reason is shown at the button.
+  }
+
+  /** It has its sound back. */
+  takeBack() {
+    const { line } = this;
+    this.line = null;
+    if (!line) return;
+    line.back();
+    this.room.file();
+  }
+
+  /** Another script is open. */
+  forget() {
+    this.line = null;
   }
 }

@@ -8,7 +8,7 @@
  * @typedef {{lines: ReadLine[], leftOut: number}} Read  leftOut: messages of a chat that are not spoken
  */
 
-import { sentencesIn } from '../sentence_ends.js';
+import { sentencesIn } from '../common/text.js';
 import { readChat } from './chat.js';
 
 // A paragraph that is longer becomes several lines, cut between sentences: one is made again sooner than the whole.

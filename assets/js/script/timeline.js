@@ -6,10 +6,10 @@
  * @typedef {import('./schedule.js').Clip} Clip
  */
 
-import { mark, write } from '../elements.js';
-import { clock, SAMPLE_RATE } from '../wav.js';
-import { hueOf } from '../voice_mark.js';
-import { heightOf, LEVEL } from './levels.js';
+import { clock, SAMPLE_RATE } from '../common/audio.js';
+import { mark, write } from '../common/elements.js';
+import { hueOf } from '../speak/voices.js';
+import { heightOf, LEVEL } from './schedule.js';
 
 const MIN_SCALE = 14; // Pixels per second: the minimum for pointing.
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Seconds between two marks.

@@ -13,8 +13,8 @@
  * @property {(id: string, before: number) => void} onGap  it was set by hand; before: seconds
  */
 
-import { SAMPLE_RATE } from '../wav.js';
-import { LONGEST_PAUSE_S } from './parts.js';
+import { SAMPLE_RATE } from '../common/audio.js';
+import { LONGEST_PAUSE_S } from './line_text.js';
 
 const FAR = 5; // Pixels that turn a click into a drag.
 const HOLD_MS = 300; // Time of a touch before it drags.

@@ -21,6 +21,7 @@ from tests.support import node
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of modules of which studio.js is the page's."""
     monkeypatch.setattr(page_bundle, "ASSETS", tmp_path)
+    monkeypatch.setattr(page_bundle, "MODULES", {"page": "studio.js"})
     folder = tmp_path / "js"
     (folder / "parts").mkdir(parents=True)
     (folder / "studio.js").write_text(

@@ -1,0 +1,239 @@
+/** Messages of the page: toasts, errors at their fields, and notes on a take. */
+
+import { all, need, write } from '../common/elements.js';
+import { scriptName, strangeScript } from '../common/language_detection.js';
+import { inPageWords, nameOf } from '../common/server_messages.js';
+
+// --- Sentences that come and go at the edge of the page, each with at most one thing to do about it; one that
+// waits for an answer stays.
+
+const STAY_MS = 8000;
+const MAX_TOASTS = 2; // Toasts shown at once; a third would not fit.
+
+/**
+ * @typedef {{action?: string, onAction?: () => void, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} Told
+ *   isOfPage: it stays when another room is shown; dismiss: it stays until it is taken away, which a button of this name does too;
+ *   keys: of what is said, so that what stays follows the page's language
+ */
+
+export class Toasts {
+  /** @param {HTMLElement} holder */
+  constructor(holder) {
+    this.holder = holder;
+    /** Those that no room has to itself. @type {WeakSet<Element>} */
+    this.ofPage = new WeakSet();
+    // Where they have a row of their own, what is in a room is not laid out anew for it (studio.css).
+    new ResizeObserver(() => holder.parentElement?.style.setProperty('--vw-told', `${holder.offsetHeight}px`)).observe(holder);
+  }
+
+  /** Another room is shown: what was told of the one before would stand over it. */
+  leaveRoom() {
+    for (const toast of [...this.holder.children]) if (!this.ofPage.has(toast)) toast.remove();
+  }
+
+  /**
+   * @param {string} sentence
+   * @param {Told} [options]
+   * @returns {() => void} takes it away
+   */
+  show(sentence, { action, onAction, stayMs = STAY_MS, isOfPage = false, dismiss, keys } = {}) {
+    const toast = document.createElement('p');
+    toast.className = dismiss ? 'vw-toast vw-stays' : 'vw-toast';
+    const words = Object.assign(document.createElement('span'), { textContent: sentence });
+    if (keys) words.dataset.i18n = keys.sentence;
+    toast.append(words);
+    const leave = () => toast.remove();
+    if (action) {
+      const button = Object.assign(document.createElement('button'), { type: 'button', textContent: action });
+      if (keys) button.dataset.i18n = keys.action;
+      button.onclick = () => {
+        if (!dismiss) leave();
+        onAction?.();
+      };
+      toast.append(button);
+    }
+    if (dismiss) toast.append(dismissing(dismiss, keys?.dismiss, leave));
+    else passing(toast, leave, stayMs);
+    if (isOfPage) this.ofPage.add(toast);
+    this.holder.append(toast);
+    const notices = [...this.holder.children].filter((one) => !one.matches('.vw-stays'));
+    const room = Math.max(1, MAX_TOASTS - (this.holder.children.length - notices.length));
+    for (const old of notices.slice(0, -room)) old.remove();
+    return leave;
+  }
+}
+
+/** The button that takes an offer away. @param {string} name @param {string|undefined} key of the name @param {() => void} leave */
+function dismissing(name, key, leave) {
+  const button = Object.assign(document.createElement('button'), { type: 'button', className: 'vw-quiet', ariaLabel: name, title: name });
+  button.dataset.icon = 'close';
+  if (key) button.dataset.i18nAriaLabel = button.dataset.i18nTitle = key;
+  button.onclick = leave;
+  return button;
+}
+
+/** It leaves by itself, but not while somebody is at it. @param {HTMLElement} toast @param {() => void} leave @param {number} stayMs */
+function passing(toast, leave, stayMs) {
+  let timer = setTimeout(leave, stayMs);
+  const stay = () => clearTimeout(timer);
+  const go = () => {
+    stay();
+    timer = setTimeout(leave, stayMs);
+  };
+  for (const event of ['pointerenter', 'focusin']) toast.addEventListener(event, stay);
+  for (const event of ['pointerleave', 'focusout']) toast.addEventListener(event, go);
+}
+
+// --- Sentences on what went wrong, each at the field that it is about.
+
+/** Names of the wire under which an error stands in a room, by the name that the server gives. @type {Object<string, string>} */
+const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
+
+export class Complaints {
+  /** What holds only for as long as the runtime is away, by its place; and what is said there once it is back. @type {Map<HTMLElement, {sentence: string, then: string}>} */
+  awaiting = new Map();
+  /** What is said since it is back, by its place: not true any more where it goes away again. @type {Map<HTMLElement, string>} */
+  since = new Map();
+
+  /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.page = page;
+    this.studio = studio;
+  }
+
+  /**
+   * Show a sentence at its place: an element, or the name of a field; at the Speak row where the room has no such place.
+   *
+   * @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one
+   * @returns {HTMLElement|null} where it stands; null: on a toast, or nowhere
+   */
+  say(place, error, room = this.studio.current?.id) {
+    const sentence = typeof error === 'string' ? error : error.message;
+    const holder = place instanceof HTMLElement ? place : this.holder(place, room);
+    if (!holder) {
+      if (sentence) this.studio.toast(sentence);
+      return null;
+    }
+    holder.textContent = sentence;
+    if (sentence && holder !== place) holder.closest('details')?.setAttribute('open', '');
+    return holder;
+  }
+
+  /**
+   * The same of a runtime that is away: once it is back another sentence takes its place, or none.
+   *
+   * @param {HTMLElement|string} place @param {Error|string} error @param {string} then @param {string} [room]
+   */
+  sayUntilBack(place, error, then, room) {
+    const holder = this.say(place, error, room);
+    if (holder) this.awaiting.set(holder, { sentence: holder.textContent ?? '', then });
+  }
+
+  /** The runtime is back. */
+  back() {
+    for (const [holder, { sentence, then }] of this.awaiting) {
+      if (holder.textContent !== sentence) continue;
+      holder.textContent = then;
+      this.since.set(holder, then);
+    }
+    this.awaiting.clear();
+  }
+
+  /** The runtime is away, perhaps again. */
+  away() {
+    for (const [holder, then] of this.since) if (holder.textContent === then) holder.textContent = '';
+    this.since.clear();
+  }
+
+  /** @param {string} place @param {string|undefined} room @returns {HTMLElement|null} */
+  holder(place, room) {
+    const { current, dock } = this.studio;
+    if (!current || room !== current.id) return null;
+    const find = (/** @type {string} */ field) => [current.root, dock.root].flatMap((root) => all(root, `[data-error-for="${CSS.escape(field)}"]`));
+    return [...find(PLACE[place] ?? place), ...find('request')][0] ?? null;
+  }
+
+  /** Take back what was said of a field, since something else is written there now. @param {HTMLElement} field */
+  mended(field) {
+    for (let around = field.parentElement; around && around !== this.page; around = around.parentElement) {
+      const places = around.querySelectorAll(':scope > [data-error-for]');
+      for (const place of places) place.textContent = '';
+      if (places.length > 0) return;
+    }
+  }
+
+  clear() {
+    for (const place of this.page.querySelectorAll('[data-error-for]')) place.textContent = '';
+  }
+}
+
+// --- What stands beside the name of a take: its place in the queue, or what its voice has left out of the
+// text. The line has place for the beginning of a sentence; a sheet has all of it, and the way on. The server's
+// sentences are for programs, so the page has its own for those that people meet.
+
+const OWN = 'shell.note.';
+
+export class Notes {
+  /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    this.line = need(page, '#vw-note');
+    this.more = need(page, '#vw-note-more');
+    this.sheet = need(page, '#vw-notes');
+    this.says = need(page, '#vw-notes-say');
+    this.see = need(page, '#vw-notes-see');
+    this.see.onclick = () => {
+      this.sheet.hidePopover();
+      studio.realVoices.open();
+    };
+  }
+
+  /** Say something that passes. @param {string} sentence */
+  say(sentence) {
+    write(this.line, sentence);
+    this.more.hidden = true;
+  }
+
+  /** Say what a take's voice has made of its text. @param {import('../player/stage.js').Shown} take */
+  tell(take) {
+    const { studio } = this;
+    const said = (take.start?.notes ?? []).map((note) => this.worded(note, take));
+    const sentence = said.map(({ words }) => words).join(' ');
+    write(this.line, sentence);
+    this.more.hidden = sentence === '';
+    if (this.says.textContent !== said.map(({ words }) => words).join('')) this.says.replaceChildren(...said.map(({ words }) => paragraph(words)));
+    this.see.hidden = !studio.realVoices.may || !said.some(({ isRead }) => isRead);
+  }
+
+  /**
+   * A note in the page's words.
+   *
+   * @param {string} note as the server said it @param {import('../player/stage.js').Shown} take
+   * @returns {{words: string, isRead?: boolean}}  isRead: the real voices say what this one does not
+   */
+  worded(note, take) {
+    const { studio } = this;
+    const { t, words } = studio;
+    const [, name = ''] = /^note\.(.+)$/.exec(nameOf(note) ?? '') ?? [];
+    if (name === 'strange_script') return this.strange(take) ?? { words: inPageWords(note) };
+    if (!(OWN + name in words.english)) return { words: inPageWords(note) };
+    const isStyled = name === 'dropped_styles' && 'mode' in take && take.mode === 'base' && studio.catalogue.takesStyle('base');
+    return { words: t(OWN + name) + (isStyled ? ` ${t('shell.note.style_field')}` : '') };
+  }
+
+  /** Letters that no language of the voice is written in. @param {import('../player/stage.js').Shown} take */
+  strange(take) {
+    const { studio } = this;
+    const { t, words } = studio;
+    const card = [...studio.cards.values()].find(({ id }) => id === take.start?.model);
+    const strange = card && 'sent' in take ? strangeScript(take.sent, card.languages) : null;
+    if (!card || !strange) return null;
+    const letters = scriptName(strange.script, words.language);
+    const said = t('shell.note.strange_script', { languages: studio.facts.languagesOf(card), letters });
+    const isRead = strange.isRead && studio.realVoices.may && card.id === studio.realVoices.small;
+    return { words: isRead ? `${said} ${t('shell.note.real_voices_read')}` : said, isRead };
+  }
+}
+
+/** @param {string} words */
+const paragraph = (words) => Object.assign(document.createElement('p'), { textContent: words });

@@ -1,0 +1,43 @@
+/**
+ * The waiting page: says how far the studio and its runtime are, and makes room for the studio when that is there.
+ */
+
+import { need } from '../common/elements.js';
+import { inPageWords, sayWith } from '../common/server_messages.js';
+import { preferred, Words } from '../common/words.js';
+
+const ASK_MS = 500;
+
+const asked = new URLSearchParams(location.search).get('__theme') ?? '';
+const isDark = ['light', 'dark'].includes(asked) ? asked === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+document.documentElement.classList.toggle('dark', isDark);
+
+const line = need(document, '#vw-opening-what');
+
+async function translate() {
+  const words = new Words();
+  await words.load(preferred(['en', 'zh']));
+  sayWith(words);
+  words.apply(document);
+  document.documentElement.lang = words.language;
+}
+
+async function ask() {
+  try {
+    const response = await fetch(new URL('studio/status', document.baseURI), { cache: 'no-store' });
+    const status = await response.json();
+    if (status.page) {
+      location.reload();
+      return;
+    }
+    // Said again only when it has changed: it is read aloud.
+    const sentence = inPageWords(status.sentence);
+    if (line.textContent !== sentence) line.textContent = sentence;
+  } catch {
+    // The server is on its way down or up; it is asked again.
+  }
+  setTimeout(ask, ASK_MS);
+}
+
+translate().catch(() => {}); // English stands there
+ask();

@@ -1,0 +1,132 @@
+/**
+ * The status line: whether the runtime is there, and what it holds.
+ *
+ * The socket tells at once that the runtime has gone, and within ten seconds that nothing comes any more; while it is
+ * away the page asks the studio what becomes of it. Dispatches 'models' with the cards whenever a runtime has come.
+ */
+
+import { Emitter, need } from '../common/elements.js';
+import { inPageWords, nameOf } from '../common/server_messages.js';
+
+const ASK_MS = 1000;
+const ANSWER_MS = 5000; // Timeout of the studio's response.
+const OFFLINE_MS = 2000; // Timeout of a response after the browser reports that it is offline.
+
+/** @extends {Emitter<{models: import('../common/fields.js').ModelCard[]}>} */
+export class Status extends Emitter {
+  /**
+   * @param {ParentNode} page
+   * @param {import('../../../clients/js/voicewright.js').SpeechSocket} socket
+   * @param {(key: string, values?: Object<string, any>) => string} t
+   * @param {import('../host/real_voices.js').RealVoices} realVoices knows the built-in checkpoint
+   */
+  constructor(page, socket, t, realVoices) {
+    super();
+    this.realVoices = realVoices;
+    this.t = t;
+    this.line = need(page, '#vw-status');
+    this.models = need(page, '#vw-models');
+    this.socket = socket;
+    /** Whether nothing comes from the studio at all; a runtime that is started again is another matter. */
+    this.interrupted = false;
+    socket.addEventListener('state', () => this.onState());
+    addEventListener('offline', () => this.doubt());
+    addEventListener('online', () => (this.socket.state === 'closed' ? this.socket.open() : this.socket.check()));
+    this.ask();
+  }
+
+  onState() {
+    const { state } = this.socket;
+    if (state === 'open') {
+      this.interrupted = false;
+      this.greet();
+    } else if (!this.asking) {
+      if (state === 'stalled') this.interrupt();
+      else this.show('waiting', this.t('shell.reconnecting'));
+      this.ask();
+    }
+  }
+
+  /** The browser says that there is no network; a studio on this machine needs none. */
+  doubt() {
+    this.socket.check();
+    setTimeout(() => this.socket.check(OFFLINE_MS), OFFLINE_MS);
+  }
+
+  interrupt() {
+    this.interrupted = true;
+    this.show('waiting', this.t(navigator.onLine ? 'shell.silent_studio' : 'shell.offline'));
+  }
+
+  /** Say what becomes of the runtime until the socket is open again. */
+  async ask() {
+    clearTimeout(this.timer);
+    this.asking = true;
+    while (this.socket.state !== 'open') {
+      const status = await this.asked();
+      if (/** @type {string} */ (this.socket.state) === 'open') break; // Opened in the meantime.
+      if (!status) this.interrupt();
+      else {
+        this.interrupted = false;
+        // Which step a start has come to says nothing to most people; it is there for who points at it.
+        const isStep = nameOf(status.sentence)?.startsWith('state.step');
+        this.show('waiting', isStep ? this.t('shell.getting_ready') : inPageWords(status.sentence));
+        if (isStep) this.line.title = inPageWords(status.sentence);
+        // No need to wait for the socket's own next attempt.
+        if (status.state === 'ready' && this.socket.state === 'closed') this.socket.open();
+      }
+      await new Promise((later) => setTimeout(later, ASK_MS));
+    }
+    this.asking = false;
+  }
+
+  /** What the studio says of the runtime; null where it does not answer. */
+  async asked() {
+    try {
+      const signal = AbortSignal.timeout(ANSWER_MS);
+      const response = await fetch(new URL('studio/status', document.baseURI), { cache: 'no-store', signal });
+      return await response.json();
+    } catch {
+      return null;
+    }
+  }
+
+  async greet() {
+    clearTimeout(this.timer);
+    try {
+      const signal = AbortSignal.timeout(ANSWER_MS);
+      const response = await fetch(new URL('v1/models', document.baseURI), { cache: 'no-store', signal });
+      if (!response.ok) throw new Error(String(response.status));
+      this.introduce((await response.json()).data);
+    } catch {
+      if (this.socket.state === 'open') this.timer = setTimeout(() => this.greet(), ASK_MS);
+    }
+  }
+
+  /** @param {import('../common/fields.js').ModelCard[]} cards */
+  introduce(cards) {
+    this.cards = cards;
+    this.name();
+    this.emit('models', cards);
+  }
+
+  /** Say what is there, in the page's language. */
+  name() {
+    const { cards } = this;
+    if (this.socket.state !== 'open' || !cards) return;
+    const mute = cards.some(({ speaks }) => !speaks);
+    const isSmall = cards.every(({ id }) => id === this.realVoices.small);
+    if (mute) this.show('mute', this.t('shell.mute'));
+    this.line.dataset.voice = isSmall ? 'small' : '';
+    if (!mute) this.show('ready', this.t(isSmall ? 'real_voices.small' : 'shell.ready'));
+    // What they run on stands where the status word leads.
+    this.models.textContent = cards.map(({ id }) => this.realVoices.nameOf(id)).join(' · ');
+  }
+
+  /** @param {string} state @param {string} sentence */
+  show(state, sentence) {
+    this.line.title = '';
+    this.line.dataset.state = state;
+    this.line.textContent = sentence;
+  }
+}

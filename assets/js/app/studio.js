@@ -1,0 +1,661 @@
+/** The page's glue: rooms, socket, stage and store meet here and nowhere else. What a room gets: docs/guide.md. */
+
+import { SpeechError, SpeechSocket } from '../../../clients/js/voicewright.js';
+import { CloneRoom } from '../clone/room.js';
+import { api, errorOf, StudioError } from '../common/api.js';
+import { span } from '../common/dates.js';
+import { all, need } from '../common/elements.js';
+import { FieldError } from '../common/fields.js';
+import { sayWith } from '../common/server_messages.js';
+import { Drafts } from '../common/storage.js';
+import { configFor, expectedSeconds } from '../common/text.js';
+import { localised, Words } from '../common/words.js';
+import { captionOf } from '../design/names.js';
+import { DesignRoom } from '../design/room.js';
+import { RealVoices } from '../host/real_voices.js';
+import { HostRoom } from '../host/room.js';
+import { CodeDialog } from '../library/code.js';
+import { TakeHistory } from '../library/history.js';
+import { LibraryRoom } from '../library/room.js';
+import { shareTake } from '../library/sharing.js';
+import { TakeFiles } from '../library/take_row.js';
+import { Dock } from '../player/dock.js';
+import { CutOff, LastHeard } from '../player/reload.js';
+import { Speech } from '../player/speech.js';
+import { Stage } from '../player/stage.js';
+import { Take } from '../player/take.js';
+import { ChapterSheet, Importing, ImportSheet } from '../script/importing.js';
+import { ScriptRoom } from '../script/room.js';
+import { Pronunciation } from '../speak/pronunciation.js';
+import { PronunciationSheet } from '../speak/pronunciation_sheet.js';
+import { SpeakersRoom } from '../speak/room.js';
+import { SoundingText, VoicePaces } from '../speak/sounding_text.js';
+import { TextFacts } from '../speak/text_facts.js';
+import { Variation } from '../speak/variation.js';
+import { VoicePopover } from '../speak/voice_picker.js';
+import { VoiceSamples } from '../speak/voice_samples.js';
+import { VoiceCatalogue, Voices } from '../speak/voices.js';
+import { Complaints, Notes, Toasts } from './messages.js';
+import { Addresses, Shortcuts } from './navigation.js';
+import { endLeftFrames, offerSigningIn, Preferences } from './preferences.js';
+import { Status } from './status.js';
+
+/**
+ * @typedef {import('../common/fields.js').ModelCard} ModelCard
+ * @typedef {import('../player/take.js').TakeRecord} TakeRecord
+ * @typedef {import('../player/take.js').Mode} Mode
+ *
+ * @typedef {{voice: import('../script/document.js').Voice, instruct: string}} SpokenBy  who speaks in a room, for a line of a script
+ * @typedef {{voice?: string, text?: string, lines?: import('../script/reading.js').ReadLine[], title?: string, spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices'}} Given  what a room is opened with
+ * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} Restored  a kept take with the recording that was sent with it
+ *
+ * @typedef {() => void} Back  takes back what was done
+ *
+ * @typedef {{id: string, root: HTMLElement, mode?: Mode, modes?: Mode[],
+ *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: Given): void, leave?(): void,
+ *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, spokenBy?(): SpokenBy|null, takesTags?: boolean, followsTags?: boolean, stop?(): void,
+ *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): Back|void} & import('../player/reload.js').Place & import('../common/storage.js').Source} Room
+ *   what the shell knows of a room; docs/guide.md says what each part is for
+ */
+
+const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, HostRoom];
+/** The models' names of the modes. @type {Record<Mode, string>} */
+export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
+
+const PATIENCE_MS = 1000; // Time without a response before the page reports it.
+
+export class Studio {
+  /** What takes back the last replacement, and takes away the toast that offers it. @type {(() => void)|null} */
+  undo = null;
+  /** @type {(() => void)|null} */
+  dismiss = null;
+  /** The room that is shown; none before the page is built. @type {Room|null} */
+  current = null;
+
+  /** @param {HTMLElement} page @param {{presets: import('../common/words.js').Presets, me: import('./preferences.js').Me, pronunciation: Pronunciation, words: Words, preferences: Preferences}} given */
+  constructor(page, { presets, me, pronunciation, words, preferences }) {
+    this.page = page;
+    this.me = me;
+    this.words = words;
+    this.preferences = preferences;
+    this.pronunciation = pronunciation;
+    this.api = api;
+    this.given = presets;
+    /** In the page's language. */
+    this.presets = this.localised();
+    /** @type {(key: string, values?: Object<string, unknown>) => string} */
+    this.t = (key, values) => words.t(key, values);
+    sayWith(words);
+    this.textField = need(page, '#vw-text', HTMLTextAreaElement);
+    this.textField.value = presets.texts.auto;
+    this.speakButton = need(page, '#vw-speak', HTMLButtonElement);
+    this.speakWord = need(this.speakButton, '[data-i18n]');
+    this.stopButton = need(page, '#vw-stop', HTMLButtonElement);
+    this.variation = new Variation(need(page, '#vw-shared-variation', HTMLDetailsElement), this.t);
+    this.doors = all(page, '[data-room]');
+    this.tabs = this.doors.filter(({ role }) => role === 'tab');
+    /** @type {Map<string, ModelCard>} */
+    this.cards = new Map();
+    /** What the server allows, of session.created. @type {Object<string, number>} */
+    this.limits = {};
+    this.scroller = need(page, '.vw-rooms');
+    /** Where each room was left. @type {Map<string, number>} */
+    this.scrolled = new Map();
+    this.toasts = new Toasts(need(page, '#vw-toasts'));
+    this.notes = new Notes(page, this);
+    this.stage = new Stage(page, this.t, (take) => this.captionOf(take));
+    this.stage.keep.isShared = Boolean(me.features?.share);
+    this.dock = new Dock(page, this);
+    this.complaints = new Complaints(page, this);
+    this.socket = new SpeechSocket(socketUrl());
+    this.speech = new Speech(this.socket, {
+      modelOf: (id) => this.modelOf(id),
+      onWhole: (take) => this.judge(take),
+      onFailed: (take) => this.fail(take),
+      onKept: ({ record }) => record && this.history.add(record),
+      onUnkept: (_, error) => this.toast(error.unreachable ? this.t('shell.kept_later') : this.t('shell.not_kept', { why: error.message }), { isOfPage: true }),
+    });
+    this.voices = new Voices();
+    this.paces = new VoicePaces();
+    this.catalogue = new VoiceCatalogue(this);
+    this.samples = new VoiceSamples(this);
+    this.voicePopover = new VoicePopover(page, this);
+    this.history = new TakeHistory(this.speech, this.t);
+    this.takeFiles = new TakeFiles(page);
+    this.shortcuts = new Shortcuts(need(page, '#vw-shortcuts', HTMLDialogElement), (id) => this.go(id));
+    this.pronunciationSheet = new PronunciationSheet(page, this);
+    this.code = new CodeDialog(need(page, '#vw-code', HTMLDialogElement), this);
+    this.soundingText = new SoundingText(page, this);
+    this.cutOff = new CutOff(this);
+    this.lastHeard = new LastHeard(this);
+    this.importing = new Importing(page, this, new ChapterSheet(page, this), new ImportSheet(page, this));
+    /** @type {Room[]} */
+    this.rooms = ROOMS.map((Room) => new Room(need(page, `#vw-room-${Room.id}`), this));
+    /** @type {Drafts} */
+    this.drafts = new Drafts([this, this.variation, this.catalogue, ...this.rooms]);
+    this.drafts.recall();
+    this.addresses = new Addresses(this.rooms.map(({ id }) => id), () => this.enter(this.addressed));
+    this.realVoices = new RealVoices(page, this);
+    this.status = new Status(page, this.socket, this.t, this.realVoices);
+    this.facts = new TextFacts(page, this);
+    this.clicked = 0;
+    this.listen();
+    this.lastHeard.recall();
+    this.enter(this.addressed);
+  }
+
+  listen() {
+    const arm = () => this.stage.player.arm().catch(() => {});
+    document.addEventListener('pointerdown', arm, { capture: true });
+    document.addEventListener('keydown', arm, { capture: true });
+    document.addEventListener('keydown', (event) => this.onKey(event));
+    this.page.addEventListener('click', leaveFocus);
+    this.speakButton.onclick = () => this.speak();
+    this.stopButton.onclick = this.dock.halt.onclick = () => this.stop();
+    // Who writes on has that to undo, and not what was replaced before.
+    this.page.addEventListener('input', ({ target }) => {
+      this.undo = null;
+      if (target instanceof HTMLElement) this.complaints.mended(target);
+    });
+    // What was chosen decides what would be begun.
+    for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.sayLine()));
+    for (const door of this.doors) door.onclick = () => this.go(door.dataset.room ?? '');
+    need(this.page, '[role=tablist]').onkeydown = (event) => this.onTabKey(event);
+    this.stage.addEventListener('change', () => this.refresh());
+    this.stage.addEventListener('code', () => this.stage.take instanceof Take && this.showCode(this.stage.take));
+    this.stage.addEventListener('star', () => this.stage.take instanceof Take && this.star(this.stage.take));
+    this.stage.addEventListener('share', () => this.stage.take instanceof Take && this.stage.take.id && shareTake(this, this.stage.take.id));
+    this.status.on('models', (cards) => this.offer(cards));
+    this.socket.addEventListener('state', () => this.socket.state !== 'open' && this.complaints.away());
+    this.socket.addEventListener('session', () => (this.limits = this.socket.session?.limits ?? {}));
+    this.listenToPreferences();
+    this.socket.open();
+  }
+
+  listenToPreferences() {
+    const { preferences } = this;
+    const choice = need(this.page, '#vw-language', HTMLSelectElement);
+    const theme = need(this.page, '#vw-theme');
+    choice.replaceChildren(...Object.entries(preferences.languages).map(([code, name]) => new Option(name, code)));
+    choice.onchange = () => preferences.choose({ language: choice.value });
+    theme.onclick = () => preferences.nextTheme();
+    const show = () => {
+      choice.value = preferences.language;
+      theme.dataset.icon = preferences.theme;
+      theme.ariaLabel = theme.title = this.t(`shell.theme.${preferences.theme}`);
+    };
+    preferences.on('change', async ({ language }) => {
+      if (language) await this.speakPageIn(language);
+      show();
+    });
+    show();
+  }
+
+  /** The presets in the page's language. @returns {import('../common/words.js').Presets} */
+  localised() {
+    const { instructs, scripts, speakers } = localised({ ...this.given, languages: null }, this.words.language);
+    return { ...this.given, instructs, scripts, speakers };
+  }
+
+  /** Change the language of the page itself. @param {string} language */
+  async speakPageIn(language) {
+    await this.words.load(language);
+    this.presets = this.localised();
+    document.documentElement.lang = language;
+    this.words.apply(this.page);
+    this.clearComplaints();
+    this.offer([...new Set(this.cards.values())]);
+    this.status.name();
+    this.realVoices.refresh();
+    this.stage.refresh();
+    this.dock.sayRate();
+    this.variation.paint();
+    for (const room of this.rooms) room.onLanguage?.();
+  }
+
+  // --- rooms
+
+  /** @param {string} id @throws {Error} there is no such room */
+  room(id) {
+    const room = this.rooms.find((one) => one.id === id);
+    if (room) return room;
+    throw new Error(`There is no room ${id}`);
+  }
+
+  /** The room that the address names; without one, the first that can speak. */
+  get addressed() {
+    const first = this.rooms.find((room) => room.mode && this.serves(room)) ?? this.rooms[0];
+    return this.addresses.room ?? first.id;
+  }
+
+  /** Go to another room; Back leads to this one again. @param {string} id @param {Given} [given] */
+  go(id, given = {}) {
+    this.addresses.go(id);
+    this.enter(id, given);
+  }
+
+  /** Show one room and hide the others; what is handed over is the room's to understand. @param {string} id @param {Given} [given] */
+  enter(id, given = {}) {
+    const room = this.room(id);
+    if (room !== this.current) {
+      if (this.current) this.scrolled.set(this.current.id, this.scroller.scrollTop);
+      this.current?.leave?.();
+      this.undo = null; // The undo step would not be visible here.
+      if (this.current) this.toasts.leaveRoom();
+      this.current = room;
+      for (const tab of this.doors) {
+        const chosen = tab.dataset.room === id;
+        if (tab.role === 'tab') tab.setAttribute('aria-selected', String(chosen));
+        else tab.toggleAttribute('aria-current', chosen);
+      }
+      for (const tab of this.tabs) tab.tabIndex = tab.dataset.room === id || (id === 'host' && tab === this.tabs[0]) ? 0 : -1;
+      for (const { id: other, root } of this.rooms) root.hidden = other !== id;
+      this.furnish(room.root);
+      this.variation.offer(this.cardOf(room));
+      this.scroller.scrollTop = this.scrolled.get(id) ?? 0;
+    }
+    this.clearComplaints();
+    this.realVoices.refresh();
+    room.enter?.(given);
+    this.refresh();
+    this.facts.refreshNow();
+  }
+
+  /** Put the shared text field, the variation and the first button where the room wants them. @param {HTMLElement} root */
+  furnish(root) {
+    const homes = { text: '#vw-shared', variation: '#vw-shared', actions: '#vw-dock-actions' };
+    for (const [name, home] of Object.entries(homes)) {
+      const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? need(this.page, home);
+      slot.append(need(this.page, `#vw-shared-${name}`));
+    }
+    // A room may have another word for what its primary button does.
+    const word = all(root, '[data-vw-speak]')[0]?.dataset.vwSpeak ?? 'shell.speak';
+    this.speakWord.dataset.i18n = word;
+    this.speakWord.textContent = this.t(word);
+  }
+
+  /** Take the options from what the runtime holds. @param {ModelCard[]} cards */
+  offer(cards) {
+    if (cards.length === 0) return;
+    this.complaints.back();
+    const first = this.cards.size === 0;
+    this.cards.clear();
+    for (const mode of /** @type {Mode[]} */ (Object.keys(MODES))) {
+      const card = cards.find(({ modes }) => modes.includes(mode));
+      if (card) this.cards.set(mode, card);
+    }
+    this.catalogue.renew();
+    for (const room of this.rooms) {
+      this.mark(room);
+      room.offer?.(cards);
+    }
+    if (first) this.enter(this.addressed);
+    this.realVoices.introduce(cards);
+    this.realVoices.refresh();
+    if (this.current) this.variation.offer(this.cardOf(this.current));
+    this.voices.refresh().catch(() => {});
+    this.cutOff.offer();
+    this.refresh();
+  }
+
+  /** The model that a room speaks with. @param {Room} room */
+  cardOf({ mode }) {
+    return mode && this.cards.get(mode);
+  }
+
+  /** Whether the room has what it needs. @param {Room} room */
+  serves(room) {
+    return !room.mode || modesOf(room).some((mode) => this.cards.has(mode));
+  }
+
+  /** Say in a room, and on its tab, that nothing serves it. @param {Room} room */
+  mark(room) {
+    const [unserved] = all(room.root, '.vw-unserved');
+    const tab = this.tabs.find(({ dataset }) => dataset.room === room.id);
+    if (!room.mode || !unserved || !tab) return;
+    const served = this.serves(room);
+    unserved.hidden = served;
+    unserved.textContent = this.t('shell.unserved', { mode: room.mode, name: MODES[room.mode] });
+    tab.setAttribute('aria-disabled', String(!served));
+    tab.title = served ? '' : unserved.textContent;
+  }
+
+  /** What a model is called on the page. @param {{id: string}} card */
+  modelName({ id }) {
+    return this.realVoices?.nameOf(id) ?? id;
+  }
+
+  /** What tells a model from another. @param {string} id @returns {import('../player/take.js').Model} */
+  modelOf(id) {
+    const card = [...this.cards.values()].find((one) => one.id === id);
+    return card ? { id, fingerprint: card.fingerprint, device: card.device, dtype: card.dtype } : { id };
+  }
+
+  // --- what was written, and its way back
+
+  /** What the rooms share. */
+  id = 'shared';
+
+  draft() {
+    return { text: this.text };
+  }
+
+  /** @param {{text: string}} draft */
+  recall({ text }) {
+    this.text = text;
+  }
+
+  /**
+   * Do what replaces words in a room's form. Ctrl+Z takes it back for as long as nothing else is written and the room
+   * is shown; where the words were somebody's own, so does a toast. After suggestions one upon another, the way back
+   * leads to the words that stood before the first.
+   *
+   * @param {import('../common/storage.js').Source} room @param {boolean} isOwn
+   * @param {() => Back|void} deed what it returns takes back what no draft holds
+   * @param {string} [sentence] what was done
+   */
+  replacing(room, isOwn, deed, sentence = this.t('shell.replaced')) {
+    /** @type {import('../common/storage.js').Source[]} */
+    const sources = [this, this.variation, room];
+    const before = sources.map((source) => ({ source, draft: source.draft?.() }));
+    const back = deed();
+    if (this.undo && !isOwn) return;
+    const recall = () => {
+      for (const { source, draft } of before) if (draft) source.recall?.(draft);
+      back?.();
+    };
+    this.dismiss?.();
+    this.undo = null;
+    this.undoable(recall, isOwn ? sentence : '');
+  }
+
+  /**
+   * Give what was done a way back: Ctrl+Z, for as long as nothing else is written and the room is shown, and a toast where
+   * a sentence says what was done. Behind it lies the way back of what was done before.
+   *
+   * @param {Back} back @param {string} [sentence]
+   */
+  undoable(back, sentence = '') {
+    const before = this.undo;
+    /** @type {(() => void)|null} */
+    let dismiss = null;
+    const undo = () => {
+      if (this.undo === undo) this.undo = before;
+      dismiss?.();
+      back();
+      this.drafts.touch();
+    };
+    this.undo = undo;
+    if (!sentence) return;
+    this.dismiss?.();
+    this.dismiss = dismiss = this.toast(sentence, { action: this.t('shell.undo'), onAction: undo });
+  }
+
+  // --- speaking
+
+  get text() {
+    return this.textField.value;
+  }
+
+  set text(text) {
+    this.textField.value = text;
+    this.facts?.refreshSoon();
+  }
+
+  /** The primary button, and Ctrl+Enter: what it does is the room's. */
+  async speak() {
+    const { current } = this;
+    if (!current?.speak || !this.serves(current) || this.cards.size === 0) return;
+    if (!this.reached()) return;
+    this.clicked = performance.now();
+    this.stop();
+    this.clearComplaints();
+    this.stage.player.arm().catch(() => this.complain('request', this.t('shell.no_output')));
+    try {
+      await current.speak({ clicked: this.clicked });
+    } catch (error) {
+      if (!(error instanceof FieldError || error instanceof StudioError || error instanceof SpeechError)) throw error;
+      const place = error instanceof FieldError ? error.field : error.param;
+      this.complain(place ?? 'request', error, current.id);
+    }
+    this.refresh();
+  }
+
+  /** Whether the studio can be asked for anything now. Where it cannot this is said; what sounds goes on, it is here already. */
+  reached() {
+    this.clearComplaints();
+    const { interrupted } = this.status;
+    if (interrupted) this.complaints.sayUntilBack('request', this.t('shell.not_sent'), ''); // It can be sent again then.
+    return !interrupted;
+  }
+
+  /**
+   * Ask for a take at once; it is kept when it is whole. It does not play: hand it to the stage.
+   *
+   * @param {import('../player/take.js').Asked} asked
+   * @returns {Take}
+   * @throws {FieldError} there is nothing to say, or nobody to say it to
+   */
+  say(asked) {
+    if (this.status.interrupted) throw new FieldError('request', this.t('shell.not_sent'));
+    if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
+    const config = configFor(asked.config, asked.text);
+    const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked, config });
+    if (!take.isSample) this.cutOff.withdraw();
+    take.planned = this.paces.samplesOf(take);
+    for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refresh());
+    setTimeout(() => take.isUnanswered && this.refresh(), PATIENCE_MS);
+    this.refresh();
+    return take;
+  }
+
+  /** Say why there is no take; what was on the stage before it comes back. @param {Take} take */
+  fail(take) {
+    const { error, room } = take;
+    if (error?.code === 'runtime_unavailable') this.complaints.sayUntilBack('request', error, this.t('shell.runtime_back'), room);
+    else if (error?.code === 'unknown_voice') this.missVoice(take, error);
+    else if (error) this.complain(error.param ?? 'request', error, room);
+    if (this.current?.mode) this.stage.giveBack(take);
+  }
+
+  /** Its voice is not there: another window may have deleted it, which this one learns now. @param {Take} take @param {import('../common/api.js').Thrown} error */
+  async missVoice({ config, label, room }, error) {
+    const { clicked } = this;
+    const name = this.catalogue.named(config.voice ?? '')?.name ?? label;
+    await this.voices.refresh().catch(() => {}); // Otherwise the runtime's message is shown.
+    const isGone = name && this.voices.isListed && !this.catalogue.named(config.voice ?? '');
+    if (clicked === this.clicked) this.complain(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
+  }
+
+  /** Learn how fast its voice speaks, and say of a take that it cannot hold all of its text, and what to try. @param {Take} take */
+  judge(take) {
+    if (take.stopReason === 'eos' && !take.isShort) this.paces.learn(take);
+    if (take.isQuiet || take.room === 'design' || !take.isShort) return;
+    this.complain('request', this.shortness(take), take.room);
+  }
+
+  /** @param {Pick<Take, 'words'|'seconds'|'mode'|'config'>} take */
+  shortness({ words, seconds, mode, config }) {
+    const way = mode !== 'base' ? 'seed' : config.voice ? 'voice' : config.x_vector_only_mode ? 'recording' : 'words';
+    const about = Math.round(expectedSeconds(words));
+    return `${this.t('shell.too_short', { s: seconds.toFixed(1), about })} ${this.t(`shell.too_short.${way}`)}`;
+  }
+
+  /**
+   * Put a kept take's text, settings and seed back into the form of its room, with a way back to what stood there.
+   *
+   * @param {TakeRecord} record
+   */
+  async restore(record) {
+    const reference = await this.history.reference(record);
+    const own = this.rooms.find(({ id }) => id === record.room);
+    const does = (/** @type {Room} */ room) => modesOf(room).includes(record.mode);
+    const room = own?.restore && (!own.mode || does(own)) ? own : this.rooms.find(does);
+    if (!room?.restore) return;
+    this.go(room.id);
+    this.replacing(
+      room,
+      true,
+      () => {
+        if (room.mode) {
+          this.text = record.text;
+          this.variation.restore(record);
+        }
+        return room.restore?.({ ...record, reference });
+      },
+      room.mode ? this.t('library.restored') : this.t('script.added', { n: 1 }),
+    );
+    this.drafts.touch();
+  }
+
+  /** Show a take's request as code. @param {Take|TakeRecord} take */
+  showCode(take) {
+    this.code.show(take);
+  }
+
+  /** Silence now, here and in the runtime. */
+  stop() {
+    this.stage.stop();
+    this.speech.cancel();
+    for (const room of this.rooms) room.stop?.();
+    this.refresh();
+  }
+
+  /** Whether anything sounds or is being made. */
+  get isBusy() {
+    return this.stage.sounding || this.speech.live.size > 0;
+  }
+
+  /** Make the shell say what is and what can be done. */
+  refresh() {
+    if (!this.current) return;
+    this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
+    this.drafts.touch();
+    this.dock.refresh(this.isBusy);
+    this.note(this.stage.take);
+    this.facts.refreshSoon();
+  }
+
+  /** @param {Take} take */
+  async star(take) {
+    if (!take.record) return;
+    try {
+      take.record = await this.history.favourite(take.record.id, !take.record.favourite);
+      this.stage.refresh();
+    } catch (error) {
+      this.toast(errorOf(error).message);
+    }
+  }
+
+  /** Say what is to be said of a take beside its name. @param {import('../player/stage.js').Shown|null} take */
+  note(take) {
+    const { notes } = this;
+    if (!take || (take instanceof Take && take.state === 'stopped')) return notes.say('');
+    if (take instanceof Take && take.isUnanswered) return notes.say(performance.now() - take.askedAt < PATIENCE_MS ? '' : this.t('shell.no_answer_yet'));
+    if (!take.queue) return notes.tell(take);
+    const { position: n, etaMs } = take.queue;
+    const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;
+    notes.say(this.t(key, { n, time: span((etaMs ?? 0) / 1000, this.t) }));
+  }
+
+  // --- keys
+
+  /** @param {KeyboardEvent} event */
+  onKey(event) {
+    if (event.target instanceof Element && event.target.closest('dialog')) return; // A dialog has its own keys.
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      this.speak();
+    } else if (event.key === 'z' && (event.ctrlKey || event.metaKey) && (this.undo || !isTyping(event))) {
+      event.preventDefault(); // The browser's own undo would change a field that is not visible.
+      this.undo?.();
+    } else if (event.key === 'Escape' && !this.stopButton.disabled && !this.page.querySelector(':popover-open')) {
+      this.stop();
+    } else if (!isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      if (this.current?.onKey?.(event) || this.shortcuts.onKey(event)) event.preventDefault();
+      else if (event.key === ' ' && !isPressing(event)) {
+        event.preventDefault();
+        this.stage.toggle();
+      }
+    }
+  }
+
+  /** @param {KeyboardEvent} event */
+  onTabKey({ key }) {
+    const step = key === 'ArrowRight' ? 1 : key === 'ArrowLeft' ? -1 : 0;
+    if (step === 0) return;
+    const at = this.tabs.findIndex(({ tabIndex }) => tabIndex === 0);
+    const tab = this.tabs[(at + step + this.tabs.length) % this.tabs.length];
+    this.go(tab.dataset.room ?? '');
+    tab.focus();
+  }
+
+  // --- telling
+
+  /** What a take is captioned. @param {Pick<TakeRecord, 'room'|'label'|'config'>} take */
+  captionOf(take) {
+    return captionOf(take, (description) => this.presets.designs.find(({ text }) => text === description.trim())?.name ?? '');
+  }
+
+  /** A sentence at its place, as messages.js has it. @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one */
+  complain(place, error, room) {
+    this.complaints.say(place, error, room);
+  }
+
+  clearComplaints() {
+    this.complaints.clear();
+  }
+
+  /** @param {string} sentence @param {import('./messages.js').Told} [options] @returns {() => void} takes it away */
+  toast(sentence, options) {
+    return this.toasts.show(sentence, options);
+  }
+}
+
+/** What a room speaks with: one of these. @param {{mode?: string, modes?: string[]}} room */
+function modesOf({ mode, modes }) {
+  return modes ?? (mode ? [mode] : []);
+}
+
+/** A button that was clicked by hand lets go of the keys, so that Space plays and pauses; so does the one that took its place. @param {MouseEvent} event */
+function leaveFocus({ detail, target }) {
+  const button = detail > 0 && target instanceof Element ? target.closest('button:not([role=tab])') : null;
+  const focused = document.activeElement;
+  if (!(button instanceof HTMLElement && focused instanceof HTMLButtonElement) || button.closest('dialog')) return;
+  if (focused === button || (button.hidden && focused.parentElement === button.parentElement)) focused.blur();
+}
+
+/** Whether the key belongs to a field. @param {KeyboardEvent} event */
+function isTyping({ target }) {
+  return target instanceof Element && target.matches('textarea, select, [contenteditable], input:not([type=checkbox], [type=radio], [type=range])');
+}
+
+/** Whether Space already means something where the focus is. @param {KeyboardEvent} event */
+function isPressing({ target }) {
+  return target instanceof Element && target.closest('button, a[href], summary, input, audio, [role=button]') !== null;
+}
+
+function socketUrl() {
+  const url = api.address('v1/audio/speech/stream');
+  url.protocol = url.protocol.replace('http', 'ws');
+  return url;
+}
+
+/** Bring the page in `element` to life. @param {HTMLElement} element */
+export async function mount(element) {
+  const page = need(element, '#vw');
+  const words = new Words();
+  const [presets, me, kept] = await Promise.all([
+    api.ask('studio/bundle/presets.json', { cache: 'default' }).then((response) => response.json()),
+    api.get('studio/me').catch(() => ({ preferences: {}, features: {} })),
+    api.get('studio/pronunciation').catch(() => null),
+    words.load('en'), // What another language lacks is said in English.
+  ]);
+  const preferences = new Preferences(me, presets.languages);
+  await words.load(preferences.language);
+  words.apply(page);
+  document.documentElement.lang = preferences.language;
+  const studio = new Studio(page, { presets, me, pronunciation: new Pronunciation(kept), words, preferences });
+  offerSigningIn(page, me, studio.t);
+  endLeftFrames();
+}

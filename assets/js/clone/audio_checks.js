@@ -1,0 +1,183 @@
+/** What the runtime says of the reference as it is chosen now, asked a moment after it was last changed. */
+
+import { api, errorOf } from '../common/api.js';
+import { need } from '../common/elements.js';
+
+const SETTLED_MS = 500;
+const MAX_FAULTS = 4; // Faults of one kind shown at once.
+const WORTH_S = 0.3; // Minimum silence at an edge that is reported.
+
+/**
+ * @typedef {import('./selection.js').Fault} Fault
+ * @typedef {'leaveOut'|'shorten'|'pauses'|'best'|'trim'|'another'} Remedy
+ *
+ * @typedef {Object} Judgement     of the runtime; seconds, and dB of full scale
+ * @property {boolean} usable
+ * @property {number} seconds
+ * @property {number} speech_s
+ * @property {{start_s: number, end_s: number}} trim  where somebody begins and ends to speak
+ * @property {{peak_db: number|null, speech_db: number|null, pauses_db: number|null}} levels  null: there is nothing of which it could be told
+ * @property {{code: string, sentence: string}[]} advice
+ */
+
+export class Clinic {
+  /**
+   * @param {HTMLElement} root  the Clone room's panel
+   * @param {import('../app/studio.js').Studio} studio
+   * @param {Object} tell
+   * @param {(error: Error) => void} tell.onRefused
+   * @param {() => Fault[]} tell.faults  what the page itself heard
+   * @param {Record<Remedy, (faults: Fault[]) => void>} tell.remedies  against the faults beside which they stand
+   * @param {() => boolean} tell.isLong  whether there is another part to choose
+   */
+  constructor(root, studio, { onRefused, faults, remedies, isLong }) {
+    this.studio = studio;
+    this.onRefused = onRefused;
+    this.faults = faults;
+    this.remedies = remedies;
+    this.isLong = isLong;
+    this.list = need(root, '#vw-clone-clinic');
+    this.verdict = need(root, '#vw-clone-verdict');
+    this.fit = need(root, '#vw-clone-fit');
+    this.asked = 0;
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.timer = undefined;
+    /** The last answer. @type {Judgement|null} */
+    this.said = null;
+  }
+
+  /** Forget what was said. */
+  clear() {
+    clearTimeout(this.timer);
+    this.asked += 1;
+    this.said = null;
+    this.list.replaceChildren();
+    this.fit.replaceChildren();
+    this.verdict.hidden = true;
+    this.list.dataset.state = 'empty';
+  }
+
+  /** Ask again once nothing changes any more. @param {() => {sound: Blob, transcript: string|null}} given */
+  consult(given) {
+    clearTimeout(this.timer);
+    const asked = ++this.asked;
+    this.list.dataset.state = 'asking';
+    this.timer = setTimeout(() => this.ask(asked, given()), SETTLED_MS);
+  }
+
+  /** What the runtime says of a recording. @param {{sound: Blob, transcript: string|null}} given @returns {Promise<Judgement>} @throws {Error} it refuses it */
+  judged({ sound, transcript }) {
+    const form = new FormData();
+    form.append('audio_sample', sound, 'reference.wav');
+    if (transcript) form.append('ref_text', transcript);
+    return api.form('v1/audio/voices/check', form);
+  }
+
+  /** @param {number} asked @param {{sound: Blob, transcript: string|null}} given */
+  async ask(asked, given) {
+    try {
+      const said = await this.judged(given);
+      if (asked === this.asked) this.show(said);
+    } catch (error) {
+      if (asked !== this.asked) return;
+      this.clear();
+      this.onRefused(errorOf(error));
+    }
+  }
+
+  /** @param {Judgement} said */
+  show(said) {
+    this.said = said;
+    this.paint();
+  }
+
+  /** Write it down, in the page's language: a sentence for each fault with its remedy, and what is good. */
+  paint() {
+    const { said, studio } = this;
+    if (!said) return;
+    const ofWords = said.advice.filter(({ code }) => code.startsWith('transcript'));
+    const ofSound = said.advice.filter((one) => !ofWords.includes(one));
+    const faults = this.faults().slice(0, MAX_FAULTS);
+    const edges = said.trim.start_s >= WORTH_S || said.seconds - said.trim.end_s >= WORTH_S;
+    const items = [
+      ...faults.map((fault) => this.found(fault)),
+      ...ofSound.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code, this.remedyOf(code, faults))),
+      ...(edges ? [this.item(studio.t('clone.found.edges'), 'edges', 'trim')] : []),
+    ];
+    this.verdict.hidden = items.length > 0;
+    this.verdict.textContent = studio.t('clone.good', { s: said.speech_s.toFixed(1) });
+    this.list.replaceChildren(...this.passed(said, ofSound.map(({ code }) => code)), ...items);
+    this.fit.replaceChildren(...ofWords.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
+    this.list.dataset.state = said.usable ? 'said' : 'unusable';
+  }
+
+  /** What the page heard. @param {Fault} fault */
+  found(fault) {
+    const places = { at: clock(fault.at), s: fault.seconds.toFixed(1) };
+    const remedy = fault.code === 'pause' ? 'shorten' : 'leaveOut';
+    return this.item(this.studio.t(`clone.found.${fault.code}`, places), fault.code, remedy, [fault]);
+  }
+
+  /** @param {string} code @param {Fault[]} faults @returns {Remedy} */
+  remedyOf(code, faults) {
+    if (code === 'silence' && faults.some((fault) => fault.code === 'pause')) return 'pauses';
+    if (code === 'silence') return 'trim';
+    return code === 'long' && this.isLong() ? 'best' : 'another';
+  }
+
+  /** What is as it should be, with its figure. @param {Judgement} said @param {string[]} codes of advice */
+  passed({ levels: { peak_db, speech_db, pauses_db } }, codes) {
+    const figures = [
+      { name: 'loud', faults: ['quiet', 'no_speech'], db: speech_db },
+      { name: 'unclipped', faults: ['clipping'], db: peak_db },
+      { name: 'calm', faults: ['noise'], db: pauses_db },
+    ];
+    return figures.flatMap(({ name, faults, db }) => (db === null || faults.some((code) => codes.includes(code)) ? [] : [this.good(name, db)]));
+  }
+
+  /** @param {string} name @param {number} db */
+  good(name, db) {
+    const item = this.item(this.studio.t(`clone.ok.${name}`), `ok.${name}`);
+    item.className = '';
+    const figure = document.createElement('span');
+    figure.textContent = this.studio.t(`clone.ok.${name}_figure`, { db: db.toFixed(0).replace('-', '−') });
+    item.dataset.icon = 'check';
+    item.append(figure);
+    return item;
+  }
+
+  /** The page's own words for a code, or the runtime's sentence; the page's where it speaks another language. @param {string} code @param {string} sentence */
+  sentence(code, sentence) {
+    const key = `clone.advice.${code}`;
+    const own = this.studio.t(key);
+    return own === key || this.studio.words.language === 'en' ? sentence : own;
+  }
+
+  /** @param {string} text @param {string} code @param {Remedy} [remedy] @param {Fault[]} [faults] */
+  item(text, code, remedy, faults) {
+    const item = document.createElement('li');
+    item.className = 'vw-care';
+    item.dataset.code = code;
+    item.dataset.icon = 'care';
+    const sentence = document.createElement('b');
+    sentence.textContent = text;
+    item.append(sentence);
+    if (remedy) item.append(this.button(remedy, faults));
+    return item;
+  }
+
+  /** @param {Remedy} remedy @param {Fault[]} [faults] */
+  button(remedy, faults = []) {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.className = 'vw-link';
+    button.textContent = this.studio.t(`clone.remedy.${remedy}`);
+    button.onclick = () => this.remedies[remedy](faults);
+    return button;
+  }
+}
+
+/** @param {number} seconds */
+export function clock(seconds) {
+  return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
+}

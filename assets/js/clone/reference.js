@@ -1,0 +1,201 @@
+/**
+ * Reference audio in the page: a recording or a file as samples, of which a stretch is chosen and sent.
+ *
+ * What the browser cannot decode is sent as it is: the runtime reads more formats, and says what it cannot.
+ */
+
+import { SAMPLE_RATE, toInt16, wavBlob } from '../common/audio.js';
+
+const LARGEST = 100 * 2 ** 20; // Bytes that the page decodes.
+const LONGEST_S = 600;
+const SHORTEST_S = 0.1; // Minimum distance between the handles.
+const MIN_MIX = 0.1; // Energy of the average relative to that of independent channels.
+const SEAM = Math.round(SAMPLE_RATE * 0.008); // Samples of the cross-fade at a cut.
+
+/** @typedef {import('./speech_detection.js').Stretch} Stretch seconds of the whole */
+
+export class Reference {
+  /**
+   * @param {Object} given
+   * @param {Int16Array|null} given.pcm     mono, 24 kHz; null: not decoded here
+   * @param {Blob|null} [given.file]             what is sent where there are no samples
+   * @param {string} given.name
+   * @param {'recording'|'upload'} given.source
+   * @param {number} given.maxSeconds       that may be used
+   */
+  constructor({ pcm, file = null, name, source, maxSeconds }) {
+    this.pcm = pcm;
+    this.file = file;
+    this.name = name;
+    this.source = source;
+    this.maxSeconds = maxSeconds;
+    this.start = 0;
+    this.end = Math.min(this.seconds, maxSeconds);
+    /** What is left out between the two, in order. @type {Stretch[]} */
+    this.cuts = [];
+    /** @type {Blob|null} */
+    this.blob = null;
+  }
+
+  /** Of the whole; 0 where it is not known. */
+  get seconds() {
+    return this.pcm ? this.pcm.length / SAMPLE_RATE : 0;
+  }
+
+  /** Whether it is longer than what may be used of it. */
+  get isCut() {
+    return this.seconds > this.maxSeconds;
+  }
+
+  /** Whether all of it is chosen. */
+  get whole() {
+    return this.start === 0 && this.end === this.seconds && this.cuts.length === 0;
+  }
+
+  /** Choose a stretch; one edge pushes the other where it must. @param {'start'|'end'} edge @param {number} at seconds */
+  move(edge, at) {
+    if (edge === 'start') {
+      this.start = Math.max(0, Math.min(at, this.seconds - SHORTEST_S));
+      this.end = Math.min(Math.max(this.end, this.start + SHORTEST_S), this.start + this.maxSeconds);
+    } else {
+      this.end = Math.min(this.seconds, Math.max(at, SHORTEST_S));
+      this.start = Math.max(Math.min(this.start, this.end - SHORTEST_S), this.end - this.maxSeconds);
+    }
+    this.blob = null;
+  }
+
+  /** Leave something out; what lies in a cut already, or touches one, becomes part of it. @param {Stretch} out */
+  leaveOut({ start, end }) {
+    const cut = { start: Math.max(0, start), end: Math.min(this.seconds, end) };
+    const apart = this.cuts.filter((one) => one.end < cut.start || one.start > cut.end);
+    for (const one of this.cuts) {
+      if (apart.includes(one)) continue;
+      cut.start = Math.min(cut.start, one.start);
+      cut.end = Math.max(cut.end, one.end);
+    }
+    this.choose({ ...this.choice, cuts: [...apart, cut].sort((one, other) => one.start - other.start) });
+  }
+
+  /** What is chosen, to come back to it. */
+  get choice() {
+    return { start: this.start, end: this.end, cuts: this.cuts };
+  }
+
+  /** @param {{start: number, end: number, cuts?: Stretch[]}} choice */
+  choose({ start, end, cuts = [] }) {
+    this.start = Math.max(0, Math.min(start, this.seconds));
+    this.end = Math.max(this.start, Math.min(end, this.seconds, this.start + this.maxSeconds));
+    this.cuts = cuts;
+    this.blob = null;
+  }
+
+  /** Of what is chosen, without what is left out. */
+  get length() {
+    return this.kept().reduce((sum, { start, end }) => sum + end - start, 0);
+  }
+
+  /** The stretches that remain. @returns {Stretch[]} */
+  kept() {
+    const found = [];
+    let { start } = this;
+    for (const cut of this.cuts) {
+      if (cut.end <= start || cut.start >= this.end) continue;
+      if (cut.start > start) found.push({ start, end: cut.start });
+      start = cut.end;
+    }
+    if (start < this.end) found.push({ start, end: this.end });
+    return found;
+  }
+
+  /** The chosen samples. */
+  get chosen() {
+    const { pcm } = this;
+    if (!pcm) return new Int16Array();
+    const at = (/** @type {number} */ seconds) => Math.round(seconds * SAMPLE_RATE);
+    return joined(this.kept().map(({ start, end }) => pcm.subarray(at(start), at(end))));
+  }
+
+  /** What is sent: the same object for as long as the choice is the same. @returns {Blob} */
+  sent() {
+    this.blob ??= this.pcm || !this.file ? wavBlob([this.chosen], SAMPLE_RATE) : this.file;
+    return this.blob;
+  }
+}
+
+/** Pieces behind each other, each going over into the next. @param {Int16Array[]} pieces */
+function joined(pieces) {
+  if (pieces.length < 2) return pieces[0] ?? new Int16Array();
+  const seams = pieces.slice(1).map((piece, k) => Math.min(SEAM, piece.length, pieces[k].length));
+  const all = new Int16Array(pieces.reduce((sum, { length }) => sum + length, 0) - seams.reduce((sum, seam) => sum + seam, 0));
+  let end = 0;
+  pieces.forEach((piece, k) => {
+    const seam = k > 0 ? seams[k - 1] : 0;
+    const begin = end - seam;
+    const before = all.slice(begin, end);
+    all.set(piece, begin);
+    for (let i = 0; i < seam; i++) {
+      const share = (i + 1) / (seam + 1);
+      all[begin + i] = Math.round(before[i] * (1 - share) + piece[i] * share);
+    }
+    end = begin + piece.length;
+  });
+  return all;
+}
+
+/** A file is more than a page opens, whatever is in it. */
+export class TooMuch extends Error {
+  /** @param {'large'|'long'} what @param {number} is bytes, or seconds @param {number} limit */
+  constructor(what, is, limit) {
+    super(`The file is too ${what}: ${is}; the limit is ${limit}`);
+    this.what = what;
+    this.is = is;
+    this.limit = limit;
+  }
+}
+
+/**
+ * Decode a file to mono.
+ *
+ * @param {Blob} file
+ * @returns {Promise<Int16Array|null>} 24 kHz; null where this browser cannot
+ * @throws {TooMuch} it is larger or longer than a page opens
+ */
+export async function decoded(file) {
+  if (file.size > LARGEST) throw new TooMuch('large', file.size, LARGEST);
+  const buffer = await decodedBuffer(file);
+  if (buffer && buffer.duration > LONGEST_S) throw new TooMuch('long', buffer.duration, LONGEST_S);
+  return buffer && toInt16(mixed(buffer));
+}
+
+/** @param {Blob} file @returns {Promise<AudioBuffer|null>} null where this browser cannot */
+async function decodedBuffer(file) {
+  try {
+    // A context of our rate resamples while it decodes.
+    return await new OfflineAudioContext(1, 1, SAMPLE_RATE).decodeAudioData(await file.arrayBuffer());
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Average the channels. If they cancel each other out, as those of phase-inverted stereo do, return the loudest one
+ * (`Downmix` in runtime/shared/audio.py has the same rule).
+ *
+ * @param {Pick<AudioBuffer, 'numberOfChannels'|'length'|'getChannelData'>} buffer @returns {Float32Array}
+ */
+export function mixed(buffer) {
+  const channels = Array.from({ length: buffer.numberOfChannels }, (_, channel) => buffer.getChannelData(channel));
+  if (channels.length === 1) return channels[0];
+  const mono = new Float32Array(buffer.length);
+  for (const samples of channels) for (let i = 0; i < mono.length; i++) mono[i] += samples[i] / channels.length;
+  const energies = channels.map(energy);
+  const expected = energies.reduce((sum, one) => sum + one, 0) / channels.length ** 2;
+  return energy(mono) < MIN_MIX * expected ? channels[energies.indexOf(Math.max(...energies))] : mono;
+}
+
+/** @param {Float32Array} samples */
+function energy(samples) {
+  let sum = 0;
+  for (const sample of samples) sum += sample * sample;
+  return sum;
+}

@@ -1,0 +1,270 @@
+/** The Clone room: a stored voice, or one from reference audio that is recorded or uploaded here (Base). */
+
+import { api } from '../common/api.js';
+import { need } from '../common/elements.js';
+import { fillLanguages } from '../common/fields.js';
+import { takeDrops } from '../common/files.js';
+import { Clinic } from './audio_checks.js';
+import { Intake, Left } from './intake.js';
+import { CloneRequest, KeepForm } from './keep_form.js';
+import { Microphone } from './microphone.js';
+import { Choosing, offerUndo } from './selection.js';
+import { addressed, Showing, Steps } from './steps.js';
+import { Hearing, Stored } from './stored_voice.js';
+import { alike, Transcript } from './transcript.js';
+import { Trimmer } from './trimmer.js';
+
+/** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
+
+export class CloneRoom {
+  static id = 'clone';
+  id = 'clone';
+  /** @type {'base'} */
+  mode = 'base';
+
+  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  constructor(root, studio) {
+    this.root = root;
+    this.studio = studio;
+    this.xvector = need(root, '#vw-clone-xvector', HTMLInputElement);
+    this.language = need(root, '#vw-clone-language', HTMLSelectElement);
+    this.file = need(root, '#vw-clone-file', HTMLInputElement);
+    this.same = need(root, '#vw-clone-same');
+    this.say = need(root, '#vw-clone-say');
+    this.trying = need(root, '#vw-clone-try', HTMLDetailsElement);
+    this.use = need(root, '#vw-clone-use', HTMLButtonElement);
+    /** @type {import('./reference.js').Reference|null} */
+    this.reference = null;
+    /** The voice that was made of it. @type {StoredVoice|null} */
+    this.made = null;
+    this.intake = new Intake(this);
+    this.showing = new Showing(this);
+    this.left = new Left(this);
+    this.request = new CloneRequest(this);
+    this.microphone = new Microphone(root, studio);
+    this.trimmer = new Trimmer(need(root, '#vw-clone-trim'));
+    this.hearing = new Hearing(root, this);
+    this.stored = new Stored(root, studio, () => this.showing.paint());
+    this.choosing = new Choosing(studio, () => this.intake.moved());
+    this.words = new Transcript(root, studio, () => this.intake.changed());
+    this.transcript = this.words.field;
+    this.clinic = new Clinic(root, studio, {
+      onRefused: (error) => this.intake.refused(error),
+      faults: () => this.choosing.faults(),
+      remedies: this.remedies(),
+      isLong: () => this.choosing.isLong,
+    });
+    this.keeping = new KeepForm(root, studio, () => this.request.kept());
+    this.steps = new Steps(root, { words: studio.words, furthest: () => this.furthest(), onOpen: () => this.showing.paint() });
+    this.listen();
+    this.showing.paint();
+  }
+
+  /** @param {string} name what stands behind vw-clone- in its id */
+  find(name) {
+    return need(this.root, `#vw-clone-${name}`);
+  }
+
+  listen() {
+    const { studio, microphone, steps } = this;
+    this.file.onchange = () => {
+      const [file] = this.file.files ?? [];
+      if (file) this.intake.upload(file);
+      this.file.value = ''; // Choosing the same file again fires a change event.
+    };
+    takeDrops(this.find('card'), ([file]) => file && this.intake.upload(file));
+    microphone.addEventListener('begun', () => {
+      this.complain('ref_audio', '');
+      studio.stage.pause();
+    });
+    microphone.addEventListener('change', () => this.showing.paint());
+    microphone.on('refused', (key) => this.complain('ref_audio', studio.t(key)));
+    microphone.on('recorded', (pcm) => this.intake.recorded(pcm));
+    this.trimmer.addEventListener('move', () => this.intake.changed());
+    this.xvector.onchange = () => {
+      this.complain('ref_text', '');
+      this.intake.changed();
+    };
+    this.find('best').onclick = () => this.choosing.chooseBest();
+    this.find('drop').onclick = () => this.intake.drop();
+    this.use.onclick = () => steps.go(2);
+    this.find('words-done').onclick = () => this.acceptWords();
+    this.find('done-speak').onclick = () => this.speakWith(this.made);
+    this.find('done-next').onclick = () => {
+      this.intake.take(null);
+      steps.go(1);
+    };
+    this.trying.ontoggle = () => {
+      studio.refresh();
+      if (this.trying.open) this.say.scrollIntoView({ block: 'nearest' });
+    };
+    this.language.onchange = () => this.showing.paint();
+    studio.textField.addEventListener('input', () => this.compare());
+    this.keeping.on('kept', (voice) => this.onKept(voice));
+  }
+
+  /** What each button beside a fault does. @returns {Clinic['remedies']} */
+  remedies() {
+    const { studio, choosing } = this;
+    return {
+      leaveOut: (faults) => choosing.leaveOut(faults, studio.t('clone.left_out')),
+      shorten: (faults) => choosing.leaveOut(faults, studio.t('clone.shortened')),
+      pauses: () => choosing.leaveOut(choosing.faults().filter(({ code }) => code === 'pause'), studio.t('clone.shortened')),
+      best: () => choosing.chooseBest(),
+      trim: () => this.intake.tidy(),
+      another: () => this.intake.drop(),
+    };
+  }
+
+  /** @param {string} field @param {string} sentence */
+  complain(field, sentence) {
+    this.studio.complain(field, sentence, this.id);
+  }
+
+  // --- what the shell calls
+
+  offer() {
+    const card = this.studio.cards.get(this.mode);
+    if (card) fillLanguages(this.language, card, this.studio.t);
+    this.showing.paint();
+  }
+
+  /** @param {{voice?: string}} given a stored voice to speak with */
+  enter({ voice }) {
+    const known = voice && this.studio.voices.find(voice);
+    if (known) this.stored.choose(known);
+    const step = addressed();
+    if (step && !this.made && !this.left.reopening) {
+      this.steps.open(step);
+      this.steps.name();
+    }
+    this.compare();
+  }
+
+  leave() {
+    this.microphone.end();
+  }
+
+  onLanguage() {
+    this.microphone.paint();
+    this.clinic.paint();
+    this.words.paint();
+    this.showing.paint();
+  }
+
+  /** @param {import('../app/studio.js').Restored} take @returns {import('../app/studio.js').Back} */
+  restore({ config, reference }) {
+    const back = this.left.wayBack();
+    this.language.value = config.language ?? 'auto';
+    const stored = config.voice && this.studio.voices.find(config.voice);
+    if (stored) this.stored.choose(stored);
+    else if (reference) this.takeUp(reference, config);
+    return back;
+  }
+
+  /** Work with the recording that a take was made after. @param {Blob} reference @param {import('../player/take.js').Config} config */
+  async takeUp(reference, { ref_text = '', x_vector_only_mode = false }) {
+    await this.intake.upload(reference, { name: this.studio.t('clone.of_take'), isNew: false });
+    this.transcript.value = ref_text;
+    this.xvector.checked = x_vector_only_mode;
+    this.intake.changed();
+    this.steps.open(3);
+    this.trying.open = true;
+  }
+
+  draft() {
+    return this.left.draft();
+  }
+
+  /** @param {import('./intake.js').Draft} draft */
+  reopen(draft) {
+    return this.left.reopen(draft);
+  }
+
+  /** The recording that is chosen here, as it is sent. */
+  async referenceOf() {
+    return this.reference?.sent() ?? null;
+  }
+
+  /** Who speaks here, for a line of a script; null: a voice that is not kept. @returns {import('../app/studio.js').SpokenBy|null} */
+  spokenBy() {
+    const { chosen, mode, language } = this;
+    return chosen && { voice: { mode, voice: chosen.id, language: language.value }, instruct: '' };
+  }
+
+  /** What the dock's first button does; nothing while there is no voice to speak with, or nobody wants to hear it yet. */
+  get speak() {
+    const isReady = this.chosen || (this.reference && this.steps.at === 3 && !this.made && this.trying.open);
+    return isReady ? this.speakNow : undefined;
+  }
+
+  /** @param {{clicked: number}} how */
+  async speakNow({ clicked }) {
+    const { studio, mode } = this;
+    const voice = this.chosen;
+    const given = voice ? null : this.request.given;
+    const own = given ? this.request.config() : { voice: voice?.id, language: this.language.value };
+    const config = { ...own, ...studio.variation.sampling };
+    const source = given ? { label: given.name, reference: given.sent() } : { label: voice?.name };
+    const asked = { room: this.id, mode, config, text: studio.text, seed: studio.variation.nextSeed(), ...source };
+    studio.stage.play(studio.say(asked), { clicked });
+  }
+
+  /** What the dock says before anything was spoken. */
+  line() {
+    return this.studio.facts.line(this.chosen?.name ?? this.reference?.name ?? '');
+  }
+
+  /** Warn of words that stand in the wrong field. */
+  compare() {
+    const words = this.reference && !this.chosen && !this.xvector.checked ? this.transcript.value : '';
+    this.same.hidden = !alike(words, this.studio.text);
+  }
+
+  // --- steps
+
+  /** The step that can be opened at most. */
+  furthest() {
+    if (!this.reference || this.microphone.state !== 'idle') return 1;
+    return this.transcript.value.trim() || this.xvector.checked ? 3 : 2;
+  }
+
+  acceptWords() {
+    if (this.furthest() === 3) return this.steps.go(3);
+    this.complain('ref_text', this.studio.t('clone.words_first'));
+    this.transcript.focus();
+  }
+
+  /** @param {StoredVoice} voice */
+  onKept(voice) {
+    const { studio, reference } = this;
+    const name = this.keeping.name.value;
+    this.made = voice;
+    this.keeping.forget();
+    this.left.forget();
+    this.find('done-name').textContent = studio.t('clone.done', { name: voice.name });
+    this.showing.paint();
+    studio.refresh();
+    this.find('done-speak').focus();
+    offerUndo(studio, studio.t('clone.kept', { name: voice.name }), async () => {
+      await api.delete(`v1/audio/voices/${voice.id}`).catch((error) => studio.toast(error.message));
+      await studio.voices.refresh().catch(() => {});
+      if (this.made !== voice || this.reference !== reference) return;
+      this.made = null;
+      if (reference) this.left.store(reference);
+      this.keeping.name.value = name;
+      this.steps.open(3);
+      studio.drafts.touch();
+    });
+  }
+
+  /** Where kept voices speak. @param {StoredVoice|null} voice */
+  speakWith(voice) {
+    if (voice) this.studio.go('speakers', { voice: voice.id });
+  }
+
+  /** The stored voice that is to speak; null: what is recorded here. */
+  get chosen() {
+    return this.stored.chosen;
+  }
+}

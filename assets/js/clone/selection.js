@@ -1,0 +1,222 @@
+/**
+ * The part of a recording that makes the best clone: ten to fifteen seconds full of speech, from a pause to a pause,
+ * without a cough, a hum or a clipped sound in them; fewer where that many are not clean. Pure.
+ */
+
+import { FRAME_S, listen, pauses, spoken } from './speech_detection.js';
+
+export const LONG_S = 15; // Longer recordings are cut to their best part.
+const [MIN_PART_S, WANTED_S] = [6, 12];
+const MARGIN_S = 0.15; // Part of a pause kept on both sides: a word's onset is softer than certain speech.
+const BREATH_S = 0.16; // A pause in which a part may begin or end.
+const IDLE_S = 0.8; // A pause that can be cut out.
+const STEP_S = 0.5; // Step through speech without pauses.
+
+/** @typedef {import('./speech_detection.js').Heard} Heard @typedef {import('./speech_detection.js').Stretch} Stretch */
+
+/**
+ * The part to take: of a long recording the best, of a short one all that is said.
+ *
+ * @param {Heard} heard @param {number} [longest] seconds that are taken as they are
+ * @returns {Stretch|null} null: nobody speaks in it, and nothing can be chosen
+ */
+export function bestPart(heard, longest = LONG_S) {
+  const said = spoken(heard);
+  if (!said) return null;
+  const { seconds } = heard;
+  const whole = { start: Math.max(0, said.start - MARGIN_S), end: Math.min(seconds, said.end + MARGIN_S) };
+  if (whole.end - whole.start <= longest) return whole;
+  const judge = judging(heard);
+  let best = { ...whole, score: -Infinity };
+  for (const [start, end] of candidates(heard, whole)) {
+    const score = judge(start, end);
+    if (score > best.score) best = { start, end, score };
+  }
+  return { start: best.start, end: best.end };
+}
+
+/** Parts that begin and end in a pause, and steps of half a second for who makes none. @param {Heard} heard @param {Stretch} whole @returns {Generator<[number, number]>} */
+function* candidates(heard, whole) {
+  const rests = pauses(heard, BREATH_S);
+  const margin = (/** @type {Stretch} */ { start, end }) => Math.min(MARGIN_S, (end - start) / 2);
+  const begins = [whole.start, ...rests.map((rest) => rest.end - margin(rest))];
+  const ends = [...rests.map((rest) => rest.start + margin(rest)), whole.end];
+  for (const start of begins) {
+    for (const end of ends) if (end - start >= MIN_PART_S && end - start <= LONG_S) yield [start, end];
+  }
+  for (let start = whole.start; start + WANTED_S <= whole.end; start += STEP_S) yield [start, start + WANTED_S];
+}
+
+/** How good a part is. @param {Heard} heard @returns {(start: number, end: number) => number} */
+function judging(heard) {
+  const { speech, levels, clipped, bursts, hums, loud } = heard;
+  const said = sums(speech);
+  const cut = sums(clipped);
+  const soft = sums(Uint8Array.from(speech, (is, frame) => (is && levels[frame] < loud - 22 ? 1 : 0)));
+  const idle = pauses(heard, IDLE_S);
+  const frame = (/** @type {number} */ at) => Math.max(0, Math.min(speech.length, Math.round(at / FRAME_S)));
+  return (start, end) => {
+    const [from, to] = [frame(start), frame(end)];
+    const length = end - start;
+    const bad = shared(hums, start, end) + 0.5 * Math.max(0, shared(idle, start, end) - IDLE_S);
+    const coughs = bursts.filter((burst) => burst.end > start && burst.start < end).length;
+    // An edge in the middle of a word costs as much as a cough.
+    const torn = [from, to].filter((edge) => speech[edge] === 1 && speech[edge - 1] === 1).length;
+    return (
+      (FRAME_S * (said[to] - said[from] - 0.3 * (soft[to] - soft[from]))) / Math.max(length, WANTED_S) -
+      (2 * bad) / length -
+      (8 * (cut[to] - cut[from]) * FRAME_S) / length -
+      0.15 * Math.min(coughs, 3) -
+      0.15 * torn -
+      0.01 * Math.abs(length - WANTED_S)
+    );
+  };
+}
+
+/** Sums before each frame. @param {Uint8Array} flags */
+function sums(flags) {
+  const before = new Uint32Array(flags.length + 1);
+  for (let i = 0; i < flags.length; i++) before[i + 1] = before[i] + flags[i];
+  return before;
+}
+
+/** Seconds of stretches that lie in a part. @param {Stretch[]} stretches @param {number} start @param {number} end */
+function shared(stretches, start, end) {
+  return stretches.reduce((sum, one) => sum + Math.max(0, Math.min(end, one.end) - Math.max(start, one.start)), 0);
+}
+
+/**
+ * What could be better in a part, with what is to be left out for it. Nothing is found where it was left out already.
+ *
+ * @param {Heard} heard @param {{start: number, end: number, cuts: Stretch[]}} part
+ * @returns {{code: 'cough'|'hum'|'pause', at: number, seconds: number, out: Stretch}[]} in order
+ */
+export function faultsOf(heard, { start, end, cuts }) {
+  const isIn = (/** @type {Stretch} */ one) => one.end > start + 0.02 && one.start < end - 0.02;
+  const isLeft = (/** @type {Stretch} */ one) => cuts.some((cut) => cut.start < one.end && one.start < cut.end);
+  const found = [];
+  for (const [code, stretches] of /** @type {['cough'|'hum', Stretch[]][]} */ ([['cough', heard.bursts], ['hum', heard.hums]])) {
+    for (const one of stretches) if (isIn(one) && !isLeft(one)) found.push({ code, at: one.start, seconds: one.end - one.start, out: padded(one) });
+  }
+  const within = (/** @type {Stretch} */ one) => ({ start: Math.max(start, one.start), end: Math.min(end, one.end) });
+  const silent = pauses(heard, IDLE_S).map(within).filter((one) => one.end - one.start >= IDLE_S && !isLeft(one));
+  for (const one of silent) {
+    if (found.some(({ out }) => out.start < one.end && one.start < out.end)) continue; // Already reported.
+    const out = { start: one.start + 0.2, end: one.end - 0.2 };
+    found.push({ code: /** @type {'pause'} */ ('pause'), at: one.start, seconds: one.end - one.start, out });
+  }
+  return found.sort((one, other) => one.at - other.at);
+}
+
+/** @param {Stretch} one */
+function padded({ start, end }) {
+  return { start: Math.max(0, start - 0.03), end: end + 0.03 };
+}
+
+// --- What is chosen of a recording: the best part by itself, what is left out by one button each, and the way
+// back from both.
+
+const READ_S = 20; // Length kept of a recording made here, enough for a slow reader.
+const WORTH_S = 0.3; // Minimum silence that is reported.
+const AT_EDGE_S = 0.6; // A fault this close to an edge is removed by moving the edge.
+
+/** @typedef {ReturnType<typeof faultsOf>[number]} Fault @typedef {import('./reference.js').Reference} Reference */
+
+export class Choosing {
+  /** @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged the choice is another one */
+  constructor(studio, onChanged) {
+    this.studio = studio;
+    this.onChanged = onChanged;
+    this.take(null);
+  }
+
+  /** Listen to another recording. @param {Reference|null} reference */
+  take(reference) {
+    this.reference = reference;
+    this.heard = reference?.pcm?.length ? listen(reference.pcm) : null;
+    this.best = this.heard && bestPart(this.heard, reference?.source === 'recording' ? READ_S : LONG_S);
+  }
+
+  /** Whether there is more than the best part. */
+  get isLong() {
+    return Boolean(this.best && this.reference && this.reference.seconds > LONG_S);
+  }
+
+  get bestSeconds() {
+    return this.best ? this.best.end - this.best.start : 0;
+  }
+
+  /** Choose for who has not looked yet. @returns {boolean} whether words were left out */
+  begin() {
+    const { best, reference, studio } = this;
+    if (!best || !reference || reference.seconds - this.bestSeconds < WORTH_S) return false;
+    const isPart = this.isPart(best);
+    const sentence = isPart
+      ? studio.t('clone.chosen', { all: Math.round(reference.seconds), s: Math.round(this.bestSeconds) })
+      : studio.t('clone.trimmed', { s: (reference.seconds - this.bestSeconds).toFixed(1) });
+    this.undoable(sentence, () => reference.choose(best));
+    return isPart;
+  }
+
+  /** Whether something is said that is not in it. @param {{start: number, end: number}} part */
+  isPart({ start, end }) {
+    const isOutside = (/** @type {number} */ at) => at < start || at >= end;
+    return Boolean(this.heard?.speech.some((is, frame) => is === 1 && isOutside(frame * FRAME_S)));
+  }
+
+  chooseBest() {
+    const { best, reference, studio } = this;
+    if (!best || !reference) return;
+    this.undoable(studio.t('clone.best_chosen', { s: Math.round(this.bestSeconds) }), () => reference.choose(best));
+  }
+
+  /** What could be better in what is chosen. @returns {Fault[]} */
+  faults() {
+    return this.heard && this.reference ? faultsOf(this.heard, this.reference.choice) : [];
+  }
+
+  /** Leave things out. @param {Fault[]} faults @param {string} sentence */
+  leaveOut(faults, sentence) {
+    this.undoable(sentence, () => {
+      for (const { out } of faults) this.without(out);
+    });
+  }
+
+  /** @param {import('./speech_detection.js').Stretch} out */
+  without(out) {
+    const { reference } = this;
+    if (!reference) return;
+    const { start, end, cuts } = reference.choice;
+    if (out.start - start < AT_EDGE_S && end - out.end > 1) reference.choose({ start: out.end, end, cuts });
+    else if (end - out.end < AT_EDGE_S && out.start - start > 1) reference.choose({ start, end: out.start, cuts });
+    else reference.leaveOut(out);
+  }
+
+  /** Choose otherwise, with a way back: on the toast, and by Ctrl+Z. @param {string} sentence @param {() => void} deed */
+  undoable(sentence, deed) {
+    const { reference, studio } = this;
+    if (!reference) return;
+    const before = reference.choice;
+    deed();
+    this.onChanged();
+    offerUndo(studio, sentence, () => {
+      if (this.reference !== reference) return;
+      reference.choose(before);
+      this.onChanged();
+      studio.drafts.touch();
+    });
+  }
+}
+
+/** Say what was done, with the way back. @param {import('../app/studio.js').Studio} studio @param {string} sentence @param {() => void} back */
+export function offerUndo(studio, sentence, back) {
+  studio.dismiss?.();
+  const undo = () => {
+    if (studio.undo === undo) studio.undo = null;
+    dismiss();
+    back();
+  };
+  const dismiss = studio.toast(sentence, { action: studio.t('shell.undo'), onAction: undo });
+  studio.dismiss = dismiss;
+  studio.undo = undo;
+}

@@ -1,0 +1,226 @@
+/**
+ * What is heard in a recording, from its samples alone: where somebody speaks, where nobody does, and what is neither.
+ *
+ * Frames of 20 ms are told apart by how loud they are and by whether they repeat themselves, as a voice does. A cough or a
+ * knock is as loud as a vowel and repeats nothing; a hum repeats itself for longer than any vowel, and as loud. Pure.
+ */
+
+import { SAMPLE_RATE } from '../common/audio.js';
+
+export const FRAME_S = 0.02;
+const FRAME = SAMPLE_RATE * FRAME_S;
+const DECIMATED = 6; // Factor to 4 kHz, at which pitch is still visible.
+const LOW_FRAME = FRAME / DECIMATED;
+const LAGS = [10, 88]; // Periods at 4 kHz: 400 to 45 Hz.
+const SPAN = 200; // Samples at 4 kHz that are correlated with earlier ones.
+const REPEATS = 0.6; // Minimum correlation of voiced audio.
+const QUIETEST_DB = -75;
+const CLIPPED = 32700;
+const LONG_S = 120; // Longer recordings are analysed at a lower resolution, for speed.
+
+const BURST_S = 0.13; // Duration of loud noise; consonants are shorter or softer.
+const BRIGHT = 0.8; // Share of energy above 3.5 kHz in bright noise.
+const DULL = 0.06; // Share below which most energy is under 1 kHz, as in a deep or hoarse voice without clear pitch.
+const THROAT = 0.25; // Share of the energy below 2 kHz; an sh has at most a tenth.
+const HUM_S = 0.8; // No vowel keeps its pitch and loudness for this long.
+const GAP_S = 0.16; // A stop within a word.
+const CLICK_S = 0.06;
+const EDGE_S = 0.25;
+
+/**
+ * @typedef {{start: number, end: number}} Stretch seconds
+ * @typedef {Object} Heard
+ * @property {number} seconds
+ * @property {Float32Array} levels      dB of full scale, a frame
+ * @property {Uint8Array} speech        1: somebody speaks in this frame
+ * @property {Uint8Array} clipped       1: samples of this frame touch the limit
+ * @property {number} loud              dB, of what is said
+ * @property {Stretch[]} bursts         coughs, knocks
+ * @property {Stretch[]} hums
+ */
+
+/** @param {Int16Array} pcm mono, 24 kHz @returns {Heard} */
+export function listen(pcm) {
+  const { levels, clipped, bright } = levelsOf(pcm);
+  const count = levels.length;
+  const floor = quantile(levels, 0.1);
+  const peak = quantile(levels, 0.98);
+  const audible = Math.max(floor + 4, peak - 40);
+  const { repeats, lags, throat } = repetition(pcm, count, (frame) => levels[frame] > Math.min(audible, floor + 1) - 6);
+  const voiced = levels.filter((level, frame) => repeats[frame] > REPEATS && level > audible);
+  const isVoiced = voiced.length > 10;
+  const loud = quantile(isVoiced ? voiced : levels, 0.8);
+  // Between the noise and the voice, and never so low that a room's noise is taken for a voice.
+  const least = Math.max(loud - 32, Math.min(floor + 9, (floor + loud) / 2));
+  const hum = humming(levels, repeats, lags, floor, loud);
+  // Where nobody speaks nothing stands out.
+  const burst = isVoiced ? bursting({ levels, repeats, bright, throat, least, loud, hum }) : new Uint8Array(count);
+  const speech = Uint8Array.from(levels, (level, frame) => (level > least && !hum[frame] && !burst[frame] ? 1 : 0));
+  fill(speech, 1, GAP_S, (frame) => !burst[frame] && !hum[frame]);
+  for (const [from, to] of runs(speech, 1)) {
+    const isVoice = some(from, to, (frame) => repeats[frame] > REPEATS);
+    const length = (to - from) * FRAME_S;
+    // A hum that comes or goes is not steady yet, or no longer.
+    const isEdge = length < EDGE_S && (hum[from - 1] === 1 || hum[to] === 1);
+    if (length < CLICK_S || !isVoice || isEdge) speech.fill(0, from, to);
+  }
+  const seconds = pcm.length / SAMPLE_RATE;
+  return { seconds, levels, speech, clipped, loud, bursts: stretches(burst, seconds), hums: stretches(hum, seconds) };
+}
+
+/** Where nothing is said for so long, between what is said. @param {Heard} heard @param {number} least seconds @returns {Stretch[]} */
+export function pauses({ speech, seconds }, least) {
+  return stretches(speech, seconds, 0).filter(({ start, end }) => end - start >= least && start > 0 && end < seconds - FRAME_S);
+}
+
+/** From the first that is said to the last; null: nobody speaks. @param {Heard} heard @returns {Stretch|null} */
+export function spoken({ speech, seconds }) {
+  const all = stretches(speech, seconds);
+  return all.length > 0 ? { start: all[0].start, end: all[all.length - 1].end } : null;
+}
+
+/**
+ * Of each frame: its loudness without the rumble below a voice, whether it touches the limit, and how bright it is (0 to 4:
+ * the energy from sample to sample by that of the samples).
+ *
+ * @param {Int16Array} pcm
+ */
+function levelsOf(pcm) {
+  const count = Math.floor(pcm.length / FRAME);
+  const levels = new Float32Array(count);
+  const clipped = new Uint8Array(count);
+  const bright = new Float32Array(count);
+  const keep = Math.exp((-2 * Math.PI * 70) / SAMPLE_RATE);
+  let slow = 0;
+  let before = 0;
+  for (let frame = 0; frame < count; frame++) {
+    let energy = 0;
+    let steps = 0;
+    for (let i = frame * FRAME; i < (frame + 1) * FRAME; i++) {
+      slow = keep * slow + (1 - keep) * pcm[i];
+      const high = pcm[i] - slow;
+      energy += high * high;
+      steps += (pcm[i] - before) ** 2;
+      before = pcm[i];
+      if (pcm[i] >= CLIPPED || pcm[i] <= -CLIPPED) clipped[frame] = 1;
+    }
+    levels[frame] = Math.max(QUIETEST_DB, 10 * Math.log10(energy / FRAME / 32768 ** 2 + 1e-12));
+    bright[frame] = steps / (energy + 1);
+  }
+  return { levels, clipped, bright };
+}
+
+/**
+ * How well each frame repeats what came before it, after how many samples of 4 kHz it does, and how much energy it has
+ * below 2 kHz (of samples of 16 bits, squared).
+ *
+ * @param {Int16Array} pcm @param {number} count frames @param {(frame: number) => boolean} matters
+ */
+function repetition(pcm, count, matters) {
+  const low = new Float32Array(Math.floor(pcm.length / DECIMATED));
+  for (let i = 0; i < low.length; i++) {
+    for (let k = 0; k < DECIMATED; k++) low[i] += pcm[i * DECIMATED + k] / DECIMATED;
+  }
+  const energy = new Float64Array(low.length + 1); // Sums before each sample, so that the energy of any range is one difference.
+  for (let i = 0; i < low.length; i++) energy[i + 1] = energy[i] + low[i] * low[i];
+  const repeats = new Float32Array(count);
+  const lags = new Uint8Array(count);
+  const reach = count * FRAME_S > LONG_S ? 2 : 1; // Frames per measurement.
+  for (let frame = 0; frame < count; frame += reach) {
+    const from = frame * LOW_FRAME - Math.round((SPAN - LOW_FRAME) / 2);
+    if (from < LAGS[1] || from + SPAN > low.length || !matters(frame)) continue;
+    let best = 0;
+    let found = 0;
+    const own = energy[from + SPAN] - energy[from];
+    for (let lag = LAGS[0]; lag <= LAGS[1]; lag++) {
+      let product = 0;
+      for (let i = from; i < from + SPAN; i++) product += low[i] * low[i - lag];
+      const match = product / Math.sqrt(own * (energy[from + SPAN - lag] - energy[from - lag]) + 1e-9);
+      // A longer lag must be clearly better: every second period matches as well.
+      if (match > best + (best > 0.8 ? 0.03 : 0)) {
+        best = match;
+        found = lag;
+      }
+    }
+    repeats.fill(best, frame, frame + reach);
+    lags.fill(found, frame, frame + reach);
+  }
+  const throat = Float64Array.from({ length: count }, (_, frame) => DECIMATED * (energy[(frame + 1) * LOW_FRAME] - energy[frame * LOW_FRAME]));
+  return { repeats, lags, throat };
+}
+
+/** Frames of a tone that goes on and on. @param {Float32Array} levels @param {Float32Array} repeats @param {Uint8Array} lags @param {number} floor @param {number} loud */
+function humming(levels, repeats, lags, floor, loud) {
+  const steady = Uint8Array.from(levels, (level, frame) => {
+    const before = Math.max(0, frame - 5);
+    const isTone = repeats[frame] > 0.8 && Math.abs(level - levels[before]) < 1.5 && level > loud - 40;
+    return isTone && Math.abs(lags[frame] - lags[before]) <= 1 ? 1 : 0;
+  });
+  fill(steady, 1, 0.08);
+  for (const [from, to] of runs(steady, 1)) if ((to - from) * FRAME_S < HUM_S) steady.fill(0, from, to);
+  return steady;
+}
+
+/**
+ * Frames of noise that is as loud as a voice. An s and an sh are that as well, but brighter than a throat or without what
+ * is low in it; and what stands alone between two pauses need not be so loud.
+ *
+ * @param {{levels: Float32Array, repeats: Float32Array, bright: Float32Array, throat: Float64Array, least: number, loud: number, hum: Uint8Array}} told
+ */
+function bursting({ levels, repeats, bright, throat, least, loud, hum }) {
+  const isThroat = (/** @type {number} */ frame) => {
+    const energy = FRAME * 32768 ** 2 * 10 ** (levels[frame] / 10);
+    return bright[frame] > DULL && bright[frame] < BRIGHT && throat[frame] > THROAT * energy;
+  };
+  const found = new Uint8Array(levels.length);
+  const noise = Uint8Array.from(levels, (level, frame) => (repeats[frame] < REPEATS && level > least && !hum[frame] ? 1 : 0));
+  fill(noise, 1, 0.05);
+  for (const [from, to] of runs(noise, 1)) {
+    const loudest = levels.slice(from, to).reduce((most, level) => Math.max(most, level), QUIETEST_DB);
+    const strong = levels.slice(from, to).filter((level, k) => level > loud - 10 && isThroat(from + k)).length * FRAME_S;
+    const isSound = (/** @type {number} */ frame) => levels[frame] > least;
+    const isAlone = !some(from - 8, from, isSound) && !some(to, Math.min(levels.length, to + 8), isSound);
+    if (strong >= BURST_S || (isAlone && loudest > loud - 14)) found.fill(1, from, to);
+  }
+  return found;
+}
+
+/** Whether it holds for one of the frames. @param {number} from @param {number} to @param {(frame: number) => boolean} holds */
+function some(from, to, holds) {
+  for (let frame = Math.max(0, from); frame < to; frame++) if (holds(frame)) return true;
+  return false;
+}
+
+/** First and one past last frame of each run of a value. @param {Uint8Array} flags @param {number} value @returns {[number, number][]} */
+function runs(flags, value) {
+  /** @type {[number, number][]} */
+  const found = [];
+  for (let from = 0; from < flags.length; from++) {
+    if (flags[from] !== value) continue;
+    let to = from;
+    while (to < flags.length && flags[to] === value) to++;
+    found.push([from, to]);
+    from = to;
+  }
+  return found;
+}
+
+/** Close gaps that are shorter than so many seconds. @param {Uint8Array} flags @param {number} value @param {number} gap @param {(frame: number) => boolean} [may] */
+function fill(flags, value, gap, may = () => true) {
+  for (const [from, to] of runs(flags, 1 - value)) {
+    const isInside = from > 0 && to < flags.length;
+    if (isInside && (to - from) * FRAME_S < gap && !some(from, to, (frame) => !may(frame))) flags.fill(value, from, to);
+  }
+}
+
+/** @param {Uint8Array} flags @param {number} seconds of the whole @returns {Stretch[]} */
+function stretches(flags, seconds, value = 1) {
+  return runs(flags, value).map(([from, to]) => ({ start: from * FRAME_S, end: Math.min(seconds, to * FRAME_S) }));
+}
+
+/** @param {Float32Array} values @param {number} share */
+function quantile(values, share) {
+  if (values.length === 0) return QUIETEST_DB;
+  const sorted = values.slice().sort();
+  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
+}

@@ -1,0 +1,136 @@
+/** The stored voice that speaks in the Clone room, and listening to it or to the recording. */
+
+import { errorOf } from '../common/api.js';
+import { SAMPLE_RATE } from '../common/audio.js';
+import { all, need } from '../common/elements.js';
+import { fillSelect } from '../common/fields.js';
+import { heard, recordingOf } from '../speak/voice_samples.js';
+
+// --- The stored voice that speaks in the Clone room in the place of a recording: which, and what is known of
+// it.
+
+/** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
+
+export class Stored {
+  /** The one that is to be chosen once it is listed: its id. */
+  awaited = '';
+
+  /** @param {HTMLElement} room the room's panel @param {import('../app/studio.js').Studio} studio @param {() => void} onChange  another is chosen, or there are others */
+  constructor(room, studio, onChange) {
+    this.studio = studio;
+    this.onChange = onChange;
+    this.select = need(room, '#vw-clone-voice', HTMLSelectElement);
+    this.label = need(room, 'label[for=vw-clone-voice]');
+    this.root = need(room, '#vw-clone-stored');
+    this.about = need(room, '#vw-clone-stored-about');
+    this.words = need(room, '#vw-clone-stored-words');
+    this.select.onchange = () => onChange();
+    studio.voices.addEventListener('change', () => this.listed());
+  }
+
+  /** The id of the one that is chosen; empty: none. */
+  get value() {
+    return this.select.value;
+  }
+
+  set value(id) {
+    this.select.value = id;
+  }
+
+  /** @returns {StoredVoice|null} null: what is recorded in the room speaks */
+  get chosen() {
+    return this.value ? this.studio.voices.find(this.value) : null;
+  }
+
+  /** They are known, or have changed. */
+  listed() {
+    const voice = this.awaited && this.studio.voices.find(this.awaited);
+    this.awaited = '';
+    if (voice) this.choose(voice);
+    else this.onChange();
+  }
+
+  /** @param {{id: string}} voice */
+  choose({ id }) {
+    this.onChange(); // The voice is now among the options.
+    this.value = id;
+    this.onChange();
+  }
+
+  paint() {
+    const { studio, select } = this;
+    fillSelect(select, [['', studio.t('clone.new')], ...studio.voices.list.map(({ id, name }) => [id, name])]);
+    const { chosen } = this;
+    select.hidden = this.label.hidden = studio.voices.list.length === 0;
+    this.root.hidden = !chosen;
+    if (chosen) this.describe(chosen);
+  }
+
+  /** @param {StoredVoice} voice */
+  describe({ description, transcript, seconds, tags }) {
+    const about = [description, `${seconds.toFixed(1)} s`, ...tags.map((tag) => `#${tag}`)];
+    this.about.textContent = about.filter(Boolean).join(' · ');
+    this.words.textContent = transcript ?? this.studio.t('clone.by_xvector');
+  }
+}
+
+// --- Hearing what is chosen of the recording, with a mark that moves in the whole of it; and the recording of
+// a stored voice.
+
+export class Hearing {
+  /** What was heard last of the reference. @type {import('../player/take.js').Take|null} */
+  sounding = null;
+
+  /** @param {HTMLElement} root the room's panel @param {import('./room.js').CloneRoom} room */
+  constructor(root, room) {
+    this.room = room;
+    this.studio = room.studio;
+    this.plays = all(root, '#vw-clone-play, #vw-clone-play-words');
+    for (const play of this.plays) play.onclick = () => this.hear();
+    need(root, '#vw-clone-stored-play').onclick = () => this.hearStored();
+  }
+
+  /** Whether there is something to hear. @param {boolean} can */
+  offer(can) {
+    for (const play of this.plays) play.hidden = !can;
+  }
+
+  /** Play what is chosen of the reference. */
+  hear() {
+    const { studio } = this;
+    const { reference, trimmer } = this.room;
+    if (!reference) return;
+    if (studio.stage.sounding && studio.stage.take === this.sounding) return studio.stage.pause();
+    this.sounding = heard(reference.chosen, reference.name);
+    studio.stage.show(this.sounding);
+    studio.stage.play(this.sounding);
+    const kept = reference.kept();
+    const follow = () => {
+      const on = studio.stage.sounding && studio.stage.take === this.sounding && this.room.reference === reference;
+      for (const play of this.plays) play.dataset.icon = on ? 'pause' : 'play';
+      trimmer.follow(on ? placed(kept, studio.stage.at / SAMPLE_RATE) : null);
+      if (on) requestAnimationFrame(follow);
+    };
+    follow();
+  }
+
+  async hearStored() {
+    const { studio } = this;
+    const { chosen } = this.room;
+    if (!chosen) return;
+    try {
+      studio.stage.play(await recordingOf(chosen, studio.t));
+    } catch (error) {
+      studio.toast(errorOf(error).message);
+    }
+  }
+}
+
+/** Where in the whole a second of what remains lies. @param {{start: number, end: number}[]} kept @param {number} at */
+function placed(kept, at) {
+  for (const { start, end } of kept) {
+    if (at <= end - start) return start + at;
+    at -= end - start;
+  }
+  return kept.at(-1)?.end ?? 0;
+}

@@ -1,0 +1,157 @@
+/**
+ * A recording as a waveform with two handles, for mouse, touch and keyboard. Events: 'move' while one is moved.
+ *
+ * Colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas.
+ */
+
+import { clock, SAMPLE_RATE } from '../common/audio.js';
+import { all, need } from '../common/elements.js';
+import { Bars, BIN, inColours, Peaks } from '../player/waveform.js';
+
+const STEP_S = 0.05;
+const MARKS = 5; // Times on the ruler.
+const SHORT_S = 10; // Shorter recordings show fractions of seconds.
+
+/** @typedef {'start'|'end'} Edge */
+
+/** By the key. @type {Object<string, number>} */
+const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
+
+export class Trimmer extends EventTarget {
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    super();
+    this.root = root;
+    this.canvas = need(root, 'canvas', HTMLCanvasElement);
+    this.window = need(root, '.vw-trim-window');
+    this.ruler = need(root, '.vw-trim-ruler');
+    this.handles = all(root, '[data-edge]');
+    /** @type {import('./reference.js').Reference|null} */
+    this.reference = null;
+    this.peaks = new Peaks();
+    /** Seconds, while it sounds. @type {number|null} */
+    this.played = null;
+    new ResizeObserver(() => this.paint()).observe(this.canvas);
+    inColours(this, (trimmer) => trimmer.paint());
+    root.onpointerdown = (event) => this.grab(event);
+    for (const handle of this.handles) handle.onkeydown = (event) => this.onKey(event, handle);
+  }
+
+  /** @param {import('./reference.js').Reference|null} reference */
+  show(reference) {
+    this.reference = reference;
+    this.peaks = new Peaks();
+    if (reference?.pcm) this.peaks.append(reference.pcm);
+    this.measure();
+    this.paint();
+  }
+
+  /** Write times below the waveform. */
+  measure() {
+    const { seconds } = this.reference ?? { seconds: 0 };
+    const marks = Array.from({ length: MARKS }, (_, k) => {
+      const mark = document.createElement('span');
+      const at = (seconds * k) / (MARKS - 1);
+      const time = clock(at * SAMPLE_RATE);
+      mark.textContent = seconds < SHORT_S ? time : time.replace(/\.\d$/, '');
+      return mark;
+    });
+    this.ruler.replaceChildren(...marks);
+  }
+
+  /** Show what is left out of the selection. */
+  hatch() {
+    if (!this.reference) return;
+    const { cuts, start, end, seconds } = this.reference;
+    const length = end - start;
+    this.window.style.left = `${(start / seconds) * 100}%`;
+    this.window.style.width = `${(length / seconds) * 100}%`;
+    const shown = cuts.filter((cut) => cut.end > start && cut.start < end);
+    this.window.replaceChildren(
+      ...shown.map((cut) => {
+        const mark = document.createElement('i');
+        const from = Math.max(start, cut.start);
+        mark.style.left = `${((from - start) / length) * 100}%`;
+        mark.style.width = `${((Math.min(end, cut.end) - from) / length) * 100}%`;
+        return mark;
+      }),
+    );
+  }
+
+  /** Take the nearer handle and move it with the pointer. @param {PointerEvent} event */
+  grab(event) {
+    if (!this.reference?.pcm || event.button !== 0) return;
+    event.preventDefault();
+    const at = this.secondsAt(event);
+    const { start, end } = this.reference;
+    const held = this.handles.find((handle) => handle === event.target);
+    const edge = held ? edgeOf(held) : Math.abs(at - start) < Math.abs(at - end) ? 'start' : 'end';
+    this.handles.find((handle) => edgeOf(handle) === edge)?.focus({ preventScroll: true });
+    this.root.setPointerCapture(event.pointerId);
+    if (!held) this.move(edge, at);
+    this.root.onpointermove = (moved) => this.move(edge, this.secondsAt(moved));
+    this.root.onpointerup = this.root.onpointercancel = () => {
+      this.root.onpointermove = this.root.onpointerup = this.root.onpointercancel = null;
+    };
+  }
+
+  /** @param {PointerEvent} event */
+  secondsAt({ clientX }) {
+    const { left, width } = this.canvas.getBoundingClientRect();
+    return ((clientX - left) / width) * (this.reference?.seconds ?? 0);
+  }
+
+  /** @param {KeyboardEvent} event @param {HTMLElement} handle */
+  onKey(event, handle) {
+    if (!this.reference) return;
+    const edge = edgeOf(handle);
+    const step = STEPS[event.key];
+    if (step) this.move(edge, this.reference[edge] + step * STEP_S * (event.shiftKey ? 10 : 1));
+    else if (event.key === 'Home') this.move(edge, 0);
+    else if (event.key === 'End') this.move(edge, this.reference.seconds);
+    else return;
+    event.preventDefault();
+  }
+
+  /** @param {Edge} edge @param {number} at seconds */
+  move(edge, at) {
+    this.reference?.move(edge, at);
+    this.paint();
+    this.dispatchEvent(new Event('move'));
+  }
+
+  /** Show where it sounds. @param {number|null} played seconds into the whole */
+  follow(played) {
+    this.played = played;
+    this.paint();
+  }
+
+  paint() {
+    const { reference, canvas } = this;
+    if (!reference?.pcm) return;
+    const { seconds, start, end } = reference;
+    for (const handle of this.handles) {
+      const at = reference[edgeOf(handle)];
+      handle.style.left = `${(at / seconds) * 100}%`;
+      handle.ariaValueMin = '0';
+      handle.ariaValueMax = seconds.toFixed(2);
+      handle.ariaValueNow = at.toFixed(2);
+      handle.ariaValueText = `${at.toFixed(2)} s`;
+    }
+    this.hatch();
+    const bin = (/** @type {number} */ at) => (at * SAMPLE_RATE) / BIN;
+    const played = bin(this.played ?? 0);
+    const style = getComputedStyle(canvas);
+    const [accent, wave, out] = ['--vw-accent', '--vw-soft', '--vw-wave'].map((name) => style.getPropertyValue(name));
+    const bars = new Bars(canvas, this.peaks, bin(seconds), (from) => {
+      if (from < bin(start) || from >= bin(end)) return out;
+      return from < played ? accent : wave;
+    });
+    bars.paint();
+  }
+}
+
+/** Which edge a handle moves. @param {HTMLElement} handle @returns {Edge} */
+function edgeOf({ dataset }) {
+  return dataset.edge === 'start' ? 'start' : 'end';
+}

@@ -1,0 +1,103 @@
+/** The studio's and the runtime's HTTP, as JSON in and out, and the errors that are thrown. */
+
+import { sentenceOf } from './server_messages.js';
+
+// --- Reads what was thrown: an error, with what the studio, the runtime or a form says of it beside its
+// sentence.
+
+/**
+ * @typedef {Error & {code?: string, param?: string|null, field?: string, status?: number, missing?: boolean, retryable?: boolean, unreachable?: boolean}} Thrown
+ *   as StudioError (api.js), SpeechError (the client's) and FieldError (fields.js) have it
+ */
+
+/** @param {unknown} thrown @returns {Thrown} */
+export function errorOf(thrown) {
+  return thrown instanceof Error ? thrown : new Error(String(thrown));
+}
+
+// --- The studio's and the runtime's HTTP, as JSON in and out; whatever is refused is thrown as one sentence.
+
+/** A refusal, or no answer at all, with a stable code. */
+export class StudioError extends Error {
+  /** @param {{code: string, message: string, param?: string|null, status?: number}} fields */
+  constructor({ code, message, param = null, status = 0 }) {
+    super(message);
+    this.code = code;
+    this.param = param;
+    this.status = status;
+  }
+
+  /** Whether this studio simply has no such route. */
+  get missing() {
+    return this.code === 'http_404' || this.code === 'http_405';
+  }
+
+  /** Whether nothing answered. */
+  get unreachable() {
+    return this.code === 'studio_unreachable';
+  }
+}
+
+/** @param {string} path relative, as 'studio/takes' */
+export function address(path) {
+  return new URL(path, document.baseURI);
+}
+
+/** @param {Response} response */
+async function refusal(response) {
+  /** @type {Object<string, any>} */
+  let fields = {};
+  try {
+    fields = (await response.json()).error ?? {};
+  } catch {
+    // Not ours to read: the status must do.
+  }
+  return new StudioError({
+    code: fields.code ?? `http_${response.status}`,
+    message: sentenceOf({ code: 'http', facts: { status: response.status }, message: '', ...fields }),
+    param: fields.param,
+    status: response.status,
+  });
+}
+
+/** @param {string} path @param {RequestInit} [options] @returns {Promise<Response>} */
+async function ask(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(address(path), { cache: 'no-store', ...options });
+  } catch {
+    const code = 'studio_unreachable';
+    throw new StudioError({ code, message: sentenceOf({ code, message: 'The studio does not answer.' }) });
+  }
+  if (!response.ok) throw await refusal(response);
+  return response;
+}
+
+/** @param {string} method @param {string} path @param {Object<string, any>} [json] */
+async function send(method, path, json) {
+  const body = json === undefined ? undefined : JSON.stringify(json);
+  /** @type {Record<string, string>} */
+  const headers = body === undefined ? {} : { 'content-type': 'application/json' };
+  const response = await ask(path, { method, headers, body });
+  return response.status === 204 ? null : response.json();
+}
+
+export const api = {
+  /** The answer itself, or a StudioError. */
+  ask,
+  /** @param {string} path */
+  get: (path) => send('GET', path),
+  /** @param {string} path @param {Object<string, any>} [json] */
+  post: (path, json = {}) => send('POST', path, json),
+  /** @param {string} path @param {Object<string, any>} json */
+  patch: (path, json) => send('PATCH', path, json),
+  /** @param {string} path @param {Object<string, any>} json */
+  put: (path, json) => send('PUT', path, json),
+  /** @param {string} path */
+  delete: (path) => send('DELETE', path),
+  /** @param {string} path @param {FormData} data @param {string} [method] */
+  form: async (path, data, method = 'POST') => (await ask(path, { method, body: data })).json(),
+  /** @param {string} path @param {RequestInit} [options] @returns {Promise<Blob>} */
+  blob: async (path, options) => (await ask(path, options)).blob(),
+  address,
+};

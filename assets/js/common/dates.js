@@ -1,0 +1,56 @@
+/** Dates and lengths of time in the page's language. Pure. */
+
+// --- Days as people name them, in the page's language, and the time within one. Pure.
+
+const DAY_MS = 86_400_000;
+
+/** The day that a moment lies in, here: its midnight. @param {number} at ms since 1970 @returns {number} ms since 1970 */
+export function dayOf(at) {
+  return new Date(at).setHours(0, 0, 0, 0);
+}
+
+/**
+ * "Today", "Yesterday", "Monday, November 9"; of another year with the year.
+ *
+ * @param {number} day as dayOf gives it @param {number} now ms since 1970 @param {string} language
+ */
+export function nameOfDay(day, now, language) {
+  const ago = Math.round((dayOf(now) - day) / DAY_MS); // A day may have 23 or 25 hours.
+  if (ago === 0 || ago === 1) return capital(new Intl.RelativeTimeFormat(language, { numeric: 'auto' }).format(-ago, 'day'), language);
+  const isThisYear = new Date(day).getFullYear() === new Date(now).getFullYear();
+  /** @type {Intl.DateTimeFormatOptions} */
+  const style = isThisYear ? { weekday: 'long', day: 'numeric', month: 'long' } : { dateStyle: 'long' };
+  return capital(new Intl.DateTimeFormat(language, style).format(day), language);
+}
+
+/** The time of day. @param {number} at ms since 1970 @param {string} language */
+export function timeOfDay(at, language) {
+  return new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(at).replaceAll(' ', '\u00a0'); // No line break inside a time.
+}
+
+/** @param {string} words @param {string} language */
+function capital(words, language) {
+  return words.slice(0, 1).toLocaleUpperCase(language) + words.slice(1);
+}
+
+// --- Writes lengths of time as people say them, in the page's language. Pure.
+
+/** @typedef {(key: string, values?: Object<string, unknown>) => string} Translate */
+
+const MINUTE_S = 60;
+const HOUR_S = 3600;
+const FEW_MINUTES_S = 600; // Seconds are shown below this length.
+
+/**
+ * A length: "12 s", "2 min 5 s", "27 min", "1 h 27 min".
+ *
+ * @param {number} seconds what is begun of one counts @param {Translate} t
+ */
+export function span(seconds, t) {
+  const whole = Math.max(1, Math.ceil(seconds));
+  if (whole < MINUTE_S) return t('shell.seconds', { s: whole });
+  if (whole < FEW_MINUTES_S) return t('shell.minutes', { m: Math.floor(whole / MINUTE_S), s: whole % MINUTE_S });
+  const minutes = Math.ceil(whole / MINUTE_S);
+  if (whole <= HOUR_S - MINUTE_S) return t('shell.whole_minutes', { m: minutes });
+  return t('shell.hours', { h: Math.floor(minutes / MINUTE_S), m: minutes % MINUTE_S });
+}

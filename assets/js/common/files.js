@@ -1,0 +1,59 @@
+/** Files: names, digests, drag and drop, and saving. */
+
+// --- What a file may be called on anybody's disk: as runtime/shared/file_names.py. Pure.
+
+const LONGEST = 60; // Characters without the suffix.
+// Windows opens a device for these names, whatever follows the first dot.
+const RESERVED = /^(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)/iu;
+
+/** @param {string} words what people wrote @param {string} suffix */
+export function fileName(words, suffix) {
+  let name = words.replace(/[\p{C}\p{Z}<>:"/\\|?*]+/gu, ' ').trim();
+  if (name.length > LONGEST) {
+    const head = name.slice(0, LONGEST + 1).replace(/ [^ ]*$/u, '');
+    name = head.length <= LONGEST && head.length > LONGEST / 2 ? head : name.slice(0, LONGEST);
+  }
+  name = name.replace(/^[ .,;:]+|[ .,;:]+$/gu, '') || 'take';
+  return `${RESERVED.test(name) ? '_' : ''}${name}.${suffix}`;
+}
+
+/** Hand a file to the browser. @param {Blob} file @param {string} name */
+export function saveFile(file, name) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(file);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}
+
+// --- What one recording is told from another by: the SHA-256 of its bytes, as the studio's store has it.
+
+/**
+ * Null where the browser makes none, as on plain http from another machine than this.
+ *
+ * @param {Blob} blob @returns {Promise<string|null>} in hexadecimal digits
+ */
+export async function digestOf(blob) {
+  if (!crypto.subtle) return null;
+  const sum = await crypto.subtle.digest('SHA-256', await blob.arrayBuffer());
+  return [...new Uint8Array(sum)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+// --- Files that are dropped onto a place of the page, which shows that it takes them (`vw-drop`).
+
+/** @param {HTMLElement} place @param {(files: File[]) => void} take */
+export function takeDrops(place, take) {
+  /** @param {boolean} on */
+  const hover = (on) => place.classList.toggle('vw-drop', on);
+  place.ondragover = (event) => {
+    if (!event.dataTransfer?.types.includes('Files')) return;
+    event.preventDefault();
+    hover(true);
+  };
+  place.ondragleave = () => hover(false);
+  place.ondrop = (event) => {
+    event.preventDefault();
+    hover(false);
+    take([...(event.dataTransfer?.files ?? [])]);
+  };
+}

@@ -1,0 +1,117 @@
+/** What this browser keeps: recordings, and what was written in each room. */
+
+// --- Recordings that outlive the page, in the browser's own database; where there is none, they last as long
+// as the page.
+
+const DATABASE = 'voicewright';
+const STORE = 'recordings';
+
+/** @returns {Promise<IDBDatabase>} */
+function opened() {
+  return new Promise((resolve, reject) => {
+    const asked = indexedDB.open(DATABASE, 1);
+    asked.onupgradeneeded = () => asked.result.createObjectStore(STORE);
+    asked.onsuccess = () => resolve(asked.result);
+    asked.onerror = () => reject(asked.error);
+  });
+}
+
+/** @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} ask */
+async function within(mode, ask) {
+  try {
+    const database = await opened();
+    return await new Promise((resolve, reject) => {
+      const transaction = database.transaction(STORE, mode);
+      const asked = ask(transaction.objectStore(STORE));
+      transaction.oncomplete = () => {
+        database.close();
+        resolve(asked.result);
+      };
+      transaction.onabort = transaction.onerror = () => reject(transaction.error);
+    });
+  } catch {
+    return undefined;
+  }
+}
+
+/** @typedef {Pick<import('../clone/reference.js').Reference, 'pcm'|'file'|'name'|'source'> & {at: number}} Recording at: when it was put there */
+
+export const recordings = {
+  /** @param {string} name @returns {Promise<Recording|undefined>} undefined where none is kept */
+  get: (name) => within('readonly', (store) => store.get(name)),
+  /** @param {string} name @param {Recording} value samples and files are kept as they are */
+  put: (name, value) => within('readwrite', (store) => store.put(value, name)),
+  /** @param {string} name */
+  delete: (name) => within('readwrite', (store) => store.delete(name)),
+};
+
+// --- What was written and chosen in each room, kept in this browser while it is being written: for this tab,
+// which a reload brings back as it was, and for the next that is opened, which begins with what was written
+// last.  A source has an `id`, gives its form as `draft()` (values for JSON), takes it up again by
+// `recall(draft)`, and by `reopen(draft)` what takes longer: sound of the studio's, or a recording of this
+// browser's (`recordings`).
+
+const PREFIX = 'voicewright.draft.';
+const REST_MS = 400; // Delay between typing and saving.
+const REST_SHARE = 20; // A long draft is kept for at most a twentieth of the time.
+
+/** @typedef {Object<string, unknown>} Draft @typedef {{id: string, draft?(): Draft|null, recall?(draft: Draft): void, reopen?(draft: Draft): void}} Source */
+
+export class Drafts {
+  /** @param {Source[]} sources */
+  constructor(sources) {
+    this.sources = sources.filter(({ draft }) => draft);
+    /** As this page read or wrote them last, by id: a page that only stands there overwrites nothing that another wrote. */
+    this.known = new Map();
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.timer = undefined;
+    /** How long keeping took the last time, in milliseconds. */
+    this.tookMs = 0;
+    for (const event of ['input', 'change', 'click']) document.addEventListener(event, () => this.touch());
+    document.addEventListener('visibilitychange', () => document.hidden && this.keep());
+    addEventListener('pagehide', () => this.keep());
+  }
+
+  /** Give all sources back what they had. */
+  recall() {
+    for (const source of this.sources) {
+      const draft = this.read(source.id);
+      if (draft) {
+        source.recall?.(draft);
+        source.reopen?.(draft);
+      }
+      this.known.set(source.id, JSON.stringify(source.draft?.()));
+    }
+  }
+
+  /** @param {string} id @returns {Draft|null} */
+  read(id) {
+    try {
+      return JSON.parse(sessionStorage.getItem(PREFIX + id) ?? localStorage.getItem(PREFIX + id) ?? 'null');
+    } catch {
+      return null; // No storage, or another program's data.
+    }
+  }
+
+  /** Something may be different: keep it soon. */
+  touch() {
+    this.timer ??= setTimeout(() => this.keep(), Math.max(REST_MS, REST_SHARE * this.tookMs));
+  }
+
+  keep() {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    const begun = performance.now();
+    for (const source of this.sources) {
+      const text = JSON.stringify(source.draft?.());
+      if (text === this.known.get(source.id)) continue;
+      this.known.set(source.id, text);
+      try {
+        for (const storage of [sessionStorage, localStorage]) storage.setItem(PREFIX + source.id, text);
+      } catch {
+        // A browser that gives the page no place: what is written lasts as long as the page.
+      }
+    }
+    this.tookMs = performance.now() - begun;
+  }
+}

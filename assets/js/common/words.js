@@ -1,0 +1,85 @@
+/**
+ * What the page says, in the language that was chosen; English where that language has no word.
+ *
+ * @typedef {{name: string, text: string}} Suggestion
+ * @typedef {{name: string, language: string|null, character: string, sample: string|null, accent: string|null}} KnownSpeaker
+ *
+ * @typedef {Object} Presets           studio/bundle/presets.json, in one language
+ * @property {Object<string, string>} texts     by language, and `auto`
+ * @property {Object<string, string>} readings  that are read aloud to be cloned; by the same
+ * @property {import('../design/presets.js').Design[]} designs
+ * @property {Suggestion[]} instructs
+ * @property {Suggestion[]} scripts
+ * @property {KnownSpeaker[]} speakers
+ * @property {Object<string, string>} languages  of the page: names by code
+ */
+
+import { api } from './api.js';
+import { all } from './elements.js';
+
+/** What of an element a word is, by the name in its dataset. */
+const PLACES = /** @type {const} */ ({ i18n: 'textContent', i18nTitle: 'title', i18nPlaceholder: 'placeholder', i18nAriaLabel: 'ariaLabel' });
+const SELECTOR = '[data-i18n],[data-i18n-title],[data-i18n-placeholder],[data-i18n-aria-label]';
+
+export class Words {
+  /** @type {Object<string, string>} */
+  english = {};
+  /** @type {Object<string, string>} */
+  chosen = {};
+  language = ''; // Until one is loaded.
+
+  /** Load a language, with English for what it lacks. @param {string} language a folder of assets/i18n */
+  async load(language) {
+    const [english, chosen] = await Promise.all([this.language ? this.english : wordsIn('en'), language === 'en' ? null : wordsIn(language)]);
+    this.english = english;
+    this.chosen = chosen ?? english;
+    this.language = language;
+  }
+
+  /**
+   * Return one sentence with its {places} filled. `{n|line|lines}` becomes "1 line" or "2 lines".
+   *
+   * @param {string} key
+   * @param {Object<string, any>} [values]
+   */
+  t(key, values = {}) {
+    const sentence = this.chosen[key] ?? this.english[key] ?? key;
+    return sentence.replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (place, name, one, other) => {
+      const value = values[name] ?? place;
+      return one === undefined ? value : `${value} ${String(value) === '1' ? one : other}`;
+    });
+  }
+
+  /** Put the words where the markup asks for them. @param {ParentNode} root */
+  apply(root) {
+    for (const element of all(root, SELECTOR)) {
+      for (const [name, property] of Object.entries(PLACES)) {
+        const key = element.dataset[name];
+        if (key !== undefined) Object.assign(element, { [property]: this.t(key) });
+      }
+    }
+  }
+}
+
+/** @param {string} language @returns {Promise<Object<string, string>>} */
+async function wordsIn(language) {
+  return (await api.ask(`studio/bundle/${language}.json`, { cache: 'default' })).json();
+}
+
+/**
+ * Presets in one language: what is there by language, as {en: …, zh: …}, becomes what it is in that one.
+ *
+ * @param {any} value @param {string} language @returns {any}
+ */
+export function localised(value, language) {
+  if (Array.isArray(value)) return value.map((one) => localised(one, language));
+  if (value === null || typeof value !== 'object') return value;
+  if ('en' in value) return value[language] ?? value.en;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, localised(one, language)]));
+}
+
+/** The first language of the browser that the page speaks. @param {string[]} offered codes */
+export function preferred(offered) {
+  const wanted = navigator.languages.map((tag) => tag.toLowerCase().split('-')[0]);
+  return wanted.find((code) => offered.includes(code)) ?? 'en';
+}

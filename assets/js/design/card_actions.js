@@ -1,0 +1,145 @@
+/** Actions of a take in the Design room: its menu, keeping, speaking with it and dropping it. */
+
+import { kept } from '../player/stage_panel.js';
+
+// --- What can be done with a take beside keeping it: its seed into the form, its file, and out with it. One
+// menu serves all cards.
+
+export class TakeMenu {
+  /**
+   * @param {HTMLElement} root the popover
+   * @param {(key: string, values?: Object<string, any>) => string} t
+   * @param {{again: (card: import('./card.js').TakeCard) => void, drop: (card: import('./card.js').TakeCard) => void}} acts
+   */
+  constructor(root, t, { again, drop }) {
+    this.root = root;
+    this.t = t;
+    /** @type {import('./card.js').TakeCard|null} */
+    this.card = null;
+    this.facts = /** @type {HTMLElement} */ (root.querySelector('p'));
+    this.link = /** @type {HTMLAnchorElement} */ (root.querySelector('a'));
+    root.onclick = ({ target }) => {
+      const act = /** @type {HTMLElement} */ (target).closest('[data-do], a');
+      if (!act || !this.card) return;
+      root.hidePopover();
+      if (!(act instanceof HTMLElement)) return;
+      if (act.dataset.do === 'again') again(this.card);
+      if (act.dataset.do === 'drop') drop(this.card);
+    };
+  }
+
+  /** Be of this card, before the menu opens. @param {import('./card.js').TakeCard} card */
+  of(card) {
+    this.card = card;
+    const { record, seed } = card.take;
+    this.facts.textContent = [this.t('design.seed', { seed }), card.turnedDown].filter(Boolean).join(' · ');
+    this.facts.title = card.turnedDown ? this.t('design.gain_title') : '';
+    this.link.hidden = !record;
+    if (record) this.link.href = kept(record, 'wav');
+  }
+}
+
+// --- What can be done with a take of the Design room: keep it as a voice, speak with that, drop it; each with
+// its way back.
+
+/**
+ * @typedef {import('./card.js').TakeCard} TakeCard
+ * @typedef {import('./card.js').Asks} Asks
+ * @typedef {import('./sets.js').TakeSet} TakeSet
+ */
+
+export class Deeds {
+  /** @param {import('./room.js').DesignRoom} room */
+  constructor(room) {
+    this.room = room;
+    this.studio = room.studio;
+  }
+
+  /** What a card asks for. @param {TakeCard} card @param {Asks} asks */
+  act(card, { act, change, clicked }) {
+    const { asking } = this.room;
+    if (act === 'keep') return this.keep(card);
+    if (act === 'use') return this.use(card);
+    if (act === 'again') return asking.makeAgain(card);
+    if (act === 'closer') return asking.closer(card, { clicked });
+    if (change) return asking.change(card, { change, clicked });
+  }
+
+  /** @param {TakeCard} card */
+  async keep(card) {
+    const { room } = this;
+    if (room.clones) {
+      room.keeping.open(card, room.presetOf(card.description));
+      return;
+    }
+    await card.take.stored();
+    if (card.take.id) await this.studio.history.favourite(card.take.id, true);
+    card.favourite = true;
+    card.refresh();
+    this.studio.complain('request', this.room.t('design.kept_favourite', { letter: card.name }));
+  }
+
+  /** @param {{card: TakeCard, voice: import('./card.js').KeptAs, isAsked: boolean}} kept */
+  onKept({ card, voice, isAsked }) {
+    card.voice = voice;
+    card.refresh();
+    if (isAsked) this.focus(card); // Keep the focus if the user is typing elsewhere.
+    this.room.tell(card, 'design.kept', { name: voice.name });
+    this.studio.toast(this.room.t('design.kept', { name: voice.name }), {
+      action: this.room.t('shell.undo'),
+      onAction: () => this.room.attempt(() => this.unkeep(card, voice)),
+    });
+  }
+
+  /** @param {TakeCard} card @param {{id: string}} voice */
+  async unkeep(card, voice) {
+    await this.studio.api.delete(`studio/voices/${voice.id}`);
+    card.voice = null;
+    card.refresh();
+    await this.studio.voices.refresh();
+  }
+
+  /** Put the focus on what a card offers first. @param {TakeCard} card */
+  focus(card) {
+    const first = card.buttons.find(({ offsetParent, disabled }) => offsetParent && !disabled);
+    (first ?? card.play).focus({ preventScroll: true });
+  }
+
+  /** @param {TakeCard} card */
+  use({ voice }) {
+    if (voice) this.studio.go('speakers', { voice: voice.id });
+  }
+
+  /** @param {TakeCard} card */
+  async drop(card) {
+    const { take } = card;
+    const { room } = this;
+    const { sets } = room.shown;
+    const set = room.shown.of(card);
+    if (!set) return;
+    take.cancel({ isKept: false });
+    if (room.listening.heard === card) this.studio.stage.stop();
+    room.keeping.forget(card);
+    set.take(card);
+    if (set.cards.length === 0) sets.splice(sets.indexOf(set), 1)[0].element.remove();
+    room.listening.match();
+    room.refresh();
+    room.tell(card, 'design.dropped');
+    this.studio.toast(this.room.t('design.dropped', { letter: card.name }), {
+      action: this.room.t('shell.undo'),
+      onAction: () => this.room.attempt(() => this.undrop(card, set)),
+    });
+    if (take.state !== 'failed') await take.stored();
+    if (take.id) await this.studio.history.remove(take.id);
+  }
+
+  /** @param {TakeCard} card @param {TakeSet} set that it stood in */
+  async undrop(card, set) {
+    const { room } = this;
+    if (!room.shown.sets.includes(set)) room.shown.lay(set);
+    set.put(card);
+    room.listening.match();
+    room.refresh();
+    if (card.take.id) await this.studio.history.restore(card.take.id);
+  }
+}

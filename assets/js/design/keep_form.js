@@ -1,0 +1,154 @@
+/** What a take is worth as a reference. */
+
+import { errorOf } from '../common/api.js';
+import { Emitter, need } from '../common/elements.js';
+import { proposed } from './names.js';
+
+/** Shorter references hold too little of a voice; the library's own advice begins at the same length. Seconds. */
+export const SHORTEST_REFERENCE = 3;
+
+/** Below this the server takes no reference, as `VOICEWRIGHT_MIN_REFERENCE_S` has it; where a host has another, its refusal says so. Seconds. */
+export const MIN_REFERENCE_S = 1;
+
+/** @param {{seconds: number}} take */
+export const isShort = (take) => take.seconds < SHORTEST_REFERENCE;
+
+/**
+ * From a take to a voice: the name, in the take's own card, a word about a take that is too short, and the request
+ * that keeps it.
+ *
+ * Events: 'kept' with {card, voice, isAsked}, isAsked: the form is still this take's; 'longer' with {card}: a longer text
+ * is wanted; 'closed' with {card}.
+ *
+ * @typedef {import('./card.js').TakeCard} TakeCard
+ * @typedef {{card: TakeCard}} OfCard
+ */
+
+/** @extends {Emitter<{kept: OfCard & {voice: import('./card.js').KeptAs, isAsked: boolean}, longer: OfCard, closed: OfCard}>} */
+export class Keeping extends Emitter {
+  /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio */
+  constructor(root, studio) {
+    super();
+    this.studio = studio;
+    this.form = need(root, '#vw-design-keep-form', HTMLFormElement);
+    this.short = need(root, '#vw-design-short');
+    this.why = need(root, '#vw-design-short-why');
+    this.name = need(root, '#vw-design-name', HTMLInputElement);
+    this.button = need(root, '#vw-design-keep', HTMLButtonElement);
+    this.nameError = need(root, '#vw-design-name-error');
+    this.keepError = need(root, '[data-error-for=keep]');
+    /** @type {TakeCard|null} */
+    this.card = null;
+    /** The card that was answered last: the sets below it have not moved up. @type {TakeCard|null} */
+    this.answered = null;
+    this.form.onsubmit = (event) => {
+      event.preventDefault();
+      this.keep();
+    };
+    this.form.onkeydown = (event) => {
+      if (event.key !== 'Escape') return;
+      event.stopPropagation(); // Playback may continue.
+      this.close();
+    };
+    need(root, '#vw-design-keep-not').onclick = () => this.close();
+    need(root, '#vw-design-longer').onclick = () => {
+      const { card } = this;
+      this.close();
+      if (card) this.emit('longer', { card });
+    };
+    this.name.oninput = () => this.complain('', '');
+  }
+
+  /** Ask in a take's card how it is to be kept. @param {TakeCard} card @param {string} preset name of the preset it came from, or '' */
+  open(card, preset) {
+    this.close();
+    this.letGo();
+    this.card = card;
+    const taken = this.studio.voices.list.map(({ name }) => name);
+    this.name.value = proposed(preset, card.description, taken);
+    this.complain('', '');
+    card.naming.append(this.form);
+    card.article.classList.add('vw-design-take-asks');
+    this.form.hidden = false;
+    this.refresh();
+    this.name.focus({ preventScroll: true });
+    this.name.select();
+    this.form.scrollIntoView({ block: 'nearest' });
+  }
+
+  close() {
+    const { card } = this;
+    this.form.hidden = true;
+    this.card = null;
+    if (!card) return;
+    card.article.classList.remove('vw-design-take-asks');
+    this.emit('closed', { card });
+  }
+
+  /** The card that was answered has the height that it needs again. To call where the room changes by a hand. */
+  letGo() {
+    this.answered?.hold(false);
+    this.answered = null;
+  }
+
+  /** The take that was asked about is here no more. @param {TakeCard} card */
+  forget(card) {
+    if (card === this.card) this.close();
+  }
+
+  refresh() {
+    if (!this.card) return;
+    const { take } = this.card;
+    this.short.hidden = !isShort(take);
+    const isTooShort = take.seconds < MIN_REFERENCE_S;
+    const said = { s: take.seconds.toFixed(1), least: MIN_REFERENCE_S };
+    this.why.textContent = this.studio.t(isTooShort ? 'design.too_short' : 'design.short', said);
+    this.button.disabled = isTooShort;
+  }
+
+  /** @param {string} name what is wrong with the name @param {string} rest */
+  complain(name, rest) {
+    this.nameError.textContent = name;
+    this.keepError.textContent = rest;
+    this.name.setAttribute('aria-invalid', String(Boolean(name)));
+  }
+
+  async keep() {
+    const { card, studio } = this;
+    if (!card) return;
+    const name = this.name.value.trim();
+    if (!name) return this.refuse('name', studio.t('design.name_first'));
+    if (studio.voices.find(name)) return this.refuse('name', studio.t('design.name_taken'));
+    this.complain('', '');
+    this.button.disabled = true;
+    try {
+      const { take } = card;
+      await take.stored();
+      if (!take.id) throw new Error(studio.t('design.not_stored'));
+      const voice = await studio.api.post(`studio/takes/${take.id}/voice`, { name });
+      await studio.voices.refresh();
+      const isAsked = this.card === card;
+      if (isAsked) {
+        this.letGo();
+        this.answered = card;
+        card.hold(true);
+        this.close();
+      }
+      this.emit('kept', { card, voice: studio.voices.find(voice.id) ?? voice, isAsked });
+    } catch (thrown) {
+      const error = errorOf(thrown);
+      if (this.card !== card) studio.complain(card.error, error); // The form now belongs to another take, or to none.
+      else this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
+    } finally {
+      this.button.disabled = false;
+      this.refresh();
+    }
+  }
+
+  /** @param {'name'|'rest'} place @param {string} sentence */
+  refuse(place, sentence) {
+    this.complain(place === 'name' ? sentence : '', place === 'name' ? '' : sentence);
+    if (place === 'name') this.name.focus({ preventScroll: true });
+    this.form.scrollIntoView({ block: 'nearest' }); // The form has grown by the error message.
+  }
+}

@@ -1,0 +1,110 @@
+/**
+ * The described voices of presets/designs.toml, by language, as buttons.
+ *
+ * Event: 'choose' with the preset in detail.
+ *
+ * @typedef {{use: string, language: string, name: string, text: string, sample: string}} Design
+ * @typedef {import('../common/fields.js').ModelCard} ModelCard
+ */
+
+import { all, Emitter, need } from '../common/elements.js';
+import { languageName, tagOf } from '../common/fields.js';
+
+/** @extends {Emitter<{choose: Design}>} */
+export class PresetPicker extends Emitter {
+  /**
+   * @param {ParentNode} root
+   * @param {Design[]} designs
+   * @param {(key: string, values?: Object<string, any>) => string} t
+   */
+  constructor(root, designs, t) {
+    super();
+    this.designs = designs;
+    this.t = t;
+    this.tongue = need(root, '#vw-design-tongue', HTMLSelectElement);
+    this.chips = need(root, '#vw-design-chips');
+    /** @type {string[]} languages that the checkpoint speaks */
+    this.spoken = [];
+    this.described = '';
+    this.tongue.onchange = () => this.list();
+    this.fill();
+  }
+
+  /** @param {ModelCard} card */
+  offer(card) {
+    this.spoken = card.languages;
+    this.fill();
+  }
+
+  /** Write all choices, and keep what was chosen. */
+  fill() {
+    const { designs } = this;
+    const tongue = this.tongue.value;
+    const languages = [...new Set(designs.map(({ language }) => language))];
+    const [spoken, others] = [true, false].map((wanted) => languages.filter((one) => this.speaks(one) === wanted));
+    this.tongue.replaceChildren(...options(spoken), ...this.group(others));
+    const page = spoken.find((language) => tagOf(language) === document.documentElement.lang);
+    this.tongue.value = languages.includes(tongue) ? tongue : (page ?? spoken[0] ?? languages[0]);
+    this.list();
+  }
+
+  /** @param {string[]} languages */
+  group(languages) {
+    if (languages.length === 0) return [];
+    const group = Object.assign(document.createElement('optgroup'), { label: this.t('design.not_spoken') });
+    group.append(...options(languages));
+    return [group];
+  }
+
+  /** @param {string} language */
+  speaks(language) {
+    return this.spoken.length === 0 || this.spoken.includes(language);
+  }
+
+  list() {
+    const wanted = this.designs.filter(({ language }) => language === this.tongue.value);
+    this.chips.replaceChildren(...wanted.map((design) => this.chip(design)));
+    this.mark(this.described);
+  }
+
+  /** Show which of them a description is. @param {string} description */
+  mark(description) {
+    this.described = description;
+    const chosen = this.find(description);
+    for (const chip of all(this.chips, 'button')) chip.setAttribute('aria-pressed', String(chip.title === chosen?.text));
+  }
+
+  /** @param {Design} design */
+  chip(design) {
+    const chip = Object.assign(document.createElement('button'), { type: 'button', textContent: design.name, title: design.text });
+    chip.onclick = () => this.emit('choose', design);
+    return chip;
+  }
+
+  /** The preset that a description still is. @param {string} description @returns {Design|null} */
+  find(description) {
+    return this.designs.find(({ text }) => text === description.trim()) ?? null;
+  }
+
+  /** Whether a text came from here and not from the user. @param {string} text */
+  isSample(text) {
+    return this.designs.some(({ sample }) => sample === text);
+  }
+
+  /**
+   * A text of a language that is long enough for a reference.
+   *
+   * @param {string} language  as the form says, 'auto' too
+   * @param {string} description
+   * @returns {string}
+   */
+  sample(language, description) {
+    const own = this.find(description);
+    const inLanguage = this.designs.filter((design) => design.language === language.toLowerCase());
+    const candidates = language.toLowerCase() === 'auto' ? this.designs : inLanguage;
+    return (own && candidates.includes(own) ? own : (candidates[0] ?? this.designs[0])).sample;
+  }
+}
+
+/** @param {string[]} languages */
+const options = (languages) => languages.map((language) => new Option(languageName(language), language));

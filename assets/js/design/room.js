@@ -1,0 +1,281 @@
+/**
+ * The Design room: a described voice (VoiceDesign) in three takes, more of what is liked, and the one that is kept.
+ *
+ * The three are asked for at once on the one socket, so that the engine makes them as one batch. What a take
+ * sounds like follows from description, language, text and seed; each is stored with all four. Whatever is asked for
+ * next becomes a set of its own above the others: spoken by Base after a take's sound, or of a description that was
+ * changed, with the seeds that it had. Nothing is overwritten.
+ */
+
+import { errorOf } from '../common/api.js';
+import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
+import { need } from '../common/elements.js';
+import { FieldError, fillLanguages, preselect, title } from '../common/fields.js';
+import { Deeds, TakeMenu } from './card_actions.js';
+import { DesignedVoices } from './designed_voices.js';
+import { Keeping } from './keep_form.js';
+import { Listening } from './listening.js';
+import { PresetPicker } from './presets.js';
+import { Kept, ShownSets } from './sets.js';
+import { Asking } from './take_requests.js';
+
+/**
+ * @typedef {import('./card.js').TakeCard} TakeCard
+ * @typedef {import('../player/take.js').Asked} Asked
+ * @typedef {import('../player/take.js').Config} Config
+ * @typedef {{description: string, language: string, count?: number, sets?: import('./sets.js').KeptSet[]}} Draft
+ */
+
+export class DesignRoom {
+  static id = 'design';
+  id = 'design';
+  /** @type {'voice_design'} */
+  mode = 'voice_design';
+
+  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  constructor(root, studio) {
+    this.root = root;
+    this.studio = studio;
+    this.t = studio.t;
+    this.description = need(root, '#vw-design-description', HTMLTextAreaElement);
+    this.language = need(root, '#vw-design-language', HTMLSelectElement);
+    this.hint = need(root, '#vw-design-hint');
+    this.said = need(root, '#vw-design-said');
+    this.shown = new ShownSets(this);
+    this.asking = new Asking(this);
+    this.deeds = new Deeds(this);
+    this.picker = new PresetPicker(root, studio.presets.designs, this.t);
+    this.keeping = new Keeping(root, studio);
+    this.menu = new TakeMenu(need(root, '#vw-design-menu'), this.t, {
+      again: (card) => this.fromTake(card),
+      drop: (card) => this.attempt(() => this.deeds.drop(card)),
+    });
+    this.designed = new DesignedVoices(root, studio, { again: (voice) => this.again(voice) });
+    this.listening = new Listening(studio.stage, () => this.shown.cards);
+    this.kept = new Kept(this);
+    this.describe(studio.presets.designs[0].text);
+    this.listen();
+    this.refresh();
+  }
+
+  listen() {
+    this.description.oninput = () => {
+      this.hint.textContent = '';
+      this.picker.mark(this.description.value);
+    };
+    this.picker.on('choose', (preset) => this.choose(preset));
+    this.keeping.on('kept', (kept) => this.deeds.onKept(kept));
+    this.keeping.on('longer', ({ card }) => this.asking.lengthen(card));
+    this.keeping.on('closed', ({ card }) => this.deeds.focus(card));
+  }
+
+  // --- the form
+
+  offer() {
+    const card = this.studio.cards.get(this.mode);
+    if (!card) return;
+    fillLanguages(this.language, card, this.t);
+    this.picker.offer(card);
+    for (const shown of this.shown.cards) shown.closer = this.clones;
+    this.refresh();
+  }
+
+  onLanguage() {
+    this.picker.fill();
+    this.refresh();
+    this.keeping.refresh();
+    this.designed.refresh();
+  }
+
+  /** @param {string} description */
+  describe(description) {
+    this.description.value = description;
+    this.picker.mark(description);
+  }
+
+  /** Start from a preset; a text of the user's own stays. @param {import('./presets.js').Design} preset */
+  choose(preset) {
+    const { studio, t } = this;
+    const card = studio.cards.get(this.mode);
+    const spoken = !card || card.languages.includes(preset.language);
+    const own = this.isOwnText;
+    studio.replacing(this, this.isOwn, () => {
+      this.describe(preset.text);
+      this.language.value = spoken && card ? preset.language : 'auto';
+      if (!own) studio.text = preset.sample;
+    });
+    const unspoken = spoken ? '' : t('design.hint_not_spoken', { model: studio.modelName(card), language: title(preset.language) });
+    this.hint.textContent = [unspoken, own ? t('design.hint_text_kept') : ''].filter(Boolean).join(' ');
+  }
+
+  /** Whether the description is the user's own words. */
+  get isOwn() {
+    const { value } = this.description;
+    return value.trim() !== '' && !this.picker.find(value);
+  }
+
+  /** The name of the preset that a description still is, or ''. @param {string} description */
+  presetOf(description) {
+    return this.picker.find(description)?.name ?? '';
+  }
+
+  /** Whether the text is the user's own. */
+  get isOwnText() {
+    return this.studio.text.trim() !== '' && !this.isSample(this.studio.text);
+  }
+
+  draft() {
+    const { description, language, kept, shown } = this;
+    return { description: description.value, language: language.value, count: shown.count, sets: kept.draft() };
+  }
+
+  /** @param {Draft} draft */
+  recall({ description, language, count = 0 }) {
+    this.hint.textContent = '';
+    this.describe(description);
+    preselect(this.language, language);
+    this.shown.count = Math.max(this.shown.count, count);
+  }
+
+  /** Bring the takes back that stood here. @param {Draft} draft */
+  reopen({ sets }) {
+    return this.kept.reopen(sets);
+  }
+
+  /** @param {import('../player/take.js').Take} take */
+  placeOf(take) {
+    return this.kept.placeOf(take);
+  }
+
+  /** @param {import('../player/take.js').Take} take @param {import('./sets.js').Place} place */
+  regain(take, place) {
+    return this.kept.regain(take, place);
+  }
+
+  /** Hear a take that stands here. @param {import('../player/take.js').Take} take @param {{clicked: number}} now */
+  hear(take, { clicked }) {
+    const card = this.shown.cards.find((one) => one.take === take);
+    if (card) this.listening.play(card, { clicked });
+  }
+
+  /** What was made after a sound was made after that of the take that it comes from. @param {Asked} asked */
+  async referenceOf({ parent }) {
+    return parent ? wavBlob([await this.studio.history.sound(parent)], SAMPLE_RATE) : null;
+  }
+
+  /** Sets come back: what stands below them has its place once they are there. @param {boolean} coming */
+  awaits(coming) {
+    this.root.toggleAttribute('data-coming', coming);
+  }
+
+  /** Whether a text came from presets/ and not from the user. @param {string} text */
+  isSample(text) {
+    return Object.values(this.studio.presets.texts).includes(text) || this.picker.isSample(text);
+  }
+
+  leave() {
+    this.keeping.letGo();
+  }
+
+  /** The fields of session.config that are this room's. @throws {FieldError} */
+  config() {
+    const instructions = this.description.value.trim();
+    if (!instructions) throw new FieldError('instructions', this.t('design.describe_first'));
+    return { instructions, language: this.language.value || 'auto', ...this.studio.variation.sampling };
+  }
+
+  /** Put a kept take's words back. @param {import('../app/studio.js').Restored} take */
+  restore({ config }) {
+    this.fill(config.instructions ?? '', config.language ?? 'auto');
+  }
+
+  /** Put what a take came from into the form: its seed with it, unless it was made after a sound. @param {TakeCard} card */
+  fromTake({ take, description }) {
+    const { text, config, seed, mode } = take;
+    if (mode === this.mode) this.takeUp({ text, config, seed });
+    else this.takeUp({ text, config: { instructions: description, language: config.language }, seed: null });
+  }
+
+  /** @param {{text: string, config: Config, seed: number|null}} request that is to be made again */
+  takeUp({ text, config, seed }) {
+    const { studio } = this;
+    studio.replacing(this, this.isOwn || this.isOwnText, () => {
+      studio.text = text;
+      if (config.instructions) this.fill(config.instructions, config.language ?? 'auto');
+      studio.variation.restore({ seed, config });
+    });
+    this.description.focus();
+  }
+
+  /** Take up the description and the seed that a voice came from. @param {import('../speak/voices.js').StoredVoice} voice */
+  again({ provenance, transcript }) {
+    const { description = '', language = 'auto', seed } = provenance;
+    const known = seed === undefined ? null : Number(seed);
+    this.takeUp({ text: transcript || this.studio.text, config: { instructions: description, language }, seed: known });
+  }
+
+  /** @param {string} description @param {string} language */
+  fill(description, language) {
+    this.describe(description);
+    this.language.value = language;
+    if (this.language.selectedIndex < 0) this.language.value = 'auto';
+  }
+
+  /** Who speaks here, for a line of a script. @returns {import('../app/studio.js').SpokenBy} */
+  spokenBy() {
+    return { voice: { mode: this.mode, description: this.description.value.trim(), language: this.language.value }, instruct: '' };
+  }
+
+  /** Three takes at once; the first one is heard as it comes. @param {{clicked: number}} now */
+  speak(now) {
+    this.asking.described(now);
+  }
+
+  /** Whether a checkpoint is loaded that speaks after a sound. */
+  get clones() {
+    return this.studio.cards.has('base');
+  }
+
+  // --- telling
+
+  /** Say what happened to those who do not see it. @param {TakeCard} card @param {string} key @param {Object<string, unknown>} [values] */
+  tell(card, key, values = {}) {
+    this.said.textContent = this.t(key, { letter: card.name, ...values });
+  }
+
+  /** Do it, and say at its place why it cannot be done. @param {() => void|Promise<void>} deed */
+  async attempt(deed) {
+    const { studio } = this;
+    studio.clearComplaints();
+    studio.stage.player.arm().catch(() => studio.complain('request', this.t('shell.no_output')));
+    try {
+      await deed();
+    } catch (thrown) {
+      const error = errorOf(thrown);
+      if (!error.field && !error.code) throw error;
+      studio.complain(error.field ?? error.param ?? 'request', error, this.id);
+    }
+  }
+
+  // --- listening
+
+  /** @param {KeyboardEvent} event */
+  onKey({ code, shiftKey }) {
+    const [, digit] = /^(?:Digit|Numpad)([1-9])$/.exec(code) ?? [];
+    const card = this.shown.sets[0]?.cards.find(({ key }) => key === Number(digit));
+    if (card) this.toggle(card, { shift: shiftKey });
+    return Boolean(card);
+  }
+
+  /** @param {TakeCard} card @param {{shift: boolean}} how  shift: go on where the last one is */
+  toggle(card, { shift }) {
+    const { listening, studio } = this;
+    if (!card.playable) return;
+    if (card.playing) return studio.stage.stop();
+    this.attempt(() => listening.play(card, { from: shift ? listening.position : 0 }));
+  }
+
+  refresh() {
+    this.shown.refresh();
+  }
+}

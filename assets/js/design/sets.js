@@ -1,0 +1,249 @@
+/**
+ * Takes that were asked for together, and what they came from: three of one description, or more after one that was liked.
+ *
+ * @typedef {{kind: 'described'|'more'|'changed'|'closer'|'longer', from: string|null, words?: string}} Origin
+ *   from: the name of a take, as 1B; words: what the description was given
+ */
+
+import { copyOf, need } from '../common/elements.js';
+import { TakeCard } from './card.js';
+
+export class TakeSet {
+  /**
+   * @param {HTMLTemplateElement} template
+   * @param {{number: number, at: number, origin: Origin}} given  at: milliseconds since 1970
+   * @param {(key: string, values?: Object<string, any>) => string} t
+   */
+  constructor(template, { number, at, origin }, t) {
+    this.number = number;
+    this.at = at;
+    this.origin = origin;
+    this.t = t;
+    this.element = copyOf(template);
+    const find = (/** @type {string} */ selector) => need(this.element, selector);
+    this.title = find('h2');
+    this.title.id = `vw-design-set-${number}`;
+    this.element.setAttribute('aria-labelledby', this.title.id);
+    this.what = find('.vw-design-set-what');
+    this.hint = find('.vw-hint');
+    this.more = find('.vw-design-set-more');
+    this.list = find('ol');
+    /** @type {TakeCard[]} */
+    this.cards = [];
+  }
+
+  /** Put a card at its letter's place. @param {TakeCard} card */
+  put(card) {
+    const after = this.cards.findIndex(({ letter }) => letter > card.letter);
+    const place = after < 0 ? this.cards.length : after;
+    this.list.insertBefore(card.element, this.cards[place]?.element ?? null);
+    this.cards.splice(place, 0, card);
+  }
+
+  /** @param {TakeCard} card */
+  take(card) {
+    this.cards = this.cards.filter((other) => other !== card);
+    card.element.remove();
+  }
+
+  /** Whether its takes follow a description; it changes nothing in what was made after a sound. */
+  get isDescribed() {
+    return this.origin.kind !== 'closer';
+  }
+
+  /**
+   * @param {string} language of the page
+   * @param {{isNewest: boolean, takesChanges: boolean}} place  takesChanges: it is the newest that follows a description
+   */
+  refresh(language, { isNewest, takesChanges }) {
+    const { t, origin } = this;
+    this.element.classList.toggle('vw-design-set-old', !isNewest);
+    this.element.classList.toggle('vw-design-set-changes', takesChanges);
+    this.title.textContent = t('design.set', { n: this.number });
+    this.what.textContent = origin.kind === 'changed' ? `+ ${origin.words}` : origin.kind === 'described' ? '' : t(`design.origin.${origin.kind}`);
+    this.what.classList.toggle('vw-design-set-change', origin.kind === 'changed');
+    const from = origin.from ? t('design.origin.from', { letter: origin.from }) : '';
+    const time = new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(this.at);
+    this.hint.textContent = [from, time].filter(Boolean).join(' · ');
+    this.more.ariaLabel = t('design.act_of_set', { act: t('design.more'), n: this.number });
+    for (const card of this.cards) card.refresh();
+  }
+}
+
+/**
+ * The sets of takes that stood in the Design room when the page was left, brought back from the studio's store; and the
+ * places of takes that were not there yet.
+ *
+ * @typedef {import('../player/take.js').Take} Take
+ * @typedef {Omit<KeptSet, 'takes'> & {letter: string, note: string|null}} Place  where a take stands
+ * @typedef {{id: string, letter: string, note: string|null, voice: {id: string, name: string}|null}} KeptTake
+ * @typedef {{number: number, at: number, origin: Origin, description: string, takes: KeptTake[]}} KeptSet
+ */
+
+export class Kept {
+  /** @param {import('./room.js').DesignRoom} room */
+  constructor(room) {
+    this.room = room;
+    /** What is still on its way. @type {KeptSet[]} */
+    this.coming = [];
+    /** Settled when all have come. */
+    this.reopened = Promise.resolve();
+  }
+
+  /** Newest first; takes that the studio does not have are left out. @returns {KeptSet[]} */
+  draft() {
+    const shown = this.room.shown.sets.map(({ number, at, origin, cards }) => {
+      const takes = cards.flatMap(({ take, letter, note, voice }) =>
+        take.id ? [{ id: take.id, letter, note, voice: voice && { id: voice.id, name: voice.name } }] : [],
+      );
+      return { number, at, origin, description: cards[0]?.description ?? '', takes };
+    });
+    return [...shown, ...this.coming].filter(({ takes }) => takes.length > 0);
+  }
+
+  /** Bring them back below what was made meanwhile, one set after the other. @param {KeptSet[]} [sets] */
+  reopen(sets = []) {
+    return (this.reopened = this.bringBack(sets));
+  }
+
+  /** @param {KeptSet[]} sets */
+  async bringBack(sets) {
+    this.coming = sets;
+    this.room.awaits(sets.length > 0);
+    for (const { takes, ...set } of sets) {
+      const found = await Promise.all(takes.map((kept) => this.fetch(kept)));
+      this.coming = this.coming.slice(1);
+      const cards = found.flatMap((take, index) => (take ? [{ ...takes[index], take }] : []));
+      if (cards.length > 0) this.room.shown.bring(set, cards);
+    }
+    this.room.awaits(false);
+  }
+
+  /** @param {KeptTake} kept @returns {Promise<Take|null>} null where it was deleted meanwhile */
+  async fetch({ id }) {
+    const { api, history } = this.room.studio;
+    try {
+      const record = await api.get(`studio/takes/${id}`);
+      const take = await history.load(record);
+      take.reference = await history.reference(record);
+      return take;
+    } catch {
+      return null;
+    }
+  }
+
+  /** Where a take stands, for a page that is loaded anew; null: nowhere. @param {Take} take @returns {Place|null} */
+  placeOf(take) {
+    for (const { number, at, origin, cards } of this.room.shown.sets) {
+      const card = cards.find((one) => one.take === take);
+      if (card) return { number, at, origin, description: card.description, letter: card.letter, note: card.note };
+    }
+    return null;
+  }
+
+  /** Put a take where it stood, beside those of its set that are here. @param {Take} take @param {Place} place */
+  async regain(take, { letter, note, ...given }) {
+    await this.reopened;
+    const set = this.room.shown.sets.find(({ number }) => number === given.number);
+    const card = { take, letter, note, voice: null };
+    if (set) this.room.shown.join(set, card, given.description);
+    else this.room.shown.bring(given, [card]);
+  }
+}
+
+// --- The sets that the Design room shows, newest first: they come, go and stand in the order of their numbers.
+
+const SHOWN = 6; // Sets on the page; older ones are in the library.
+
+export class ShownSets {
+  /** @param {import('./room.js').DesignRoom} room */
+  constructor(room) {
+    const { root } = room;
+    this.room = room;
+    this.empty = need(root, '#vw-design-empty');
+    this.holder = need(root, '#vw-design-sets');
+    this.templates = { set: need(root, '#vw-design-set', HTMLTemplateElement), take: need(root, '#vw-design-take', HTMLTemplateElement) };
+    /** Newest first. @type {TakeSet[]} */
+    this.sets = [];
+    this.count = 0; // Sets made in this session.
+  }
+
+  /** All that are shown, of the newest set first. */
+  get cards() {
+    return this.sets.flatMap(({ cards }) => cards);
+  }
+
+  /**
+   * Show a set: above the others, where its number is higher than theirs.
+   *
+   * @param {{number: number, at: number, origin: Origin, description: string}} given
+   * @param {{take: import('../player/take.js').Take, letter: string, note: string|null, voice: import('./card.js').KeptAs|null}[]} cards
+   */
+  bring({ number, at, origin, description }, cards) {
+    const { room } = this;
+    const set = new TakeSet(this.templates.set, { number, at, origin }, room.t);
+    room.studio.words.apply(set.element);
+    set.more.onclick = () => room.attempt(() => room.asking.more(set, { clicked: performance.now() }));
+    for (const given of cards) set.put(this.card({ ...given, set: number, description }));
+    this.lay(set);
+    for (const gone of this.sets.splice(SHOWN)) this.clear(gone);
+    this.room.listening.match();
+    this.refresh();
+    return set;
+  }
+
+  /** Put one more take into a set. @param {TakeSet} set @param {Parameters<ShownSets['bring']>[1][0]} given @param {string} description */
+  join(set, given, description) {
+    set.put(this.card({ ...given, set: set.number, description }));
+    this.room.listening.match();
+    this.refresh();
+  }
+
+  /** @param {ConstructorParameters<typeof TakeCard>[1]} given */
+  card(given) {
+    const { room } = this;
+    const { studio } = room;
+    const card = new TakeCard(this.templates.take, given, room.t);
+    const { take } = card;
+    studio.words.apply(card.element);
+    card.closer = room.clones;
+    card.favourite = Boolean(take.record?.favourite);
+    card.on('play', (how) => room.toggle(card, how));
+    card.addEventListener('menu', () => room.menu.of(card));
+    card.on('act', (asks) => room.attempt(() => room.deeds.act(card, asks)));
+    take.addEventListener('done', () => take.state === 'done' && room.tell(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
+    take.addEventListener('done', () => take.isShort && studio.complain(card.error, studio.shortness(take)));
+    take.addEventListener('error', () => room.tell(card, 'design.said_failed', { why: take.error?.message ?? '' }));
+    room.listening.watch(card);
+    return card;
+  }
+
+  /** @param {TakeSet} set */
+  lay(set) {
+    const below = this.sets.findIndex(({ number }) => number < set.number);
+    const place = below < 0 ? this.sets.length : below;
+    this.holder.insertBefore(set.element, this.sets[place]?.element ?? null);
+    this.sets.splice(place, 0, set);
+  }
+
+  /** The set that a card stands in. @param {TakeCard} card */
+  of(card) {
+    return this.sets.find(({ cards }) => cards.includes(card));
+  }
+
+  /** @param {TakeSet} set that has no place here any more */
+  clear(set) {
+    for (const card of set.cards) {
+      this.room.keeping.forget(card);
+      card.end();
+    }
+    set.element.remove();
+  }
+
+  refresh() {
+    this.empty.hidden = this.sets.length > 0;
+    this.holder.hidden = this.sets.length === 0;
+    const changed = this.sets.find((set) => set.isDescribed);
+    this.sets.forEach((set, index) => set.refresh(this.room.studio.words.language, { isNewest: index === 0, takesChanges: set === changed }));
+  }
+}

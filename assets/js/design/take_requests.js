@@ -1,0 +1,207 @@
+/** Requests of the Design room: seeds, changed descriptions, and sets of takes. */
+
+import { labelOf } from './names.js';
+
+// --- Seeds of takes: whole numbers of 32 bits. The first leads to those of a whole set, so that one fixed seed
+// brings all of it back.
+
+/** A seed at random. @returns {number} */
+export function anySeed() {
+  return crypto.getRandomValues(new Uint32Array(1))[0];
+}
+
+/**
+ * The seeds of a set, no two alike and none a neighbour of another.
+ *
+ * @param {number} first
+ * @param {number} count
+ * @returns {number[]}
+ */
+export function series(first, count) {
+  const seeds = new Set([first]);
+  for (let step = 1; seeds.size < count; step++) seeds.add(mixed(first + step * 0x9e3779b9));
+  return [...seeds].slice(0, count);
+}
+
+/** The finalizer of MurmurHash3: every bit of a number decides over every bit of the result. @param {number} number */
+function mixed(number) {
+  let bits = number >>> 0;
+  bits = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b);
+  bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2ae35);
+  return (bits ^ (bits >>> 16)) >>> 0;
+}
+
+// --- Older, warmer, slower, lower: words that a description is given, in its own language.
+
+/** @typedef {'older'|'warmer'|'slower'|'lower'} Change */
+
+/** @type {Record<Change, {en: string, zh: string}>} */
+const WORDS = {
+  older: { en: 'older, with a little more air', zh: '更年长，气息更多一些' },
+  warmer: { en: 'warmer', zh: '更温暖' },
+  slower: { en: 'slower, with longer pauses', zh: '语速更慢，停顿更长' },
+  lower: { en: 'lower in pitch', zh: '音调更低' },
+};
+
+export const CHANGES = /** @type {Change[]} */ (Object.keys(WORDS));
+
+/**
+ * A description with one more wish at its end; a wish that stands there already is made stronger.
+ *
+ * @param {string} description
+ * @param {Change} change
+ * @returns {{description: string, words: string}}  the whole, and what was added
+ */
+export function changed(description, change) {
+  const stem = description.trim();
+  const isChinese = /\p{Script=Han}/u.test(stem) && !/[\p{Script=Hiragana}\p{Script=Katakana}]/u.test(stem);
+  const { en, zh } = WORDS[change];
+  const plain = isChinese ? zh : en;
+  const again = stem.toLowerCase().includes(plain);
+  const words = again ? (isChinese ? `再${plain.slice(plain.indexOf('更'))}` : `even ${plain}`) : plain;
+  const gap = isChinese ? '' : ' ';
+  const end = isChinese ? '。' : '.';
+  const closed = /[.!?…。！？]$/u.test(stem) ? stem : stem + end;
+  return { description: `${closed}${gap}${words[0].toLocaleUpperCase()}${words.slice(1)}${end}`, words };
+}
+
+// --- What the Design room asks for: three takes of a description, more of a set, and others that a take leads
+// to.
+
+/**
+ * @typedef {import('./card.js').TakeCard} TakeCard
+ * @typedef {import('./sets.js').TakeSet} TakeSet
+ * @typedef {import('./sets.js').Origin} Origin
+ * @typedef {import('../player/take.js').Asked} Asked
+ * @typedef {import('../player/take.js').Config} Config
+ */
+
+const LETTERS = [...'ABC'];
+const MORE = 2; // Takes added to a set.
+const LABEL = 200; // Characters of a take's label.
+/** How Base is to vary a take beside its seed: the word for it, and what the temperature is multiplied by. */
+const VARIED = [
+  { note: null, by: 1 },
+  { note: 'design.note.steadier', by: 0.75 },
+  { note: 'design.note.livelier', by: 1.2 },
+];
+
+export class Asking {
+  /** @param {import('./room.js').DesignRoom} room */
+  constructor(room) {
+    this.room = room;
+    this.studio = room.studio;
+  }
+
+  /** Three takes at once; the first one is heard as it comes. @param {{clicked: number}} now */
+  described({ clicked }) {
+    const asked = this.asked(this.room.config());
+    const seeds = series(this.studio.variation.nextSeed(), LETTERS.length);
+    this.make(seeds.map((seed) => ({ asked: { ...asked, seed } })), { kind: 'described', from: null }, { clicked });
+  }
+
+  /** All but the seed of a take that is described. @param {Config} config */
+  asked(config) {
+    return { room: this.room.id, mode: this.room.mode, config, text: this.studio.text };
+  }
+
+  /**
+   * Ask for takes, as a new set above the others, and hear the first one as it comes.
+   *
+   * @param {{asked: Asked, letter?: string, note?: string|null}[]} wanted
+   * @param {Origin} origin
+   * @param {{clicked: number, description?: string}} options  description: of a voice that is made after a sound
+   */
+  make(wanted, origin, { clicked, description }) {
+    const { room } = this;
+    const number = room.shown.count + 1;
+    const followed = description ?? wanted[0].asked.config.instructions ?? '';
+    const preset = room.presetOf(followed);
+    const cards = wanted.map(({ asked, letter = '', note = null }, index) => {
+      const own = letter || LETTERS[index];
+      // The name tells takes of different voices apart. What was made after a sound has no description in its request: then its label has it.
+      const label = labelOf(preset, this.room.t('design.take', { letter: `${number}${own}` }), followed, description);
+      const take = this.studio.say({ ...asked, label: [...label].slice(0, LABEL).join('') });
+      return { take, letter: own, note, voice: null };
+    });
+    room.shown.count = number;
+    room.keeping.letGo();
+    const set = room.shown.bring({ number, at: Date.now(), origin, description: followed }, cards);
+    room.listening.play(set.cards[0], { clicked });
+    set.element.scrollIntoView({ block: 'nearest' });
+  }
+
+  /** Two more of what a set is: of the same description, or after the same sound, and of its text, at which it is compared. @param {TakeSet} set @param {{clicked: number}} now */
+  more(set, { clicked }) {
+    const [{ take, description }] = set.cards;
+    const { mode, config, reference, parent, text } = take;
+    const asked = { room: this.room.id, mode, config, reference, parent, text };
+    const wanted = series(anySeed(), MORE).map((seed) => ({ asked: { ...asked, seed } }));
+    this.make(wanted, { kind: mode === 'base' ? 'closer' : 'more', from: set.origin.from ?? set.cards[0].name }, { clicked, description });
+  }
+
+  /** The same person again: Base speaks after this take's sound, once as always, once steadier, once livelier. @param {TakeCard} card @param {{clicked: number}} now */
+  async closer(card, { clicked }) {
+    const { take, description, name } = card;
+    await take.stored();
+    const { languages = [], sampling } = this.studio.cards.get('base') ?? {};
+    const spoken = take.config.language ?? 'auto';
+    const language = languages.includes(spoken) ? spoken : 'auto';
+    const config = { language, ref_text: take.words, x_vector_only_mode: false };
+    const mode = /** @type {const} */ ('base');
+    const asked = { room: this.room.id, mode, config, reference: take.wav(), parent: take.id, text: this.studio.text };
+    const seeds = series(anySeed(), VARIED.length);
+    const wanted = VARIED.map(({ note, by }, index) => {
+      const temperature = { temperature: Number(((sampling?.temperature ?? 0.9) * by).toFixed(2)) };
+      return { note, asked: { ...asked, seed: seeds[index], config: { ...config, ...(note && temperature) } } };
+    });
+    this.make(wanted, { kind: 'closer', from: name }, { clicked, description });
+  }
+
+  /** A description with one more wish, spoken with the seeds that this set has. @param {TakeCard} card @param {{change: Change, clicked: number}} asked */
+  change(card, { change, clicked }) {
+    const { studio } = this;
+    const set = this.room.shown.of(card);
+    if (!set) return;
+    const { description, words } = changed(card.description, change);
+    const { config, text } = card.take;
+    const wanted = set.cards.map(({ take, letter }) => ({
+      letter,
+      asked: { ...this.asked({ ...config, instructions: description }), text, seed: take.seed, parent: take.id },
+    }));
+    this.make(wanted, { kind: 'changed', from: card.name, words }, { clicked });
+    const sentence = this.room.t('design.changed', { words });
+    studio.replacing(this.room, true, () => this.room.describe(description), sentence);
+  }
+
+  /** Make a take again with a text that is long enough for a reference. @param {TakeCard} card */
+  lengthen(card) {
+    const { room, studio } = this;
+    const { config, seed } = card.take;
+    studio.replacing(room, room.isOwnText || (room.isOwn && room.description.value !== card.description), () => {
+      const { language = 'auto' } = config;
+      studio.text = room.picker.sample(language, card.description);
+      room.fill(card.description, language);
+    });
+    const asked = { ...this.asked({ ...config, instructions: card.description }), seed };
+    const origin = { kind: /** @type {const} */ ('longer'), from: card.name };
+    room.attempt(() => this.make([{ asked }], origin, { clicked: performance.now() })).then(() => room.tell(card, 'design.longer_done'));
+  }
+
+  /** Ask once more for a take that was stopped or has failed for what may be over; the new one stands in its place. @param {TakeCard} card */
+  makeAgain(card) {
+    const { room } = this;
+    const set = room.shown.of(card);
+    if (!set) return;
+    const { take, letter, note, description } = card;
+    const { mode, config, reference, parent, text, seed, label } = take;
+    const next = this.studio.say({ room: room.id, mode, config, reference, parent, text, seed, label });
+    const made = room.shown.card({ take: next, letter, note, voice: null, set: set.number, description });
+    room.keeping.forget(card);
+    set.take(card);
+    card.end();
+    set.put(made);
+    room.refresh();
+    room.listening.play(made, { clicked: performance.now() });
+  }
+}

@@ -1,0 +1,257 @@
+/**
+ * Real voices: the page says when the small built-in voice speaks, and lets the host fetch published checkpoints in one
+ * press. The banner tells how far that is; the sheet chooses, pauses and stops. What is told lies in the studio, so
+ * that a reload finds it again.
+ */
+
+import { StudioError } from '../common/api.js';
+import { need } from '../common/elements.js';
+import { inPageWords, sentenceOf } from '../common/server_messages.js';
+import { gigabytes, Offers, UNDER_WAY } from './real_voices_sheet.js';
+
+const PATH = 'studio/host/downloads';
+const AWAY = 'voicewright.banner';
+const ASK_MS = 1000;
+const ROOMS = new Set(['speakers', 'design', 'clone']);
+
+/** @typedef {{id: string, got: number, of: number, step: string}} Part */
+/**
+ * @typedef {{state: string, parts: Part[], got: number, of: number, rate: number|null, change: string|null,
+ *   problem: {code: string, message: string, facts: Object<string, any>}|null, can_go_back: boolean}} Download
+ */
+
+export class RealVoices {
+  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    this.t = studio.t;
+    const { small = '', speaks = false, may = false, download = null } = studio.me.features.real_voices ?? {};
+    this.small = small;
+    this.may = may;
+    this.key = '';
+    /** Whether the small voice speaks in the room that is open; before the runtime has said so, what is set. */
+    this.speaks = speaks;
+    /** @type {Download} */
+    this.download = download ?? { state: 'none', parts: [], got: 0, of: 0, rate: null, change: null, problem: null, can_go_back: false };
+    this.banner = need(page, '#vw-banner');
+    this.says = need(page, '#vw-banner-says');
+    this.bar = need(page, '#vw-banner-bar', HTMLProgressElement);
+    this.see = need(page, '#vw-banner-see');
+    this.turn = need(page, '#vw-banner-turn');
+    this.leave = need(page, '#vw-banner-leave');
+    this.loaded = need(page, '#vw-loaded');
+    this.loadedNames = need(page, '#vw-loaded-names');
+    this.loadedSee = need(page, '#vw-loaded-see');
+    this.offers = new Offers(need(page, '#vw-real-voices', HTMLDialogElement), this);
+    this.see.onclick = () => this.open();
+    this.leave.onclick = () => this.dismiss();
+    this.turn.onclick = () => this.act(this.download.state === 'fetching' ? 'pause' : 'resume');
+    this.loadedSee.onclick = () => {
+      this.loaded.hidePopover();
+      this.open();
+    };
+    this.paint();
+    if (this.may) this.ask();
+  }
+
+  /** The host has shown the key: from here on it opens this as well. @param {string} key @param {boolean} own */
+  allow(key, own) {
+    if (this.may === own && this.key === key) return;
+    this.key = key;
+    this.may = own;
+    this.paint();
+    if (own) this.ask();
+  }
+
+  /** What serves the room that is open has changed, or the room. */
+  refresh() {
+    const { cards, current } = this.studio;
+    const card = cards.get(current?.mode ?? '');
+    if (card) this.speaks = card.id === this.small;
+    this.paint();
+  }
+
+  // --- asking
+
+  /** @param {string} [path] @param {string} [method] @param {Object<string, any>} [json] @returns {Promise<any>} */
+  async send(path = '', method = 'GET', json) {
+    /** @type {Record<string, string>} */
+    const headers = this.key ? { 'x-host-key': this.key } : {};
+    const response = await this.studio.api.ask(PATH + path, { method, headers, body: json && JSON.stringify(json) });
+    return response.json();
+  }
+
+  /** Ask where it is, and again for as long as something moves. */
+  async ask() {
+    clearTimeout(this.timer);
+    let moves = UNDER_WAY.has(this.download.state) || this.offers.isOpen;
+    try {
+      const told = await this.send(this.offers.isOpen ? '?plan=1' : '');
+      this.take(told.download);
+      if (told.plan) this.offers.show(told.plan);
+      moves = ['fetching', 'changing'].includes(told.download.state) || Boolean(told.plan?.asking);
+    } catch (error) {
+      if (!(error instanceof StudioError)) throw error;
+      if (error.code === 'host_only') {
+        this.may = moves = false;
+        this.paint();
+      }
+    }
+    clearTimeout(this.timer);
+    if (moves) this.timer = setTimeout(() => this.ask(), ASK_MS);
+  }
+
+  /** @param {'pause'|'resume'|'stop'|'back'} what */
+  async act(what) {
+    this.offers.complain('');
+    await this.tell(() => this.send(what === 'stop' ? '' : `/${what}`, what === 'stop' ? 'DELETE' : 'POST'));
+    if (what === 'stop') this.say(this.t('real_voices.stopped'));
+  }
+
+  /** @param {string[]} models @param {string|null} quantize  bits of their weights; null: as the studio was told */
+  async begin(models, quantize) {
+    await this.tell(() => this.send('', 'POST', quantize ? { models, quantize } : { models }));
+    if (this.download.state !== 'fetching') return;
+    this.offers.close();
+    this.say(this.t('real_voices.goes_on'));
+  }
+
+  /** @param {() => Promise<{download: Download}>} deed */
+  async tell(deed) {
+    try {
+      this.take((await deed()).download);
+    } catch (error) {
+      if (!(error instanceof StudioError)) throw error;
+      this.offers.complain(error.message);
+      if (!this.offers.isOpen) this.say(error.message);
+    }
+    this.ask();
+  }
+
+  /** @param {Download} download */
+  take(download) {
+    const before = this.download.state;
+    this.download = download;
+    if (download.state === 'done' && ['fetching', 'changing'].includes(before)) this.arrive();
+    this.paint();
+  }
+
+  arrive() {
+    this.offers.close();
+    const undo = { action: this.t('shell.undo'), onAction: () => this.act('back') };
+    this.say(this.t('real_voices.here'), this.download.can_go_back ? undo : {});
+  }
+
+  /** At the page's edge, whichever room is shown. @param {string} sentence @param {import('../app/messages.js').Told} [options] */
+  say(sentence, options = {}) {
+    this.studio.toast(sentence, { ...options, isOfPage: true });
+  }
+
+  // --- showing
+
+  open() {
+    if (!this.may) return;
+    this.offers.open();
+    this.ask();
+  }
+
+  dismiss() {
+    if (this.download.state === 'failed') this.tell(() => this.send('', 'DELETE')); // Downloaded parts are kept for the next time.
+    this.remember('1');
+    this.paint();
+    const back = () => {
+      this.remember('');
+      this.paint();
+    };
+    this.say(this.t('real_voices.stays', { name: this.t('real_voices.small') }), { action: this.t('shell.undo'), onAction: back });
+  }
+
+  /** @param {string} value */
+  remember(value) {
+    try {
+      localStorage.setItem(AWAY, value);
+    } catch {
+      this.isAway = Boolean(value); // A browser without storage.
+    }
+  }
+
+  get away() {
+    try {
+      return Boolean(localStorage.getItem(AWAY)) || Boolean(this.isAway);
+    } catch {
+      return Boolean(this.isAway);
+    }
+  }
+
+  /** What happens now, in one line: of a download, or of the voice that speaks. */
+  get sentence() {
+    const { state, change, problem } = this.download;
+    if (state === 'failed' && problem) return problem.code === 'not_changed' ? inPageWords(problem.message) : sentenceOf(problem);
+    if (state === 'changing') return change ? inPageWords(change) : this.t('real_voices.loading');
+    if (!UNDER_WAY.has(state)) return this.t('real_voices.more');
+    return `${this.far}. ${this.t('real_voices.goes_on')}`;
+  }
+
+  /** How far a download is. */
+  get far() {
+    const { got, of, state, rate } = this.download;
+    const left = state === 'fetching' && rate ? ` · ${this.t('real_voices.left', { time: this.time((of - got) / rate) })}` : '';
+    return this.t('real_voices.far', { got: gigabytes(got), of: gigabytes(of) }) + left;
+  }
+
+  /** @param {number} seconds */
+  time(seconds) {
+    if (seconds > 90) return this.t('real_voices.minutes', { m: Math.round(seconds / 60) });
+    return this.t('shell.seconds', { s: Math.max(1, Math.round(seconds)) });
+  }
+
+  paint() {
+    const { state, got, of } = this.download;
+    const moves = this.may && UNDER_WAY.has(state);
+    const room = this.studio.current?.id ?? this.studio.addresses?.room ?? 'speakers';
+    this.banner.hidden = !ROOMS.has(room) || !(moves || (this.speaks && !this.away));
+    this.banner.dataset.kind = moves ? state : 'small';
+    const [head, rest] = [document.createElement('b'), this.may || moves ? ` ${this.sentence}` : ''];
+    head.textContent = this.t(`real_voices.head.${moves ? state : 'small'}`);
+    this.says.replaceChildren(head, rest);
+    this.bar.hidden = !moves || state === 'failed';
+    if (state === 'changing' || !of) this.bar.removeAttribute('value');
+    else this.bar.value = got / of;
+    this.see.hidden = this.loadedSee.hidden = !this.may;
+    this.see.textContent = this.t(moves ? 'real_voices.details' : 'real_voices.see');
+    this.turn.hidden = !moves || state === 'changing';
+    this.turn.textContent = this.t(state === 'fetching' ? 'real_voices.pause' : state === 'failed' ? 'real_voices.again' : 'real_voices.resume');
+    this.leave.hidden = moves && state !== 'failed';
+    this.offers.paint();
+  }
+
+  /** What a checkpoint is called on the page. @param {string} id */
+  nameOf(id) {
+    return id === this.small ? this.t('real_voices.small_voice') : id;
+  }
+
+  /** What a device or a precision is for everybody; null: there is no other word. @param {'runs'|'precise'} kind @param {string} name */
+  inWords(kind, name) {
+    const key = `real_voices.${kind}.${name}`;
+    const said = this.t(key);
+    return said === key ? null : said;
+  }
+
+  /** What the popover under the status word says. @param {{id: string, device: string, dtype: string}[]} cards */
+  introduce(cards) {
+    this.loadedNames.replaceChildren(
+      ...cards.map(({ id, device, dtype }) => {
+        const item = document.createElement('li');
+        const name = document.createElement('b');
+        name.textContent = this.nameOf(id);
+        const about = document.createElement('p');
+        about.className = 'vw-hint';
+        const runs = this.inWords('runs', device.split(':')[0]) ?? device;
+        about.textContent = [id === this.small ? this.t('real_voices.small_hint') : '', runs, this.inWords('precise', dtype) ?? dtype].filter(Boolean).join(' · ');
+        about.title = `${device}, ${dtype}`; // In operators' terms.
+        item.append(name, about);
+        return item;
+      }),
+    );
+  }
+}

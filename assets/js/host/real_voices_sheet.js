@@ -1,0 +1,271 @@
+/** The sheet of real voices: what is published, what of it this machine can have, and the download while it runs. */
+
+import { need } from '../common/elements.js';
+
+/** States of a download that is not over. */
+export const UNDER_WAY = new Set(['fetching', 'paused', 'changing', 'failed']);
+const MODES = ['custom_voice', 'voice_design', 'base'];
+
+/**
+ * @typedef {{weights: string, memory: number, rtf: number, fits: boolean}} Bits  one kind of weights, here
+ *
+ * @typedef {{id: string, size: string, kind: string, mode: string, licence: string, download: number, common: number,
+ *   shared: number|null, bits: Bits[], chosen: string|null, suggested: boolean}} Offer
+ */
+/**
+ * @typedef {{offers: Offer[], sizes: string, total: number|null, room: number|null, asking: boolean,
+ *   quantize: string|null, problem: {code: string}|null}} Plan
+ */
+
+export class Offers {
+  /** @param {HTMLDialogElement} dialog @param {import('./real_voices.js').RealVoices} voices */
+  constructor(dialog, voices) {
+    this.dialog = dialog;
+    this.voices = voices;
+    this.t = voices.t;
+    /** @type {Plan|null} */
+    this.plan = null;
+    /** What the host has chosen; until then what is suggested. @type {Set<string>|null} */
+    this.picked = null;
+    /** Bits of weights as the host has chosen them; until then as the studio was told. @type {string|null} */
+    this.weights = null;
+    /** What the list shows now. */
+    this.built = '';
+    this.saysWhy = false; // True if the text is about the download.
+    this.list = need(dialog, '#vw-real-list');
+    this.sum = need(dialog, '#vw-real-sum');
+    this.bits = need(dialog, '#vw-real-bits');
+    this.select = need(this.bits, 'select', HTMLSelectElement);
+    this.select.onchange = () => {
+      this.weights = this.select.value;
+      this.paint();
+    };
+    this.error = need(dialog, '#vw-real-error');
+    this.begin = need(dialog, '#vw-real-begin', HTMLButtonElement);
+    this.turn = need(dialog, '#vw-real-turn');
+    this.stop = need(dialog, '#vw-real-stop');
+    need(dialog, '#vw-real-close').onclick = () => this.close();
+    dialog.onclick = ({ target }) => {
+      if (target === dialog) this.close(); // A click on the backdrop.
+    };
+    this.begin.onclick = () => voices.begin(
+        this.chosen.map(({ id }) => id),
+        this.weights,
+      );
+    this.turn.onclick = () => voices.act(voices.download.state === 'fetching' ? 'pause' : 'resume');
+    this.stop.onclick = () => voices.act('stop');
+    this.list.onchange = ({ target }) => target instanceof HTMLInputElement && this.pick(target);
+  }
+
+  get isOpen() {
+    return this.dialog.open;
+  }
+
+  open() {
+    this.complain('');
+    if (!this.isOpen) this.dialog.showModal();
+    this.paint();
+  }
+
+  close() {
+    this.dialog.close();
+  }
+
+  /** @param {string} sentence */
+  complain(sentence) {
+    this.error.textContent = sentence;
+  }
+
+  /** @param {Plan} plan */
+  show(plan) {
+    this.plan = plan;
+    this.paint();
+  }
+
+  /** One checkpoint serves a mode. @param {HTMLInputElement} box */
+  pick(box) {
+    const chosen = new Set(this.chosen.map(({ id }) => id));
+    const offers = this.plan?.offers ?? [];
+    const { mode } = /** @type {Offer} */ (offers.find(({ id }) => id === box.value));
+    for (const offer of offers) if (offer.mode === mode) chosen.delete(offer.id);
+    if (box.checked) chosen.add(box.value);
+    this.picked = chosen;
+    this.complain('');
+    this.paint();
+  }
+
+  /** @returns {Offer[]} */
+  get chosen() {
+    const { picked } = this;
+    return (this.plan?.offers ?? []).filter((offer) => this.taken(offer)?.fits !== false && (picked ? picked.has(offer.id) : offer.suggested));
+  }
+
+  /** Show what is chosen, or how far the download is; only what has changed is built anew. */
+  paint() {
+    if (!this.isOpen) return;
+    const { state, parts, problem } = this.voices.download;
+    const runs = UNDER_WAY.has(state);
+    const told = runs ? parts.map(({ id }) => id) : [this.plan?.offers, this.plan?.sizes, this.plan?.asking, this.weights];
+    const key = JSON.stringify([told, document.documentElement.lang]);
+    if (key !== this.built) {
+      this.built = key;
+      const { value = null } = /** @type {HTMLInputElement} */ (document.activeElement) ?? {};
+      this.list.replaceChildren(...(runs ? this.downloads() : this.groups()));
+      if (value) [...this.list.querySelectorAll('input')].find((box) => box.value === value)?.focus({ preventScroll: true });
+    }
+    if (runs) this.paintDownloads();
+    else for (const box of this.list.querySelectorAll('input')) box.checked = this.chosen.some(({ id }) => id === box.value);
+    this.begin.hidden = runs;
+    const kinds = Math.max(0, ...(this.plan?.offers ?? []).map(({ bits }) => bits.length));
+    // The choice of weights has its place from the start: the button below it would move when the measurement is there.
+    const isAwaited = kinds === 0 && this.plan?.asking !== false;
+    this.bits.hidden = runs || !(isAwaited || kinds > 1);
+    this.bits.toggleAttribute('data-awaited', isAwaited);
+    this.bits.title = this.t('real_voices.bits.why');
+    this.select.value = this.weights ?? this.plan?.quantize ?? 'auto';
+    this.turn.hidden = !runs || state === 'changing';
+    this.stop.hidden = !runs;
+    this.turn.textContent = this.voices.turn.textContent;
+    this.stop.textContent = this.t(state === 'failed' ? 'real_voices.others' : 'real_voices.stop');
+    this.sum.textContent = runs ? (problem ? '' : this.t('real_voices.close_this')) : this.total();
+    // What is said of a download goes with it, also where an answer that was on its way said it once more.
+    const saysWhy = runs && Boolean(problem);
+    if (saysWhy) this.complain(this.voices.sentence);
+    else if (this.saysWhy) this.complain('');
+    this.saysWhy = saysWhy;
+    const need = this.memory(this.chosen);
+    this.begin.disabled = this.chosen.length === 0 || (this.plan?.total != null && need > this.plan.total) || this.lacks;
+    this.begin.textContent = this.t('real_voices.begin_it');
+  }
+
+  // --- choosing
+
+  /** The kind of weights that a checkpoint would have; null until it is known. @param {Offer} offer @returns {Bits|null} */
+  taken({ bits, chosen }) {
+    const wanted = this.weights && this.weights !== 'auto' ? this.weights : chosen;
+    return bits.find(({ weights }) => weights === wanted) ?? null;
+  }
+
+  groups() {
+    const offers = this.plan?.offers;
+    if (!offers) return [element('p', 'vw-hint', this.t('real_voices.asking'))];
+    const groups = MODES.map((mode) => {
+      const group = element('section', 'vw-offers');
+      const two = element('div', 'vw-offers-two');
+      two.append(...offers.filter((offer) => offer.mode === mode).map((offer) => this.card(offer)));
+      group.append(element('h3', '', this.t(`real_voices.group.${mode}`)), element('p', 'vw-hint', this.t(`real_voices.note.${mode}`)), two);
+      return group;
+    });
+    const source = this.plan?.sizes === 'hub' ? 'hub' : this.plan?.asking ? 'asking' : 'table';
+    return [...groups, element('p', 'vw-hint vw-offers-source', `${this.t(`real_voices.sizes.${source}`)} ${this.t('real_voices.estimate')}`)];
+  }
+
+  /** @param {Offer} offer */
+  card(offer) {
+    const { id, size, kind, mode, download } = offer;
+    const { memory = null, fits = null } = this.taken(offer) ?? {};
+    const card = element('label', 'vw-offer');
+    const box = Object.assign(document.createElement('input'), { type: 'checkbox', value: id, disabled: fits === false });
+    const values = { get: gigabytes(download), memory: memory === null ? '' : gigabytes(memory) };
+    const sizes = download === 0 ? this.t('real_voices.is_here') : this.t('real_voices.to_download', values);
+    const facts = [sizes, memory === null ? '' : this.t('real_voices.of_memory', values)].filter(Boolean).join(' · ');
+    const name = element('b', '', `${size} ${kind}`);
+    name.append(' ', element('small', '', this.t(`real_voices.for.${mode}`)));
+    card.append(box, name, element('span', '', facts), this.pace(offer));
+    return card;
+  }
+
+  /** How fast it would speak here, and with which weights. @param {Offer} offer */
+  pace(offer) {
+    const taken = this.taken(offer);
+    if (!taken) return element('span', '', this.t(this.plan?.asking ? 'real_voices.measuring' : 'real_voices.not_measured'));
+    const { rtf, fits, memory, weights } = taken;
+    if (!fits) {
+      const have = gigabytes(this.plan?.total ?? 0);
+      return element('span', 'vw-slow', this.t('real_voices.too_large', { need: gigabytes(memory), have }));
+    }
+    let told = this.t('real_voices.pace', { pace: times(rtf) });
+    const full = offer.bits.find((kind) => kind.weights === 'off');
+    if (weights !== 'off' && full) {
+      told = this.t('real_voices.rounded', { pace: told, bits: weights.replace('int', ''), full: times(full.rtf) });
+    }
+    return element('span', rtf > 1 ? 'vw-slow' : '', rtf > 1 ? this.t('real_voices.slow', { pace: told }) : told);
+  }
+
+  /** Bytes that some take together; what they have in common counts once. @param {Offer[]} offers */
+  memory(offers) {
+    return offers.reduce((sum, offer, at) => sum + (this.taken(offer)?.memory ?? 0) - (at ? (offer.shared ?? 0) : 0), 0);
+  }
+
+  /** @param {Offer[]} offers */
+  size(offers) {
+    return offers.reduce((sum, { download, common }, at) => sum + download - (at ? common : 0), 0);
+  }
+
+  /** Whether the disk cannot hold what is chosen. */
+  get lacks() {
+    const room = this.plan?.room ?? null;
+    return room !== null && this.size(this.chosen) > room;
+  }
+
+  total() {
+    const { chosen, plan } = this;
+    if (!plan) return '';
+    if (chosen.length === 0) return this.t('real_voices.choose');
+    const told = [this.t('real_voices.to_download', { get: gigabytes(this.size(chosen)) })];
+    const once = chosen.reduce((sum, { download }) => sum + download, 0) - this.size(chosen);
+    if (Number(gigabytes(once))) told.push(this.t('real_voices.once', { once: gigabytes(once) }));
+    if (plan.total !== null) {
+      told.push(this.t('real_voices.memory_of', { need: gigabytes(this.memory(chosen)), have: gigabytes(plan.total) }));
+    }
+    if (this.lacks) told.push(this.t('real_voices.no_room', { room: gigabytes(plan.room ?? 0) }));
+    return told.join(' · ');
+  }
+
+  // --- a download
+
+  downloads() {
+    this.rows = this.voices.download.parts.map(({ id }) => {
+      const row = element('div', 'vw-down');
+      const head = element('div', 'vw-down-head');
+      const [small, bar] = [element('small', ''), document.createElement('progress')];
+      const name = id.replace(/^Qwen\/Qwen3-TTS-12Hz-/, '').replace('-', ' ');
+      bar.ariaLabel = name;
+      head.append(element('b', '', name), small);
+      row.append(head, bar);
+      return { row, small, bar };
+    });
+    this.now = element('p', 'vw-hint vw-down-now');
+    return [...this.rows.map(({ row }) => row), this.now];
+  }
+
+  paintDownloads() {
+    const { parts, state, rate } = this.voices.download;
+    for (const [at, { small, bar }] of (this.rows ?? []).entries()) {
+      const { got, of, step } = parts[at];
+      const moves = of && got < of && step === 'fetching' ? 'fetching' : step;
+      const key = state === 'failed' && step !== 'here' ? 'failed' : moves;
+      small.textContent = this.t(`real_voices.step.${key}`, { got: gigabytes(got), of: gigabytes(of) });
+      bar.max = 1;
+      bar.value = of ? got / of : 0;
+    }
+    if (!this.now) return;
+    const speed = rate ? this.t('real_voices.speed', { rate: Math.max(1, Math.round((rate * 8) / 1e6)) }) : '';
+    const told = { fetching: [speed, this.voices.far], paused: [this.t('real_voices.is_paused')], changing: [this.voices.sentence] };
+    this.now.textContent = (told[/** @type {keyof typeof told} */ (state)] ?? []).filter(Boolean).join(' · ');
+  }
+}
+
+/** @param {string} tag @param {string} name @param {string} [text] */
+function element(tag, name, text = '') {
+  return Object.assign(document.createElement(tag), { className: name, textContent: text });
+}
+
+/** How many times faster than real time a real-time factor is. @param {number} rtf */
+function times(rtf) {
+  const pace = 1 / rtf;
+  return pace >= 10 ? String(Math.round(pace)) : pace.toFixed(pace < 0.1 ? 2 : 1);
+}
+
+/** @param {number} bytes */
+export const gigabytes = (bytes) => (bytes / 1e9).toFixed(1);

@@ -1,0 +1,207 @@
+/** The kept takes page by page, and whether a take that is made again is the same. */
+
+import { api } from '../common/api.js';
+import { Take } from '../player/take.js';
+
+// --- Whether a take that was asked for again is the same, and if not, why.
+
+/** @param {Int16Array[]} chunks @param {number} samples */
+function joined(chunks, samples) {
+  const all = new Int16Array(samples);
+  let at = 0;
+  for (const pcm of chunks) {
+    all.set(pcm, at);
+    at += pcm.length;
+  }
+  return all;
+}
+
+/**
+ * How many of the first one's samples differ, and by how much at most. The other is as long or longer.
+ *
+ * @param {import('../player/take.js').Take} one @param {import('../player/take.js').Take} other
+ */
+function difference(one, other) {
+  const [a, b] = [one, other].map(({ chunks, samples }) => joined(chunks, samples));
+  let count = 0;
+  let most = 0;
+  for (let i = 0; i < a.length; i++) {
+    const step = Math.abs(a[i] - b[i]);
+    if (step) count += 1;
+    if (step > most) most = step;
+  }
+  return { count, most };
+}
+
+/** @typedef {Partial<import('../player/take.js').Model>} Model */
+
+/** @param {Model} model */
+const device = ({ device: name, dtype }) => [name, dtype].filter(Boolean).join(', ');
+
+/**
+ * @param {import('../player/take.js').Take} before  the kept take, with its sound
+ * @param {import('../player/take.js').Take} after   the new one
+ * @returns {{identical: boolean, key: string, values: Object<string, any>}}  the sentence that says it
+ */
+export function compare(before, after) {
+  /** @param {string} key @param {Object<string, any>} [values] */
+  const different = (key, values = {}) => ({ identical: false, key: `library.different.${key}`, values });
+  if (after.state === 'stopped') return different('stopped');
+  // What was stopped is compared as far as it had come.
+  const wasStopped = before.state === 'stopped';
+  const sameLength = wasStopped ? before.samples <= after.samples : before.samples === after.samples;
+  const { count, most } = sameLength ? difference(before, after) : { count: undefined, most: Infinity };
+  const bySamples = wasStopped || after.record === null;
+  const same = bySamples ? count === 0 : before.record?.sha256 === after.record?.sha256;
+  if (same) return { identical: true, key: `library.identical${wasStopped ? '_so_far' : ''}`, values: { n: before.samples } };
+  /** @type {Model[]} */
+  const [then, now] = [before.record?.model ?? {}, after.model ?? {}];
+  if (then.id && now.id && then.id !== now.id) return different('model', { then: then.id, now: now.id });
+  if (then.fingerprint && then.fingerprint !== now.fingerprint) return different('weights', { now: now.id });
+  if (device(then) !== device(now)) return different('device', { then: device(then), now: device(now) });
+  if (!sameLength) return different('length', { then: before.samples, now: after.samples });
+  return different(most <= 1 ? 'step' : 'sound', { n: count });
+}
+
+// --- The kept takes, newest first, page by page; what can be done with one. Event: 'change'.
+
+/** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {Partial<Pick<TakeRecord, 'name'|'tags'|'favourite'|'notes'>>} Changes */
+
+const PAGE = 30;
+
+export class TakeHistory extends EventTarget {
+  /** @type {TakeRecord[]} */
+  list = [];
+  /** @type {string|null} */
+  next = null;
+  /** What is listed: search, room, favourite; loose: not what a script is made of. */
+  /** @type {{search?: string, room?: string, favourite?: string, loose?: string}} */
+  wanted = {};
+  /** Counts the times that the list was asked for anew: what was asked for before the last one is not shown. */
+  turn = 0;
+  /** Counts the changes of kept takes: a page that was asked for before one may not know it. */
+  edits = 0;
+  /** The changes under way: each is sent when the one before it was answered, so that the last one asked for is kept and shown. @type {Promise<unknown>} */
+  changes = Promise.resolve();
+
+  /** @param {import('../player/speech.js').Speech} speech @param {(key: string, values?: Object<string, any>) => string} t */
+  constructor(speech, t) {
+    super();
+    this.speech = speech;
+    this.t = t;
+  }
+
+  /** List anew. @param {{search?: string, room?: string, favourite?: string, loose?: string}} [wanted] */
+  async refresh(wanted = this.wanted) {
+    this.wanted = wanted;
+    const turn = (this.turn += 1);
+    let edits, first;
+    do {
+      edits = this.edits;
+      first = await this.page(null);
+      if (turn !== this.turn) return; // A newer request was made.
+    } while (edits !== this.edits);
+    this.show(first.takes, first.next);
+  }
+
+  async more() {
+    const { next, turn } = this;
+    if (!next) return;
+    const page = await this.page(next);
+    if (turn !== this.turn || next !== this.next) return; // Listed again in the meantime, or this page is already shown.
+    this.show([...this.list, ...page.takes], page.next);
+  }
+
+  /** @param {string|null} cursor */
+  page(cursor) {
+    const query = new URLSearchParams({ limit: String(PAGE) });
+    for (const [name, value] of Object.entries({ ...this.wanted, cursor })) if (value) query.set(name, value);
+    return api.get(`studio/takes?${query}`);
+  }
+
+  /** @param {TakeRecord[]} list @param {string|null} [next] */
+  show(list, next = this.next) {
+    this.list = list;
+    this.next = next;
+    this.dispatchEvent(new Event('change'));
+  }
+
+  /** @param {string} id @param {Changes} fields @returns {Promise<TakeRecord>} */
+  async change(id, fields) {
+    const change = this.changes.then(() => api.patch(`studio/takes/${id}`, fields));
+    this.changes = change.catch(() => {});
+    const record = await change;
+    this.edits += 1;
+    this.show(this.list.map((take) => (take.id === id ? record : take)));
+    return record;
+  }
+
+  /** @param {string} id @param {boolean} on */
+  favourite(id, on) {
+    return this.change(id, { favourite: on });
+  }
+
+  /** @param {string} id */
+  async remove(id) {
+    await api.delete(`studio/takes/${id}`);
+    this.edits += 1;
+    this.show(this.list.filter((take) => take.id !== id));
+  }
+
+  /** @param {string} id */
+  async restore(id) {
+    await api.post(`studio/takes/${id}/restore`);
+    await this.refresh();
+  }
+
+  /** A kept take with its sound, ready for the stage. @param {TakeRecord} record */
+  async load(record) {
+    return Take.kept(record, await this.sound(record.id));
+  }
+
+  /** The samples of a kept take. @param {string} id @param {RequestInit} [options] */
+  async sound(id, options) {
+    const blob = await api.blob(`studio/takes/${id}/audio?format=pcm&inline=1`, options);
+    return new Int16Array(await blob.arrayBuffer());
+  }
+
+  /** @param {TakeRecord} record @returns {Promise<Blob|null>} */
+  async reference(record) {
+    return record.reference ? api.blob(`studio/takes/${record.id}/reference`) : null;
+  }
+
+  /**
+   * Ask for the same once more, and compare.
+   *
+   * @param {string} id
+   * @param {{onTake?: (take: Take) => void}} [options]  onTake: hands the take over while it is being made
+   * @returns {Promise<{take: Take, identical: boolean, why: string}>}  why: a sentence for people
+   */
+  async reproduce(id, { onTake = () => {} } = {}) {
+    const record = await api.get(`studio/takes/${id}`);
+    const { room, mode, config, text, spoken, seed, label } = record;
+    const [before, reference] = await Promise.all([this.load(record), this.reference(record)]);
+    const take = this.speech.say({ room, mode, config, text, spoken, seed, label, parent: id, reference, isQuiet: true });
+    onTake(take);
+    await take.stored();
+    const { identical, key, values } = compare(before, take);
+    return { take, identical, why: this.t(key, values) };
+  }
+
+  /** A take was kept just now: it comes first, where it belongs to what is listed. @param {TakeRecord} record */
+  async add(record) {
+    const { search, room, favourite, loose } = this.wanted;
+    this.edits += 1;
+    if (loose && record.room === 'script') return;
+    if (favourite || (room && room !== record.room)) return;
+    if (search && !(await this.finds(record))) return;
+    this.show([record, ...this.list]);
+  }
+
+  /** Whether the search that is shown finds a new take: the studio knows what it looks at. @param {TakeRecord} record */
+  async finds({ id }) {
+    const { turn } = this;
+    const { takes } = await this.page(null).catch(() => ({ takes: [] }));
+    return turn === this.turn && takes.some((/** @type {TakeRecord} */ one) => one.id === id);
+  }
+}

@@ -1,0 +1,205 @@
+/** The Library: takes and scripts by day, and stored voices. */
+
+import { errorOf } from '../common/api.js';
+import { dayOf, nameOfDay } from '../common/dates.js';
+import { all, need, write } from '../common/elements.js';
+import { KeptScripts } from './saved_scripts.js';
+import { headOf, speakerOf, TakeRow } from './take_row.js';
+import { VoicesPanel } from './voices_panel.js';
+
+// --- The history of takes, and of scripts among them, by the days on which they were worked on: searched,
+// filtered, page by page. Half of the library room.
+
+const TYPING_MS = 200;
+
+export class TakesPanel {
+  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio @param {import('./saved_scripts.js').KeptScripts} scripts */
+  constructor(root, studio, scripts) {
+    this.root = root;
+    this.studio = studio;
+    this.scripts = scripts;
+    this.search = need(root, '#vw-takes-search', HTMLInputElement);
+    this.room = need(root, '#vw-takes-room', HTMLSelectElement);
+    this.starred = need(root, '#vw-takes-starred');
+    this.list = need(root, '#vw-takes-list');
+    this.empty = need(root, '#vw-takes-empty');
+    this.begin = need(root, '#vw-takes-begin');
+    this.more = need(root, '#vw-takes-more');
+    /** Whether anything is known of takes and scripts; before that there is nothing to say. */
+    this.isKnown = false;
+    this.asked = 0; // Number of requests for the list.
+    /** Why the takes are not known. @type {import('../common/api.js').Thrown|null} */
+    this.fault = null;
+    /** @type {Map<string, TakeRow>} by the take's id */
+    this.rows = new Map();
+    /** The heads of the days, by their day. @type {Map<number, HTMLElement>} */
+    this.heads = new Map();
+    this.search.oninput = () => {
+      clearTimeout(this.typing);
+      this.typing = setTimeout(() => this.refresh(), TYPING_MS);
+    };
+    this.room.onchange = () => this.refresh();
+    this.starred.onclick = () => {
+      this.starred.setAttribute('aria-pressed', String(this.starred.ariaPressed !== 'true'));
+      this.refresh();
+    };
+    this.more.onclick = () => this.guard(studio.history.more());
+    for (const source of [studio.history, scripts]) source.addEventListener('change', () => this.paint());
+    studio.stage.addEventListener('change', () => this.follow());
+    studio.catalogue.addEventListener('change', () => this.rows.forEach((row) => row.paintSpeaker()));
+  }
+
+  /** The stage plays, pauses or shows something else: the buttons of rows say so, also of those under scripts. */
+  follow() {
+    if (this.root.closest('[hidden]')) return;
+    for (const row of this.rows.values()) row.follow();
+    this.scripts.follow();
+  }
+
+  /** Write everything anew, in the page's language. */
+  onLanguage() {
+    this.rows.clear();
+    this.paint();
+  }
+
+  get wanted() {
+    return {
+      search: this.search.value.trim(),
+      room: this.room.value,
+      favourite: this.starred.ariaPressed === 'true' ? '1' : '',
+      loose: '1', // Takes of a script are grouped under it.
+    };
+  }
+
+  refresh() {
+    const { wanted } = this;
+    this.asked += 1;
+    const scripts = this.scripts.refresh(wanted).catch(() => {}); // The list of takes shows the reason.
+    const takes = this.studio.history.refresh(wanted);
+    // The first list is shown whole: one half of it would be moved by the other.
+    return this.guard(this.isKnown ? takes : Promise.all([takes, scripts]));
+  }
+
+  /** Say in the list's place why there is none. @param {Promise<unknown>} asked */
+  async guard(asked) {
+    const turn = this.asked;
+    try {
+      await asked;
+      this.fault = null;
+      if (!this.isKnown && turn === this.asked) this.know();
+    } catch (thrown) {
+      const error = errorOf(thrown);
+      if (error.unreachable) return this.studio.status.doubt(); // Reported once for the whole page.
+      this.fault = error;
+      this.know();
+    }
+  }
+
+  /** Show the list, or why there is none; what stands below has its place from now on. */
+  know() {
+    this.isKnown = true;
+    this.root.removeAttribute('data-awaited');
+    this.paint();
+  }
+
+  paint() {
+    if (!this.isKnown && !this.root.closest('[hidden]')) return; // Do not move anything while it is hidden.
+    const { list, next } = this.studio.history;
+    const twins = Map.groupBy(list, (record) => `${headOf(record)}\n${speakerOf(record, this.studio)}`);
+    const twinned = new Set([...twins.values()].filter(({ length }) => length > 1).flat());
+    const rows = list.map((record, index) => {
+      const row = this.rows.get(record.id) ?? new TakeRow(record, this.studio, { isUnderDay: true });
+      row.update(record, { hasTwin: twinned.has(record), repeats: index > 0 && headOf(list[index - 1]) === headOf(record) });
+      return row;
+    });
+    this.rows = new Map(rows.map((row) => [row.record.id, row]));
+    const entries = [...rows.map(({ record, element }) => ({ at: record.created_at, element })), ...this.scriptsSince(next ? list.at(-1) : null)];
+    entries.sort((one, other) => other.at - one.at);
+    const elements = this.underDays(entries);
+    // Elements that stay are left where they are: to move one would take the focus away.
+    elements.forEach((element, index) => {
+      if (this.list.children[index] !== element) this.list.insertBefore(element, this.list.children[index] ?? null);
+    });
+    while (this.list.children.length > elements.length) this.list.lastElementChild?.remove();
+    const { search, room, favourite } = this.wanted;
+    const { fault } = this;
+    this.empty.hidden = entries.length > 0 && !fault;
+    this.begin.hidden = entries.length > 0 || Boolean(fault || search || room || favourite);
+    const why = search ? 'none_found' : room || favourite ? 'none_of_these' : 'none_yet';
+    this.empty.textContent = fault && !fault.missing ? fault.message : this.studio.t(`library.${fault ? 'no_store' : why}`);
+    this.more.hidden = !next;
+  }
+
+  /** Entries, newest first, with a head before each day. @param {{at: number, element: HTMLElement}[]} entries */
+  underDays(entries) {
+    const now = Date.now();
+    const days = Map.groupBy(entries, ({ at }) => dayOf(at * 1000));
+    this.heads = new Map([...days.keys()].map((day) => [day, this.heads.get(day) ?? headOfDay()]));
+    return [...days].flatMap(([day, ofDay]) => {
+      const head = /** @type {HTMLElement} */ (this.heads.get(day));
+      write(need(head, 'h3'), nameOfDay(day, now, this.studio.words.language));
+      return [head, ...ofDay.map(({ element }) => element)];
+    });
+  }
+
+  /** Scripts that were worked on since a take; those before it come with the takes of their time. @param {{created_at: number}|null|undefined} take null: all */
+  scriptsSince(take) {
+    return this.scripts.entries.filter(({ at }) => !take || at >= take.created_at);
+  }
+}
+
+function headOfDay() {
+  const head = document.createElement('li');
+  head.className = 'vw-takes-day';
+  head.append(document.createElement('h3'));
+  return head;
+}
+
+// --- The Library: what was spoken, and the voices that were kept. In a narrow window one of the two is shown.
+
+export class LibraryRoom {
+  static id = 'library';
+  id = 'library';
+
+  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  constructor(root, studio) {
+    this.root = root;
+    this.studio = studio;
+    this.halves = need(root, '.vw-halves');
+    this.turns = all(root, '.vw-library-turn [data-half]');
+    const takes = need(root, '#vw-library-takes');
+    this.scripts = new KeptScripts(studio, () => this.takes.refresh());
+    this.takes = new TakesPanel(takes, studio, this.scripts);
+    this.voices = new VoicesPanel(need(root, '#vw-library-voices'), studio);
+    for (const turn of this.turns) turn.onclick = () => this.show(turn.dataset.half ?? '');
+  }
+
+  /** @param {import('../app/studio.js').Given} [given]  half: the one that is asked for */
+  enter({ half } = {}) {
+    if (half) this.show(half);
+    this.takes.follow();
+    this.takes.refresh();
+    this.voices.refresh();
+  }
+
+  /** Show this half where there is no place for both. @param {string} half */
+  show(half) {
+    this.halves.dataset.shown = half;
+    for (const turn of this.turns) turn.setAttribute('aria-pressed', String(turn.dataset.half === half));
+  }
+
+  draft() {
+    return { half: this.halves.dataset.shown };
+  }
+
+  /** @param {{half?: string}} draft */
+  recall({ half }) {
+    if (this.turns.some(({ dataset }) => dataset.half === half)) this.show(half ?? '');
+  }
+
+  onLanguage() {
+    this.scripts.paint();
+    this.takes.onLanguage();
+    this.voices.onLanguage();
+  }
+}

@@ -1,0 +1,148 @@
+/** The kept scripts among the Library's takes, an entry each: who speaks, how many lines, how long. Its takes are folded under it. Event: 'change'. */
+
+import { clock, SAMPLE_RATE } from '../common/audio.js';
+import { timeOfDay } from '../common/dates.js';
+import { all, need } from '../common/elements.js';
+import { calledBy } from '../script/line_text.js';
+import { TakeRow } from './take_row.js';
+
+const MAX_MARKS = 3;
+const MARKUP = `
+<div class="vw-script-entry-line">
+  <span class="vw-script-entry-marks"></span>
+  <a class="vw-script-entry-open"><span class="vw-take-text" dir="auto"></span><small></small></a>
+  <button type="button" class="vw-quiet" data-do="takes" data-icon="right" aria-expanded="false"></button>
+  <button type="button" class="vw-quiet" data-do="remove" data-i18n="library.delete">Delete</button>
+</div>
+<ul class="vw-script-entry-takes" hidden></ul>`;
+
+/**
+ * @typedef {Object} ScriptSummary  as GET studio/scripts lists it
+ * @property {string} id
+ * @property {string} name
+ * @property {string} [begins]   the text of its first line that has one
+ * @property {number} lines
+ * @property {number} updated_at
+ * @property {number} [seconds]  left out: the page has not laid it out yet
+ * @property {{mode: string, voice?: string, name?: string}[]} [voices]
+ */
+
+export class KeptScripts extends EventTarget {
+  /** @type {ScriptSummary[]} */
+  scripts = [];
+  wanted = { search: '', room: '', favourite: '' };
+  /** Whose takes are unfolded: ids. @type {Set<string>} */
+  open = new Set();
+  /** Their rows, by the script's id. @type {Map<string, TakeRow[]>} */
+  rows = new Map();
+  /** What is listed. @type {{at: number, element: HTMLElement}[]} */
+  entries = [];
+
+  /** @param {import('../app/studio.js').Studio} studio @param {() => void} onChange  one came or went, and its takes with it */
+  constructor(studio, onChange) {
+    super();
+    this.studio = studio;
+    this.onChange = onChange;
+  }
+
+  /** @returns {import('../script/room.js').ScriptRoom} */
+  get room() {
+    return /** @type {import('../script/room.js').ScriptRoom} */ (this.studio.room('script'));
+  }
+
+  /** List those that fit what is searched for. @param {{search: string, room: string, favourite: string}} [wanted] */
+  async refresh(wanted = this.wanted) {
+    this.wanted = wanted;
+    await this.room.shelf.flush();
+    const query = new URLSearchParams(wanted.search ? { search: wanted.search } : {});
+    const { scripts } = await this.studio.api.get(`studio/scripts?${query}`);
+    if (wanted !== this.wanted) return; // A newer request was made.
+    this.scripts = scripts;
+    this.paint();
+  }
+
+  /** Write them anew, in the page's language. */
+  paint() {
+    const { room, favourite } = this.wanted;
+    const shown = favourite || (room && room !== this.room.id) ? [] : this.scripts;
+    this.entries = shown.map((script) => ({ at: script.updated_at, element: this.entry(script) }));
+    this.dispatchEvent(new Event('change'));
+  }
+
+  /** @param {ScriptSummary} script */
+  entry(script) {
+    const { studio } = this;
+    const { t } = studio;
+    const { id, lines, seconds, updated_at: at } = script;
+    const name = this.nameOf(script);
+    const entry = document.createElement('li');
+    entry.className = 'vw-script-entry';
+    entry.dataset.script = id;
+    entry.innerHTML = MARKUP;
+    studio.words.apply(entry);
+    const find = (/** @type {string} */ selector) => need(entry, selector);
+    find('.vw-script-entry-marks').append(...this.marks(script));
+    need(entry, 'a', HTMLAnchorElement).href = `#/script/${id}`;
+    find('.vw-take-text').textContent = name;
+    const length = seconds && clock(seconds * SAMPLE_RATE);
+    find('small').textContent = [t('library.script', { n: lines }), length, timeOfDay(at * 1000, studio.words.language)].filter(Boolean).join(' · ');
+    const [takes, remove] = all(entry, '[data-do]');
+    takes.ariaLabel = takes.title = t('library.takes_of', { name });
+    takes.onclick = () => this.guard(this.unfold(entry, script, !this.open.has(id)));
+    remove.ariaLabel = t('library.delete_script', { name });
+    remove.onclick = () => this.guard(this.remove(script));
+    if (this.open.has(id)) this.guard(this.unfold(entry, script, true));
+    return entry;
+  }
+
+  /** The marks of who speaks in it. @param {ScriptSummary} script */
+  marks({ voices = [] }) {
+    return voices.slice(0, MAX_MARKS).map((spoken) => this.studio.catalogue.mark({ ...spoken, called: spoken.name }));
+  }
+
+  /** @param {HTMLElement} entry @param {ScriptSummary} script @param {boolean} isOpen */
+  async unfold(entry, { id }, isOpen) {
+    const list = need(entry, 'ul');
+    need(entry, '[data-do=takes]').setAttribute('aria-expanded', String(isOpen));
+    list.hidden = !isOpen;
+    this.rows.delete(id);
+    if (!isOpen) return void this.open.delete(id);
+    this.open.add(id);
+    const { takes } = await this.studio.api.get(`studio/takes?script=${id}&limit=100`);
+    const unfolded = takes.map((/** @type {import('../player/take.js').TakeRecord} */ record) => new TakeRow(record, this.studio));
+    this.rows.set(id, unfolded);
+    const rows = unfolded.map((/** @type {TakeRow} */ { element }) => element);
+    const none = Object.assign(document.createElement('li'), { className: 'vw-hint', textContent: this.studio.t('library.no_takes') });
+    list.replaceChildren(...(rows.length ? rows : [none]));
+  }
+
+  /** @param {ScriptSummary} script */
+  async remove(script) {
+    const { studio, room } = this;
+    const undo = await room.discard(script.id);
+    this.scripts = this.scripts.filter(({ id }) => id !== script.id);
+    this.paint();
+    this.onChange();
+    const back = async () => {
+      await undo();
+      this.onChange();
+    };
+    const name = this.nameOf(script);
+    studio.toast(studio.t('script.deleted', { name }), { action: studio.t('shell.undo'), onAction: () => this.guard(back()) });
+  }
+
+  /** @param {ScriptSummary} script */
+  nameOf(script) {
+    return calledBy(script) || this.studio.t('script.untitled');
+  }
+
+  /** The stage plays, pauses or shows something else. */
+  follow() {
+    for (const row of [...this.rows.values()].flat()) row.follow();
+  }
+
+  /** What is refused is said. @param {Promise<void>} asked */
+  guard(asked) {
+    asked.catch((error) => this.studio.toast(error.message));
+  }
+}

@@ -1,0 +1,74 @@
+/** A take's link: made, copied and ended in its row of the library, and from the dock. */
+
+import { api } from '../common/api.js';
+
+/** @typedef {import('../app/studio.js').Studio} Studio */
+
+const MARKUP = `
+<input type="text" readonly data-i18n-aria-label="share.link" aria-label="Link to this take" />
+<button type="button" class="vw-small" data-act="copy" data-i18n="share.copy">Copy the link</button>
+<button type="button" class="vw-small" data-act="end" data-i18n="share.end">End the link</button>
+<p class="vw-hint" data-i18n="share.about">Whoever has the link can hear this take and read its words, until it is ended or the take is deleted.</p>`;
+
+export class Sharing {
+  /** @param {HTMLElement} place @param {string} take its id @param {Studio} studio @param {(deed: () => Promise<void>) => void} guard says what is refused */
+  constructor(place, take, studio, guard) {
+    this.place = place;
+    this.route = `studio/takes/${take}/share`;
+    this.studio = studio;
+    place.innerHTML = MARKUP;
+    studio.words.apply(place);
+    this.field = /** @type {HTMLInputElement} */ (place.querySelector('input'));
+    /** @param {string} name @returns {HTMLButtonElement} */
+    const button = (name) => /** @type {HTMLButtonElement} */ (place.querySelector(`[data-act=${name}]`));
+    button('copy').onclick = () => this.copy();
+    button('end').onclick = () => guard(() => this.end());
+  }
+
+  /** Show the link that there is. */
+  async look() {
+    this.show(await api.get(this.route));
+  }
+
+  async begin() {
+    this.show(await api.post(this.route));
+    this.field.focus();
+    this.field.select();
+  }
+
+  async end() {
+    this.show(await api.delete(this.route));
+    this.studio.toast(this.studio.t('share.ended'));
+  }
+
+  /** @param {{link: string|null}} answer */
+  show({ link }) {
+    this.place.hidden = link === null;
+    this.field.value = link === null ? '' : String(api.address(link));
+  }
+
+  async copy() {
+    this.field.select();
+    try {
+      await navigator.clipboard.writeText(this.field.value);
+      this.studio.toast(this.studio.t('share.copied'));
+    } catch {
+      this.studio.toast(this.studio.t('share.marked')); // Pages on plain http have no clipboard.
+    }
+  }
+}
+
+/** Share a take at once, with a way to end it. @param {Studio} studio @param {string} take its id */
+export async function shareTake(studio, take) {
+  const { t } = studio;
+  const route = `studio/takes/${take}/share`;
+  try {
+    const { link } = await api.post(route);
+    const whole = String(api.address(link));
+    const isCopied = await navigator.clipboard?.writeText(whole).then(() => true, () => false);
+    const end = () => api.delete(route).then(() => studio.toast(t('share.ended')), (error) => studio.toast(error.message));
+    studio.toast(isCopied ? t('share.link_copied') : whole, { action: t('share.end'), onAction: end });
+  } catch (error) {
+    studio.toast(/** @type {Error} */ (error).message);
+  }
+}

@@ -1,0 +1,357 @@
+/** One kept take in the Library: its outline, its files, its words and actions. */
+
+import { errorOf, StudioError } from '../common/api.js';
+import { clock, SAMPLE_RATE } from '../common/audio.js';
+import { timeOfDay } from '../common/dates.js';
+import { all, mark, need, write } from '../common/elements.js';
+import { languageName, title } from '../common/fields.js';
+import { called } from '../design/names.js';
+import { kept } from '../player/stage_panel.js';
+import { Take } from '../player/take.js';
+import { shown } from '../player/waveform.js';
+import { Sharing } from './sharing.js';
+
+// --- The outline of a kept take beside its words: drawn when it comes into view, from what the studio says of
+// its sound.
+
+const SVG = 'http://www.w3.org/2000/svg';
+const STEP = 3; // Pixels from bar to bar; a bar is two pixels wide.
+const HIGH = 28; // Height in pixels.
+const FULL = 255; // Maximum of the studio's values.
+
+/** What waits to come into view, and what is done then. @type {WeakMap<Element, () => void>} */
+const waiting = new WeakMap();
+const watcher = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (!isIntersecting) continue;
+    watcher.unobserve(target);
+    waiting.get(target)?.();
+  }
+});
+
+/** @param {HTMLElement} place @param {string} id of the take @param {import('../app/studio.js').Studio['api']} api */
+export function outlineWhenSeen(place, id, api) {
+  waiting.set(place, async () => {
+    try {
+      // A take's sound never changes: the browser keeps this, and the studio is asked once.
+      const answer = await api.ask(`studio/takes/${id}/outline`, { cache: 'default' });
+      const { outline } = await answer.json();
+      place.replaceChildren(drawn(outline));
+    } catch (error) {
+      if (!(error instanceof StudioError)) throw error; // A take without audio shows its error when it is played.
+    }
+  });
+  watcher.observe(place);
+}
+
+/** Bars about a middle line; their colour is the style's. @param {number[]} outline 0 to FULL each */
+function drawn(outline) {
+  const svg = document.createElementNS(SVG, 'svg');
+  svg.setAttribute('viewBox', `0 0 ${outline.length * STEP} ${HIGH}`);
+  const path = document.createElementNS(SVG, 'path');
+  const bars = outline.map((value, index) => {
+    const half = Math.max(0.5, (shown(value / FULL) * HIGH) / 2);
+    return `M${index * STEP + 1} ${HIGH / 2 - half}v${2 * half}`;
+  });
+  path.setAttribute('d', bars.join(''));
+  svg.append(path);
+  return svg;
+}
+
+// --- The files of a kept take, in each format: one menu for all rows of the Library.
+
+export class TakeFiles {
+  /** @param {ParentNode} root */
+  constructor(root) {
+    this.menu = need(root, '#vw-takes-files');
+    this.links = all(this.menu, 'a', HTMLAnchorElement);
+    this.menu.addEventListener('click', () => this.menu.hidePopover());
+  }
+
+  /** Be of this take, before the menu opens. @param {import('../player/take.js').TakeRecord} record */
+  of(record) {
+    for (const link of this.links) link.href = kept(record, link.dataset.format ?? '');
+  }
+}
+
+// --- One kept take in the history: what it says, what it was made with, and what can be done with it.
+
+const MARKUP = `
+<div class="vw-take-line">
+  <button type="button" class="vw-quiet vw-take-play" data-icon="play"></button>
+  <span class="vw-take-mark"></span>
+  <button type="button" class="vw-take-open" aria-expanded="false"><span class="vw-take-text" dir="auto"></span><small><b class="vw-take-who"></b><span></span></small></button>
+  <span class="vw-take-outline" aria-hidden="true"></span>
+  <button type="button" class="vw-quiet vw-take-save" data-icon="download" popovertarget="vw-takes-files"></button>
+  <button type="button" class="vw-quiet vw-take-star" data-icon="star"></button>
+</div>
+<div class="vw-take-more" hidden>
+  <div class="vw-take-do">
+    <button type="button" data-do="reproduce" data-i18n="library.reproduce">Reproduce</button>
+    <button type="button" data-do="restore" data-i18n="library.restore">Use these settings</button>
+    <button type="button" data-do="code" data-i18n="shell.as_code">As code</button>
+    <button type="button" data-do="share" data-i18n="share.share" hidden>Share by link</button>
+    <button type="button" data-do="remove" data-i18n="library.delete">Delete</button>
+  </div>
+  <div class="vw-take-share" hidden></div>
+  <p class="vw-take-outcome vw-hint" role="status"></p>
+  <div class="vw-pair">
+    <label><span data-i18n="library.name">Name</span><input dir="auto" type="text" maxlength="120" data-field="name" /></label>
+    <label><span data-i18n="library.tags">Tags</span><input dir="auto" type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" placeholder="separated by commas" /></label>
+  </div>
+  <label><span data-i18n="library.notes">Notes</span><textarea dir="auto" rows="2" maxlength="4000" data-field="notes"></textarea></label>
+  <p class="vw-error" role="alert"></p>
+  <details class="vw-take-details"><summary data-icon="right"><span data-i18n="library.details">Details</span></summary><dl class="vw-take-settings"></dl></details>
+</div>`;
+
+const LABEL = 48; // Characters of the speaker's name in a row.
+
+/** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
+
+export class TakeRow {
+  /** @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio @param {{isUnderDay?: boolean}} [where]  isUnderDay: its day stands above it */
+  constructor(record, studio, { isUnderDay = false } = {}) {
+    this.record = record;
+    this.studio = studio;
+    this.isUnderDay = isUnderDay;
+    this.open = false;
+    /** Whether another take that is listed has the same text and voice: what else differs is said then. */
+    this.hasTwin = false;
+    this.element = document.createElement('li');
+    this.element.className = 'vw-take';
+    this.element.dataset.take = record.id;
+    this.element.innerHTML = MARKUP;
+    studio.words.apply(this.element);
+    /** @type {Field[]} */
+    this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
+    this.sharing = new Sharing(this.find('.vw-take-share'), record.id, studio, (deed) => this.guard(deed));
+    this.find('[data-do=share]').hidden = !studio.me.features.share;
+    outlineWhenSeen(this.find('.vw-take-outline'), record.id, studio.api);
+    this.listen();
+    this.paint();
+  }
+
+  /** @param {string} selector */
+  find(selector) {
+    return need(this.element, selector);
+  }
+
+  listen() {
+    const { studio } = this;
+    this.find('.vw-take-open').onclick = () => this.unfold(!this.open);
+    this.find('.vw-take-play').onclick = () => this.guard(() => this.play());
+    this.find('.vw-take-save').onclick = () => studio.takeFiles.of(this.record);
+    this.find('.vw-take-star').onclick = () => this.guard(() => studio.history.favourite(this.record.id, !this.record.favourite));
+    /** @type {Object<string, () => unknown>} */
+    const deeds = {
+      reproduce: () => this.reproduce(),
+      restore: () => studio.restore(this.record),
+      share: () => this.sharing.begin(),
+      code: () => studio.showCode(this.record),
+      remove: () => this.remove(),
+    };
+    for (const [name, deed] of Object.entries(deeds)) this.find(`[data-do=${name}]`).onclick = () => this.guard(deed);
+    for (const field of this.fields) {
+      field.onchange = () => this.guard(() => studio.history.change(this.record.id, { [field.dataset.field ?? '']: this.value(field) }));
+    }
+  }
+
+  /** @param {Field} field */
+  value({ dataset, value }) {
+    if (dataset.field !== 'tags') return value.trim();
+    return [...new Set(value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean))];
+  }
+
+  /** Do something; what it refuses stands in this row. @param {() => unknown} deed */
+  async guard(deed) {
+    const place = this.find('.vw-error');
+    place.textContent = '';
+    try {
+      await deed();
+    } catch (error) {
+      this.unfold(true);
+      place.textContent = errorOf(error).message;
+    }
+  }
+
+  /** @param {TakeRecord} record the same take, changed @param {{hasTwin: boolean, repeats: boolean}} among  repeats: the take before it says the same */
+  update(record, { hasTwin, repeats }) {
+    this.element.toggleAttribute('data-repeats', repeats);
+    if (record === this.record && hasTwin === this.hasTwin) return;
+    this.record = record;
+    this.hasTwin = hasTwin;
+    this.paint();
+  }
+
+  paint() {
+    const { record, studio } = this;
+    const { t } = studio;
+    const { favourite, tags, seconds, seed } = record;
+    const name = this.name;
+    this.paintSpeaker();
+    this.find('.vw-take-text').textContent = headOf(record);
+    const stopped = record.stop_reason === 'cancelled' && t('library.stopped');
+    const variation = this.hasTwin && seed !== null && t('library.seed', { seed });
+    const details = [clock(seconds * SAMPLE_RATE), this.date, stopped, ...tags.map((tag) => `#${tag}`), variation, this.manner];
+    // A line may end with a dot, and not begin with one.
+    this.find('small span').textContent = (speakerOf(record, studio) && '\u00a0· ') + details.filter(Boolean).join('\u00a0· ');
+    const star = this.find('.vw-take-star');
+    star.dataset.icon = favourite ? 'starred' : 'star';
+    star.setAttribute('aria-pressed', String(favourite));
+    star.ariaLabel = t('library.favourite', { name });
+    this.follow();
+    this.find('.vw-take-save').ariaLabel = t('library.download', { name });
+    if (this.open) this.fill();
+  }
+
+  /** The take of it that the stage has. */
+  get shown() {
+    const { take } = this.studio.stage;
+    return take instanceof Take && take.id === this.record.id ? take : null;
+  }
+
+  /** Say what its button would do: it plays, and pauses while the take sounds. */
+  follow() {
+    const play = this.find('.vw-take-play');
+    const sounds = this.studio.stage.sounding && this.shown !== null;
+    mark(play, { 'data-icon': sounds ? 'pause' : 'play', 'aria-label': this.studio.t(sounds ? 'library.pause' : 'library.play', { name: this.name }) });
+  }
+
+  /** Who speaks, and their mark, as far as voices are known by now. */
+  paintSpeaker() {
+    write(this.find('.vw-take-who'), shortened(speakerOf(this.record, this.studio)));
+    this.find('.vw-take-mark').replaceChildren(this.studio.catalogue.mark(this.record));
+  }
+
+  /** What a designed voice was described as, or how another was to speak, where the label does not say it. */
+  get manner() {
+    const { instructions } = this.record.config;
+    const said = typeof instructions === 'string' ? instructions : '';
+    const caption = this.studio.captionOf(this.record);
+    return caption.includes(said) || caption.startsWith(called('', said)) ? '' : shortened(said);
+  }
+
+  get name() {
+    return this.record.name || this.record.text.slice(0, 40);
+  }
+
+  get date() {
+    if (this.isUnderDay) return timeOfDay(this.record.created_at * 1000, this.studio.words.language);
+    /** @type {Intl.DateTimeFormatOptions} */
+    const style = { dateStyle: 'medium', timeStyle: 'short' };
+    return new Intl.DateTimeFormat(this.studio.words.language, style).format(this.record.created_at * 1000);
+  }
+
+  /** @param {boolean} open */
+  unfold(open) {
+    if (open === this.open) return;
+    this.open = open;
+    this.find('.vw-take-open').setAttribute('aria-expanded', String(open));
+    this.find('.vw-take-more').hidden = !open;
+    if (open) this.fill();
+    if (open && this.studio.me.features.share) this.guard(() => this.sharing.look());
+  }
+
+  fill() {
+    const { record } = this;
+    /** @type {Object<string, string|null>} */
+    const written = { name: record.name, tags: record.tags.join(', '), notes: record.notes };
+    for (const field of this.fields) {
+      if (field !== document.activeElement) field.value = written[field.dataset.field ?? ''] ?? '';
+    }
+    this.find('.vw-take-settings').replaceChildren(...this.settings().flatMap(([term, value]) => [cell('dt', term), cell('dd', value)]));
+  }
+
+  /** Everything that the take was made with, and what came of it. @returns {string[][]} */
+  settings() {
+    const { t } = this.studio;
+    const { mode, model, voice, language, seed, config, metrics, lufs, sha256, stop_reason: reason, reference } = this.record;
+    const { voice: _, language: __, ...others } = config;
+    const ms = (/** @type {number|null|undefined} */ value) => (value == null ? null : `${Math.round(value)} ms`);
+    /** @type {[string, string|null|undefined][]} */
+    const rows = [
+      [t('library.text'), this.record.text],
+      [t('pronunciation.said'), this.record.spoken],
+      [t('library.mode'), t(`shell.mode.${mode}`)],
+      [t('library.model'), [model?.id, model?.device, model?.dtype].filter(Boolean).join(', ')],
+      [t('library.voice'), voice && (this.studio.voices.find(voice)?.name ?? title(voice))],
+      [t('library.language'), language && (language === 'auto' ? t('shell.auto') : languageName(language))],
+      ...Object.entries(others).map(([name, value]) => /** @type {[string, string]} */ ([this.settingName(name), typeof value === 'string' ? value : JSON.stringify(value)])),
+      [t('library.reference'), reference && `sha256 ${reference.slice(0, 16)}…`],
+      [t('shell.seed'), seed?.toString()],
+      [t('shell.meter.ttfa'), ms(metrics?.heard?.ttfa_ms ?? metrics?.ttfa_ms)],
+      [t('shell.meter.rtf'), metrics?.rtf?.toFixed(2)],
+      [t('shell.meter.reason'), reason && t(`shell.reason.${reason}`)],
+      [t('library.loudness'), lufs == null ? null : `${lufs.toFixed(1)} LUFS`],
+      ['sha256', `${sha256.slice(0, 16)}…`],
+    ];
+    return rows.flatMap(([term, value]) => (value ? [[term, value]] : []));
+  }
+
+  /** A field of a request for people; one that the page has no word for by its own name. @param {string} name */
+  settingName(name) {
+    const key = `library.setting.${name}`;
+    const said = this.studio.t(key);
+    return said === key ? name : said;
+  }
+
+  // --- deeds
+
+  async play() {
+    const { studio } = this;
+    if (this.shown) return studio.stage.toggle();
+    studio.stop();
+    studio.stage.play(await studio.history.load(this.record));
+  }
+
+  async reproduce() {
+    const { studio } = this;
+    const outcome = this.find('.vw-take-outcome');
+    outcome.textContent = studio.t('library.reproducing');
+    studio.stop();
+    try {
+      const onTake = (/** @type {import('../player/take.js').Take} */ take) => studio.stage.play(take, { clicked: performance.now() });
+      const { take, identical, why } = await studio.history.reproduce(this.record.id, { onTake });
+      outcome.dataset.identical = String(identical);
+      outcome.textContent = take.record ? `${why} ${studio.t('library.reproduced')}` : why;
+    } catch (error) {
+      outcome.textContent = '';
+      throw error;
+    }
+  }
+
+  async remove() {
+    const { studio, record, element } = this;
+    const all = [...(element.closest('#vw-takes-list') ?? element).querySelectorAll('.vw-take-open, .vw-script-entry-open')].filter((open) => open.checkVisibility());
+    const at = all.indexOf(this.find('.vw-take-open'));
+    const next = all[at + 1] ?? all[at - 1];
+    await studio.history.remove(record.id);
+    if (next instanceof HTMLElement) next.focus();
+    studio.toast(studio.t('library.deleted', { name: this.name }), {
+      action: studio.t('shell.undo'),
+      onAction: () => studio.history.restore(record.id).catch((error) => studio.toast(error.message)),
+    });
+  }
+}
+
+/** What stands large in a row. @param {TakeRecord} record */
+export function headOf({ name, text }) {
+  return name || text;
+}
+
+/** Who speaks, as far as a row says it. @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio */
+export function speakerOf(record, studio) {
+  const voice = record.voice ?? ''; // A stored voice may be given by name or id.
+  return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? title(voice));
+}
+
+/** A label that holds a whole description, as far as a row has place for it. @param {string} label */
+function shortened(label) {
+  const letters = [...label];
+  return letters.length <= LABEL ? label : `${letters.slice(0, LABEL - 1).join('').trimEnd()}…`;
+}
+
+/** @param {string} tag @param {string} text */
+function cell(tag, text) {
+  return Object.assign(document.createElement(tag), { textContent: text, dir: 'auto' });
+}

@@ -1,0 +1,223 @@
+/** One stored voice in the library: how it sounds, what is known of it, and what can be done with it. */
+
+import { api, errorOf } from '../common/api.js';
+import { all, need } from '../common/elements.js';
+import { languageName } from '../common/fields.js';
+import { recordingOf } from '../speak/voice_samples.js';
+import { kindOf, markOf } from '../speak/voices.js';
+
+const UNDO_MS = 30000; // Long, because a voice is valuable and is deleted without a question.
+const MARKUP = `
+<div class="vw-voice-line">
+  <button type="button" class="vw-quiet vw-voice-play" data-icon="play"></button>
+  <span class="vw-voice-mark"></span>
+  <button type="button" class="vw-voice-open" aria-expanded="false"><span class="vw-voice-name" dir="auto"></span><small></small></button>
+</div>
+<p class="vw-error vw-voice-error" role="alert"></p>
+<div class="vw-voice-more" hidden>
+  <div class="vw-voice-do">
+    <button type="button" data-do="speak" data-i18n="voices.speak">Speak with it</button>
+    <button type="button" data-do="script" data-i18n="voices.script">Use in a script</button>
+    <a class="vw-button" data-i18n="voices.export" download>Export</a>
+    <button type="button" data-do="remove" data-i18n="library.delete">Delete</button>
+  </div>
+  <label><span data-i18n="library.name">Name</span><input dir="auto" type="text" maxlength="64" data-field="name" /></label>
+  <p class="vw-error" role="alert"></p>
+  <label><span data-i18n="library.tags">Tags</span><input dir="auto" type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" placeholder="separated by commas" /></label>
+  <p class="vw-error" role="alert"></p>
+  <label><span data-i18n="voices.description">Description</span><textarea dir="auto" rows="2" maxlength="500" data-field="description"></textarea></label>
+  <p class="vw-error" role="alert"></p>
+  <p class="vw-hint vw-voice-common" data-i18n="voices.common">A voice of this server: it can be used, not changed.</p>
+  <dl class="vw-voice-facts"></dl>
+</div>`;
+
+/** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
+
+export class VoiceRow {
+  /** @param {StoredVoice} voice @param {import('../app/studio.js').Studio} studio */
+  constructor(voice, studio) {
+    this.voice = voice;
+    this.studio = studio;
+    this.open = false;
+    this.element = document.createElement('li');
+    this.element.className = 'vw-voice-row';
+    this.element.dataset.voice = voice.id;
+    this.element.innerHTML = MARKUP;
+    studio.words.apply(this.element);
+    this.find('.vw-voice-mark').append(markOf(voice.id, kindOf(voice)));
+    this.link = need(this.element, 'a', HTMLAnchorElement);
+    /** @type {Field[]} */
+    this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
+    /** Its recording, once it was heard here. @type {import('../player/take.js').Take|null} */
+    this.sample = null;
+    /** The last change, once it is stored: the next one waits for it, so that they arrive in the order they were made in. @type {Promise<void>} */
+    this.changed = Promise.resolve();
+    this.listen();
+    this.paint();
+  }
+
+  /** @param {string} selector */
+  find(selector) {
+    return need(this.element, selector);
+  }
+
+  listen() {
+    const { studio } = this;
+    this.find('.vw-voice-open').onclick = () => this.unfold(!this.open);
+    this.find('.vw-voice-play').onclick = () => this.guard(() => this.play());
+    /** @type {Object<string, () => unknown>} */
+    const deeds = {
+      speak: () => studio.go('speakers', { voice: this.voice.id }),
+      script: () => studio.go('script', { voice: this.voice.id }),
+      remove: () => this.remove(),
+    };
+    for (const [name, deed] of Object.entries(deeds)) this.find(`[data-do=${name}]`).onclick = () => this.guard(deed);
+    for (const field of this.fields) {
+      const place = errorPlace(field);
+      place.id = `vw-voice-${this.voice.id}-${field.dataset.field}-error`;
+      field.setAttribute('aria-describedby', place.id);
+      field.onchange = () => this.change(field);
+      field.oninput = () => complain(field, '');
+    }
+  }
+
+  /** Do something; what it refuses stands below the row's buttons. @param {() => unknown} deed */
+  guard(deed) {
+    const place = this.find('.vw-voice-error');
+    return telling(deed, (sentence) => (place.textContent = sentence));
+  }
+
+  /** Store what the field says now, behind the changes before it. @param {Field} field */
+  change(field) {
+    const { dataset, value } = field;
+    const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
+    const change = { [dataset.field ?? '']: dataset.field === 'tags' ? tags() : value.trim() };
+    this.changed = this.changed.then(() => telling(() => this.store(change), (sentence) => complain(field, sentence)));
+  }
+
+  /** @param {Object<string, string|string[]>} change */
+  async store(change) {
+    await api.patch(`v1/audio/voices/${this.voice.id}`, change);
+    await this.studio.voices.refresh();
+  }
+
+  async play() {
+    const { studio, voice } = this;
+    if (studio.stage.sounding && studio.stage.take === this.sample) return studio.stage.pause();
+    this.sample ??= await recordingOf(voice, studio.t);
+    studio.stage.play(this.sample);
+  }
+
+  async remove() {
+    const { studio, voice } = this;
+    const uses = await this.uses();
+    await api.delete(`studio/voices/${voice.id}`);
+    await studio.voices.refresh();
+    studio.toast(studio.t(uses ? 'voices.deleted_used' : 'library.deleted', { name: voice.name, n: uses }), {
+      action: studio.t('shell.undo'),
+      stayMs: UNDO_MS,
+      onAction: async () => {
+        try {
+          await api.post(`studio/voices/${voice.id}/restore`);
+          await studio.voices.refresh();
+        } catch (error) {
+          studio.toast(errorOf(error).message);
+        }
+      },
+    });
+  }
+
+  /** How many scripts speak with it, as far as that can be known. */
+  async uses() {
+    const room = /** @type {import('../script/room.js').ScriptRoom} */ (this.studio.room('script'));
+    try {
+      return await room.usesOf(this.voice.id);
+    } catch {
+      return 0;
+    }
+  }
+
+  /** @param {StoredVoice} voice the same voice, perhaps changed */
+  update(voice) {
+    this.voice = voice;
+    this.paint();
+  }
+
+  /** @param {boolean} open */
+  unfold(open) {
+    this.open = open;
+    this.find('.vw-voice-open').setAttribute('aria-expanded', String(open));
+    this.find('.vw-voice-more').hidden = !open;
+  }
+
+  paint() {
+    const { voice, studio } = this;
+    const { name, tags, seconds, description, yours } = voice;
+    this.find('.vw-voice-name').textContent = name;
+    const about = [description, `${seconds.toFixed(1)} s`, ...tags.map((tag) => `#${tag}`)];
+    this.find('small').textContent = about.filter(Boolean).join(' · ');
+    this.find('.vw-voice-play').ariaLabel = studio.t('library.play', { name });
+    this.link.href = String(api.address(`v1/audio/voices/${voice.id}/file`));
+    this.find('.vw-voice-common').hidden = yours;
+    this.find('[data-do=remove]').hidden = !yours;
+    /** @type {Object<string, string|null>} */
+    const written = { name, tags: tags.join(', '), description };
+    for (const field of this.fields) {
+      field.disabled = !yours;
+      const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true'; // A refused text stays next to its error.
+      if (isOthers) field.value = written[field.dataset.field ?? ''] ?? '';
+    }
+    this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, said]) => [cell('dt', term), cell('dd', said)]));
+  }
+
+  /** What is known of the voice, in words. @returns {string[][]} */
+  facts() {
+    const { voice, studio } = this;
+    const { t } = studio;
+    const date = new Intl.DateTimeFormat(studio.words.language, { dateStyle: 'medium', timeStyle: 'short' });
+    const known = {
+      transcript: voice.transcript ?? t('clone.by_xvector'),
+      language: voice.language === 'auto' ? t('shell.auto') : languageName(voice.language),
+      created: date.format(voice.created_at * 1000),
+      consent: voice.consent,
+      advice: voice.advice.join(' '),
+    };
+    const facts = Object.entries(known).flatMap(([name, said]) => (said ? [[t(`voices.fact.${name}`), said]] : []));
+    return [...facts, ...Object.entries(voice.provenance).map(([name, said]) => [this.origin(name), said])];
+  }
+
+  /** The name of an entry of provenance, in the page's language where it has a word for it. @param {string} name */
+  origin(name) {
+    const key = `voices.from.${name}`;
+    const word = this.studio.t(key);
+    return word === key ? name : word;
+  }
+}
+
+/** Do something; say why it was refused, and that it was not (empty). @param {() => unknown} deed @param {(sentence: string) => void} tell */
+async function telling(deed, tell) {
+  tell('');
+  try {
+    await deed();
+  } catch (error) {
+    tell(errorOf(error).message);
+  }
+}
+
+/** Say what is wrong with a field, below it; empty: nothing. @param {Field} field @param {string} sentence */
+function complain(field, sentence) {
+  errorPlace(field).textContent = sentence;
+  field.ariaInvalid = String(sentence !== '');
+}
+
+/** @param {Field} field @returns {Element} */
+function errorPlace(field) {
+  const place = field.closest('label')?.nextElementSibling;
+  if (place) return place;
+  throw new Error(`There is no place for what is wrong with ${field.dataset.field}`);
+}
+
+/** @param {string} kind @param {string} text */
+function cell(kind, text) {
+  return Object.assign(document.createElement(kind), { textContent: text });
+}

@@ -1,0 +1,180 @@
+/** The stored voices: searched, changed, brought in and taken out as files. Half of the library room. */
+
+import { api, errorOf } from '../common/api.js';
+import { need } from '../common/elements.js';
+import { takeDrops } from '../common/files.js';
+import { VoiceRow } from './voice_row.js';
+
+const SUFFIX = '.voice';
+const LONGEST_STEM = 60; // Characters of a name before its number.
+const RENAME_MS = 20000;
+
+export class VoicesPanel {
+  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  constructor(root, studio) {
+    this.root = root;
+    this.studio = studio;
+    this.search = need(root, '#vw-voices-search', HTMLInputElement);
+    this.file = need(root, '#vw-voices-file', HTMLInputElement);
+    this.list = need(root, '#vw-voices-list');
+    this.empty = need(root, '#vw-voices-empty');
+    this.begin = need(root, '#vw-voices-begin');
+    this.error = need(root, '#vw-voices-error');
+    this.consent = need(root, '#vw-voices-consent', HTMLDialogElement);
+    /** @type {Map<string, VoiceRow>} by the voice's id */
+    this.rows = new Map();
+    this.search.oninput = () => this.paint();
+    this.file.onchange = () => {
+      const files = [...(this.file.files ?? [])];
+      this.file.value = ''; // Choosing the same file again fires a change event.
+      this.bring(files);
+    };
+    takeDrops(root, (files) => this.bring(files));
+    /** Whether what is said above the list is why there is none. */
+    this.isUnlisted = false;
+    studio.voices.addEventListener('change', () => this.onListed());
+  }
+
+  /** Write everything anew, in the page's language. */
+  onLanguage() {
+    this.rows.clear();
+    this.paint();
+  }
+
+  /** The list is there: why it was not is over. */
+  onListed() {
+    if (this.isUnlisted) this.error.textContent = '';
+    this.isUnlisted = false;
+    this.paint();
+  }
+
+  async refresh() {
+    try {
+      await this.studio.voices.refresh();
+    } catch (thrown) {
+      const error = errorOf(thrown);
+      if (error.unreachable) return this.studio.status.doubt(); // Reported once for the whole page.
+      this.error.textContent = error.message;
+      this.isUnlisted = true;
+    }
+    this.root.removeAttribute('data-awaited');
+  }
+
+  // --- files
+
+  /** Import voice files one by one; each that cannot be is named with its reason. @param {File[]} files */
+  async bring(files) {
+    const { studio } = this;
+    const refused = [];
+    /** @type {import('../speak/voices.js').StoredVoice[]} */
+    const brought = [];
+    const renamed = [];
+    this.error.textContent = '';
+    for (const file of files) {
+      try {
+        if (!file.name.endsWith(SUFFIX)) throw new Error(studio.t('voices.no_voice_file'));
+        const { voice, isRenamed } = await this.imported(file);
+        if (voice) brought.push(voice);
+        if (voice && isRenamed) renamed.push(voice);
+      } catch (error) {
+        refused.push(`${file.name}: ${errorOf(error).message}`);
+      }
+    }
+    this.error.textContent = refused.join(' ');
+    this.isUnlisted = false;
+    const plain = brought.length - renamed.length;
+    if (plain) studio.toast(studio.t('voices.imported', { n: plain }));
+    await this.refresh();
+    for (const { id, name } of renamed) {
+      studio.toast(studio.t('voices.imported_as', { name }), { action: studio.t('voices.rename'), onAction: () => this.rename(id), stayMs: RENAME_MS });
+    }
+  }
+
+  /**
+   * Keep what a file holds: one that says nothing of consent only with that of who brings it, one whose name is taken
+   * under another.
+   *
+   * @param {File} file
+   * @returns {Promise<{voice: import('../speak/voices.js').StoredVoice|null, isRenamed: boolean}>} no voice: it was left out
+   */
+  async imported(file) {
+    const form = new FormData();
+    form.append('file', file);
+    let isRenamed = false;
+    for (;;) {
+      try {
+        return { voice: await api.form('v1/audio/voices', form), isRenamed };
+      } catch (error) {
+        const { code } = errorOf(error);
+        if (code === 'consent_required' && !form.has('consent')) {
+          if (!(await this.agreed(file.name))) return { voice: null, isRenamed };
+          form.append('consent', this.studio.t('clone.consent_words', { date: new Date().toISOString().slice(0, 10) }));
+        } else if (code === 'voice_name_taken' && !isRenamed) {
+          form.append('name', this.freeName(file.name.slice(0, -SUFFIX.length)));
+          isRenamed = true;
+        } else {
+          throw error;
+        }
+      }
+    }
+  }
+
+  /** A name with a number that no voice has. @param {string} name */
+  freeName(name) {
+    const taken = new Set(this.studio.voices.list.map((voice) => voice.name.toLowerCase()));
+    const stem = name.replace(/[ _(-]*\d*\)?$/u, '') || name; // A browser names a second download "Peter (1)".
+    let n = 2;
+    while (taken.has(`${stem} ${n}`.toLowerCase())) n += 1;
+    return `${[...stem].slice(0, LONGEST_STEM).join('')} ${n}`;
+  }
+
+  /** Have the focus in the field of a voice's name. @param {string} id */
+  rename(id) {
+    this.studio.go('library', { half: 'voices' });
+    const row = this.rows.get(id);
+    row?.unfold(true);
+    const field = row && need(row.element, '[data-field=name]', HTMLInputElement);
+    field?.focus();
+    field?.select();
+  }
+
+  /** Ask for the speaker's consent. @param {string} name @returns {Promise<boolean>} */
+  agreed(name) {
+    const { consent, studio } = this;
+    const tick = need(consent, 'input', HTMLInputElement);
+    const yes = need(consent, '[value=yes]', HTMLButtonElement);
+    need(consent, 'p').textContent = studio.t('voices.consent_missing', { name });
+    tick.checked = false;
+    yes.disabled = true;
+    tick.onchange = () => (yes.disabled = !tick.checked);
+    consent.returnValue = '';
+    consent.showModal();
+    return new Promise((settle) => (consent.onclose = () => settle(consent.returnValue === 'yes' && tick.checked)));
+  }
+
+  // --- the list
+
+  /** Whether a voice holds every word that is searched for. @param {import('../speak/voices.js').StoredVoice} voice */
+  fits({ name, description, tags, language, transcript }) {
+    const said = [name, description, ...tags, language, transcript].join(' ').toLowerCase();
+    return this.search.value.toLowerCase().split(/\s+/).every((word) => said.includes(word));
+  }
+
+  paint() {
+    const found = this.studio.voices.list.filter((voice) => this.fits(voice));
+    const rows = found.map((voice) => {
+      const row = this.rows.get(voice.id) ?? new VoiceRow(voice, this.studio);
+      row.update(voice);
+      return row;
+    });
+    for (const row of rows) this.rows.set(row.voice.id, row);
+    // Elements that stay are left where they are: to move one would take the focus away.
+    rows.forEach(({ element }, index) => {
+      if (this.list.children[index] !== element) this.list.insertBefore(element, this.list.children[index] ?? null);
+    });
+    while (this.list.children.length > rows.length) this.list.lastElementChild?.remove();
+    this.empty.hidden = rows.length > 0;
+    this.begin.hidden = rows.length > 0 || this.search.value.trim() !== '';
+    this.empty.textContent = this.studio.t(this.search.value.trim() ? 'voices.none_found' : 'voices.none_yet');
+  }
+}

@@ -1,0 +1,114 @@
+/** The dock: the last row of the page. It holds the room's first button, and the player once there is something to hear. */
+
+const VOLUME = 'voicewright.volume';
+const RATE = 'voicewright.rate';
+
+export class Dock {
+  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    this.root = /** @type {HTMLElement} */ (page.querySelector('#vw-stage'));
+    this.line = /** @type {HTMLElement} */ (page.querySelector('#vw-dock-line'));
+    this.first = /** @type {HTMLElement} */ (page.querySelector('.vw-first'));
+    this.speak = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-speak'));
+    this.stop = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-stop'));
+    this.halt = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-halt'));
+    this.volume = /** @type {HTMLInputElement} */ (page.querySelector('#vw-volume'));
+    this.volumeButton = /** @type {HTMLElement} */ (page.querySelector('#vw-volume-button'));
+    this.home = /** @type {HTMLElement} */ (page.querySelector('#vw-dock-actions'));
+    this.rate = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-rate-button'));
+    this.rates = [.../** @type {NodeListOf<HTMLInputElement>} */ (page.querySelectorAll('#vw-rates input'))];
+    this.recallSound();
+  }
+
+  /** Show what can be begun and what is to be heard. @param {boolean} isBusy something sounds or is being made */
+  refresh(isBusy) {
+    const { current, stage } = this.studio;
+    if (isBusy) this.stop.disabled = false; // A disabled button takes no focus.
+    this.turn(isBusy);
+    this.stop.disabled = !isBusy; // Releases the focus.
+    const begins = Boolean(current?.speak);
+    this.first.hidden = !begins && !isBusy;
+    this.halt.hidden = !isBusy || this.home.contains(this.first);
+    const isLoaded = Boolean(stage.take ?? this.studio.lastHeard.script);
+    this.root.hidden = !isLoaded && !(begins && this.home.contains(this.first));
+    this.root.classList.toggle('vw-loaded', isLoaded);
+    this.offerRates(stage.player.canStretch);
+  }
+
+  /** Say what would be begun; it is seen until something was heard. */
+  sayLine() {
+    this.line.textContent = this.studio.current?.line?.() ?? '';
+  }
+
+  /** One place for both: what is begun there is stopped there, by hand and by keys. @param {boolean} isBusy */
+  turn(isBusy) {
+    const [shown, gone] = isBusy ? [this.stop, this.speak] : [this.speak, this.stop];
+    if (gone.hidden && !shown.hidden) return;
+    const hadFocus = document.activeElement === gone;
+    shown.hidden = false;
+    gone.hidden = true;
+    if (hadFocus) shown.focus({ preventScroll: true }); // Do not scroll away from what the user reads.
+  }
+
+  /** Volume and speed as they were left in this browser. */
+  recallSound() {
+    const { player } = this.studio.stage;
+    const volume = recalled(VOLUME, 1);
+    if (volume >= 0 && volume <= 1) this.volume.value = String(volume);
+    const hear = () => {
+      player.volume = this.volume.valueAsNumber;
+      this.volumeButton.dataset.icon = player.volume > 0 ? 'volume' : 'muted';
+    };
+    hear();
+    this.volume.oninput = () => {
+      hear();
+      remember(VOLUME, this.volume.value);
+    };
+    const rate = recalled(RATE, 1);
+    for (const choice of this.rates) {
+      choice.checked = Number(choice.value) === rate;
+      choice.onchange = () => {
+        player.rate = Number(choice.value);
+        remember(RATE, choice.value);
+        this.sayRate();
+      };
+    }
+    if (this.rates.some(({ checked }) => checked)) player.rate = rate;
+    this.sayRate();
+  }
+
+  /** Let the speed be chosen, or say why it cannot be. @param {boolean} can */
+  offerRates(can) {
+    if (String(!can) === this.rate.ariaDisabled) return;
+    this.rate.ariaDisabled = String(!can);
+    if (can) this.rate.setAttribute('popovertarget', 'vw-rates');
+    else this.rate.removeAttribute('popovertarget');
+    this.rate.onclick = can ? null : () => this.studio.toast(this.studio.t('shell.no_speed'));
+  }
+
+  sayRate() {
+    const { stage, t } = this.studio;
+    const { rate } = stage.player;
+    this.rate.textContent = `${rate}×`;
+    this.rate.ariaLabel = this.rate.title = t('shell.speed_of', { rate });
+  }
+}
+
+/** @param {string} key @param {number} otherwise */
+function recalled(key, otherwise) {
+  try {
+    return Number(localStorage.getItem(key) ?? otherwise);
+  } catch {
+    return otherwise; // The browser gives the page no storage.
+  }
+}
+
+/** @param {string} key @param {string} value */
+function remember(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // The same: it holds until the page is left.
+  }
+}

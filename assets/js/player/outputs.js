@@ -1,0 +1,195 @@
+/**
+ * The two ways in which PCM can reach the loudspeaker, with one shape: begin, push, end, stop, and counters.
+ *
+ * `WorkletOutput` plays on the audio thread and is bit-exact. `ScheduledOutput` serves pages that have no
+ * AudioWorklet (plain http on another machine's address) and contexts that refuse to run at 24 kHz.
+ *
+ * @typedef {import('./worklet.js').Counters} Counters
+ * @typedef {(counters: Counters) => void} CountersListener
+ */
+
+import { SAMPLE_RATE } from '../common/audio.js';
+
+const MAX_TARGET = 0.6 * SAMPLE_RATE;
+const START_AHEAD = 0.01; // Seconds; a source that starts in the past loses its first samples.
+
+export class WorkletOutput {
+  /** @param {AudioNode} target what the sound goes to @param {CountersListener} onCounters */
+  static async open(target, onCounters) {
+    await target.context.audioWorklet.addModule(new URL('./worklet.js', import.meta.url));
+    return new WorkletOutput(target, onCounters);
+  }
+
+  /** @param {AudioNode} target @param {CountersListener} onCounters */
+  constructor(target, onCounters) {
+    this.node = new AudioWorkletNode(target.context, 'voicewright-player', {
+      numberOfInputs: 0,
+      outputChannelCount: [1],
+    });
+    this.node.connect(target);
+    this.node.port.onmessage = ({ data }) => onCounters(data);
+  }
+
+  /** @param {number} take @param {number} target samples that are to be there before it starts @param {number} hold or so many to have passed */
+  begin(take, target, hold) {
+    this.node.port.postMessage({ type: 'begin', take, target, hold });
+  }
+
+  /** @param {number} take @param {Int16Array} pcm */
+  push(take, pcm) {
+    this.node.port.postMessage({ type: 'push', take, pcm });
+  }
+
+  /** @param {number} take */
+  end(take) {
+    this.node.port.postMessage({ type: 'end', take });
+  }
+
+  /** @param {number} rate */
+  speed(rate) {
+    this.node.port.postMessage({ type: 'rate', rate });
+  }
+
+  stop() {
+    this.node.port.postMessage({ type: 'stop' });
+  }
+}
+
+export class ScheduledOutput {
+  take = 0;
+  target = 0; // Samples needed before playback starts.
+  /** @type {Int16Array[]} */
+  waiting = [];
+  /** @type {Set<AudioBufferSourceNode>} */
+  sources = new Set();
+  scheduled = 0; // Samples handed to the context.
+  nextTime = 0; // Context time at which they end.
+  /** Context time at which they began. @type {number|null} */
+  firstTime = null;
+  underruns = 0;
+  underrunSamples = 0;
+  isDry = false;
+  ended = false;
+  finished = false;
+
+  /** @param {AudioNode} target what the sound goes to @param {CountersListener} onCounters */
+  constructor(target, onCounters) {
+    this.sink = target;
+    this.context = target.context;
+    this.onCounters = onCounters;
+    /** @type {ReturnType<typeof setInterval>|undefined} */
+    this.timer = undefined;
+    this.reset(0, 0);
+  }
+
+  /** @param {number} take @param {number} target */
+  reset(take, target) {
+    clearInterval(this.timer);
+    this.take = take;
+    this.target = target;
+    this.waiting = [];
+    this.sources = new Set();
+    this.scheduled = this.nextTime = 0;
+    this.firstTime = null;
+    this.underruns = this.underrunSamples = 0;
+    this.isDry = this.ended = this.finished = false;
+  }
+
+  /** @param {number} take @param {number} target samples that are to be there before it starts */
+  begin(take, target) {
+    this.stop();
+    this.reset(take, target);
+    this.timer = setInterval(() => this.report(), 100);
+    this.report();
+  }
+
+  /** @param {number} take @param {Int16Array} pcm */
+  push(take, pcm) {
+    if (take !== this.take || this.finished || pcm.length === 0) return;
+    this.waiting.push(pcm);
+    this.schedule();
+  }
+
+  /** @param {number} take */
+  end(take) {
+    if (take !== this.take) return;
+    this.ended = true;
+    this.schedule();
+    this.report();
+  }
+
+  /** It has no way to another rate that keeps the pitch. */
+  speed() {}
+
+  stop() {
+    for (const source of this.sources) source.stop();
+    this.sources.clear();
+    this.waiting = [];
+    if (this.take !== 0 && !this.finished) this.finish();
+  }
+
+  schedule() {
+    const soonest = this.context.currentTime + START_AHEAD;
+    const dry = this.nextTime < soonest;
+    if (dry && this.firstTime !== null && this.waiting.length > 0 && !this.isDry) {
+      this.isDry = true;
+      this.underruns += 1;
+      this.target = Math.min(this.target * 2, MAX_TARGET);
+    }
+    if (dry && this.count(this.waiting) < this.target && !this.ended) return;
+    for (const pcm of this.waiting) this.play(pcm, soonest);
+    this.waiting = [];
+  }
+
+  /** @param {Int16Array} pcm @param {number} soonest context time before which it cannot start */
+  play(pcm, soonest) {
+    if (this.firstTime !== null && this.nextTime < soonest) {
+      this.underrunSamples += Math.round((soonest - this.nextTime) * SAMPLE_RATE);
+    }
+    const at = Math.max(this.nextTime, soonest);
+    const buffer = this.context.createBuffer(1, pcm.length, SAMPLE_RATE);
+    const channel = buffer.getChannelData(0);
+    for (let i = 0; i < pcm.length; i++) channel[i] = pcm[i] / 32768;
+    const source = this.context.createBufferSource();
+    source.buffer = buffer;
+    source.connect(this.sink);
+    source.onended = () => this.sources.delete(source);
+    source.start(at);
+    this.sources.add(source);
+    this.isDry = false;
+    this.firstTime ??= at;
+    this.nextTime = at + pcm.length / SAMPLE_RATE;
+    this.scheduled += pcm.length;
+  }
+
+  /** @param {Int16Array[]} chunks */
+  count(chunks) {
+    return chunks.reduce((sum, pcm) => sum + pcm.length, 0);
+  }
+
+  finish() {
+    this.finished = true;
+    clearInterval(this.timer);
+    this.report();
+  }
+
+  report() {
+    const ahead = Math.max(0, this.nextTime - this.context.currentTime) * SAMPLE_RATE;
+    const queued = Math.min(this.scheduled, Math.round(ahead));
+    const over = this.ended && queued === 0 && this.waiting.length === 0;
+    if (over && !this.finished) return this.finish();
+    const state = this.finished ? 'idle' : queued === 0 ? 'buffering' : this.ended ? 'draining' : 'playing';
+    this.onCounters({
+      take: this.take,
+      state,
+      played: this.scheduled - queued,
+      buffered: queued + this.count(this.waiting),
+      underruns: this.underruns,
+      underrunSamples: this.underrunSamples,
+      firstTime: this.firstTime,
+      rate: 1,
+      target: this.target,
+      finished: this.finished,
+    });
+  }
+}

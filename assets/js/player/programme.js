@@ -1,0 +1,90 @@
+/**
+ * What is played as one: takes and silences, one after another without a gap, each perhaps still being made.
+ *
+ * @typedef {import('./take.js').Take} Take
+ * @typedef {Take|{silence: number}} Item   silence in seconds
+ *
+ * @typedef {Object} Span     where an item's sound lies in what was handed to the player
+ * @property {Item} item
+ * @property {number} index   of the item
+ * @property {number} start   samples, in the programme
+ * @property {number} from    samples of the item that were skipped
+ */
+
+import { SAMPLE_RATE } from '../common/audio.js';
+
+const SILENCE = new Int16Array(SAMPLE_RATE / 10);
+
+export class Programme {
+  /** @param {Iterable<Item>|AsyncIterable<Item>} items @param {{gainDb?: number}} [options] */
+  constructor(items, { gainDb = 0 } = {}) {
+    /** @type {Iterator<Item>|AsyncIterator<Item>} */
+    this.source = Symbol.asyncIterator in items ? items[Symbol.asyncIterator]() : items[Symbol.iterator]();
+    /** @type {Promise<IteratorResult<Item>>[]} */
+    this.asked = [];
+    this.gain = 10 ** (gainDb / 20);
+    /** @type {Span[]} */
+    this.spans = [];
+  }
+
+  /** The item at a place, however often it is asked for. @param {number} index */
+  async item(index) {
+    while (this.asked.length <= index) this.asked.push(Promise.resolve(this.source.next()));
+    return this.asked[index];
+  }
+
+  /**
+   * Yield the sound as it becomes available; to begin again forgets where things lay before.
+   *
+   * @param {{index?: number, at?: number}} [from]  the item to begin with, and the samples of it to skip
+   * @returns {AsyncGenerator<Int16Array>}
+   */
+  async *pieces({ index = 0, at = 0 } = {}) {
+    /** @type {Span[]} */
+    const spans = [];
+    this.spans = spans;
+    let start = 0;
+    for (let skip = at; ; index++, skip = 0) {
+      const { done, value: item } = await this.item(index);
+      if (done) return;
+      spans.push({ item, index, start, from: skip });
+      for await (const pcm of 'silence' in item ? silent(item.silence) : heard(item, skip)) {
+        start += pcm.length;
+        yield this.gain === 1 ? pcm : louder(pcm, this.gain);
+      }
+    }
+  }
+
+  /** What sounds at a place, and how far into it that is. @param {number} position samples @returns {{span: Span, at: number}|null} */
+  locate(position) {
+    const span = this.spans.findLast(({ start }) => start <= position);
+    return span ? { span, at: position - span.start + span.from } : null;
+  }
+}
+
+/** @param {number} seconds */
+function* silent(seconds) {
+  for (let left = Math.round(seconds * SAMPLE_RATE); left > 0; left -= SILENCE.length) {
+    yield left < SILENCE.length ? SILENCE.slice(0, left) : SILENCE.slice();
+  }
+}
+
+/** A take's chunks from a sample on, and those that still come. @param {Take} take @param {number} from */
+async function* heard(take, from) {
+  let skip = from;
+  await take.here();
+  for (let index = 0; ; ) {
+    for (; index < take.chunks.length; index++) {
+      const pcm = take.chunks[index];
+      if (skip < pcm.length) yield skip ? pcm.subarray(skip) : pcm;
+      skip = Math.max(0, skip - pcm.length);
+    }
+    if (!take.live) return;
+    await take.change();
+  }
+}
+
+/** @param {Int16Array} pcm @param {number} gain */
+function louder(pcm, gain) {
+  return pcm.map((sample) => Math.max(-32768, Math.min(32767, Math.round(sample * gain))));
+}

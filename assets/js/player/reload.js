@@ -1,0 +1,233 @@
+/** What a reload brings back to the dock: the last take, and the requests that it cut off. */
+
+import { api, errorOf } from '../common/api.js';
+import { digestOf } from '../common/files.js';
+import { Take } from './take.js';
+
+// --- What the dock held when the page was left: a reload brings it back, silent, and its sound behind it.
+
+/** @typedef {import('./take.js').TakeRecord} TakeRecord @typedef {{take?: TakeRecord, script?: string}} Heard  a kept take, or the script that was read as a whole */
+
+const HEARD_KEY = 'voicewright.heard';
+const LONG_S = 300; // Longer audio is loaded when it is played.
+
+export class LastHeard {
+  /** The script whose whole is to be shown once it is open: its id; until then the dock has the player's place. @type {string|null} */
+  script = null;
+  /** What is kept of it, as it was written last. @type {string|null|undefined} */
+  kept = undefined;
+
+  /** @param {import('../app/studio.js').Studio} studio */
+  constructor(studio) {
+    this.studio = studio;
+    studio.stage.addEventListener('change', () => this.note());
+  }
+
+  /** Show it, before the page is seen: what stands there first is moved by nothing. */
+  recall() {
+    const { take: record, script = null } = read();
+    this.script = script;
+    if (record) this.show(record);
+  }
+
+  /** Put a kept take into the dock, silent. @param {TakeRecord} record */
+  show(record) {
+    const take = Take.recalled(record, () => this.pcm(record.id));
+    this.studio.stage.show(take);
+    this.bring(take);
+  }
+
+  /** What is changed of it meanwhile, and its sound. @param {Take} take */
+  async bring(take) {
+    const { stage } = this.studio;
+    try {
+      take.record = await api.get(`studio/takes/${take.id}`);
+    } catch (error) {
+      if (errorOf(error).status === 404 && stage.take === take) stage.show(null); // The take was deleted.
+      return;
+    }
+    if (take.seconds <= LONG_S) await take.here();
+    if (stage.take === take) stage.refresh();
+  }
+
+  /** @param {string} id @returns {Promise<Int16Array|null>} null: it cannot be had now, and why was said */
+  async pcm(id) {
+    try {
+      return await this.studio.history.sound(id, { cache: 'default' });
+    } catch (error) {
+      this.studio.toast(errorOf(error).message);
+      return null;
+    }
+  }
+
+  /** A script is open: whether it is the one whose whole was in the dock. @param {string} id */
+  claims(id) {
+    const is = id === this.script;
+    this.script = null;
+    return is;
+  }
+
+  /** Keep what the stage shows. A sample, or a take that the studio has no place for, is not there after a reload. */
+  note() {
+    const { take } = this.studio.stage;
+    if (take) this.script = null;
+    const heard = take instanceof Take ? take.record && { take: take.record } : take && { script: take.maker.script?.id };
+    if (!heard) return;
+    const text = JSON.stringify(heard);
+    if (text === this.kept) return;
+    this.kept = text;
+    try {
+      sessionStorage.setItem(HEARD_KEY, text);
+    } catch {
+      // A browser that gives the page no place: the Library has it.
+    }
+  }
+}
+
+/** @returns {Heard} */
+function read() {
+  try {
+    return JSON.parse(sessionStorage.getItem(HEARD_KEY) ?? '{}');
+  } catch {
+    return {}; // No storage, or another program's data.
+  }
+}
+
+// --- Speech that a reload cut off, before it was whole or before the studio had it: what was asked for
+// outlives it, and is offered once more, with the seed that it had, until another take is made or the room is
+// left. Where the studio's store has it all the same, it stands in its place.  A room whose takes have places
+// of their own says which (`placeOf`) and puts them there again (`regain`); of any other the last one was in
+// the dock. What a take was spoken after is too long to be kept here: its room has it (`referenceOf`).
+
+/**
+ * @typedef {import('./take.js').Asked} Asked
+ * @typedef {{placeOf?(take: Take): Object|null, regain?(take: Take, place: any): Promise<void>, hear?(take: Take, how: {clicked: number}): void,
+ *   referenceOf?(asked: Asked): Promise<Blob|null>}} Place  what a room knows of where a take stood and what it was spoken after
+ * @typedef {{asked: Asked, digest: string|null, place: any}} Left  digest: of the recording that it is spoken after; place: the room's
+ */
+
+const CUT_OFF_KEY = 'voicewright.cut_off';
+const ROOMS = ['speakers', 'design', 'clone']; // A script shows its lines itself.
+const NEWEST = 12; // Newest takes that are searched, because another tab may have spoken in the meantime.
+
+export class CutOff {
+  /** What was cut off when this tab was loaded, all of one room. @type {Left[]} */
+  left = [];
+  /** Takes the offer away. */
+  withdraw = () => {};
+  isAsking = false;
+
+  /** @param {import('../app/studio.js').Studio} studio */
+  constructor(studio) {
+    this.studio = studio;
+    this.left = taken();
+    addEventListener('pagehide', () => this.keep());
+    addEventListener('pageshow', () => taken()); // The page was restored from the cache with its state.
+  }
+
+  /** The requests that are being spoken or kept: of the room that asked last. */
+  keep() {
+    const { keeping, live } = this.studio.speech;
+    const cut = [...keeping, ...live].filter(isToBeOffered);
+    const last = cut.at(-1);
+    if (!last) return;
+    const room = this.studio.room(last.room);
+    const ofRoom = room.placeOf ? cut.filter((take) => take.room === room.id) : [last];
+    const left = ofRoom.map((take) => leftOf(take, room.placeOf?.(take) ?? null)).filter(({ place }) => place || !room.placeOf);
+    try {
+      sessionStorage.setItem(CUT_OFF_KEY, JSON.stringify(left));
+    } catch {
+      // A browser that gives the page no place: there is nothing to offer then.
+    }
+  }
+
+  /** Something can be spoken now. */
+  async offer() {
+    const { left, studio } = this;
+    this.left = [];
+    if (left.length === 0) return;
+    const records = await this.kept(left);
+    const found = left.map((one) => ({ ...one, record: records.find((record) => sameRequest(record, one)) }));
+    for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toast(errorOf(error).message));
+    const lost = found.filter(({ record }) => !record);
+    if (lost.length === 0) return;
+    const keys = { sentence: 'shell.cut_off', action: 'shell.speak_again', dismiss: 'shell.cut_off_leave' };
+    const onAction = () => this.again(lost);
+    this.withdraw = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
+  }
+
+  /** What the studio keeps of late, whole takes alone. @param {Left[]} left @returns {Promise<TakeRecord[]>} */
+  async kept([{ asked }]) {
+    const { takes } = await this.studio.api.get(`studio/takes?room=${asked.room}&limit=${NEWEST}`).catch(() => ({ takes: [] }));
+    return takes.filter((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled');
+  }
+
+  /** Put a kept take where it stood. @param {TakeRecord} record @param {any} place */
+  async show(record, place) {
+    const { studio } = this;
+    const room = studio.room(record.room);
+    if (!room.regain) return studio.isBusy ? undefined : studio.lastHeard.show(record);
+    const take = await studio.history.load(record);
+    take.reference = await studio.history.reference(record);
+    await room.regain(take, place);
+  }
+
+  /** Ask for all of them once more; the first is heard. What could not be asked for is still offered. @param {Left[]} left */
+  async again(left) {
+    const { studio } = this;
+    if (this.isAsking) return;
+    this.isAsking = true;
+    const clicked = performance.now();
+    const room = studio.room(left[0].asked.room);
+    try {
+      /** Takes of one parent were spoken after one recording. @type {Map<string|null|undefined, Blob|null>} */
+      const references = new Map();
+      for (const one of left) if (!references.get(one.asked.parent)) references.set(one.asked.parent, await this.reference(one));
+      const takes = left.map(({ asked, digest }) => studio.say({ ...asked, reference: digest ? references.get(asked.parent) : null }));
+      for (const [index, take] of takes.entries()) await room.regain?.(take, left[index].place);
+      if (room.hear) room.hear(takes[0], { clicked });
+      else studio.stage.play(takes[0], { clicked });
+    } catch (error) {
+      studio.toast(errorOf(error).message, { isOfPage: true }); // In its own room, which may not be the current one.
+    } finally {
+      this.isAsking = false;
+    }
+  }
+
+  /** The recording that a request goes with; its room may have another one by now. @param {Left} left */
+  async reference({ asked, digest }) {
+    if (!digest) return null;
+    const blob = await this.studio.room(asked.room).referenceOf?.(asked);
+    if (blob && (await digestOf(blob)) === digest) return blob;
+    throw new Error(this.studio.t('shell.cut_off_other'));
+  }
+}
+
+/** Whether it can be asked for again as it was: after a recording that is told from others, not before it was asked for at all. @param {Take} take */
+function isToBeOffered({ room, isSample, isQuiet, state, reference, digest }) {
+  return ROOMS.includes(room) && !isSample && !isQuiet && state !== 'stopped' && (!reference || digest !== null);
+}
+
+/** @param {Take} take @param {any} place @returns {Left} */
+function leftOf({ room, mode, config, text, spoken, seed, label, parent, digest }, place) {
+  return { asked: { room, mode, config, text, spoken, seed, label, parent }, digest, place };
+}
+
+/** Whether a take is the answer to a request: of the same words, seed and recording it has the same sound. @param {TakeRecord} record @param {Left} left */
+function sameRequest(record, { asked, digest }) {
+  const { mode, text, spoken = null, seed, config, parent = null } = asked;
+  const names = new Set([...Object.keys(record.config), ...Object.keys(config)]);
+  const isSame = [...names].every((name) => (record.config[name] ?? null) === (config[name] ?? null));
+  return isSame && record.mode === mode && record.text === text && (record.spoken ?? null) === spoken && record.seed === seed && (record.parent ?? null) === parent && (record.reference ?? null) === digest;
+}
+
+/** What was kept, which is there no more. @returns {Left[]} */
+function taken() {
+  try {
+    const left = JSON.parse(sessionStorage.getItem(CUT_OFF_KEY) ?? '[]');
+    sessionStorage.removeItem(CUT_OFF_KEY);
+    return Array.isArray(left) ? left : [];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,192 @@
+/** Asking for takes: over the socket, into a Take, and from there into the studio's store. */
+
+import { SpeechError } from '../../../clients/js/voicewright.js';
+import { api, errorOf } from '../common/api.js';
+import { dataUrl } from '../common/audio.js';
+import { digestOf } from '../common/files.js';
+import { sentenceOf } from '../common/server_messages.js';
+import { sentLength } from '../common/text.js';
+import { Take } from './take.js';
+
+/** @typedef {import('./take.js').Asked} Asked */
+
+const KEEP_AGAIN_MS = 5000; // Retry interval for saving a take while the studio does not respond.
+
+export class Speech {
+  /**
+   * @param {import('../../../clients/js/voicewright.js').SpeechSocket} socket
+   * @param {Object} studio
+   * @param {(id: string) => import('./take.js').Model} studio.modelOf  what tells a model from another
+   * @param {(take: Take) => void} studio.onWhole
+   * @param {(take: Take) => void} studio.onFailed
+   * @param {(take: Take) => void} studio.onKept
+   * @param {(take: Take, error: import('../common/api.js').Thrown) => void} studio.onUnkept
+   */
+  constructor(socket, { modelOf, onWhole, onFailed, onKept, onUnkept }) {
+    this.socket = socket;
+    this.modelOf = modelOf;
+    this.onWhole = onWhole;
+    this.onFailed = onFailed;
+    this.onKept = onKept;
+    this.onUnkept = onUnkept;
+    /** Takes whose sound may still come. @type {Set<Take>} */
+    this.live = new Set();
+    /** Takes that are whole and on their way to the studio's store. @type {Set<Take>} */
+    this.keeping = new Set();
+    /** References as they travel; one is read once however often it speaks. @type {WeakMap<Blob, Promise<string>>} */
+    this.urls = new WeakMap();
+    /** What tells them apart. @type {WeakMap<Blob, Promise<string|null>>} */
+    this.digests = new WeakMap();
+    this.keeps = true; // False once the studio reports that it has no store.
+  }
+
+  /** @param {Asked} asked @returns {Take} */
+  say(asked) {
+    const take = new Take(asked);
+    this.live.add(take);
+    for (const one of this.live) one.company = Math.max(one.company, this.live.size);
+    const refusal = this.refusal(take.sent);
+    if (refusal) queueMicrotask(() => this.fail(take, refusal)); // After the caller has attached its listeners to the take.
+    else if (!asked.reference) this.ask(take, null);
+    else this.askAfter(take, asked.reference);
+    take.addEventListener('done', () => {
+      this.live.delete(take);
+      if (take.lasts) this.keep(take);
+    });
+    return take;
+  }
+
+  /**
+   * What the runtime would say of a text that it does not take: a very long one is more than a message may have, and
+   * would be refused as that, which says nothing of the text.
+   *
+   * @param {string} text as it would be sent
+   */
+  refusal(text) {
+    const limit = this.socket.session?.limits?.max_text_chars ?? Infinity;
+    const count = sentLength(text);
+    if (count <= limit) return null;
+    const error = new SpeechError({ code: 'text_too_long', message: '', param: 'input', facts: { count, limit, unit: 'characters' } });
+    return Object.assign(error, { message: sentenceOf(error) });
+  }
+
+  /** Ask for a take that is spoken after a recording; what that is told by comes when it is asked for. @param {Take} take @param {Blob} reference */
+  async askAfter(take, reference) {
+    try {
+      const url = await once(this.urls, reference, dataUrl);
+      if (take.live) this.ask(take, url);
+      take.digest = await once(this.digests, reference, digestOf);
+    } catch (error) {
+      this.fail(take, errorOf(error)); // The reference cannot be read.
+    }
+  }
+
+  /** @param {Take} take @param {string|null} referenceUrl */
+  ask(take, referenceUrl) {
+    const config = { task_type: take.mode, ...take.config, seed: take.seed, ...(referenceUrl && { ref_audio: referenceUrl }) };
+    take.utterance = this.socket.speak(config, take.sent, {
+      onQueue: (position, etaMs) => {
+        take.queue = { position, etaMs };
+        take.tell('state');
+      },
+      onStart: ({ model, voice, notes }) => {
+        take.start = { model, voice, notes };
+        take.model = this.modelOf(model);
+        take.queue = null;
+        take.tellSoon();
+      },
+      onAudio: (pcm) => {
+        take.arrivals.push({ at: performance.now(), samples: pcm.length });
+        take.append(pcm);
+        if (take.state === 'queued') {
+          take.state = 'streaming';
+          take.tellSoon();
+        }
+        take.tell('progress');
+      },
+      onDone: (done) => {
+        Object.assign(take, { metrics: done.metrics, stopReason: done.stop_reason, queue: null });
+        take.enter('done', 'done');
+        this.onWhole(take);
+      },
+      onError: (error) => this.fail(take, Object.assign(error, { message: sentenceOf(error) })),
+    });
+  }
+
+  /** @param {import('./take.js').Take} take @param {Error} error */
+  fail(take, error) {
+    this.live.delete(take);
+    Object.assign(take, { error, stopReason: 'error', queue: null });
+    take.enter('failed', 'error');
+    if (!take.isQuiet) this.onFailed(take);
+  }
+
+  /** Hand a finished take to the studio's store. @param {Take} take */
+  async keep(take) {
+    this.keeping.add(take);
+    /** @param {import('../common/api.js').Thrown|null} error */
+    const unkept = (error) => {
+      const isNew = !take.unkept;
+      if (!error?.unreachable) this.keeping.delete(take);
+      take.unkept = true;
+      take.tell('stored');
+      if (error && isNew) this.onUnkept(take, error);
+    };
+    if (!this.keeps || take.isSample) return unkept(null);
+    const form = new FormData();
+    form.append('take', JSON.stringify(describe(take)));
+    form.append('pcm', new Blob(/** @type {BlobPart[]} */ (take.chunks), { type: 'application/octet-stream' }), 'take.pcm');
+    if (take.reference) form.append('reference', take.reference, take.reference instanceof File ? take.reference.name : 'reference.wav');
+    try {
+      const record = await api.form('studio/takes', form);
+      this.keeping.delete(take);
+      take.record = record;
+      take.id = record.id;
+      take.tell('stored');
+      this.onKept(take);
+    } catch (thrown) {
+      const error = errorOf(thrown);
+      if (error.missing) this.keeps = false;
+      if (error.unreachable) setTimeout(() => this.keep(take), KEEP_AGAIN_MS);
+      unkept(error.missing ? null : error);
+    }
+  }
+
+  /** Stop all that may still sound. */
+  cancel() {
+    for (const take of [...this.live]) take.cancel();
+  }
+}
+
+/**
+ * What is read of a recording.
+ *
+ * @template T
+ * @param {WeakMap<Blob, Promise<T>>} known @param {Blob} reference @param {(reference: Blob) => Promise<T>} read
+ */
+function once(known, reference, read) {
+  const found = known.get(reference) ?? read(reference);
+  known.set(reference, found);
+  return found;
+}
+
+/** What is stored of a take beside its sound. @param {Take} take */
+function describe(take) {
+  const { room, mode, text, spoken, label, config, seed, parent, metrics, stopReason, samples, start, model, timing } = take;
+  return {
+    room,
+    mode,
+    text,
+    spoken,
+    label,
+    config,
+    seed,
+    parent,
+    metrics: { ...metrics, heard: { ttfa_ms: timing.ttfa, audible_ms: timing.audible, underruns: timing.underruns } },
+    stop_reason: stopReason,
+    samples,
+    model,
+    voice: start?.voice ?? config.voice ?? null,
+    language: config.language ?? 'auto',
+  };
+}

@@ -1,0 +1,336 @@
+/**
+ * The one loudspeaker with all that follows it: waveform, transport, meter.
+ *
+ * What is played is a programme, most often of one take. Pause and seek end it and begin again from where it
+ * was: the sound is all here. Events: 'change' when it starts, pauses, ends or shows something else; 'place' when it is
+ * elsewhere in what it shows; 'star', 'share' and 'code' when those are asked for.
+ *
+ * @typedef {import('./take.js').Take} Take
+ * @typedef {import('../script/full_audio.js').Whole} Whole
+ * @typedef {Take|Whole} Shown  what the stage shows: a take, or several as one
+ */
+
+import { clock, SAMPLE_RATE } from '../common/audio.js';
+import { span } from '../common/dates.js';
+import { mark, need, seldom, write } from '../common/elements.js';
+import { Player } from './player.js';
+import { Programme } from './programme.js';
+import { Keep, making, Meter } from './stage_panel.js';
+import { Waveform } from './waveform.js';
+
+/** Seconds, by the key. @type {Object<string, number>} */
+const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1, PageUp: 5, PageDown: -5 };
+
+/** @typedef {Pick<import('../script/full_audio.js').Sounding, 'onItem'|'place'>} Within */
+
+export class Stage extends EventTarget {
+  /** @param {ParentNode} page @param {(key: string, values?: Object<string, unknown>) => string} t @param {(take: Take) => string} captionOf */
+  constructor(page, t, captionOf) {
+    super();
+    this.t = t;
+    this.captionOf = captionOf;
+    this.player = new Player();
+    this.waveform = new Waveform(need(page, '#vw-wave', HTMLCanvasElement));
+    this.meter = new Meter(page, t);
+    this.slider = need(page, '#vw-seek');
+    this.button = need(page, '#vw-play', HTMLButtonElement);
+    this.time = need(page, '#vw-time');
+    this.length = need(page, '#vw-length');
+    this.hover = need(page, '#vw-hover');
+    this.caption = need(page, '#vw-caption');
+    this.making = need(page, '#vw-making');
+    this.keep = new Keep(page, this);
+    /** @type {Shown|null} */
+    this.take = null;
+    /** @type {Programme|null} */
+    this.programme = null;
+    /** What was shown last and has sound. @type {Shown|null} */
+    this.before = null;
+    /** How a whole knows where in it one is. @type {Within|null} */
+    this.within = null;
+    this.index = 0; // Index of the shown item of the programme.
+    this.at = 0; // Position in the shown take, in samples.
+    this.playing = 0;
+    this.told = -1; // Last item whose start was reported.
+    this.onChange = () => this.refresh();
+    /** Show soon where the sound is, and how much of it there is; while it sounds, again and again. */
+    this.followSoon = seldom(() => {
+      this.follow();
+      if (this.sounding) this.followSoon();
+    });
+    this.listen();
+  }
+
+  listen() {
+    this.button.onclick = () => this.toggle();
+    this.slider.onkeydown = (event) => this.onKey(event);
+    this.slider.onpointerdown = (event) => this.onPointer(event);
+    this.slider.onpointermove = (event) => this.onHover(event);
+    this.slider.onpointerleave = () => (this.hover.hidden = true);
+    this.player.addEventListener('counters', () => this.read());
+    this.player.addEventListener('finished', () => this.onFinished());
+    this.refresh();
+  }
+
+  /** Whether anything is to be heard, now or as soon as it comes. */
+  get sounding() {
+    return this.player.sounding;
+  }
+
+  /**
+   * Play a take, also one that still streams; what played before is cut.
+   *
+   * @param {Take} take
+   * @param {{from?: number, gainDb?: number, clicked?: number}} [options]  from: seconds; clicked: performance.now()
+   */
+  play(take, { from = 0, gainDb = 0, clicked } = {}) {
+    if (clicked !== undefined) this.watch(take, clicked);
+    if (take !== this.take) this.put(take); // At once, because its audio may have to load.
+    return this.begin(new Programme([take], { gainDb }), { at: Math.round(from * SAMPLE_RATE) });
+  }
+
+  /** Measure a take that is still to come, and learn from how it came. @param {Take} take @param {number} clicked */
+  watch(take, clicked) {
+    take.timing = { clicked, ttfa: null, audible: null, underruns: null };
+    take.addEventListener('done', () => this.player.pace.learn(take.arrivals, take.company));
+  }
+
+  /**
+   * Play what takes and silences are together, one after another without a gap, and show it as one.
+   *
+   * @param {Whole} whole @param {number} [at] samples into it @param {{only?: boolean}} [options]
+   */
+  perform(whole, at = 0, options = {}) {
+    if (whole !== this.take) this.put(whole);
+    const { items, skip, ...sounding } = whole.from(at, options);
+    const pumped = this.begin(new Programme(items), { at: skip }, sounding, at);
+    pumped.catch((error) => whole.onError(error));
+  }
+
+  /** Show it without playing it. @param {Shown|null} take null: nothing */
+  show(take) {
+    if (this.sounding) this.stop();
+    this.programme = take && new Programme(isWhole(take) ? [] : [take]);
+    this.within = null;
+    this.index = 0;
+    this.at = 0;
+    this.put(take);
+  }
+
+  /**
+   * @param {Programme} programme @param {{index?: number, at?: number}} [from]
+   * @param {Within|null} [within]  of a whole
+   * @param {number} [shown] samples into what is shown
+   */
+  begin(programme, { index = 0, at = 0 } = {}, within = null, shown = at) {
+    this.programme = programme;
+    this.within = within;
+    this.index = index;
+    this.at = shown;
+    this.told = -1;
+    const playing = this.player.begin(within || isWhole(this.take) ? {} : (this.take ?? {}));
+    this.playing = playing;
+    const pumped = this.pump(programme, playing, { index, at });
+    this.refresh();
+    this.followSoon();
+    return pumped;
+  }
+
+  /** @param {Programme} programme @param {number} playing @param {{index: number, at: number}} from */
+  async pump(programme, playing, from) {
+    for await (const pcm of programme.pieces(from)) {
+      if (playing !== this.playing) return;
+      this.player.push(playing, pcm);
+    }
+    if (playing === this.playing) this.player.end(playing);
+  }
+
+  pause() {
+    if (!this.sounding) return;
+    this.follow();
+    this.silence();
+  }
+
+  resume() {
+    if (this.sounding || !this.programme) return;
+    if (this.take && !this.take.live && this.at >= this.take.samples) {
+      this.index = 0;
+      this.at = 0;
+    }
+    this.player.arm().catch(() => {});
+    this.goOn();
+  }
+
+  /** Sound from the place where it stands. */
+  goOn() {
+    if (isWhole(this.take)) this.perform(this.take, this.at);
+    else if (this.programme) this.begin(this.programme, { index: this.index, at: this.at });
+  }
+
+  toggle() {
+    if (this.sounding) this.pause();
+    else this.resume();
+  }
+
+  /** Be silent now, and begin from the beginning next time; of a whole, where it was. */
+  stop() {
+    this.silence();
+    if (isWhole(this.take)) return;
+    this.index = 0;
+    this.at = 0;
+  }
+
+  silence() {
+    this.playing = 0;
+    this.player.stop();
+    this.refresh();
+  }
+
+  /** Go to a place of the take that is shown; what sounds goes on from there. @param {number} at samples */
+  seek(at) {
+    if (!this.take) return;
+    this.at = Math.max(0, Math.min(this.take.samples, Math.round(at)));
+    if (this.sounding) this.goOn();
+    this.paint();
+  }
+
+  /** @param {KeyboardEvent} event */
+  onKey(event) {
+    const { key } = event;
+    if (!this.take) return;
+    if (key in STEPS) this.seek(this.at + STEPS[key] * SAMPLE_RATE);
+    else if (key === 'Home') this.seek(0);
+    else if (key === 'End') this.seek(this.take.samples);
+    else return;
+    event.preventDefault();
+  }
+
+  /** @param {PointerEvent} event */
+  onPointer(event) {
+    if (!this.take?.samples || event.button !== 0) return;
+    this.seek(this.pointed(event) * this.waveform.span);
+    this.resume();
+  }
+
+  /** How far into the waveform the pointer is, from 0 to 1. @param {PointerEvent} event */
+  pointed({ clientX }) {
+    const { left, width } = this.waveform.canvas.getBoundingClientRect();
+    return Math.max(0, Math.min(1, (clientX - left) / width));
+  }
+
+  /** Say which time the pointer is at. @param {PointerEvent} event */
+  onHover(event) {
+    const at = this.pointed(event) * this.waveform.span;
+    this.hover.hidden = !this.take?.samples || at > this.take.samples;
+    this.hover.textContent = clock(at);
+    this.hover.style.left = `${100 * this.pointed(event)}%`;
+  }
+
+  /** Read where the sound is, and show it. */
+  follow() {
+    this.read();
+    this.paint();
+  }
+
+  /** Read where the sound is. */
+  read() {
+    const { player } = this;
+    if (this.playing !== player.take || !player.counters || !this.programme) return;
+    const place = this.programme.locate(player.position());
+    if (place) this.enter(place.span, place.at);
+  }
+
+  /** @param {import('./programme.js').Span} span @param {number} at */
+  enter({ item, index, start }, at) {
+    if (this.told !== index) {
+      this.told = index;
+      this.index = index;
+      this.within?.onItem(index);
+    }
+    const underruns = this.player.counters?.underruns ?? null;
+    if (this.within) {
+      this.at = this.within.place(index, at) ?? this.at;
+      if (this.take) this.take.timing.underruns = underruns;
+      return;
+    }
+    if ('silence' in item) return;
+    if (item !== this.take) this.put(item);
+    this.at = Math.min(at, item.samples);
+    const { timing } = item;
+    timing.underruns = underruns;
+    if (timing.clicked === null || timing.audible !== null || start > 0) return;
+    const audible = this.player.audibleAt();
+    if (audible !== null) timing.audible = audible - timing.clicked;
+  }
+
+  /** Show again what was there before a take that came to nothing. @param {Take} take */
+  giveBack(take) {
+    if (take === this.take && !take.samples && this.before) this.show(this.before);
+  }
+
+  /** @param {Shown|null} take */
+  put(take) {
+    if (this.take?.samples) this.before = this.take;
+    this.at = 0;
+    for (const event of ['state', 'done', 'error', 'stored']) {
+      this.take?.removeEventListener(event, this.onChange);
+      take?.addEventListener(event, this.onChange);
+    }
+    this.take?.removeEventListener('progress', this.followSoon);
+    take?.addEventListener('progress', this.followSoon);
+    this.take = take;
+    this.waveform.show(take);
+    this.refresh();
+  }
+
+  onFinished() {
+    this.follow();
+    this.refresh();
+  }
+
+  paint() {
+    const { take, slider } = this;
+    const timing = take?.timing;
+    const [first] = take?.arrivals ?? [];
+    if (first && timing?.ttfa === null && timing.clicked !== null) timing.ttfa = first.at - timing.clicked;
+    this.waveform.seek(this.at);
+    this.meter.show(take);
+    write(this.time, clock(this.at));
+    this.paintLength(take);
+    mark(slider, {
+      'aria-valuenow': (this.at / SAMPLE_RATE).toFixed(1),
+      'aria-valuemax': (take?.seconds ?? 0).toFixed(1),
+      'aria-valuetext': `${clock(this.at)} / ${clock(take?.samples ?? 0)}`,
+    });
+    this.dispatchEvent(new Event('place'));
+  }
+
+  /** How long it is; while it is made, about how long it will be, and how far that is. @param {Shown|null} take */
+  paintLength(take) {
+    const made = take && !isWhole(take) ? making(take, performance.now()) : null;
+    const length = made ? this.t('shell.about_length', { time: clock(made.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);
+    write(this.length, take?.samples ? `/ ${length}` : '');
+    const percent = Math.floor(100 * (made?.share ?? 0));
+    const left = made?.left ?? null;
+    const said = made ? this.t(left === null ? 'shell.made' : 'shell.made_left', { n: percent, time: span(left ?? 0, this.t) }) : '';
+    write(this.making, said);
+  }
+
+  refresh() {
+    const { take } = this;
+    if (take && !this.sounding) this.at = Math.min(this.at, take.samples);
+    const label = this.t(this.sounding ? 'shell.pause' : 'shell.play');
+    mark(this.button, { 'data-icon': this.sounding ? 'pause' : 'play' });
+    if (this.button.ariaLabel !== label) this.button.ariaLabel = label;
+    this.button.disabled = !this.sounding && !take?.samples;
+    write(this.caption, isWhole(take) ? take.label : take ? this.captionOf(take) : '');
+    this.keep.show(take);
+    this.paint();
+    this.dispatchEvent(new Event('change'));
+  }
+}
+
+/** Whether it is several takes as one, which says itself how it goes on from a place. @param {Shown|null} take @returns {take is Whole} */
+function isWhole(take) {
+  return take !== null && 'from' in take;
+}

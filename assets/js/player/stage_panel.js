@@ -1,0 +1,152 @@
+/** Next to the waveform: how much is made, the take's figures, and what can be done with it. */
+
+import { api } from '../common/api.js';
+import { SAMPLE_RATE } from '../common/audio.js';
+import { all, need, write } from '../common/elements.js';
+import { Take } from './take.js';
+
+// --- How much of a long take is made, and how long the rest takes: what stands beside the voice while one
+// waits for it. Pure.
+
+const LONG_S = 10; // Shorter audio is ready before progress would help.
+const SURE_MS = 1000; // Time before the speed of generation is shown.
+const MAX_SHARE = 0.99; // The length estimated from a text is never exact.
+
+/**
+ * @typedef {Object} Making
+ * @property {number} share    of the whole that is made, below 1
+ * @property {number} samples  that the whole will have, about
+ * @property {number|null} left  seconds until the rest is made; null: it is not known yet
+ */
+
+/** @param {import('./take.js').Take} take @param {number} now performance.now() @returns {Making|null} null: nothing that is waited for */
+export function making({ state, planned, samples, arrivals }, now) {
+  if (state !== 'streaming' || planned < LONG_S * SAMPLE_RATE) return null;
+  const share = Math.min(MAX_SHARE, samples / planned);
+  const spent = now - arrivals[0].at;
+  const left = spent < SURE_MS ? null : ((spent / 1000) * (1 - share)) / share;
+  return { share, samples: Math.max(planned, samples), left };
+}
+
+// --- A take's figures: times from the click as this page saw them, the rest as the runtime says.
+
+/** @typedef {import('./stage.js').Shown} Shown */
+
+const FRAME_SAMPLES = 1920;
+const NONE = '–';
+const FIGURES = ['queue', 'prefill', 'ttfa', 'audible', 'rtf', 'frames', 'underruns', 'reason'];
+
+export class Meter {
+  /** @param {ParentNode} page @param {(key: string, values?: Object<string, any>) => string} t */
+  constructor(page, t) {
+    this.t = t;
+    this.chip = need(page, '#vw-to-sound');
+    this.cells = FIGURES.map((name) => ({ name, cell: need(page, `#vw-${name}`) }));
+  }
+
+  /** @param {Shown|null} take */
+  show(take) {
+    /** @type {Object<string, string|undefined>} */
+    const figures = take ? this.figures(take) : {};
+    for (const { name, cell } of this.cells) write(cell, figures[name] ?? NONE);
+    const ms = take && (take.timing.audible ?? take.timing.ttfa ?? take.metrics?.heard?.audible_ms ?? take.metrics?.heard?.ttfa_ms);
+    this.chip.hidden = ms == null;
+    if (ms != null) write(this.chip, this.t('shell.to_sound', { s: (ms / 1000).toFixed(ms < 100 ? 2 : 1) }));
+  }
+
+  /** @param {Shown} take */
+  figures({ queue, metrics, samples, stopReason, timing }) {
+    return {
+      queue: queue ? `${queue.position + 1}.` : milliseconds(metrics?.queue_ms),
+      prefill: milliseconds(metrics?.prefill_ms),
+      ttfa: milliseconds(timing.ttfa ?? metrics?.heard?.ttfa_ms),
+      audible: milliseconds(timing.audible ?? metrics?.heard?.audible_ms),
+      rtf: metrics?.rtf?.toFixed(2),
+      frames: samples ? String(Math.round(samples / FRAME_SAMPLES)) : undefined,
+      underruns: (timing.underruns ?? metrics?.heard?.underruns)?.toString(),
+      reason: stopReason ? this.t(`shell.reason.${stopReason}`) : undefined,
+    };
+  }
+}
+
+/** @param {number|null|undefined} value */
+function milliseconds(value) {
+  if (value == null) return undefined;
+  return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
+}
+
+// --- What can be done with the take on the stage: its file in each format, the star, a link to it, its request
+// as code.
+
+/** @typedef {import('./take.js').TakeRecord} TakeRecord */
+
+export class Keep {
+  /** @param {ParentNode} page @param {EventTarget} stage hears 'star', 'share' and 'code' */
+  constructor(page, stage) {
+    const menu = need(page, '#vw-keep');
+    this.star = need(page, '#vw-star', HTMLButtonElement);
+    this.button = need(page, '#vw-save', HTMLButtonElement);
+    this.wav = need(menu, '#vw-download', HTMLAnchorElement);
+    this.others = all(menu, '[data-format]', HTMLAnchorElement);
+    this.share = need(menu, '#vw-share', HTMLButtonElement);
+    this.code = need(menu, '#vw-copy-code', HTMLButtonElement);
+    menu.addEventListener('click', () => menu.hidePopover());
+    /** @type {Take|null} whose file is behind the link */
+    this.offered = null;
+    this.isShared = false; // True if the host allows links.
+    /** What is shown. @type {Shown|null} */
+    this.take = null;
+    /** @type {TakeRecord|null} its record when that was put there */
+    this.record = null;
+    this.star.onclick = () => stage.dispatchEvent(new Event('star'));
+    // What is several takes has a way of its own to a file.
+    this.button.addEventListener('click', (event) => {
+      if (!this.take || this.take instanceof Take) return;
+      event.preventDefault();
+      this.take.download(this.button);
+    });
+    this.share.onclick = () => stage.dispatchEvent(new Event('share'));
+    this.code.onclick = () => stage.dispatchEvent(new Event('code'));
+  }
+
+  /** @param {Shown|null} take */
+  show(take) {
+    this.take = take;
+    const record = take?.record ?? null;
+    this.code.disabled = !take;
+    this.button.disabled = !take;
+    this.star.hidden = !record;
+    this.star.dataset.icon = record?.favourite ? 'starred' : 'star';
+    this.star.setAttribute('aria-pressed', String(Boolean(record?.favourite)));
+    this.share.hidden = !record || !this.isShared;
+    for (const link of this.others) {
+      link.hidden = !record;
+      if (record) link.href = kept(record, link.dataset.format ?? '');
+    }
+    this.offer(take instanceof Take && !take.live && take.samples ? take : null);
+  }
+
+  /**
+   * Put the WAV behind its link: the studio's file, which says how it was made, or what the page holds where the
+   * studio keeps nothing.
+   *
+   * @param {Take|null} take
+   */
+  offer(take) {
+    const { wav } = this;
+    wav.setAttribute('aria-disabled', String(!take));
+    const record = take?.record ?? null;
+    if (this.offered === take && this.record === record) return;
+    this.offered = take;
+    this.record = record;
+    if (wav.href.startsWith('blob:')) URL.revokeObjectURL(wav.href);
+    if (!take) return wav.removeAttribute('href');
+    wav.href = record ? kept(record, 'wav') : URL.createObjectURL(take.wav());
+    wav.download = record ? '' : take.filename;
+  }
+}
+
+/** Where a kept take's file lies. @param {TakeRecord} record @param {string} format */
+export function kept(record, format) {
+  return String(api.address(`studio/takes/${record.id}/audio?format=${format}`));
+}

@@ -1,0 +1,253 @@
+/**
+ * One take: what was asked for, the PCM as it comes, and what is known of it in the end.
+ *
+ * Events: 'state' (its place in the queue, its start, its first sound), 'progress' (more sound), then one of 'done' (also
+ * when it was stopped) and 'error', and 'stored' once the studio keeps it.
+ *
+ * @typedef {'custom_voice'|'voice_design'|'base'} Mode
+ * @typedef {{voice?: string, language?: string, instructions?: string, ref_text?: string, x_vector_only_mode?: boolean,
+ *   [setting: string]: string|number|boolean|null|undefined}} Config  fields of session.config without seed and ref_audio
+ *
+ * @typedef {Object} Asked
+ * @property {string} room
+ * @property {Mode} mode
+ * @property {Config} config
+ * @property {string} text
+ * @property {string|null} [spoken]  what is sent in its place, where words of it are said otherwise
+ * @property {number} seed
+ * @property {string} [label]     what stands beside the waveform
+ * @property {string|null} [parent]  id of the take that this one repeats or varies
+ * @property {Blob|null} [reference]
+ * @property {boolean} [isQuiet]   the caller says itself what goes wrong
+ * @property {boolean} [isSample]  played and forgotten: it is not kept in the history
+ * @property {boolean} [keepsStopped]  what had come when it was stopped is kept; true unless said
+ *
+ * @typedef {{queue_ms?: number, prefill_ms?: number, ttfa_ms?: number, rtf?: number,
+ *   heard?: {ttfa_ms: number|null, audible_ms: number|null, underruns: number|null}}} Metrics  heard: by the page that asked
+ * @typedef {{clicked: number|null, ttfa: number|null, audible: number|null, underruns: number|null}} Timing
+ * @typedef {{id: string, fingerprint?: string, device?: string, dtype?: string}} Model
+ *
+ * @typedef {Object} TakeRecord    a kept take, as the studio's store has it
+ * @property {string} id
+ * @property {number} created_at   seconds since 1970
+ * @property {string} room
+ * @property {Mode} mode
+ * @property {string} text
+ * @property {string|null} spoken
+ * @property {string|null} label
+ * @property {Config} config
+ * @property {number} seed
+ * @property {Model|null} model
+ * @property {string|null} voice
+ * @property {string|null} language
+ * @property {Metrics|null} metrics
+ * @property {string|null} stop_reason
+ * @property {string|null} parent
+ * @property {string|null} reference  SHA-256 of the recording that was sent with it
+ * @property {number} samples
+ * @property {number} seconds
+ * @property {string} sha256
+ * @property {number|null} lufs
+ * @property {string|null} name
+ * @property {string[]} tags
+ * @property {boolean} favourite
+ * @property {string} notes
+ */
+
+import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
+import { seldom } from '../common/elements.js';
+import { fileName } from '../common/files.js';
+import { isTooShort, sentText, untagged } from '../common/text.js';
+
+const SOON_MS = 16;
+
+export class Take extends EventTarget {
+  /** @param {Asked} asked */
+  constructor({ room, mode, config, text, spoken = null, seed, label = '', parent = null, reference = null, isQuiet = false, isSample = false, keepsStopped = true }) {
+    super();
+    this.room = room;
+    this.mode = mode;
+    this.config = config;
+    this.text = text;
+    this.spoken = spoken;
+    this.seed = seed;
+    this.label = label;
+    this.parent = parent;
+    this.reference = reference;
+    /** What tells that recording from others, once it was asked for and where the browser can say. @type {string|null} */
+    this.digest = null;
+    this.isQuiet = isQuiet;
+    this.isSample = isSample;
+    this.keepsStopped = keepsStopped;
+    /** @type {string|null} */
+    this.id = null;
+    /** @type {'queued'|'streaming'|'done'|'stopped'|'failed'} */
+    this.state = 'queued';
+    /** @type {Int16Array[]} */
+    this.chunks = [];
+    this.samples = 0;
+    /** That it will have, as far as its text tells; 0: it was not asked. */
+    this.planned = 0;
+    /** The most that were being made at once with it, itself among them. */
+    this.company = 1;
+    /** When its sound came. @type {{at: number, samples: number}[]} */
+    this.arrivals = [];
+    /** The model that speaks. @type {Model|null} */
+    this.model = null;
+    /** audio.start. @type {{model: string, voice: string|null, notes?: string[]}|null} */
+    this.start = null;
+    /** Of audio.done. @type {Metrics|null} */
+    this.metrics = null;
+    /** @type {string|null} */
+    this.stopReason = null;
+    /** @type {{position: number, etaMs: number|null}|null} */
+    this.queue = null;
+    /** @type {TakeRecord|null} */
+    this.record = null;
+    /** @type {import('../common/api.js').Thrown|null} */
+    this.error = null;
+    /** The client's. @type {ReturnType<import('../../../clients/js/voicewright.js').SpeechSocket['speak']>|null} */
+    this.utterance = null;
+    /** @type {Promise<unknown>|null} settled by the next change */
+    this.changing = null;
+    this.unkept = false; // The studio has no space for it.
+    /** Brings the sound of a recalled one. @type {(() => Promise<Int16Array|null>)|null} */
+    this.ask = null;
+    /** @type {Promise<Int16Array|null>|null} */
+    this.asking = null;
+    this.askedAt = performance.now();
+    /** Tell of a state a moment later: what follows it draws the page, and the first sound must not wait for that. */
+    this.tellSoon = seldom(() => this.tell('state'), SOON_MS);
+    /** What this page measured, ms after `clicked` (performance.now()). @type {Timing} */
+    this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
+  }
+
+  /** A kept take with its sound, to be played and shown like a fresh one. @param {TakeRecord} record @param {Int16Array} pcm */
+  static kept(record, pcm) {
+    const take = new Take(/** @type {Asked} */ ({ ...record, reference: null }));
+    take.append(pcm);
+    const state = record.stop_reason === 'cancelled' ? 'stopped' : 'done';
+    Object.assign(take, { metrics: record.metrics, stopReason: record.stop_reason, state });
+    Object.assign(take, { id: record.id, record, model: record.model });
+    return take;
+  }
+
+  /** A kept take whose sound comes later, or when it is played. @param {TakeRecord} record @param {() => Promise<Int16Array|null>} ask  null: it cannot be had now, which was said */
+  static recalled(record, ask) {
+    const take = Take.kept(record, new Int16Array());
+    take.samples = record.samples;
+    take.chunks = [];
+    take.ask = ask;
+    return take;
+  }
+
+  /** Have the sound of a recalled one here; where it cannot be had, it is asked for again the next time. */
+  async here() {
+    if (!this.ask) return;
+    this.asking ??= this.ask().finally(() => (this.asking = null));
+    const pcm = await this.asking;
+    if (!pcm || !this.ask) return;
+    this.ask = null;
+    this.chunks = [pcm];
+    this.samples = pcm.length;
+    this.tell('progress');
+  }
+
+  /** The text that is sent: with pronunciations, and with tags. */
+  get sent() {
+    return sentText(this.spoken ?? this.text);
+  }
+
+  /** The words that are spoken. */
+  get words() {
+    return this.config.tags ? untagged(this.sent).trim() : this.sent;
+  }
+
+  /** Whether sound may still come. */
+  get live() {
+    return this.state === 'queued' || this.state === 'streaming';
+  }
+
+  /** Whether nothing was heard of it yet: no place in a queue, no start. */
+  get isUnanswered() {
+    return this.state === 'queued' && !this.queue && !this.start;
+  }
+
+  get seconds() {
+    return this.samples / SAMPLE_RATE;
+  }
+
+  /** Whether it ended by itself long before its text can have been said. */
+  get isShort() {
+    if (this.state !== 'done') return false;
+    return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.words, this.seconds));
+  }
+
+  /** Integrated loudness, null before it is known or where the take is too short for one. */
+  get lufs() {
+    return this.record?.lufs ?? null;
+  }
+
+  /** @param {Int16Array} pcm */
+  append(pcm) {
+    this.chunks.push(pcm);
+    this.samples += pcm.length;
+  }
+
+  /** Stop the runtime's work on it; what has come stays, and is kept unless `isKept` is false. @param {{isKept?: boolean}} [options] */
+  cancel({ isKept = true } = {}) {
+    if (!this.live) return;
+    this.keepsStopped &&= isKept;
+    this.utterance?.cancel();
+    this.stopReason = 'cancelled';
+    this.enter('stopped', 'done');
+  }
+
+  /** @param {Take['state']} state @param {string} event */
+  enter(state, event) {
+    this.state = state;
+    this.tell(event);
+  }
+
+  /** @param {string} event */
+  tell(event) {
+    this.wake?.(undefined);
+    this.changing = null;
+    this.dispatchEvent(new Event(event));
+  }
+
+  /** Resolve at the next event. */
+  change() {
+    this.changing ??= new Promise((resolve) => (this.wake = resolve));
+    return this.changing;
+  }
+
+  /** Resolve with the take when no more sound will come; reject where it failed. */
+  async whole() {
+    while (this.live) await this.change();
+    if (this.state === 'failed') throw this.error;
+    return this;
+  }
+
+  /** Whether the studio is to keep it: all that came whole, and what came before it was stopped. */
+  get lasts() {
+    return this.state === 'done' || (this.state === 'stopped' && this.keepsStopped && this.samples > 0);
+  }
+
+  /** Resolve with the take when the studio keeps it, or will not; reject where it failed. */
+  async stored() {
+    await this.whole();
+    while (this.lasts && !this.record && !this.unkept) await this.change();
+    return this;
+  }
+
+  /** @returns {Blob} */
+  wav() {
+    return wavBlob(this.chunks, SAMPLE_RATE);
+  }
+
+  /** @returns {string} */
+  get filename() {
+    return fileName(this.text, 'wav');
+  }
+}

@@ -1,0 +1,187 @@
+/** Peaks of a take, and their picture on a canvas. */
+
+import { SAMPLE_RATE } from '../common/audio.js';
+import { seldom } from '../common/elements.js';
+
+// --- The lowest and highest sample of each 10 ms of a take, kept beside it and grown with it.
+
+export const BIN = SAMPLE_RATE / 100;
+
+/** @type {WeakMap<import('./take.js').Take, Peaks>} */
+const known = new WeakMap();
+
+export class Peaks {
+  /** Those of a take, brought up to its last chunk. @param {import('./take.js').Take} take */
+  static of(take) {
+    const peaks = known.get(take) ?? new Peaks();
+    known.set(take, peaks);
+    for (; peaks.chunks < take.chunks.length; peaks.chunks++) peaks.append(take.chunks[peaks.chunks]);
+    return peaks;
+  }
+
+  constructor() {
+    /** @type {number[]} */
+    this.low = [];
+    /** @type {number[]} */
+    this.high = [];
+    this.samples = 0;
+    this.chunks = 0;
+  }
+
+  /** @param {Int16Array} pcm */
+  append(pcm) {
+    for (const sample of pcm) {
+      const bin = Math.floor(this.samples / BIN);
+      const value = sample / 32768;
+      if (bin === this.low.length) {
+        this.low.push(value);
+        this.high.push(value);
+      } else {
+        if (value < this.low[bin]) this.low[bin] = value;
+        if (value > this.high[bin]) this.high[bin] = value;
+      }
+      this.samples += 1;
+    }
+  }
+}
+
+// --- A take on a canvas, as it grows: what was played in the accent colour, what waits in a quiet one.
+// Colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas. Drawn is what is another
+// than it was, and that not at every chunk.
+
+/** @typedef {import('./stage.js').Shown} Shown */
+
+// Speech is mostly quiet: this power shows what is soft without the loud leaving the canvas.
+const SHOWN = 0.6;
+// The shortest stretch of time that fills the width, so that a first chunk does not look like a whole take.
+const MIN_BINS = 400;
+
+export class Waveform {
+  /** @param {HTMLCanvasElement} canvas */
+  constructor(canvas) {
+    this.canvas = canvas;
+    /** @type {Shown|null} */
+    this.take = null;
+    this.played = 0;
+    this.onProgress = seldom(() => this.draw());
+    /** What is on the canvas: how, up to which bin, and up to which in the accent colour. */
+    this.drawn = { how: '', low: /** @type {number[]|null} */ (null), length: 0, edge: 0 };
+    new ResizeObserver(() => this.draw()).observe(canvas);
+    inColours(this, (waveform) => waveform.draw());
+  }
+
+  /** @param {Shown|null} take */
+  show(take) {
+    this.take?.removeEventListener('progress', this.onProgress);
+    this.take = take;
+    this.take?.addEventListener('progress', this.onProgress);
+    this.played = 0;
+    this.draw();
+  }
+
+  /** @param {number} played samples */
+  seek(played) {
+    this.played = played;
+    this.draw();
+  }
+
+  /** Samples that the width stands for: while a take is made, all that it will have. */
+  get span() {
+    const { take } = this;
+    const planned = take && 'planned' in take && take.state === 'streaming' ? take.planned : 0;
+    return Math.max(take?.samples ?? 0, planned, MIN_BINS * BIN);
+  }
+
+  draw() {
+    const { canvas, take, span, drawn } = this;
+    const style = getComputedStyle(canvas);
+    const [accent, quiet, line] = ['--vw-accent', '--vw-wave', '--vw-line'].map((name) => style.getPropertyValue(name));
+    const peaks = take && ('peaks' in take ? take.peaks : Peaks.of(take));
+    const low = peaks?.low ?? null;
+    const length = low?.length ?? 0;
+    const edge = Math.ceil(this.played / BIN);
+    const how = [canvas.clientWidth, canvas.clientHeight, window.devicePixelRatio, span, accent, quiet, line].join();
+    const bars = new Bars(canvas, peaks, span / BIN, (from) => (from < edge ? accent : quiet));
+    if (how !== drawn.how || low !== drawn.low || length < drawn.length) bars.paint();
+    else {
+      // The last bin that was drawn may have been half there.
+      if (length > drawn.length) bars.paint(drawn.length - 1, length);
+      if (edge !== drawn.edge) bars.paint(Math.min(edge, drawn.edge), Math.max(edge, drawn.edge));
+    }
+    this.drawn = { how, low, length, edge };
+  }
+}
+
+/** What draws on a canvas, and how it is drawn anew; what is gone is forgotten. @type {Set<{what: WeakRef<object>, draw: () => void}>} */
+const coloured = new Set();
+/** @type {MutationObserver|undefined} */
+let themes;
+
+/** Have what a canvas shows drawn anew in the colours of another theme. @template {object} T @param {T} drawn @param {(drawn: T) => void} draw */
+export function inColours(drawn, draw) {
+  const what = new WeakRef(drawn);
+  const one = { what, draw: () => draw(/** @type {T} */ (what.deref())) };
+  coloured.add(one);
+  if (themes) return;
+  themes = new MutationObserver(() => {
+    for (const each of coloured) {
+      if (each.what.deref()) each.draw();
+      else coloured.delete(each);
+    }
+  });
+  themes.observe(document.body, { attributeFilter: ['class'] });
+}
+
+/** Peaks as bars over the whole width of a canvas, on a line. */
+export class Bars {
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {{low: number[], high: number[]}|null} peaks
+   * @param {number} bins            that the width stands for
+   * @param {(bin: number) => string} colour  of a bar that begins there
+   */
+  constructor(canvas, peaks, bins, colour) {
+    this.canvas = canvas;
+    this.peaks = peaks;
+    this.bins = bins;
+    this.colour = colour;
+  }
+
+  /** Draw all, or what stands for some bins. @param {number} [begin] @param {number} [end] */
+  paint(begin = 0, end = Infinity) {
+    const { canvas, peaks, bins } = this;
+    const ratio = window.devicePixelRatio || 1;
+    const width = Math.round(canvas.clientWidth * ratio);
+    const height = Math.round(canvas.clientHeight * ratio);
+    if (width === 0 || height === 0) return;
+    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+    const pen = canvas.getContext('2d');
+    if (!pen) return;
+    const step = 3 * ratio;
+    const columns = Math.floor(width / step);
+    const first = Math.max(0, Math.floor((begin * columns) / bins) - 1);
+    const last = Math.min(columns, Math.ceil((end * columns) / bins) + 1);
+    const [left, right] = [first * step, last === columns ? width : last * step];
+    pen.clearRect(left, 0, right - left, height);
+    pen.fillStyle = getComputedStyle(canvas).getPropertyValue('--vw-line');
+    pen.fillRect(left, Math.floor(height / 2), right - left, Math.max(1, Math.floor(ratio)));
+    if (!peaks) return;
+    const { low, high } = peaks;
+    for (let column = first; column < last; column++) {
+      const from = Math.floor((column / columns) * bins);
+      const to = Math.max(from + 1, Math.floor(((column + 1) / columns) * bins));
+      if (from >= low.length) return;
+      const lowest = Math.min(...low.slice(from, to));
+      const highest = Math.max(...high.slice(from, to));
+      const top = (1 - shown(highest)) * (height / 2);
+      const tall = Math.max(ratio, (shown(highest) - shown(lowest)) * (height / 2));
+      pen.fillStyle = this.colour(from);
+      pen.fillRect(column * step, top, 2 * ratio, tall);
+    }
+  }
+}
+
+/** How far from the middle a sample is drawn. @param {number} value in [-1, 1] */
+export function shown(value) {
+  return Math.sign(value) * Math.abs(value) ** SHOWN;
+}

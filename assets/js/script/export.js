@@ -1,0 +1,127 @@
+/**
+ * A script as a file: lines that are not made yet are made first, then the studio joins what it keeps.
+ *
+ * @typedef {Object} Wanted
+ * @property {'joined'|'files'|'srt'|'all'} shape
+ * @property {'wav'|'mp3'|'flac'|'opus'} format
+ * @property {number|null} loudness  LUFS, null: as it is
+ */
+
+import { errorOf } from '../common/api.js';
+import { need } from '../common/elements.js';
+import { fileName, saveFile } from '../common/files.js';
+import { calledBy } from './line_text.js';
+
+/**
+ * What POST studio/exports takes: takes and silences in order, each with the number of its line.
+ *
+ * @param {import('./making.js').Maker} maker
+ * @param {(made: number, of: number) => void} onProgress
+ * @returns {Promise<Object<string, any>[]>}
+ * @throws {Error} a line could not be made; the sentence names its number
+ */
+export async function collectClips(maker, onProgress) {
+  const { script } = maker;
+  if (!script) return [];
+  const lines = script.lines.filter((line) => maker.plan(line).length > 0);
+  const clips = [];
+  for (const [made, line] of lines.entries()) {
+    onProgress(made, lines.length);
+    const parts = await maker.make(line).catch((error) => Promise.reject(maker.lineError(line, error)));
+    const gap = made > 0 ? script.gapAfter(lines[made - 1]) : 0;
+    if (gap > 0) clips.push({ silence_s: gap });
+    clips.push(...parts.map((part) => ({ ...part, line: script.at(line.id) + 1 })));
+  }
+  onProgress(lines.length, lines.length);
+  return clips;
+}
+
+/**
+ * @param {Object<string, any>} api
+ * @param {import('./document.js').Script} script
+ * @param {Object<string, any>[]} clips
+ * @param {Wanted} wanted
+ * @returns {Promise<{file: Blob, name: string}>}
+ */
+export async function exportClips(api, script, clips, { shape, format, loudness }) {
+  const name = calledBy(script).replace(/ …$/u, '') || 'script';
+  const asked = { clips, shape, format, loudness_lufs: loudness, name };
+  const headers = { 'content-type': 'application/json' };
+  const file = await api.blob('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
+  const suffix = { joined: format, files: 'zip', srt: 'srt', all: 'zip' }[shape];
+  return { file, name: fileName(name, suffix) };
+}
+
+// --- The sheet in which a script becomes a file: what, as what, how loud, and how far it is.
+
+export class ExportForm {
+  /** @param {HTMLElement} root the room's panel @param {import('./room.js').ScriptRoom} room */
+  constructor(root, room) {
+    this.room = room;
+    this.studio = room.studio;
+    this.sheet = need(root, '#vw-script-export');
+    this.shape = need(root, '#vw-script-shape', HTMLSelectElement);
+    this.format = need(root, '#vw-script-format', HTMLSelectElement);
+    this.loudness = need(root, '#vw-script-loudness', HTMLSelectElement);
+    this.go = need(root, '#vw-script-go', HTMLButtonElement);
+    this.progress = need(root, '#vw-script-progress', HTMLProgressElement);
+    this.told = need(root, '#vw-script-told');
+    this.error = need(root, '#vw-script-export-error');
+    this.sheet.onsubmit = (event) => {
+      event.preventDefault();
+      this.make();
+    };
+    this.shape.onchange = () => {
+      for (const field of [this.format, this.loudness]) field.disabled = this.shape.value === 'srt';
+    };
+  }
+
+  /** @param {HTMLElement} source that asked */
+  show(source) {
+    this.sheet.showPopover({ source });
+  }
+
+  /** What was said of the script as it was before. */
+  forgetTold() {
+    this.error.textContent = '';
+    if (!this.go.disabled) this.told.textContent = '';
+  }
+
+  /** @param {number} value @param {string} sentence */
+  tell(value, sentence) {
+    this.progress.value = value;
+    this.told.textContent = sentence;
+  }
+
+  async make() {
+    const { room, studio } = this;
+    const { t } = studio;
+    const { script, maker } = room;
+    this.error.textContent = '';
+    this.go.disabled = true;
+    this.progress.hidden = false;
+    try {
+      room.check(script.lines.map(({ id }) => id));
+      const clips = await collectClips(maker, (made, of) =>
+        this.tell(made / (of + 1), made < of ? t('script.making', { n: made + 1, of }) : t('script.joining')),
+      );
+      const { file, name } = await exportClips(studio.api, script, clips, this.wanted);
+      saveFile(file, name);
+      this.tell(0, '');
+      this.sheet.hidePopover();
+      studio.toast(t('script.exported', { name }));
+    } catch (error) {
+      this.tell(0, '');
+      studio.complain(this.error, errorOf(error));
+    } finally {
+      this.go.disabled = false;
+      this.progress.hidden = true;
+    }
+  }
+
+  /** What was chosen; which there are: assets/html/rooms/script.html. @returns {Wanted} */
+  get wanted() {
+    const loudness = this.loudness.value ? Number(this.loudness.value) : null;
+    return /** @type {Wanted} */ ({ shape: this.shape.value, format: this.format.value, loudness });
+  }
+}

@@ -1,0 +1,288 @@
+/**
+ * A script while it is read aloud: its takes and silences in order, each asked for when the one before it is whole,
+ * and never more than two lines ahead of the one that sounds.
+ *
+ * @typedef {import('../player/take.js').Take} Take
+ * @typedef {Take|{silence: number}} Item  silence in seconds
+ *
+ * @typedef {Object} Beginning  where in the first line it begins
+ * @property {number} gap       seconds of the silence before the line
+ * @property {number} part      the first of its stretches
+ * @property {number} skip      samples of that stretch that are left out
+ *
+ * @typedef {Object} Given      what was handed out
+ * @property {Item} item
+ * @property {number} place     of its line, in ids
+ * @property {number} part      of the line's stretches; -1: the silence before the line
+ * @property {number} skipped   samples of a pause that were left out; a take is handed out whole
+ */
+
+import { errorOf } from '../common/api.js';
+import { SAMPLE_RATE } from '../common/audio.js';
+import { BIN } from '../player/waveform.js';
+import { heightOf, layOut, LEVEL, samplesOf } from './schedule.js';
+
+const AHEAD = 2; // Lines.
+const WHOLE = { gap: 0, part: 0, skip: 0 };
+
+export class Performance {
+  /**
+   * @param {import('./making.js').Maker} maker
+   * @param {string[]} ids  of the lines, in order; one that is gone when its turn comes is left out
+   * @param {Beginning} [begin]
+   */
+  constructor(maker, ids, begin = WHOLE) {
+    this.maker = maker;
+    this.ids = ids;
+    this.begin = begin;
+    this.sounding = 0; // Index in ids.
+    /** @type {Given[]} */
+    this.given = [];
+    this.wake = () => {};
+  }
+
+  /** The stage has come to an item. @param {number} index @returns {string} the id of the line that sounds */
+  reach(index) {
+    this.sounding = this.given[index].place;
+    this.wake();
+    return this.ids[this.sounding];
+  }
+
+  /** @returns {AsyncGenerator<Item>} */
+  async *items() {
+    const { maker, ids } = this;
+    /** @type {import('./document.js').Line|null} */
+    let before = null;
+    for (let place = 0; place < ids.length; place++) {
+      await this.near(place);
+      const line = maker.script?.line(ids[place]);
+      if (!line) continue;
+      maker.prepare(line);
+      const plan = maker.plan(line);
+      if (plan.length === 0) continue;
+      const { gap, part: first, skip } = place === 0 ? this.begin : WHOLE;
+      const silence = before ? (maker.script?.gapAfter(before) ?? 0) : gap;
+      if (silence > 0) yield this.give({ silence }, place, -1);
+      before = line;
+      for (let part = first; part < plan.length; part++) {
+        const stretch = plan[part];
+        const skipped = part === first ? skip : 0;
+        if (stretch.silence) {
+          const left = Math.max(0, stretch.silence - skipped / SAMPLE_RATE);
+          yield this.give({ silence: left }, place, part, skipped);
+          continue;
+        }
+        const take = await maker.take(stretch, line);
+        yield this.give(take, place, part);
+        if (!(await whole(take))) return;
+      }
+    }
+  }
+
+  /** @param {Item} item @param {number} place @param {number} part @param {number} [skipped] */
+  give(item, place, part, skipped = 0) {
+    this.given.push({ item, place, part, skipped });
+    return item;
+  }
+
+  /** Resolve when a line may be prepared. @param {number} place */
+  async near(place) {
+    while (place - this.sounding > AHEAD) await new Promise((wake) => (this.wake = () => wake(undefined)));
+  }
+}
+
+/** Whether a take came to its end. @param {Take} take */
+async function whole(take) {
+  try {
+    return (await take.whole()).state === 'done';
+  } catch {
+    return false; // The line shows the error.
+  }
+}
+
+/**
+ * A script as one sound: what stands on the stage while it is read aloud and afterwards, and where in it one is.
+ *
+ * To the stage it looks like a take, but its sound is that of its lines, from whatever place it is begun (`from`).
+ * Events: 'state' when it is longer, shorter, or somewhere else.
+ *
+ * @typedef {import('./schedule.js').Clip} Clip
+ *
+ * @typedef {Object} Sounding
+ * @property {AsyncGenerator<Item>} items
+ * @property {number} skip   samples of the first item that are left out
+ * @property {(index: number) => void} onItem  the loudspeaker has come to it
+ * @property {(index: number, at: number) => number|null} place  of a sample of an item, in the whole
+ */
+
+export class Whole extends EventTarget {
+  room = 'script';
+  mode = null;
+  record = null;
+  metrics = null;
+  stopReason = null;
+  error = null;
+  /** @type {{at: number, samples: number}[]} */
+  arrivals = [];
+  /** @type {import('../player/take.js').Timing} */
+  timing = { clicked: null, ttfa: null, audible: null, underruns: null };
+  /** @type {Clip[]} */
+  clips = [];
+  /** The id of the line that sounds. @type {string|null} */
+  sounding = null;
+  /** What of it is at the loudspeaker: a take, or a silence. @type {Item|null} */
+  item = null;
+  /** @type {{low: number[], high: number[]}|null} */
+  drawn = null;
+
+  /**
+   * @param {import('./making.js').Maker} maker
+   * @param {Object} acts
+   * @param {(ids: string[]) => void} acts.check  throws what is wrong with lines that are to sound
+   * @param {(error: Error) => void} acts.onError
+   * @param {(whole: Whole) => string} acts.label
+   * @param {(button: HTMLElement) => void} acts.download
+   */
+  constructor(maker, { check, onError, label, download }) {
+    super();
+    this.maker = maker;
+    this.check = check;
+    this.onError = onError;
+    this.labelOf = label;
+    this.download = download;
+  }
+
+  get label() {
+    return this.labelOf(this);
+  }
+
+  get samples() {
+    return this.clips.at(-1)?.end ?? 0;
+  }
+
+  get seconds() {
+    return this.samples / SAMPLE_RATE;
+  }
+
+  /** Whether something of it is still to be made. */
+  get live() {
+    return this.clips.some(({ state }) => state !== 'made');
+  }
+
+  /** The take at the loudspeaker. */
+  get take() {
+    return this.item && 'silence' in this.item ? null : this.item;
+  }
+
+  get queue() {
+    return this.take?.queue ?? null;
+  }
+
+  get start() {
+    return this.take?.start ?? null;
+  }
+
+  /** A line is another, was made, came or went. */
+  renew() {
+    this.clips = this.maker.script ? layOut(this.maker.script, this.maker) : [];
+    this.drawn = null;
+    this.tell();
+  }
+
+  /** @param {string} id @returns {Clip|null} of a line, or of the next that has one */
+  clipFrom(id) {
+    const lines = this.maker.script?.lines ?? [];
+    const at = lines.findIndex((line) => line.id === id);
+    return this.clips.find(({ line }) => lines.indexOf(line) >= at) ?? null;
+  }
+
+  /**
+   * Its sound from a place on; at its end, from its beginning.
+   *
+   * @param {number} at samples @param {{only?: boolean}} [options]  only: to the end of the line there
+   * @returns {Sounding}
+   */
+  from(at, { only = false } = {}) {
+    const first = Math.max(0, this.clips.findIndex(({ end }) => at < end));
+    const clip = this.clips[first];
+    const lines = this.maker.script?.lines ?? [];
+    const from = clip ? lines.indexOf(clip.line) : 0;
+    const ids = lines.slice(from, only ? from + 1 : undefined).map(({ id }) => id);
+    const begin = clip && at < clip.end ? beginning(clip, at) : undefined;
+    const performance = new Performance(this.maker, this.ready(ids) ? ids : [], begin);
+    const isTake = begin?.gap === 0 && !clip.parts[begin.part].silence;
+    return {
+      items: performance.items(),
+      skip: isTake ? begin.skip : 0,
+      onItem: (index) => this.reach(performance, index),
+      place: (index, into) => this.placeOf(performance, index, into),
+    };
+  }
+
+  /** Whether these lines can sound; what is wrong with them is said. @param {string[]} ids */
+  ready(ids) {
+    try {
+      this.check(ids);
+      return true;
+    } catch (error) {
+      this.onError(errorOf(error));
+      return false;
+    }
+  }
+
+  /** @param {Performance} performance @param {number} index */
+  reach(performance, index) {
+    this.item = performance.given[index].item;
+    this.sound(performance.reach(index));
+  }
+
+  /** This line sounds, or none. @param {string|null} id */
+  sound(id) {
+    if (id === null) this.item = null;
+    if (id === this.sounding) return;
+    this.sounding = id;
+    this.tell();
+  }
+
+  /** @param {Performance} performance @param {number} index @param {number} at @returns {number|null} null: its line is gone */
+  placeOf(performance, index, at) {
+    const { item, place, part, skipped } = performance.given[index];
+    const clip = this.clips.find(({ line }) => line.id === performance.ids[place]);
+    if (!clip) return null;
+    if (part < 0) return clip.start - samplesOf('silence' in item ? item.silence : 0) + at;
+    const stretch = clip.parts[Math.min(part, clip.parts.length - 1)];
+    return Math.min(stretch.start + skipped + at, clip.end);
+  }
+
+  /** As Peaks has those of a take. */
+  get peaks() {
+    this.drawn ??= this.draw();
+    return this.drawn;
+  }
+
+  draw() {
+    const bins = Math.ceil(this.samples / BIN);
+    const high = new Array(bins).fill(0);
+    for (const part of this.clips.flatMap(({ parts }) => parts)) {
+      const levels = this.maker.levels(part);
+      for (let at = 0; at < levels.length; at++) {
+        const from = Math.floor((part.start + at * LEVEL) / BIN);
+        high.fill(heightOf(levels[at]) ** 2, from, Math.min(bins, from + LEVEL / BIN));
+      }
+    }
+    return { low: high.map((value) => -value), high };
+  }
+
+  tell() {
+    this.dispatchEvent(new Event('state'));
+  }
+}
+
+/** Where in a line's sound a place is; what is not made yet is begun at its beginning. @param {Clip} clip @param {number} at */
+function beginning(clip, at) {
+  if (at < clip.start) return { gap: (clip.start - at) / SAMPLE_RATE, part: 0, skip: 0 };
+  const part = Math.max(0, clip.parts.findLastIndex(({ start }) => start <= at));
+  const { start, silence, sound, length } = clip.parts[part];
+  const known = silence ? length : (sound?.samples ?? 0);
+  return { gap: 0, part, skip: Math.min(at - start, known) };
+}

@@ -1,0 +1,332 @@
+/** Files that become text: reading them, and the sheets in which chapters and encodings are chosen. */
+
+import { api, errorOf } from '../common/api.js';
+import { need } from '../common/elements.js';
+import { takeDrops } from '../common/files.js';
+import { expectedSeconds } from '../common/text.js';
+import { readChat } from './chat.js';
+import { GAP_S, MAX_LINES } from './document.js';
+import { cuesToLines } from './line_text.js';
+
+// --- The sheet in which a document's chapters are chosen.
+
+const LONGEST_LINE = 600; // Characters; a longer paragraph becomes several lines (reading.js).
+const LONGEST_BEGINNING = 60; // Characters shown of a chapter without a title.
+
+export class ChapterSheet {
+  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    this.dialog = need(page, '#vw-chapters', HTMLDialogElement);
+    this.title = need(page, '#vw-chapters-title');
+    this.all = need(page, '#vw-chapters-all', HTMLInputElement);
+    this.list = need(page, '#vw-chapters-list');
+    this.sum = need(page, '#vw-chapters-sum');
+    this.go = need(page, '#vw-chapters-go', HTMLButtonElement);
+    /** @type {Chapter[]} */
+    this.chapters = [];
+    /** @type {(chosen: Chapter[]|null) => void} */
+    this.answer = () => {};
+    need(page, '#vw-chapters-close').onclick = () => this.dialog.close();
+    this.all.onchange = () => this.pick(() => this.all.checked);
+    this.list.onchange = () => this.paint();
+    this.go.onclick = () => {
+      this.answer(this.chosen);
+      this.dialog.close();
+    };
+    this.dialog.onclose = () => this.answer(null);
+  }
+
+  /**
+   * Ask which chapters. Footnotes and endnotes are a chapter that is not chosen at first.
+   *
+   * @param {string} title @param {Chapter[]} chapters @returns {Promise<Chapter[]|null>} null: none of them
+   */
+  choose(title, chapters) {
+    this.chapters = chapters;
+    this.title.textContent = title;
+    this.list.replaceChildren(...chapters.map((chapter, index) => this.row(chapter, index)));
+    const fits = linesOf(chapters.filter((chapter) => !chapter.is_notes)) <= MAX_LINES;
+    this.pick((chapter) => fits && !chapter.is_notes);
+    this.dialog.showModal();
+    return new Promise((resolve) => (this.answer = resolve));
+  }
+
+  /** @param {Chapter} chapter @param {number} index */
+  row({ title, paragraphs, is_notes: isNotes }, index) {
+    const row = document.createElement('li');
+    const label = Object.assign(document.createElement('label'), { className: 'vw-check' });
+    const box = Object.assign(document.createElement('input'), { type: 'checkbox', name: String(index) });
+    const named = isNotes ? this.studio.t('importing.notes') : title || beginning(paragraphs[0]);
+    const name = Object.assign(document.createElement('span'), { textContent: named, dir: 'auto' });
+    const time = document.createElement('small');
+    time.textContent = this.studio.facts.time(secondsOf(paragraphs));
+    label.append(box, name, time);
+    row.append(label);
+    return row;
+  }
+
+  /** Tick chapters. @param {(chapter: Chapter) => boolean} isWanted */
+  pick(isWanted) {
+    this.boxes.forEach((box, index) => (box.checked = isWanted(this.chapters[index])));
+    this.paint();
+  }
+
+  get boxes() {
+    return [...this.list.querySelectorAll('input')];
+  }
+
+  get chosen() {
+    return this.chapters.filter((_, index) => this.boxes[index].checked);
+  }
+
+  /** Say how much it is, and whether it can be taken. */
+  paint() {
+    const { chosen } = this;
+    const { t, facts } = this.studio;
+    const lines = linesOf(chosen);
+    const isTooMuch = lines > MAX_LINES;
+    const time = facts.time(secondsOf(chosen.flatMap(({ paragraphs }) => paragraphs)));
+    this.all.checked = chosen.length === this.chapters.length;
+    this.all.indeterminate = chosen.length > 0 && !this.all.checked;
+    this.sum.textContent = t(isTooMuch ? 'importing.too_much' : 'importing.sum', { n: chosen.length, of: this.chapters.length, lines, most: MAX_LINES, time });
+    if (chosen.length === 0) this.sum.textContent = t('importing.choose');
+    this.go.textContent = chosen.length ? t('importing.go_chapters', { n: chosen.length }) : t('importing.go');
+    this.go.disabled = chosen.length === 0 || isTooMuch;
+  }
+}
+
+/** How many lines of a script chapters become. @param {Chapter[]} chapters */
+function linesOf(chapters) {
+  return chapters.flatMap(({ paragraphs }) => paragraphs).reduce((sum, text) => sum + Math.ceil(text.length / LONGEST_LINE), 0);
+}
+
+/** @param {string[]} paragraphs */
+function secondsOf(paragraphs) {
+  return expectedSeconds(paragraphs.join(' '));
+}
+
+/** @param {string} text */
+function beginning(text) {
+  return text.length <= LONGEST_BEGINNING ? text : `${text.slice(0, LONGEST_BEGINNING).replace(/\s+\S*$/u, '')} …`;
+}
+
+// --- The sheet that shows what is read in a text file, before it is taken over: its encoding, what is left
+// out, the first lines.
+
+/**
+ * @typedef {{code: string, count: number, message: string, examples?: string[]}} Note
+ * @typedef {{encoding?: string, sounds?: string}} Choice  query of POST studio/documents
+ * 
+ */
+
+const MAX_PREVIEW_LINES = 12;
+const MAX_PREVIEW_CHARS = 160; // Characters shown of a line.
+
+export class ImportSheet {
+  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    this.dialog = need(page, '#vw-import', HTMLDialogElement);
+    this.title = need(page, '#vw-import-title');
+    this.encoding = need(page, '#vw-import-encoding');
+    this.encodings = need(page, '#vw-import-encoding select', HTMLSelectElement);
+    this.sounds = need(page, '#vw-import-sounds');
+    this.keepSounds = need(page, '#vw-import-sounds input', HTMLInputElement);
+    this.notes = need(page, '#vw-import-notes');
+    this.preview = need(page, '#vw-import-preview');
+    this.told = need(page, '#vw-import-told');
+    this.go = need(page, '#vw-import-go', HTMLButtonElement);
+    /** @type {Found|null} */
+    this.found = null;
+    /** @type {(choice: Choice) => Promise<Found>} */
+    this.reread = () => Promise.reject(new Error('no file is open'));
+    /** @type {(chosen: Found|null) => void} */
+    this.answer = () => {};
+    this.turn = 0;
+    need(page, '#vw-import-close').onclick = () => this.dialog.close();
+    this.encodings.onchange = () => this.change();
+    this.keepSounds.onchange = () => this.change();
+    this.go.onclick = () => {
+      this.answer(this.found);
+      this.dialog.close();
+    };
+    this.dialog.onclose = () => this.answer(null);
+  }
+
+  /**
+   * Show a file that has choices.
+   *
+   * @param {string} title @param {Found} found @param {(choice: Choice) => Promise<Found>} reread
+   * @returns {Promise<Found|null>} null: it is not wanted
+   */
+  choose(title, found, reread) {
+    this.reread = reread;
+    this.title.textContent = title;
+    const { encodings = [], notes } = found;
+    this.encoding.hidden = encodings.length < 2;
+    this.encodings.replaceChildren(...encodings.map((name) => new Option(name, name)));
+    this.sounds.hidden = !notes.some(({ code }) => code === 'sounds');
+    this.keepSounds.checked = false;
+    this.show(found);
+    this.dialog.showModal();
+    return new Promise((resolve) => (this.answer = resolve));
+  }
+
+  /** Read the file again as it is chosen now. */
+  async change() {
+    const turn = ++this.turn;
+    const choice = {
+      ...(this.encoding.hidden ? {} : { encoding: this.encodings.value }),
+      ...(this.keepSounds.checked ? { sounds: '1' } : {}),
+    };
+    this.go.disabled = true;
+    try {
+      const found = await this.reread(choice);
+      if (turn === this.turn) this.show(found);
+    } catch (error) {
+      if (turn !== this.turn) return;
+      this.preview.replaceChildren();
+      this.told.textContent = errorOf(error).message;
+    }
+  }
+
+  /** @param {Found} found */
+  show(found) {
+    const { t } = this.studio;
+    this.found = found;
+    const cues = found.cues ?? [];
+    const paragraphs = found.chapters.flatMap((chapter) => chapter.paragraphs);
+    const first = paragraphs.slice(0, MAX_PREVIEW_LINES).map((text, at) => [cues[at]?.name, text].filter(Boolean).join(': '));
+    this.preview.replaceChildren(...first.map((text) => row(text.length > MAX_PREVIEW_CHARS ? `${text.slice(0, MAX_PREVIEW_CHARS)} …` : text)));
+    this.notes.replaceChildren(...noteSentences(found.notes, t).map(row));
+    this.told.textContent = t('importing.paragraphs', { n: paragraphs.length });
+    this.go.disabled = paragraphs.length === 0;
+  }
+}
+
+/** Notes in the page's language; one that it does not know as the studio said it. @param {Note[]} notes @param {(key: string, values?: Object<string, any>) => string} t */
+export function noteSentences(notes, t) {
+  return notes.map(({ code, count, message, examples = [] }) => {
+    const key = `importing.note.${code}`;
+    const sentence = t(key, { n: count, examples: examples.join(' · ') });
+    return sentence === key ? message : sentence;
+  });
+}
+
+/** @param {string} text */
+function row(text) {
+  return Object.assign(document.createElement('li'), { textContent: text, dir: 'auto' });
+}
+
+// --- Files that become text: the studio reads them, chapters and encodings are chosen, and what is left out is
+// said.
+
+/**
+ * @typedef {{title: string, paragraphs: string[], is_notes: boolean}} Chapter
+ * @typedef {{title: string, chapters: Chapter[], notes: Note[], encodings?: string[],
+ *   cues?: import('./line_text.js').Cue[]}} Found  as POST studio/documents gives it
+ * @typedef {{title: string, text: string, lines?: import('./reading.js').ReadLine[], isDocument?: boolean}} Imported
+ *   text: paragraphs between empty lines; lines: of subtitles
+ */
+
+export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,.html,.htm,.xhtml,text/plain';
+const IS_DOCUMENT = /\.(epub|docx?|dotx?|x?html?)$/i;
+const IS_MARKDOWN = /\.(md|markdown)$/i;
+const LONGEST_TITLE = 120; // Characters, as the studio stores names.
+const NOTES_MS = 15_000;
+
+export class Importing {
+  /**
+   * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
+   * @param {ChapterSheet} chapters @param {ImportSheet} sheet
+   */
+  constructor(page, studio, chapters, sheet) {
+    this.studio = studio;
+    this.chapters = chapters;
+    this.sheet = sheet;
+    const place = /** @type {HTMLElement} */ (page.querySelector('#vw-shared-text'));
+    const input = /** @type {HTMLInputElement} */ (page.querySelector('#vw-text-file'));
+    const button = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-text-open'));
+    input.accept = ACCEPTED;
+    button.onclick = () => input.click();
+    input.onchange = () => {
+      const [file] = input.files ?? [];
+      input.value = ''; // Choosing the same file again fires a change event.
+      this.open(file);
+    };
+    takeDrops(place, ([file]) => this.open(file));
+  }
+
+  /** A file's text into the shared field, or into a script where it is too long for one take, has times, or is a chat. @param {File|undefined} file */
+  async open(file) {
+    const { studio } = this;
+    const read = await this.read(file, GAP_S); // Text with times becomes a new script.
+    if (!read) return;
+    if (read.lines || readChat(read.text) || [...read.text.trim()].length > studio.facts.most) {
+      return studio.go('script', { text: read.text, lines: read.lines, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });
+    }
+    const isOwn = studio.text.trim() !== '' && !Object.values(studio.presets.texts).includes(studio.text);
+    studio.replacing(studio.current ?? studio, isOwn, () => void (studio.text = read.text));
+    studio.drafts.touch();
+  }
+
+  /**
+   * A file as text; what is wrong with it is said.
+   *
+   * @param {File|undefined} file @param {number} [between] seconds that a script puts between its lines anyway
+   * @returns {Promise<Imported|null>} null: there is none, or it is not wanted
+   */
+  async read(file, between = 0) {
+    const found = file && (await this.find(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {}));
+    if (!file || !found) return null;
+    const title = (found.title || titleOf(file)).slice(0, LONGEST_TITLE);
+    const chosen = found.chapters.length > 1 ? await this.chapters.choose(title, found.chapters) : found.chapters;
+    if (!chosen) return null;
+    const paragraphs = chosen.flatMap((chapter) => chapter.paragraphs);
+    const lines = found.cues?.length ? cuesToLines(paragraphs, found.cues, between) : undefined;
+    return { title, text: paragraphs.join('\n\n'), lines, isDocument: IS_DOCUMENT.test(file.name) };
+  }
+
+  /** The text of a table or a list, every row of it. @param {File} file @returns {Promise<string|null>} as of read */
+  async table(file) {
+    const found = await this.find(file, { as_is: '1' });
+    return found && found.chapters.flatMap(({ paragraphs }) => paragraphs).join('\n');
+  }
+
+  /**
+   * Have a file read. What its user has to choose is asked, other notes and what is wrong are said.
+   *
+   * @param {File} file @param {Object<string, string>} [query] @returns {Promise<Found|null>}
+   */
+  async find(file, query = {}) {
+    const { studio } = this;
+    try {
+      const found = await this.ask(file, query);
+      const hasChoice = (found.encodings ?? []).length > 1 || found.notes.some(({ code }) => code === 'sounds');
+      if (hasChoice) return await this.sheet.choose(file.name, found, (choice) => this.ask(file, { ...query, ...choice }));
+      const said = noteSentences(found.notes, studio.t).join(' ');
+      if (said) studio.toast(said, { isOfPage: true, stayMs: NOTES_MS });
+      return found;
+    } catch (error) {
+      studio.toast(`${file.name}: ${errorOf(error).message}`, { isOfPage: true });
+      return null;
+    }
+  }
+
+  /** @param {File} file @param {Object<string, string>} query @returns {Promise<Found>} */
+  async ask(file, query) {
+    const { studio } = this;
+    const leave = IS_DOCUMENT.test(file.name) ? studio.toast(studio.t('importing.reading', { name: file.name }), { isOfPage: true }) : null;
+    try {
+      return await (await api.ask(`studio/documents?${new URLSearchParams(query)}`, { method: 'POST', body: file })).json();
+    } finally {
+      leave?.();
+    }
+  }
+}
+
+/** A file's name without what it ends with. @param {File} file */
+function titleOf({ name }) {
+  return name.replace(/\.[^.]*$/, '').slice(0, LONGEST_TITLE);
+}

@@ -1,0 +1,131 @@
+/**
+ * What a line's text holds: stretches to speak, and pauses between them.
+ *
+ *     readParts('The kettle is on. [pause 0.5s] Sit down.')
+ *     // { parts: [{ text: 'The kettle is on.' }, { silence: 0.5 }, { text: 'Sit down.' }], fault: null }
+ *
+ * A pause is `[pause 0.5s]`, `[pause 300ms]`, `[pause 2]` (seconds) or `[pause]`; a colon may stand for the space.
+ *
+ * @typedef {{text?: string, silence?: number}} Part  one of both, silence in seconds
+ */
+
+export const LONGEST_PAUSE_S = 30;
+const PAUSE_S = 0.5; // Length of a pause without one.
+
+const BRACKET = /\[\s*pause\b([^\]]*)\]/giu;
+const LENGTH = /^\s*:?\s*(\d+(?:[.,]\d+)?)\s*(s|sec|seconds?|ms|milliseconds?)?\s*$/iu;
+const SPOKEN = /[\p{L}\p{N}]/u;
+
+/**
+ * Take a line's text apart. Punctuation alone stays with the words before it.
+ *
+ * @param {string} text
+ * @returns {{parts: Part[], fault: string|null}}  fault: the first bracket that is not a pause of 0 to 30 s
+ */
+export function readParts(text) {
+  /** @type {Part[]} */
+  const parts = [];
+  let fault = null;
+  let end = 0;
+  for (const bracket of text.matchAll(BRACKET)) {
+    addText(parts, text.slice(end, bracket.index));
+    const seconds = readLength(bracket[1]);
+    if (seconds === null) fault ??= bracket[0];
+    else if (seconds > 0) parts.push({ silence: seconds });
+    end = bracket.index + bracket[0].length;
+  }
+  addText(parts, text.slice(end));
+  return { parts, fault };
+}
+
+/** Write a pause as it stands in a text. @param {number} seconds */
+export function writePause(seconds) {
+  return `[pause ${Number(seconds.toFixed(2))}s]`;
+}
+
+/** Whether there is anything to say in it. @param {Part[]} parts */
+export function speaks(parts) {
+  return parts.some(({ text }) => text);
+}
+
+/** @param {string} words what stands behind "pause" @returns {number|null} seconds */
+function readLength(words) {
+  if (!words.trim()) return PAUSE_S;
+  const length = LENGTH.exec(words);
+  if (!length) return null;
+  const number = Number(length[1].replace(',', '.'));
+  const seconds = length[2]?.toLowerCase().startsWith('m') ? number / 1000 : number;
+  return seconds <= LONGEST_PAUSE_S ? seconds : null;
+}
+
+/** @param {Part[]} parts @param {string} stretch */
+function addText(parts, stretch) {
+  const text = stretch.trim();
+  if (!text) return;
+  if (SPOKEN.test(text)) {
+    parts.push({ text });
+    return;
+  }
+  const before = parts.findLast((part) => part.text);
+  if (before) before.text += text;
+}
+
+// --- What a script is called: its name, else the words that it begins with. Pure.
+
+const LONGEST_NAME = 40;
+
+/** A script's name from its text. @param {string} text */
+export function titleOf(text) {
+  const [first] = text.trim().split('\n');
+  return first.length <= LONGEST_NAME ? first : `${first.slice(0, LONGEST_NAME).replace(/\s+\S*$/u, '')} …`;
+}
+
+/** What a script is called; empty: nothing is written in it yet. @param {{name: string, begins?: string}} script  begins: the text of its first line with one */
+export function calledBy({ name, begins = '' }) {
+  const words = readParts(begins).parts.map(({ text = '' }) => text).join(' ');
+  return name.trim() || titleOf(words);
+}
+
+/**
+ * Cues of subtitles, as the studio reads them, as lines: a pause is where nobody speaks for a while.
+ *
+ * @typedef {{start: number, end: number, name: string|null}} Cue  seconds, and who speaks
+ */
+
+const SHORTEST_PAUSE_S = 0.3; // A shorter pause is a breath.
+
+/**
+ * @param {string[]} texts @param {Cue[]} cues one for each text
+ * @param {number} [between] seconds of silence that the script puts between its lines anyway
+ * @returns {import('./reading.js').ReadLine[]}
+ */
+export function cuesToLines(texts, cues, between = 0) {
+  return texts.map((text, at) => {
+    const { end, name } = cues[at];
+    const next = cues[at + 1];
+    const pause = next ? Math.min(next.start - end - between, LONGEST_PAUSE_S) : 0;
+    return { name, instruct: '', text: pause >= SHORTEST_PAUSE_S ? `${text} ${writePause(pause)}` : text };
+  });
+}
+
+/**
+ * Pace as words in a line's style: the models have no other way to it. Pure.
+ *
+ *     withPace('Softly.', 'slow', { slow: 'Speak slowly.', fast: 'Speak quickly.' })  // 'Softly. Speak slowly.'
+ *
+ * @typedef {Object<string, string>} Paces  the words for each pace
+ */
+
+/** Which pace a style asks for. @param {string} style @param {Paces} paces @returns {string|null} */
+export function paceOf(style, paces) {
+  return Object.keys(paces).find((pace) => style.includes(paces[pace])) ?? null;
+}
+
+/** A style with the words for a pace, and without those for another; without any where it had them. @param {string} style @param {string} pace @param {Paces} paces */
+export function withPace(style, pace, paces) {
+  const before = paceOf(style, paces);
+  let rest = style;
+  for (const words of Object.values(paces)) rest = rest.replace(words, '');
+  rest = rest.replace(/\s+/g, ' ').trim();
+  return before === pace ? rest : `${rest} ${paces[pace]}`.trim();
+}

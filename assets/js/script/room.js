@@ -1,0 +1,495 @@
+/**
+ * The Script room: several lines, each with a voice, read aloud one after another, and made into files.
+ *
+ * The parts are next to it: the script as a value (document.js), who speaks (voice_assignment.js), takes (making.js), all of them as one
+ * (full_audio.js, schedule.js) and its timeline (timeline.js), the lines on the page (lines_view.js), saving
+ * (script_list.js), files (export.js). Here they meet.
+ */
+
+import { errorOf } from '../common/api.js';
+import { clock } from '../common/audio.js';
+import { need } from '../common/elements.js';
+import { FieldError } from '../common/fields.js';
+import { takeDrops } from '../common/files.js';
+import { MAX_LINES, newLine, Script } from './document.js';
+import { ExportForm } from './export.js';
+import { Whole } from './full_audio.js';
+import { ACCEPTED } from './importing.js';
+import { readParts, titleOf } from './line_text.js';
+import { LinesView } from './lines_view.js';
+import { Maker, Remaking } from './making.js';
+import { readText } from './reading.js';
+import { addressedScript, nameScript, Shelf, ShelfView } from './script_list.js';
+import { Timeline } from './timeline.js';
+import { TimelineHand } from './timeline_hand.js';
+import { Casting } from './voice_assignment.js';
+
+/**
+ * @typedef {import('../app/studio.js').SpokenBy} SpokenBy
+ */
+
+const LONG_LINES = 500; // Longer scripts are laid out again only when the user pauses.
+const REST_MS = 400;
+
+export class ScriptRoom {
+  static id = 'script';
+  id = 'script';
+
+  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  constructor(root, studio) {
+    this.root = root;
+    this.studio = studio;
+    this.parts = {
+      add: need(root, '#vw-script-add'),
+      file: need(root, '#vw-script-file', HTMLInputElement),
+      gap: need(root, '#vw-script-gap', HTMLInputElement),
+      total: need(root, '#vw-script-total'),
+      words: need(root, '#vw-script-words'),
+      live: need(root, '#vw-script-live'),
+    };
+    /** @type {Promise<void>|null} */
+    this.begun = null;
+    /** The script that is shown, and what ends hearing of it. @type {Script|null} */
+    this.opened = null;
+    /** @type {(() => void)|null} */
+    this.leaveScript = null;
+    /** @type {number|undefined} */
+    this.frame = undefined;
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.later = undefined;
+    /** Stored voices that were there when they were listed last: ids. @type {Set<string>} */
+    this.present = new Set();
+    this.casting = new Casting(studio);
+    this.maker = new Maker(studio, this.casting);
+    this.remaking = new Remaking(this);
+    this.lines = new LinesView(need(root, '#vw-script-lines'), need(root, '#vw-script-line', HTMLTemplateElement), this);
+    this.exporting = new ExportForm(root, this);
+    this.shelf = new Shelf(studio.api);
+    this.shelfView = new ShelfView(root, this);
+    this.whole = new Whole(this.maker, {
+      check: (ids) => this.check(ids),
+      onError: (error) => this.onError(error),
+      label: (whole) => this.labelOf(whole),
+      download: (button) => this.offerFiles(button),
+    });
+    this.timeline = new Timeline(need(root, '#vw-script-timeline'), {
+      nameOf: (line) => line.name || this.casting.toldAs(line.voice),
+      levels: (stretch) => this.maker.levels(stretch),
+      onKey: (event) => this.onTimelineKey(event),
+    });
+    this.hand = new TimelineHand(this.timeline, {
+      seek: (at) => this.seek(at),
+      choose: (id) => this.lines.choose(id),
+      move: (id, before) => this.dragged(id, this.script.moveBefore(id, before)),
+      gapOf: (id) => this.script.gapAfter(this.script.line(id) ?? {}),
+      setGap: (id, seconds) => this.script.setGap(id, seconds),
+      onGap: (id, before) => studio.undoable(() => this.script.setGap(id, before)),
+    });
+    this.listen();
+  }
+
+  listen() {
+    const { parts, maker, shelf, studio } = this;
+    shelf.addEventListener('open', () => shelf.script && this.open(shelf.script));
+    maker.addEventListener('change', () => {
+      this.remaking.follow();
+      this.showSoon();
+    });
+    maker.addEventListener('kept', () => this.file());
+    studio.pronunciation.addEventListener('change', () => this.showSoon());
+    studio.voices.addEventListener('change', () => this.opened && this.followVoices());
+    studio.stage.addEventListener('change', () => this.followStage());
+    studio.stage.addEventListener('place', () => this.followPlace());
+    this.whole.addEventListener('state', () => {
+      this.lines.mark(this.whole.sounding);
+      this.timeline.mark(this.whole.sounding);
+    });
+    parts.add.onclick = () => this.lines.add();
+    parts.gap.onchange = () => parts.gap.reportValidity() && this.script.set({ gap: parts.gap.valueAsNumber || 0 });
+    parts.file.accept = ACCEPTED;
+    parts.file.onchange = () => {
+      const [file] = parts.file.files ?? [];
+      parts.file.value = '';
+      this.importFile(file);
+    };
+    takeDrops(this.root, ([file]) => this.importFile(file));
+    this.root.addEventListener('input', () => this.forgetTold());
+  }
+
+  /** What can be spoken is known, or has changed. */
+  offer() {
+    this.begun ??= this.begin();
+    if (!this.opened) return;
+    for (const line of this.script.lines) line.voice ??= this.casting.unused([]);
+    this.lines.offer();
+  }
+
+  async begin() {
+    /** @type {Partial<ReturnType<ScriptRoom['left']>>} */
+    const { id, unsaved } = this.studio.drafts.read(this.id) ?? {};
+    const wanted = addressedScript();
+    const own = wanted && unsaved?.id !== wanted ? null : unsaved;
+    const first = () => (own ? new Script(own) : this.sample(this.studio.presets.scripts[0]));
+    const known = (/** @type {{id: string}[]} */ list, /** @type {string|null|undefined} */ which) => list.find((one) => one.id === which);
+    try {
+      await this.shelf.begin(first, (list) => known(list, wanted ?? id) ?? (own ? null : (known(list, id) ?? list[0])));
+      if (wanted && wanted !== this.script.id) this.studio.toast(this.studio.t('script.not_here'));
+    } catch (thrown) {
+      const error = errorOf(thrown);
+      this.shelf.open(first());
+      if (!error.missing) this.studio.toast(error.message);
+    }
+  }
+
+  draft() {
+    return this.opened ? this.left() : this.studio.drafts.read(this.id);
+  }
+
+  /** Which script is open; the whole of it where the studio may not have it. */
+  left() {
+    const { script, shelf } = this;
+    return { id: script.id, unsaved: shelf.state === 'saved' ? null : script.toJSON() };
+  }
+
+  /** A script of presets/scripts.toml, with voices. @param {{name: string, text: string}} preset */
+  sample({ name, text }) {
+    const lines = this.read(text).lines.map((line) => newLine(line));
+    this.casting.assign(lines, []);
+    return new Script({ name, lines });
+  }
+
+  /** A script with one empty line. */
+  empty() {
+    return new Script({ lines: [newLine({ voice: this.casting.unused([]) })] });
+  }
+
+  /** The open one. @throws {Error} none is yet */
+  get script() {
+    if (this.shelf.script) return this.shelf.script;
+    throw new Error('No script is open yet');
+  }
+
+  /** @param {Script} script */
+  open(script) {
+    const isNext = this.shelf.list.some(({ id }) => id === this.opened?.id);
+    this.leaveScript?.();
+    this.opened = script;
+    this.remaking.forget();
+    this.casting.note(script.lines);
+    this.leaveScript = script.on('change', ({ lines }) => {
+      this.casting.note(script.lines);
+      if (lines) this.arrange();
+      else this.showSoon();
+    });
+    const { stage } = this.studio;
+    const isShown = stage.take === this.whole || this.studio.lastHeard.claims(script.id);
+    if (stage.take === this.whole) this.studio.stop();
+    if (this.studio.current === this) this.studio.undo = null; // The undo step belonged to another script.
+    this.forgetTold();
+    this.parts.gap.value = String(script.gap);
+    this.maker.open(script);
+    this.lines.open(script);
+    this.show();
+    if (isShown) stage.show(this.whole);
+    nameScript(script.id, isNext);
+  }
+
+  /** @param {import('../app/studio.js').Given} [given] script: to be opened; voice: of the library, for a new line; text: for a new script, of that title */
+  async enter({ voice, text, lines, title, spokenBy = null, script = addressedScript() ?? undefined } = {}) {
+    await this.begun;
+    if (text) return this.write(lines ? { lines, leftOut: 0 } : this.read(text), spokenBy, title ?? titleOf(text));
+    if (!this.opened) return;
+    if (script && script !== this.script.id) await this.reach(script);
+    nameScript(this.script.id, false);
+    if (!voice) return;
+    this.lines.add();
+    const last = this.script.lines.at(-1);
+    if (last) this.script.cast(last.id, { mode: 'base', voice });
+  }
+
+  /** Delete a script; where it is open another takes its place. @param {string} id @returns {Promise<() => Promise<void>>} undoes it */
+  discard(id) {
+    return id === this.opened?.id ? this.shelf.remove(() => this.empty()) : this.shelf.discard(id);
+  }
+
+  /** How many scripts speak with a stored voice. @param {string} voice its id */
+  async usesOf(voice) {
+    const speaks = (/** @type {Pick<import('../library/saved_scripts.js').ScriptSummary, 'voices'>} */ { voices = [] }) =>
+      voices.some((one) => one.mode === 'base' && one.voice === voice);
+    const { scripts } = await this.studio.api.get('studio/scripts');
+    const others = scripts.filter((/** @type {import('../library/saved_scripts.js').ScriptSummary} */ one) => one.id !== this.opened?.id && speaks(one));
+    return others.length + Number(this.opened !== null && speaks(this.opened));
+  }
+
+  /** Voices came, went, or have another name. */
+  followVoices() {
+    const { casting, script, studio } = this;
+    casting.note(script.lines);
+    const went = script.lines.some(({ voice }) => voice?.voice && casting.isGone(voice) && this.present.has(voice.voice));
+    this.present = new Set(studio.voices.list.map(({ id }) => id));
+    if (went) script.tell(false); // Stores the voices' names with the script.
+    this.lines.offer();
+    this.showSoon();
+  }
+
+  /** Open another script, if it is still there. @param {string} id */
+  async reach(id) {
+    try {
+      await this.shelf.load(id);
+    } catch (thrown) {
+      const error = errorOf(thrown);
+      this.studio.toast(error.status === 404 ? this.studio.t('script.not_here') : error.message);
+    }
+  }
+
+  /** Whether a script may have so many lines; if not, say it. @param {number} lines */
+  hasRoom(lines) {
+    if (lines <= MAX_LINES) return true;
+    this.studio.toast(this.studio.t('script.too_long', { n: lines, most: MAX_LINES }));
+    return false;
+  }
+
+  /** A text as lines. @param {string} text */
+  read(text) {
+    return readText(text, (word) => this.casting.named(word) !== null);
+  }
+
+  /**
+   * A new script.
+   *
+   * @param {import('./reading.js').Read} read
+   * @param {SpokenBy|null} spokenBy  who speaks what names nobody
+   * @param {string} title
+   */
+  async write({ lines: read, leftOut }, spokenBy, title) {
+    if (!this.hasRoom(read.length)) return;
+    const lines = read.map((line) => newLine(line));
+    const nameless = lines.filter(({ name }) => !name);
+    this.casting.assign(lines, []);
+    if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
+    await this.shelf.flush().catch(() => {}); // A failed save shows its own error.
+    const script = new Script({ name: title, lines });
+    this.shelf.open(script, 'unsaved');
+    script.tell(true);
+    this.studio.toast(this.told('script.written', lines.length, leftOut));
+  }
+
+  /** What became of a text. @param {string} key @param {number} n lines @param {number} leftOut messages of a chat that are not spoken */
+  told(key, n, leftOut) {
+    const { t } = this.studio;
+    return [t(key, { n }), leftOut > 0 && t('script.left_out_of_chat', { n: leftOut })].filter(Boolean).join(' ');
+  }
+
+  /** The page speaks another language. */
+  onLanguage() {
+    if (!this.opened) return;
+    this.lines.offer();
+    this.show();
+    this.shelfView.offerSamples();
+    this.shelfView.show();
+  }
+
+  // --- reading aloud
+
+  /** From the line that the cursor is in, or from the beginning. */
+  async speak() {
+    const [first] = this.script.lines;
+    this.perform(this.lines.focused() ?? first.id);
+  }
+
+  /** @param {string} id @param {{only?: boolean}} [options] */
+  playFrom(id, options) {
+    const { studio } = this;
+    if (!studio.reached()) return;
+    studio.stop();
+    studio.stage.player.arm().catch(() => studio.complain('request', studio.t('shell.no_output')));
+    try {
+      this.perform(id, options);
+    } catch (error) {
+      if (!(error instanceof FieldError)) throw error;
+      studio.complain(error.field, error);
+    }
+  }
+
+  /** @param {string} id @param {{only?: boolean}} [options] @throws {FieldError} */
+  perform(id, { only = false } = {}) {
+    const { studio, script, whole } = this;
+    const at = script.at(id);
+    this.check(script.lines.slice(at, only ? at + 1 : undefined).map((line) => line.id));
+    whole.renew();
+    studio.stage.perform(whole, whole.clipFrom(id)?.start, { only });
+  }
+
+  /** What came in the way of the sound, where it is seen. @param {Error} error */
+  onError(error) {
+    if (error instanceof FieldError) this.studio.complain(error.field, error, this.id);
+    else this.studio.toast(error.message);
+  }
+
+  /** What stands beside the waveform. @param {Whole} whole */
+  labelOf({ sounding }) {
+    const { script, studio, casting } = this;
+    const line = sounding && script.line(sounding);
+    if (!line) return this.shelfView.nameOf(script);
+    const name = line.name || casting.toldAs(line.voice);
+    const text = readParts(line.text).parts.map((part) => part.text ?? '').join(' ').trim();
+    return studio.t('script.sounding', { n: script.at(line.id) + 1, of: script.lines.length, name, text });
+  }
+
+  /** Go to a place in the whole; what sounds goes on from there. @param {number} at samples */
+  seek(at) {
+    this.hold();
+    this.studio.stage.seek(at);
+  }
+
+  /** @param {KeyboardEvent} event */
+  onTimelineKey(event) {
+    this.hold();
+    this.studio.stage.onKey(event);
+  }
+
+  /** Have the whole on the stage. */
+  hold() {
+    const { stage } = this.studio;
+    if (stage.take !== this.whole) stage.show(this.whole);
+  }
+
+  /** Say what is wrong before anything sounds. @param {string[]} ids */
+  check(ids) {
+    const lines = this.script.lines.filter(({ id }) => ids.includes(id));
+    const wrong = lines.find(({ text }) => readParts(text).fault);
+    if (wrong) {
+      this.lines.focus(wrong.id);
+      throw new FieldError('request', this.studio.t('script.check_line', { n: this.script.at(wrong.id) + 1 }));
+    }
+    const mute = lines.find((line) => !line.voice && this.maker.plan(line).length);
+    if (mute) throw new FieldError('request', this.studio.t('script.no_voice', { n: this.script.at(mute.id) + 1 }));
+    const gone = lines.find((line) => this.casting.isGone(line.voice) && this.maker.plan(line).some((part) => !part.silence && !this.maker.sound(part)));
+    if (gone) throw this.goneError(gone);
+    if (!lines.some((line) => this.maker.plan(line).length)) {
+      throw new FieldError('request', this.studio.t('shell.text_first'));
+    }
+  }
+
+  /** The voice of a line was deleted: which, and what to do. @param {import('./document.js').Line} line */
+  goneError({ id, voice }) {
+    const { t } = this.studio;
+    return new FieldError('request', t('script.voice_deleted', { n: this.script.at(id) + 1, name: voice?.name ?? t('script.deleted_unnamed') }));
+  }
+
+  /** Everything was told to be silent; the stage may still play again what it has. */
+  stop() {
+    this.whole.sound(null);
+    this.remaking.takeBack();
+  }
+
+  followStage() {
+    const { stage } = this.studio;
+    if (!stage.sounding || stage.take !== this.whole) this.whole.sound(null);
+    this.followPlace();
+  }
+
+  followPlace() {
+    const { stage } = this.studio;
+    const isShown = stage.take === this.whole;
+    this.timeline.follow(isShown ? stage.at : null);
+    if (isShown && stage.sounding) this.timeline.reveal(stage.at);
+  }
+
+  // --- what is shown and kept
+
+  arrange() {
+    this.lines.arrange();
+    this.showWhole();
+  }
+
+  showSoon() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      this.lines.show();
+      this.showWhole();
+    });
+  }
+
+  /** Show the whole: at once, or when the hands rest, where it is long. */
+  showWhole() {
+    clearTimeout(this.later);
+    if (this.script.lines.length <= LONG_LINES) this.show();
+    else this.later = setTimeout(() => this.show(), REST_MS);
+  }
+
+  show() {
+    const { whole, studio } = this;
+    whole.renew();
+    this.script.seconds = whole.seconds;
+    this.timeline.show(whole.clips);
+    this.timeline.choose(this.lines.chosen);
+    this.followPlace();
+    this.parts.total.textContent = this.line();
+    const count = this.script.lines.reduce((sum, { text }) => sum + studio.pronunciation.count(text), 0);
+    this.parts.words.textContent = studio.facts.otherwise(count);
+    studio.dock.sayLine();
+  }
+
+  /** How much it is, and how much of it is still to be made. */
+  line() {
+    if (!this.opened) return '';
+    const { clips, samples } = this.whole;
+    const left = clips.filter(({ state }) => state !== 'made').length;
+    const written = this.script.lines.filter(({ text }) => text.trim()).length; // As many as an import says that it added.
+    return this.studio.t(left ? 'script.count' : 'script.total', { n: written, s: clock(samples), left });
+  }
+
+  /** The studio has stored a take: the script shall know which. */
+  file() {
+    for (const line of this.script.lines) line.takes = this.maker.partsOf(line);
+    this.script.tell(false);
+  }
+
+  /** A line was dragged to another place. @param {string} id @param {(() => void)|null} undo null: it stands where it stood */
+  dragged(id, undo) {
+    const sentence = this.studio.t('script.moved', { n: this.script.at(id) + 1 });
+    if (undo) this.studio.undoable(undo, sentence);
+    this.tell(sentence);
+  }
+
+  /** Tell those who do not see. @param {string} sentence */
+  tell(sentence) {
+    this.parts.live.textContent = sentence;
+  }
+
+  /** What was said of the script as it was before. */
+  forgetTold() {
+    this.exporting.forgetTold();
+    if (this.studio.current === this) this.studio.clearComplaints();
+  }
+
+  // --- files
+
+  /** @param {HTMLElement} button that asked */
+  offerFiles(button) {
+    this.studio.go(this.id);
+    this.exporting.show(button);
+  }
+
+  /** A text becomes lines of this script, a document a script of its own. @param {File} [file] */
+  async importFile(file) {
+    const imported = await this.studio.importing.read(file, this.script.gap);
+    if (!imported) return;
+    const read = imported.lines ? { lines: imported.lines, leftOut: 0 } : this.read(imported.text);
+    if (imported.isDocument) await this.write(read, null, imported.title);
+    else this.lines.take(read);
+  }
+
+  /** Put a kept take's line at the end. @param {import('../app/studio.js').Restored} take @returns {import('../app/studio.js').Back} */
+  restore({ mode, text, config, seed }) {
+    const { voice, language, instructions = '' } = config;
+    const designed = mode === 'voice_design';
+    const known = designed || !voice ? null : this.studio.catalogue.named(voice); // Also finds a stored voice that was spoken with a style.
+    const who = designed ? { mode, description: instructions, language } : { mode: known?.mode ?? mode, voice, language };
+    const line = newLine({ text, voice: who, instruct: designed ? '' : instructions, seed, locked: true });
+    const back = this.script.insert([line]);
+    this.lines.focus(line.id);
+    return back;
+  }
+}

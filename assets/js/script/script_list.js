@@ -1,0 +1,329 @@
+/** The scripts that the studio keeps: their addresses, saving, and the list on the page. */
+
+import { errorOf } from '../common/api.js';
+import { need } from '../common/elements.js';
+import { Script } from './document.js';
+import { calledBy } from './line_text.js';
+
+// --- The address of a script, `#/script/<id>`: for bookmarks, for the Library, for Back, and for a reload.
+
+/** The script that the address names; null: none. @returns {string|null} */
+export function addressedScript() {
+  const [, id] = /^#\/script\/([\w-]{1,64})$/.exec(location.hash) ?? [];
+  return id ?? null;
+}
+
+/**
+ * Have the address name the open script, while it names the room.
+ *
+ * @param {string} id @param {boolean} isNext  Back leads to the script that it named before
+ */
+export function nameScript(id, isNext) {
+  const before = addressedScript();
+  if (id === before || !/^#\/script(\/|$)/.test(location.hash)) return;
+  const there = new URL(location.href);
+  there.hash = `/script/${id}`;
+  if (isNext && before) history.pushState(null, '', there);
+  else history.replaceState(history.state, '', there);
+}
+
+// --- The scripts that the studio keeps: the list, the one that is open, and saving it while it is written.
+// Events: 'open' when another script is open, 'list' when the list is another, 'state' when `state` is.
+
+const REST_MS = 700; // Delay after the last edit before saving.
+const REST_SHARE = 5; // A long script is saved for at most a sixth of the time.
+
+export class Shelf extends EventTarget {
+  /** @param {typeof import('../common/api.js').api} api */
+  constructor(api) {
+    super();
+    this.api = api;
+    /** @type {{id: string, name: string, begins?: string}[]} newest first */
+    this.list = [];
+    /** @type {Script|null} */
+    this.script = null;
+    /** @type {'new'|'unsaved'|'saving'|'saved'|'conflict'|'unkept'} */
+    this.state = 'new';
+    /** Resolves when nothing is under way to the studio. */
+    this.saving = Promise.resolve();
+    this.puts = 0;
+    /** How long the last saving took, in milliseconds. */
+    this.tookMs = 0;
+    /** Why it could not be saved. @type {import('../common/api.js').Thrown|null} */
+    this.error = null;
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.timer = undefined;
+    this.onChange = () => this.touch();
+    addEventListener('pagehide', () => this.leave());
+  }
+
+  /**
+   * Open the script that was worked on last, or the one that is chosen of the list.
+   *
+   * @param {() => Script} first makes one where there is none
+   * @param {(list: Shelf['list']) => {id: string}|null|undefined} [choose]
+   */
+  async begin(first, choose = ([newest]) => newest) {
+    await this.refresh();
+    const chosen = choose(this.list);
+    if (chosen) await this.load(chosen.id);
+    else this.open(first());
+  }
+
+  async refresh() {
+    const { scripts } = await this.api.get('studio/scripts');
+    this.list = scripts;
+    this.dispatchEvent(new Event('list'));
+  }
+
+  /** @param {string} id */
+  async load(id) {
+    await this.flush();
+    this.open(new Script(await this.api.get(`studio/scripts/${id}`)), 'saved');
+  }
+
+  /** @param {Script} script @param {Shelf['state']} [state] */
+  open(script, state = 'new') {
+    clearTimeout(this.timer);
+    this.script?.removeEventListener('change', this.onChange);
+    script.addEventListener('change', this.onChange);
+    this.script = script;
+    this.dispatchEvent(new Event('open'));
+    this.enter(state);
+  }
+
+  /** Something was written: save it when the hands rest. */
+  touch() {
+    if (this.state === 'conflict') return;
+    this.enter('unsaved');
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.save(), Math.max(REST_MS, REST_SHARE * this.tookMs));
+  }
+
+  /** Save now what waits to be saved. */
+  async flush() {
+    clearTimeout(this.timer);
+    if (this.state === 'unsaved') this.save();
+    await this.saving;
+  }
+
+  /** Save once what is under way is saved: each version is made from the one before. */
+  save() {
+    const { script } = this;
+    if (script) this.saving = this.saving.then(() => this.put(script));
+    return this.saving;
+  }
+
+  /** @param {Script} script */
+  async put(script) {
+    if (script === this.script) this.enter('saving');
+    this.puts += 1;
+    const begun = performance.now();
+    try {
+      const { updated_at } = await this.api.put(`studio/scripts/${script.id}`, script);
+      script.updatedAt = updated_at;
+      if (script !== this.script) return;
+      if (this.state === 'saving') this.enter('saved');
+      this.remember(script);
+    } catch (thrown) {
+      const error = errorOf(thrown);
+      if (script !== this.script) return;
+      this.error = error;
+      this.enter(error.status === 409 ? 'conflict' : 'unkept');
+    } finally {
+      this.puts -= 1;
+      this.tookMs = performance.now() - begun;
+    }
+  }
+
+  /** Put a script first in the list. @param {Script} script */
+  remember({ id, name, begins }) {
+    this.list = [{ id, name, begins }, ...this.list.filter((one) => one.id !== id)];
+    this.dispatchEvent(new Event('list'));
+  }
+
+  /** Two tabs wrote the same script: take what the other one wrote. */
+  async takeTheirs() {
+    if (this.script) this.open(new Script(await this.api.get(`studio/scripts/${this.script.id}`)), 'saved');
+  }
+
+  /** Two tabs wrote the same script: what stands here is to hold. */
+  async keepMine() {
+    const { script } = this;
+    if (!script) return;
+    script.updatedAt = (await this.api.get(`studio/scripts/${script.id}`)).updated_at;
+    await this.save();
+  }
+
+  /** Delete the open script and open another. @param {() => Script} first @returns {Promise<() => Promise<void>>} undoes it */
+  async remove(first) {
+    await this.flush();
+    const { script } = this;
+    if (!script) return async () => {};
+    const path = `studio/scripts/${script.id}`;
+    const isKept = this.list.some(({ id }) => id === script.id);
+    if (isKept) await this.api.delete(path);
+    await this.begin(first);
+    return async () => {
+      await this.flush();
+      if (isKept) script.updatedAt = (await this.api.post(`${path}/restore`)).updated_at;
+      this.open(script, isKept ? 'saved' : 'new');
+      if (isKept) this.remember(script);
+    };
+  }
+
+  /** Delete a script that is not open. @param {string} id @returns {Promise<() => Promise<void>>} undoes it */
+  async discard(id) {
+    await this.api.delete(`studio/scripts/${id}`);
+    await this.refresh();
+    return async () => {
+      await this.api.post(`studio/scripts/${id}/restore`);
+      await this.refresh();
+    };
+  }
+
+  /** The page is left: what waits is sent on the way out. */
+  leave() {
+    const { script } = this;
+    if (this.state !== 'unsaved' || !script) return;
+    const headers = { 'content-type': 'application/json' };
+    // The version is not known while one is under way.
+    const body = JSON.stringify({ ...script.toJSON(), ...(this.puts && { updated_at: null }) });
+    fetch(this.api.address(`studio/scripts/${script.id}`), { method: 'PUT', headers, body, keepalive: true }).catch(() => {});
+  }
+
+  /** @param {Shelf['state']} state */
+  enter(state) {
+    this.state = state;
+    this.dispatchEvent(new Event('state'));
+  }
+}
+
+// --- The script's name, the list of scripts, and how far saving is.
+
+/** The key of what is said of saving. @type {Record<Shelf['state'], string>} */
+const SAID = { new: '', unsaved: '', saving: 'script.saving', saved: 'script.saved', conflict: '', unkept: '' };
+
+export class ShelfView {
+  /** @param {HTMLElement} root the room's panel @param {import('./room.js').ScriptRoom} room */
+  constructor(root, room) {
+    this.room = room;
+    this.studio = room.studio;
+    this.shelf = room.shelf;
+    this.parts = {
+      name: need(root, '#vw-script-name', HTMLInputElement),
+      saved: need(root, '#vw-script-saved'),
+      menu: need(root, '#vw-script-shelf', HTMLDetailsElement),
+      summary: need(root, '#vw-script-shelf > summary'),
+      list: need(root, '#vw-script-list'),
+      new: need(root, '#vw-script-new'),
+      delete: need(root, '#vw-script-delete'),
+      samples: need(root, '#vw-script-samples'),
+      conflict: need(root, '#vw-script-conflict'),
+    };
+    this.listen();
+  }
+
+  listen() {
+    const { parts, shelf, room } = this;
+    for (const event of ['open', 'list', 'state']) shelf.addEventListener(event, () => this.show());
+    parts.name.oninput = () => shelf.script?.set({ name: parts.name.value });
+    parts.new.onclick = () => this.choose(() => shelf.open(room.empty()));
+    parts.delete.onclick = () => this.choose(() => this.remove());
+    const { menu, summary } = parts;
+    const close = () => (menu.open = false);
+    const holds = (/** @type {EventTarget|null} */ target) => target instanceof Node && menu.contains(target);
+    menu.addEventListener('focusout', ({ relatedTarget }) => relatedTarget && !holds(relatedTarget) && close());
+    document.addEventListener('pointerdown', ({ target }) => holds(target) || close());
+    menu.addEventListener('keydown', (event) => {
+      if (event.key !== 'Escape' || !menu.open) return;
+      event.stopPropagation();
+      close();
+      summary.focus();
+    });
+    this.offerSamples();
+  }
+
+  /** The scripts to begin with, by their names in the page's language. */
+  offerSamples() {
+    const { studio, shelf, room, parts } = this;
+    const samples = studio.presets.scripts.map((preset) => entry(preset.name, () => this.choose(() => shelf.open(room.sample(preset), 'new'))));
+    parts.samples.replaceChildren(...samples);
+  }
+
+  /** Close the menu and do what was chosen in it. @param {() => void|Promise<void>} action */
+  async choose(action) {
+    this.parts.menu.open = false;
+    this.parts.summary.focus();
+    try {
+      await this.shelf.flush();
+      await action();
+    } catch (error) {
+      this.studio.toast(errorOf(error).message);
+    }
+  }
+
+  async remove() {
+    const { t } = this.studio;
+    const { script } = this.shelf;
+    if (!script) return;
+    const name = this.nameOf(script);
+    const undo = await this.shelf.remove(() => this.room.empty());
+    const onAction = () => undo().catch((error) => this.studio.toast(error.message));
+    this.studio.toast(t('script.deleted', { name }), { action: t('shell.undo'), onAction });
+  }
+
+  /** @param {{name: string, begins?: string}} script */
+  nameOf(script) {
+    return calledBy(script) || this.studio.t('script.untitled');
+  }
+
+  show() {
+    const { parts, shelf, studio } = this;
+    const { script, state, list } = shelf;
+    if (!script) return;
+    if (parts.name.value !== script.name) parts.name.value = script.name;
+    const said = SAID[state];
+    parts.saved.textContent = said && studio.t(said);
+    parts.list.replaceChildren(...list.map((one) => this.entry(one, one.id === script.id)));
+    parts.list.hidden = list.length === 0;
+    this.complain(state);
+  }
+
+  /** @param {{id: string, name: string, begins?: string}} one @param {boolean} isOpen */
+  entry(one, isOpen) {
+    return entry(this.nameOf(one), () => this.choose(() => this.shelf.load(one.id)), isOpen);
+  }
+
+  /** What stands in the way of saving, and what to do about it. @param {Shelf['state']} state */
+  complain(state) {
+    const { parts, shelf, studio } = this;
+    const { t } = studio;
+    if (state === 'conflict') {
+      const theirs = button(t('script.take_theirs'), () => this.choose(() => shelf.takeTheirs()));
+      const mine = button(t('script.keep_mine'), () => this.choose(() => shelf.keepMine()));
+      parts.conflict.replaceChildren(t('script.conflict'), ' ', theirs, ' ', mine);
+    } else if (state === 'unkept' && shelf.error && !shelf.error.missing) {
+      const again = button(t('script.save_again'), () => this.choose(() => shelf.save()));
+      parts.conflict.replaceChildren(shelf.error.message, ' ', again);
+    } else {
+      parts.conflict.replaceChildren();
+    }
+  }
+}
+
+/** @param {string} label @param {() => void} action */
+function button(label, action) {
+  const element = Object.assign(document.createElement('button'), { type: 'button', textContent: label });
+  element.onclick = action;
+  return element;
+}
+
+/** @param {string} label @param {() => void} action @param {boolean} [isOpen] */
+function entry(label, action, isOpen = false) {
+  const item = document.createElement('li');
+  const open = button(label, action);
+  if (isOpen) open.ariaCurrent = 'true';
+  item.append(open);
+  return item;
+}

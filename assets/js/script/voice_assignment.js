@@ -1,0 +1,155 @@
+/**
+ * Who may speak a line, by which name, and what the runtime is asked for.
+ *
+ * @typedef {import('../common/fields.js').ModelCard} ModelCard
+ * @typedef {import('./document.js').Line} Line
+ * @typedef {import('./document.js').Voice} Voice
+ * @typedef {import('../speak/voices.js').Choice} Shown
+ *
+ * @typedef {Object} Choice
+ * @property {string} value  for a select
+ * @property {string} label
+ * @property {Voice} voice
+ */
+
+import { spokenBy, title } from '../common/fields.js';
+import { called } from '../design/names.js';
+
+export class Casting {
+  /** @param {Pick<import('../app/studio.js').Studio, 'cards'|'voices'|'catalogue'|'t'>} studio */
+  constructor(studio) {
+    this.studio = studio;
+  }
+
+  /** @returns {Choice[]} speakers of the checkpoint */
+  speakers() {
+    const names = this.studio.cards.get('custom_voice')?.speakers ?? [];
+    return names.map((name) => choice({ mode: 'custom_voice', voice: name }, title(name)));
+  }
+
+  /** @returns {Choice[]} voices of the library */
+  kept() {
+    if (!this.studio.cards.has('base')) return [];
+    return this.studio.voices.list.map(({ id, name }) => choice({ mode: 'base', voice: id }, name));
+  }
+
+  canDesign() {
+    return this.studio.cards.has('voice_design');
+  }
+
+  /** The voice of that name, whoever it belongs to. @param {string} name @returns {Voice|null} */
+  named(name) {
+    const wanted = plain(name);
+    return [...this.kept(), ...this.speakers()].find(({ label }) => plain(label) === wanted)?.voice ?? null;
+  }
+
+  /** Its mark and name, also where it is described, or gone. @param {Voice|null} voice @returns {Pick<Shown, 'voice'|'kind'|'name'>|null} */
+  shownAs(voice) {
+    if (!voice) return null;
+    const { studio } = this;
+    if (voice.mode === 'voice_design') return { voice: voice.mode, kind: 'designed', name: studio.t('script.described') };
+    const { voice: id = '' } = voice;
+    return studio.catalogue.find(valueOf(voice)) ?? { voice: id, kind: 'recorded', name: this.nameOfUnknown(voice) };
+  }
+
+  /** @param {Voice} voice that is not listed, or not yet */
+  nameOfUnknown({ mode, voice = '', name }) {
+    const { t, voices } = this.studio;
+    if (mode !== 'base') return t('script.gone', { name: title(voice) });
+    if (!voices.isListed) return name ?? '…';
+    return name ? t('script.deleted_voice', { name }) : t('script.deleted_unnamed');
+  }
+
+  /** Whether it is a stored voice that was deleted. @param {Voice|null} voice */
+  isGone(voice) {
+    return voice?.mode === 'base' && this.studio.voices.isListed && !this.studio.catalogue.find(valueOf(voice));
+  }
+
+  /** Write down beside stored voices what they are called, for when they are gone. @param {Line[]} lines */
+  note(lines) {
+    for (const { voice } of lines) {
+      const known = voice?.mode === 'base' && this.studio.catalogue.find(valueOf(voice));
+      if (voice && known) voice.name = known.name;
+    }
+  }
+
+  /** What people call it. @param {Voice|null} voice */
+  nameOf(voice) {
+    return this.shownAs(voice)?.name ?? '';
+  }
+
+  /** What tells it from the others of a script where its description does not stand beside it. @param {Voice|null} voice */
+  toldAs(voice) {
+    return (voice?.mode === 'voice_design' && called('', voice.description ?? '')) || this.nameOf(voice);
+  }
+
+  /** A voice for a new role: the first that no line has, or else the first of all. @param {Line[]} lines @returns {Voice|null} */
+  unused(lines) {
+    const taken = new Set(lines.map(({ voice }) => voice && valueOf(voice)));
+    const choices = [...this.speakers(), ...this.kept()];
+    const free = choices.find(({ value }) => !taken.has(value)) ?? choices[0];
+    return free ? { ...free.voice } : this.canDesign() ? { mode: 'voice_design', description: '' } : null;
+  }
+
+  /** The voice that reads what names nobody: that of the first line without a role, or the first of all. @param {Line[]} lines @returns {Voice|null} */
+  narrator(lines) {
+    return lines.find(({ name, voice }) => !name && voice)?.voice ?? this.unused([]);
+  }
+
+  /**
+   * Give voices to lines that were read from a text: to a name its own, to a role one that is its alone, and to who
+   * has no name the narrator's.
+   *
+   * @param {Line[]} lines  changed in place
+   * @param {Line[]} before lines that stand above and below
+   * @param {Voice|null} [narrator]
+   */
+  assign(lines, before, narrator = this.narrator(before)) {
+    const roles = new Map(before.filter(({ name, voice }) => name && voice).map(({ name, voice }) => [name, voice]));
+    const nameless = lines.filter(({ name }) => !name);
+    for (const line of nameless) line.voice = narrator && { ...narrator };
+    for (const line of lines) {
+      if (!line.name) continue;
+      const own = this.named(line.name);
+      const voice = own ?? roles.get(line.name) ?? this.unused([...before, ...lines]);
+      line.voice = voice && { ...voice };
+      if (own) line.name = null; // The voice already has the name.
+      else roles.set(line.name, voice);
+    }
+  }
+
+  /** Whether its mode takes an instruct beside the voice. @param {Voice|null} voice */
+  takesInstruct(voice) {
+    return voice?.mode === 'voice_design' || this.studio.catalogue.takesStyle(voice?.mode);
+  }
+
+  /**
+   * What is asked for to speak a stretch of a line: everything but text and seed.
+   *
+   * @param {Line} line
+   * @returns {{mode: import('../player/take.js').Mode, config: import('../player/take.js').Config}}
+   */
+  request({ voice, instruct }) {
+    if (!voice) throw new Error('a line without a voice is not spoken');
+    const { mode, language = 'auto' } = voice;
+    const how = this.takesInstruct(voice) ? instruct.trim() : '';
+    const instructions = [mode === 'voice_design' && voice.description?.trim(), how].filter(Boolean).join(' ');
+    const who = mode === 'voice_design' ? {} : { voice: voice.voice };
+    return { mode: spokenBy(mode, instructions), config: { ...who, language, ...(instructions && { instructions }) } };
+  }
+}
+
+/** A voice as the value of a select's option; designs are one option. @param {Voice} voice */
+export function valueOf({ mode, voice = '' }) {
+  return `${mode}:${voice}`;
+}
+
+/** @param {Voice} voice @param {string} label @returns {Choice} */
+function choice(voice, label) {
+  return { value: valueOf(voice), label, voice };
+}
+
+/** @param {string} name */
+function plain(name) {
+  return name.trim().toLowerCase().replaceAll(/[\s_]+/g, ' ');
+}

@@ -1,0 +1,212 @@
+/**
+ * A text as it is to be spoken: words of the pronunciation dictionary in the place of those that are written.
+ *
+ *     pronounced('Ask Nguyen. [pause 1s]', [{ word: 'Nguyen', said: 'Win' }])
+ *     // { text: 'Ask Win. [pause 1s]', count: 1 }
+ *
+ * A word is found where it stands whole, the longest first, and nothing is replaced twice. As it is written comes before
+ * any other case. runtime/shared/pronouncing.py is the same for programs; one table tests both.
+ *
+ * @typedef {{word: string, said: string}} Entry
+ */
+
+import { api, errorOf } from '../common/api.js';
+
+// What is written without spaces between words: such a word may begin and end anywhere.
+const SPACELESS = '\\p{sc=Han}\\p{sc=Hira}\\p{sc=Kana}\\p{sc=Thai}\\p{sc=Lao}\\p{sc=Khmr}\\p{sc=Mymr}';
+const IN_A_WORD = `(?![${SPACELESS}])[\\p{L}\\p{M}\\p{N}]`;
+const WORD_LIKE = new RegExp(`^${IN_A_WORD}$`, 'u');
+const TAG = '\\[[^\\[\\]\\n]{0,500}\\]'; // A tag contains no words.
+
+/**
+ * @param {string} text
+ * @param {Entry[]} entries
+ * @returns {{text: string, count: number}}  count: places that are said otherwise
+ */
+export function pronounced(text, entries) {
+  if (entries.length === 0) return { text, count: 0 };
+  const { finder, written, folded } = read.get(entries) ?? prepare(entries);
+  let count = 0;
+  const spoken = text.replace(finder, (found, word) => {
+    if (word === undefined) return found; // A tag.
+    const said = written.get(spaced(word)) ?? folded.get(fold(word));
+    if (said === undefined || said === word) return found;
+    count += 1;
+    return said;
+  });
+  return { text: spoken, count };
+}
+
+/** @typedef {{finder: RegExp, written: Map<string, string>, folded: Map<string, string>}} Read */
+
+/** Lists that were read before: a text is looked through at every key. @type {WeakMap<Entry[], Read>} */
+const read = new WeakMap();
+
+/** Read a list. The finder finds tags and, in its first group, words. @param {Entry[]} entries @returns {Read} */
+function prepare(entries) {
+  const forms = new Set(entries.flatMap(({ word }) => [word.normalize('NFC'), word.normalize('NFD')]));
+  const longest = [...forms].sort((one, other) => other.length - one.length);
+  const backwards = [...entries].reverse(); // The first entry of a word wins.
+  const prepared = {
+    finder: new RegExp(`${TAG}|(${longest.map(whole).join('|')})`, 'giu'),
+    written: new Map(backwards.map(({ word, said }) => [spaced(word), said])),
+    folded: new Map(backwards.map(({ word, said }) => [fold(word), said])),
+  };
+  read.set(entries, prepared);
+  return prepared;
+}
+
+/** A word as it may stand in a text, and not as a part of another. @param {string} word */
+function whole(word) {
+  const characters = [...word];
+  const middle = word.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&').replace(/\s+/gu, '\\s+');
+  return `${edge(characters[0], '<')}${middle}${edge(characters.at(-1) ?? '', '')}`;
+}
+
+/** What may not stand before a word, or behind it. @param {string} character of the word @param {'<'|''} before */
+function edge(character, before) {
+  if (!WORD_LIKE.test(character)) return '';
+  const number = /\p{N}/u.test(character) ? `(?${before}!${before ? '\\p{N}[.,]' : '[.,]\\p{N}'})` : ''; // 3 is not in 3.5
+  return `(?${before}!${IN_A_WORD})${number}`;
+}
+
+/** @param {string} word */
+function spaced(word) {
+  return word.normalize('NFC').replace(/\s+/gu, ' ');
+}
+
+/** A word in no case. @param {string} word */
+function fold(word) {
+  return spaced(word).toUpperCase().toLowerCase();
+}
+
+// --- Lists of words: as text files (two columns with a comma, semicolon or tab between, as spreadsheets write
+// them), and what two windows have made of one.
+
+const HEADING = ['word', 'said as'];
+const IS_HEADING = /^(?:words?|terms?),(?:said|said as|say as|say_as|alias|pronunciation|pronounced)$/i;
+const FIELD = /(?:"((?:[^"]|"")*)"|([^,;\t\r\n]*))[ ]*(,|;|\t|\r?\n|\r|$)/gy;
+
+/**
+ * Read a file. A heading is no row; rows with anything but two fields are left out, and counted.
+ *
+ * @param {string} text @returns {{entries: Entry[], leftOut: number}}
+ */
+export function readWordList(text) {
+  const rows = rowsOf(text.replace(/^\uFEFF/u, '')).filter((row) => row.some(Boolean));
+  if (rows.length > 0 && IS_HEADING.test(String(rows[0]))) rows.shift();
+  const whole = rows.filter((row) => row.length === 2 && row[0] && row[1]);
+  return { entries: whole.map(([word, said]) => ({ word, said })), leftOut: rows.length - whole.length };
+}
+
+/**
+ * What becomes of a list that was changed here and elsewhere: theirs, with what was added, changed and removed here.
+ *
+ * @param {Entry[]} before as both found it @param {Entry[]} mine @param {Entry[]} theirs @returns {Entry[]}
+ */
+export function mergedWords(before, mine, theirs) {
+  const [first, own] = [before, mine].map((words) => new Map(words.map(({ word, said }) => [word, said])));
+  const kept = theirs.filter(({ word }) => own.has(word) || !first.has(word));
+  const merged = new Map(kept.map(({ word, said }) => [word, said]));
+  for (const [word, said] of own) {
+    if (first.get(word) !== said) merged.set(word, said);
+  }
+  return [...merged].map(([word, said]) => ({ word, said }));
+}
+
+/** @param {Entry[]} entries */
+export function writeWordList(entries) {
+  const rows = [HEADING, ...entries.map(({ word, said }) => [word, said])];
+  return `${rows.map((row) => row.map(quoted).join(',')).join('\r\n')}\r\n`;
+}
+
+/** @param {string} text @returns {string[][]} */
+function rowsOf(text) {
+  /** @type {string[][]} */
+  const rows = [[]];
+  FIELD.lastIndex = 0;
+  while (FIELD.lastIndex < text.length) {
+    const found = FIELD.exec(text);
+    if (!found) break; // Without a closing quotation mark the rest is not a field.
+    const [, inQuotes, plain, end] = found;
+    rows[rows.length - 1].push((inQuotes?.replaceAll('""', '"') ?? plain).trim());
+    if (!',;\t'.includes(end)) rows.push([]);
+  }
+  return rows;
+}
+
+/** @param {string} field */
+function quoted(field) {
+  return /[",;\t\r\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field;
+}
+
+// --- The visitor's pronunciation dictionary: kept by the studio, applied to every text before it is spoken.
+// Event: 'change'.
+
+/** @typedef {{words: Entry[], updated_at: number|null}} Kept */
+
+const ROUTE = 'studio/pronunciation';
+
+export class Pronunciation extends EventTarget {
+  /** @type {Entry[]} */
+  words = [];
+  /** The version that this page knows; 0: there was none. */
+  version = 0;
+  /** What is being kept, one after another. @type {Promise<unknown>} */
+  keeping = Promise.resolve();
+
+  /** @param {Kept|null} kept null: the studio has none to give */
+  constructor(kept) {
+    super();
+    if (kept) this.take(kept);
+  }
+
+  /** What is sent for a text; null: the text itself. @param {string} text @returns {string|null} */
+  spoken(text) {
+    const { text: spoken, count } = pronounced(text, this.words);
+    return count > 0 ? spoken : null;
+  }
+
+  /** How many places of a text are said otherwise. @param {string} text */
+  count(text) {
+    return pronounced(text, this.words).count;
+  }
+
+  /** Take what the studio keeps by now; another window may have changed it. */
+  async refresh() {
+    this.take(await api.get(ROUTE));
+  }
+
+  /**
+   * Keep a list in the place of this one. Where another window has changed it meanwhile, both are kept.
+   *
+   * @param {Entry[]} words @returns {Promise<boolean>} whether another window had
+   * @throws {import('../common/api.js').StudioError} it cannot be kept
+   */
+  keep(words) {
+    const kept = this.keeping.then(() => this.put(words));
+    this.keeping = kept.catch(() => {});
+    return kept;
+  }
+
+  /** @param {Entry[]} words */
+  async put(words) {
+    try {
+      this.take(await api.put(ROUTE, { words, updated_at: this.version }));
+      return false;
+    } catch (error) {
+      if (errorOf(error).status !== 409) throw error;
+    }
+    const theirs = await api.get(ROUTE);
+    const merged = mergedWords(this.words, words, theirs.words);
+    this.take(await api.put(ROUTE, { words: merged, updated_at: theirs.updated_at }));
+    return true;
+  }
+
+  /** @param {Kept} kept */
+  take({ words, updated_at }) {
+    this.words = words;
+    this.version = updated_at ?? 0;
+    this.dispatchEvent(new Event('change'));
+  }
+}

@@ -1,0 +1,191 @@
+/** The sheet in which the pronunciation dictionary is written: a row for each word. What is whole in it is kept at once. */
+
+import { errorOf } from '../common/api.js';
+import { all, copyOf, need } from '../common/elements.js';
+import { saveFile } from '../common/files.js';
+import { readWordList, writeWordList } from './pronunciation.js';
+
+/** @typedef {import('./pronunciation.js').Entry} Entry */
+
+const SEED = 7; // Fixed, so that a word sounds the same each time.
+const LONGEST_WORD = 80; // Characters, as in the studio.
+
+export class PronunciationSheet {
+  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    /** The text that was written in last. @type {HTMLTextAreaElement} */
+    this.field = studio.textField;
+    this.dictionary = studio.pronunciation;
+    this.dialog = need(page, '#vw-pronunciation', HTMLDialogElement);
+    this.list = need(page, '#vw-pronunciation-list');
+    this.pattern = need(page, '#vw-pronunciation-row', HTMLTemplateElement);
+    this.error = need(page, '#vw-pronunciation-error');
+    this.told = need(page, '#vw-pronunciation-told');
+    this.undo = need(page, '#vw-pronunciation-undo');
+    this.file = need(page, '#vw-pronunciation-file', HTMLInputElement);
+    this.adding = need(page, '#vw-pronunciation-add');
+    for (const opener of all(page, '[data-vw-pronunciation]')) opener.onclick = () => this.open();
+    this.adding.onclick = () => this.begin();
+    page.addEventListener('focusin', ({ target }) => {
+      if (target instanceof HTMLTextAreaElement && target.matches('#vw-text, .vw-line-text')) this.field = target;
+    });
+    need(page, '#vw-pronunciation-save').onclick = () => saveFile(new Blob([writeWordList(this.entries())], { type: 'text/csv' }), 'pronunciation.csv');
+    need(page, '#vw-pronunciation-close').onclick = () => this.dialog.close();
+    this.file.onchange = () => this.bring();
+    this.list.onchange = () => this.keep();
+    this.list.onkeydown = (event) => this.onKey(event);
+    this.dialog.onclick = ({ target }) => target === this.dialog && this.dialog.close(); // A click on the backdrop.
+    this.dialog.onclose = () => this.leave();
+  }
+
+  /** Open with what the studio keeps; a word that is marked in the text begins a row. */
+  async open() {
+    const { field } = this;
+    const marked = field.checkVisibility() ? field.value.slice(field.selectionStart, field.selectionEnd).trim() : '';
+    this.complain('');
+    this.tell('');
+    this.show(this.dictionary.words);
+    this.dialog.showModal();
+    await this.dictionary.refresh().then(() => this.show(this.dictionary.words), (error) => this.complain(error.message));
+    const isNew = marked.length <= LONGEST_WORD && !/\s\s|\n/.test(marked) && !this.dictionary.words.some(({ word }) => word === marked);
+    if (marked && isNew) this.add({ word: marked, said: '' });
+    else if (this.list.children.length === 0) this.add();
+  }
+
+  leave() {
+    this.studio.stage.stop();
+    this.list.replaceChildren();
+  }
+
+  // --- rows
+
+  /** @param {Entry[]} entries */
+  show(entries) {
+    this.list.replaceChildren(...entries.map((entry) => this.row(entry)));
+  }
+
+  /** @param {Entry} entry */
+  row({ word, said }) {
+    const row = copyOf(this.pattern);
+    this.studio.words.apply(row);
+    const [first, second] = row.querySelectorAll('input');
+    first.value = word;
+    second.value = said;
+    need(row, '.vw-word-hear').onclick = () => this.hear(second.value || first.value);
+    need(row, '.vw-word-remove').onclick = () => this.remove(row);
+    return row;
+  }
+
+  /** A row for one more word: one that is empty, where there is one. */
+  begin() {
+    const fields = [...this.list.querySelectorAll('input')];
+    const empty = fields.find((field, at) => at % 2 === 0 && !field.value && !fields[at + 1].value);
+    if (empty) empty.focus();
+    else this.add();
+  }
+
+  /** @param {Entry} [entry] */
+  add(entry = { word: '', said: '' }) {
+    const row = this.row(entry);
+    this.list.append(row);
+    const [word, said] = row.querySelectorAll('input');
+    (entry.word ? said : word).focus();
+  }
+
+  /** Enter goes on: from a word to how it is said, from there to the next word. @param {KeyboardEvent} event */
+  onKey(event) {
+    if (event.key !== 'Enter' || event.isComposing) return;
+    const fields = [...this.list.querySelectorAll('input')];
+    const at = fields.findIndex((field) => field === event.target);
+    if (at < 0) return; // A button.
+    event.preventDefault();
+    const next = fields[at + 1];
+    if (next) next.focus();
+    else if (fields[at].value) this.add();
+  }
+
+  /** @param {HTMLElement} row */
+  remove(row) {
+    const before = this.entries();
+    const next = row.nextElementSibling ?? row.previousElementSibling;
+    const [word] = row.querySelectorAll('input');
+    row.remove();
+    (next?.querySelector('input') ?? this.adding).focus();
+    if (this.entries().length === before.length) return; // The row was not an entry yet.
+    this.keep();
+    this.tell(this.studio.t('pronunciation.removed', { word: word.value }), () => {
+      this.show(before);
+      this.keep();
+    });
+  }
+
+  /** The rows that are whole; of a word that stands there twice the first, and the other is marked. @returns {Entry[]} */
+  entries() {
+    /** @type {Map<string, string>} */
+    const entries = new Map();
+    for (const row of this.list.children) {
+      const [first, second] = row.querySelectorAll('input');
+      const [word, said] = [first.value.trim(), second.value.trim()];
+      const isTwice = entries.has(word);
+      first.ariaInvalid = isTwice ? 'true' : null;
+      if (word && said && !isTwice) entries.set(word, said);
+    }
+    return [...entries].map(([word, said]) => ({ word, said }));
+  }
+
+  /** @param {string} [sentence] when all is kept */
+  async keep(sentence = this.studio.t('pronunciation.kept')) {
+    const entries = this.entries();
+    const [twice] = all(this.list, '[aria-invalid=true]', HTMLInputElement);
+    this.complain(twice ? this.studio.t('pronunciation.twice', { word: twice.value.trim() }) : '');
+    this.tell('');
+    if (JSON.stringify(entries) === JSON.stringify(this.dictionary.words.map(({ word, said }) => ({ word, said })))) return;
+    try {
+      const isMerged = await this.dictionary.keep(entries);
+      if (isMerged) this.show(this.dictionary.words);
+      if (!this.told.textContent) this.tell(isMerged ? this.studio.t('pronunciation.merged') : sentence);
+    } catch (error) {
+      this.complain(errorOf(error).message);
+    }
+  }
+
+  // --- beside them
+
+  /** Say a word as the Speak room would. @param {string} words */
+  hear(words) {
+    const { studio } = this;
+    const speakers = /** @type {import('./room.js').SpeakersRoom} */ (studio.room('speakers'));
+    if (!words.trim() || !speakers.chosen || !studio.reached()) return;
+    const { mode } = speakers.chosen;
+    const asked = { room: speakers.id, mode, config: speakers.config(speakers.chosen), text: words, spoken: words, seed: SEED };
+    studio.stop();
+    studio.stage.play(studio.say({ ...asked, label: words, isSample: true }));
+  }
+
+  /** Take the words of a file; where a word is there already the file's holds. */
+  async bring() {
+    const [file] = this.file.files ?? [];
+    this.file.value = ''; // Choosing the same file again fires a change event.
+    if (!file) return;
+    const text = await this.studio.importing.table(file);
+    if (text === null) return;
+    const { entries: brought, leftOut } = readWordList(text);
+    if (brought.length === 0) return this.complain(this.studio.t('pronunciation.nothing_in', { name: file.name }));
+    const merged = new Map([...this.entries(), ...brought].map(({ word, said }) => [word, said]));
+    this.show([...merged].map(([word, said]) => ({ word, said })));
+    await this.keep(this.studio.t(leftOut ? 'pronunciation.brought_but' : 'pronunciation.brought', { n: brought.length, left: leftOut }));
+  }
+
+  /** @param {string} sentence */
+  complain(sentence) {
+    this.error.textContent = sentence;
+  }
+
+  /** @param {string} sentence @param {(() => void)|null} [undo] */
+  tell(sentence, undo = null) {
+    this.told.textContent = sentence;
+    this.undo.hidden = !undo;
+    this.undo.onclick = undo;
+  }
+}

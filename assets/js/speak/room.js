@@ -1,0 +1,224 @@
+/**
+ * The Speak room: one of the checkpoint's speakers (CustomVoice) or a kept voice, and how to say it. A kept voice is
+ * spoken by Base, or, with a style, by a CustomVoice checkpoint that can.
+ */
+
+import { need } from '../common/elements.js';
+import { FieldError, fillChips, fillLanguages, preselect, spokenBy } from '../common/fields.js';
+import { dress, VoicePicker } from './voice_picker.js';
+import { keyOf } from './voices.js';
+
+/** @typedef {import('./voices.js').Choice} Choice */
+/** @typedef {{mode: string, voice: string, name?: string, kind?: string}} Wanted */
+
+export class SpeakersRoom {
+  static id = 'speakers';
+  id = 'speakers';
+  /** @type {import('../player/take.js').Mode[]} */
+  modes = ['custom_voice', 'base'];
+  takesTags = true;
+
+  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  constructor(root, studio) {
+    this.root = root;
+    this.studio = studio;
+    this.chip = need(root, '#vw-speakers-voice', HTMLButtonElement);
+    this.language = need(root, '#vw-speakers-language', HTMLSelectElement);
+    this.instruct = need(root, '#vw-speakers-instruct', HTMLTextAreaElement);
+    this.hint = need(root, '#vw-speakers-hint');
+    this.graftBox = need(root, '#vw-speakers-graft');
+    this.graft = need(root, '#vw-speakers-graft input', HTMLInputElement);
+    this.chips = need(root, '#vw-speakers-chips');
+    /** Who was chosen, also while they cannot speak here. @type {Wanted|null} */
+    this.wanted = null;
+    /** Who was chosen before them, and is again where they are gone. @type {Wanted|null} */
+    this.earlier = null;
+    this.offered = '';
+    const acts = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
+    this.picker = new VoicePicker(need(root, '#vw-speakers-picker'), studio, acts);
+    studio.voicePopover.serve(this.chip, acts);
+    studio.catalogue.addEventListener('change', () => this.settle());
+    this.suggestManners();
+    this.language.onchange = () => this.suggestText();
+  }
+
+  suggestManners() {
+    fillChips(this.chips, this.studio.presets.instructs, (text) => this.suggest(text));
+  }
+
+  onLanguage() {
+    this.suggestManners();
+  }
+
+  // --- who speaks
+
+  /** What speaks. @returns {'custom_voice'|'base'} */
+  get mode() {
+    return this.chosen?.mode ?? 'custom_voice';
+  }
+
+  get card() {
+    return this.studio.cards.get(this.mode);
+  }
+
+  /** Who speaks: who was chosen, or before them, or else the first that can. @returns {Choice|null} */
+  get chosen() {
+    const { catalogue, voices } = this.studio;
+    for (const wanted of [this.wanted, this.earlier]) {
+      const found = wanted && catalogue.find(keyOf(wanted.mode, wanted.voice));
+      if (found && !found.why) return found;
+      // Kept voices are listed a moment after the speakers: nobody else speaks in their place until then.
+      if (wanted?.mode === 'base' && !voices.isListed) return awaited(wanted);
+    }
+    return catalogue.first;
+  }
+
+  /** @param {Choice} choice */
+  choose({ mode, voice, name, kind }) {
+    const { chosen } = this;
+    if (chosen && chosen.key !== keyOf(mode, voice)) this.earlier = chosen;
+    this.wanted = { mode, voice, name, kind };
+    this.settle();
+    this.picker.mark();
+    this.studio.refresh();
+  }
+
+  offer() {
+    this.offered = '';
+    this.settle();
+  }
+
+  /** Have the form as it is for who speaks. */
+  settle() {
+    const { chosen, card, studio } = this;
+    const is = `${chosen?.key} ${chosen?.name} ${card?.id} ${studio.words.language}`;
+    if (is === this.offered) return;
+    this.offered = is;
+    dress(this.chip, chosen);
+    this.chip.ariaLabel = studio.t('picker.choose', { name: chosen?.name ?? '' });
+    if (card) fillLanguages(this.language, card, studio.t);
+    const why = this.unstyled();
+    this.instruct.disabled = this.instruct.hidden = this.chips.hidden = why !== '';
+    const isOwn = chosen?.mode === 'base';
+    this.hint.hidden = why === '' && !isOwn;
+    this.hint.textContent = why || (isOwn ? studio.t('speakers.styled', { name: chosen.name }) : '');
+    this.graftBox.hidden = why !== '' || !isOwn || !studio.cards.get('custom_voice')?.grafts_voices;
+    if (studio.current === this) studio.variation.offer(card);
+  }
+
+  /** Why this voice takes no style; empty: it does. */
+  unstyled() {
+    const { chosen, card, studio } = this;
+    if (studio.catalogue.takesStyle(chosen?.mode)) return '';
+    if (chosen?.mode === 'base') return studio.t('speakers.own_manner', { name: chosen.name });
+    return !card || card.takes_instruct ? '' : studio.t('speakers.no_instruct', { model: studio.modelName(card) });
+  }
+
+  /** Whether tags in the text can change how it is said. */
+  get followsTags() {
+    return this.chosen?.mode === 'custom_voice' && this.unstyled() === '';
+  }
+
+  // --- words
+
+  /** Speak the sample sentence of a newly chosen language, unless the text is the user's own. */
+  suggestText() {
+    const { texts } = this.studio.presets;
+    const sample = texts[this.language.value.toLowerCase()];
+    if (sample && Object.values(texts).includes(this.studio.text)) this.studio.text = sample;
+  }
+
+  /** Put a suggestion in the place of what is there. @param {string} text */
+  suggest(text) {
+    const { studio, instruct } = this;
+    const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
+    studio.replacing(this, isOwn, () => void (instruct.value = text));
+  }
+
+  /** What the dock says before anything was spoken. */
+  line() {
+    return this.studio.facts.line(this.chosen?.name ?? '');
+  }
+
+  draft() {
+    return { voice: this.wanted, language: this.language.value, instruct: this.instruct.value, graft: this.graft.checked };
+  }
+
+  /** @param {{voice: Wanted|null, language: string, instruct: string, graft?: boolean}} draft */
+  recall({ voice, language, instruct, graft = false }) {
+    this.wanted = voice ?? this.wanted;
+    this.settle();
+    preselect(this.language, language);
+    this.instruct.value = instruct;
+    this.graft.checked = graft;
+  }
+
+  // --- speaking
+
+  /** The fields of session.config that are this room's. @param {Choice} chosen */
+  config({ voice }) {
+    const instructions = this.instruct.disabled ? '' : this.instruct.value.trim();
+    const isGrafted = instructions !== '' && !this.graftBox.hidden && this.graft.checked;
+    return { voice, language: this.language.value, ...(instructions && { instructions }), ...(isGrafted && { graft: true }) };
+  }
+
+  /** Who speaks here, for a line of a script. */
+  spokenBy() {
+    const { chosen } = this;
+    if (!chosen) return null;
+    const voice = { mode: chosen.mode, voice: chosen.voice, language: this.language.value };
+    return { voice, instruct: this.instruct.disabled ? '' : this.instruct.value.trim() };
+  }
+
+  /** @param {{clicked: number}} options */
+  async speak({ clicked }) {
+    const { studio, chosen } = this;
+    if (!chosen) throw new FieldError('voice', studio.t('picker.nobody'));
+    const config = { ...this.config(chosen), ...studio.variation.sampling };
+    const mode = spokenBy(chosen.mode, config.instructions);
+    const asked = { room: this.id, mode, config, text: studio.text, seed: studio.variation.nextSeed() };
+    studio.stage.play(studio.say({ ...asked, label: chosen.name }), { clicked });
+    studio.catalogue.remember(chosen);
+  }
+
+  /** Come in with somebody chosen. @param {{voice?: string}} given a kept voice's id, or anybody's name */
+  async enter({ voice }) {
+    if (!voice) return;
+    const { catalogue, voices } = this.studio;
+    if (!catalogue.named(voice)) await voices.refresh().catch(() => {}); // The voice may have just been saved.
+    this.take(catalogue.named(voice));
+  }
+
+  /** Choose somebody, or say why they cannot speak. @param {Choice|null} choice */
+  take(choice) {
+    const { studio } = this;
+    const why = choice ? choice.why : studio.t('picker.gone');
+    if (why) studio.toast(why);
+    else if (choice) {
+      this.choose(choice);
+      this.picker.reveal();
+    }
+  }
+
+  /** @param {import('../app/studio.js').Restored} take @returns {import('../app/studio.js').Back} */
+  restore({ mode, config }) {
+    const { catalogue } = this.studio;
+    const { wanted, earlier } = this; // A draft without a chosen voice has no voice.
+    this.take(catalogue.find(keyOf(mode, config.voice ?? '')) ?? catalogue.named(config.voice ?? ''));
+    this.language.value = config.language ?? 'auto';
+    this.instruct.value = config.instructions ?? '';
+    this.graft.checked = Boolean(config.graft);
+    return () => {
+      Object.assign(this, { wanted, earlier });
+      this.settle();
+      this.picker.mark();
+      this.studio.refresh();
+    };
+  }
+}
+
+/** A kept voice of which only the choice is known. @param {Wanted} wanted @returns {Choice} */
+function awaited({ voice, name = '', kind }) {
+  const known = { tags: [], about: '', why: '', language: null, sample: null, isCommon: false };
+  return { ...known, key: keyOf('base', voice), mode: 'base', voice, name, kind: kind === 'designed' ? 'designed' : 'recorded' };
+}

@@ -1,0 +1,266 @@
+/**
+ * When each sentence of a text sounds: estimated by how long sentences take, and set right by the pauses in the sound.
+ * No dialect says it: the models have no clock of words. Pure.
+ *
+ * @typedef {{from: number, to: number}} Stretch  of a text in characters, or of sound in seconds
+ */
+
+import { SAMPLE_RATE } from '../common/audio.js';
+import { expectedSeconds, isSyllabic, sentencesIn, untagged } from '../common/text.js';
+import { Take } from '../player/take.js';
+import { Peaks } from '../player/waveform.js';
+
+const CLAUSE = /(?<=[,;:—–…](?=\s)|[，；：、—…])/u;
+const SPOKEN = /[\p{L}\p{N}]/u;
+const BIN_S = 0.01; // Bin width of Peaks.
+const QUIET = 0.06; // Share of the loudest bin below which a bin is silent.
+const SHORTEST_PAUSE_S = 0.1;
+const LONG_PAUSE_S = 0.5; // Longer pauses carry no more information.
+const KNOWN_S = 2; // Weight of the usual pace against the measured one.
+// What an end may cost: one without a pause, and how much a pause of LONG_PAUSE_S is worth.
+const UNHEARD = 0.3;
+const WORTH = 0.4;
+const NEAR_S = 1; // Minimum search distance around an expected end, added to a share of the time until then.
+const FAR = 0.25;
+
+/** The sentences of a text; what holds no letter belongs to the one before. @param {string} text @returns {Stretch[]} */
+export function sentencesOf(text) {
+  /** @type {Stretch[]} */
+  const sentences = [];
+  for (const sentence of sentencesIn(text)) {
+    const last = sentences.at(-1);
+    const from = last?.to ?? 0;
+    if (!last || SPOKEN.test(sentence)) sentences.push({ from, to: from + sentence.length });
+    else last.to += sentence.length;
+  }
+  return sentences;
+}
+
+/** A sentence cut where a voice may rest: what is between two pauses is found sooner than the whole of it. @param {string} sentence */
+export function clausesOf(sentence) {
+  return sentence.split(CLAUSE).filter((clause) => SPOKEN.test(clause));
+}
+
+/** Where a take is silent. @param {{low: number[], high: number[]}} peaks @returns {Stretch[]} */
+export function pausesOf({ low, high }) {
+  let loudest = 0;
+  for (let bin = 0; bin < low.length; bin++) loudest = Math.max(loudest, high[bin] - low[bin]);
+  /** @type {Stretch[]} */
+  const pauses = [];
+  let begun = -1;
+  for (let bin = 0; bin <= low.length; bin++) {
+    const isQuiet = bin < low.length && high[bin] - low[bin] < QUIET * loudest;
+    if (isQuiet && begun < 0) begun = bin;
+    if (isQuiet || begun < 0) continue;
+    if ((bin - begun) * BIN_S >= SHORTEST_PAUSE_S) pauses.push({ from: begun * BIN_S, to: bin * BIN_S });
+    begun = -1;
+  }
+  return pauses;
+}
+
+/**
+ * When each clause begins: of all ways to end them at pauses, or where none is, the one in which each takes most nearly
+ * the time that it should.
+ *
+ * @param {number[]} lengths  seconds that each clause takes at an ordinary pace
+ * @param {Stretch[]} pauses
+ * @param {number|null} whole  seconds of the take; null: it is still being made
+ * @param {number} [usual]  the voice's own pace, where it was heard before: its seconds for each of an ordinary one
+ * @returns {number[]} in seconds
+ */
+export function beginningsOf(lengths, pauses, whole, usual = 1) {
+  const sum = lengths.reduce((all, length) => all + length, 0);
+  if (whole !== null) return path(lengths, pauses, whole / sum);
+  // Of what grows the first way tells its pace, and the pace the second.
+  const first = path(lengths, pauses, usual);
+  const heard = first.findLastIndex((at) => at > 0 && pauses.some(({ to }) => to === at));
+  if (heard < 0) return first;
+  const said = lengths.slice(0, heard).reduce((all, length) => all + length, 0);
+  return path(lengths, pauses, (first[heard] + KNOWN_S * usual) / (said + KNOWN_S));
+}
+
+/** @typedef {{at: number, cost: number, before: End|null}} End */
+
+/** @param {number[]} lengths @param {Stretch[]} pauses @param {number} pace @returns {number[]} */
+function path(lengths, pauses, pace) {
+  /** @type {End[]} */
+  let ends = [{ at: 0, cost: 0, before: null }];
+  let guess = 0;
+  for (const length of lengths.slice(0, -1)) {
+    guess += length * pace;
+    const reach = NEAR_S + FAR * guess;
+    const places = pauses.filter(({ to }) => Math.abs(to - guess) <= reach).map(({ from, to }) => ({ at: to, cost: -WORTH * Math.min(1, (to - from) / LONG_PAUSE_S) }));
+    /** @type {End[]} */
+    const next = [...places, { at: NaN, cost: UNHEARD }].flatMap((place) => cheapest(ends, place, length * pace));
+    ends = next.length > 0 ? next : cheapest(ends, { at: NaN, cost: UNHEARD }, length * pace);
+  }
+  /** @type {End|null} */
+  let end = ends.reduce((one, other) => (other.cost < one.cost ? other : one));
+  const found = [];
+  for (; end; end = end.before) found.unshift(end.at);
+  return found;
+}
+
+/**
+ * The best way to an end. One without a pause stands where its clause should end.
+ *
+ * @param {End[]} ends  of the clause before @param {{at: number, cost: number}} place @param {number} expected seconds
+ * @returns {End[]} one, or none
+ */
+function cheapest(ends, { at, cost }, expected) {
+  /** @type {End|null} */
+  let best = null;
+  for (const before of ends) {
+    const here = Number.isNaN(at) ? before.at + expected : at;
+    if (here <= before.at) continue;
+    const away = Math.log((here - before.at) / expected);
+    const sum = before.cost + cost + away * away * Math.min(4, 1 + expected);
+    if (!best || sum < best.cost) best = { at: here, cost: sum, before };
+  }
+  return best ? [best] : [];
+}
+
+// --- How fast each voice speaks against an ordinary pace, learnt from the takes that came whole; and so how
+// long one will be.
+
+const TELLING_S = 3; // Seconds of ordinary speech; the pace of a shorter text is random.
+const FASTEST = 0.5; // Share of the ordinary time; a take outside this range did not speak its text.
+const SLOWEST = 2;
+
+export class VoicePaces {
+  /** By mode, voice and kind of script. @type {Map<string, number>} */
+  known = new Map();
+
+  /** @param {Spoken & {seconds: number}} take that is whole */
+  learn(take) {
+    const said = take.sent.trim();
+    const expected = expectedSeconds(said);
+    if (expected < TELLING_S || wordsOf(take) !== said) return; // A requested pause does not count as pace.
+    const pace = take.seconds / expected;
+    if (pace >= FASTEST && pace <= SLOWEST) this.known.set(keyOf(take), pace);
+  }
+
+  /** Of the voice of a take, in the script of its text; undefined: it was not heard yet. @param {Spoken} take */
+  of(take) {
+    return this.known.get(keyOf(take));
+  }
+
+  /** Samples that a take will have, as far as its text tells. @param {Spoken} take */
+  samplesOf(take) {
+    return Math.round(expectedSeconds(wordsOf(take)) * (this.of(take) ?? 1) * SAMPLE_RATE);
+  }
+}
+
+/** @typedef {Pick<import('../player/take.js').Take, 'mode'|'config'|'sent'>} Spoken */
+
+/** What of a text is read aloud. @param {Spoken} take */
+function wordsOf({ config, sent }) {
+  return (config.tags ? untagged(sent) : sent).trim();
+}
+
+/** @param {Spoken} take */
+function keyOf({ mode, config, sent }) {
+  return `${mode} ${config.voice ?? ''} ${isSyllabic(sent) ? 'syllables' : 'letters'}`;
+}
+
+// --- Marks the sentence that sounds in the shared text: under the field lies the same text, unseen but for its
+// mark.
+
+const SAME = /** @type {const} */ (['font', 'letterSpacing', 'wordSpacing', 'textAlign', 'direction', 'tabSize', 'paddingBlock', 'paddingInline']);
+const FAR_S = 1; // A larger step is a jump.
+const ABOVE = 40; // Pixels between the field's edge and a mark after scrolling.
+
+export class SoundingText {
+  /** The sentence that is marked; -1: none. */
+  index = -1;
+  /**
+   * What is known of a take's text: its sentences, and of each clause the sentence and the time it takes.
+   *
+   * @type {{take: import('../player/take.js').Take, sentences: Stretch[], clauses: {index: number, length: number}[]}|null}
+   */
+  read = null;
+  at = 0; // Last known position in the take, in seconds.
+
+  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    this.field = /** @type {HTMLTextAreaElement} */ (page.querySelector('#vw-text'));
+    this.mirror = /** @type {HTMLElement} */ (page.querySelector('#vw-text-mirror'));
+    this.mark = document.createElement('mark');
+    studio.stage.player.addEventListener('counters', () => this.follow());
+    studio.stage.addEventListener('change', () => this.follow());
+    this.field.addEventListener('input', () => this.follow());
+    this.field.addEventListener('scroll', () => (this.mirror.scrollTop = this.field.scrollTop));
+    new ResizeObserver(() => this.place()).observe(this.field);
+  }
+
+  follow() {
+    const { stage } = this.studio;
+    const { take } = stage;
+    const isHere = take instanceof Take && stage.sounding && take.room !== 'script' && take.text === this.field.value;
+    if (isHere) this.show(this.sounding(take, stage.at / SAMPLE_RATE));
+    else this.show(-1);
+  }
+
+  /** Which sentence of a take sounds at a time. @param {import('../player/take.js').Take} take @param {number} at seconds */
+  sounding(take, at) {
+    const { sentences, clauses } = this.textOf(take);
+    const lengths = clauses.map(({ length }) => length);
+    const whole = take.state === 'done' ? take.seconds : null;
+    const beginnings = beginningsOf(lengths, pausesOf(Peaks.of(take)), whole, this.studio.paces.of(take));
+    const found = clauses[beginnings.findLastIndex((begun) => begun <= at)]?.index ?? sentences.length - 1;
+    // What has come since may tell better; but nothing goes back while the sound goes on.
+    const index = at >= this.at && at - this.at < FAR_S ? Math.max(found, this.index) : found;
+    this.at = at;
+    return index;
+  }
+
+  /** @param {import('../player/take.js').Take} take */
+  textOf(take) {
+    if (this.read?.take === take) return this.read;
+    const sentences = sentencesOf(take.text);
+    const clauses = sentences.flatMap(({ from, to }, index) =>
+      clausesOf(take.text.slice(from, to)).map((text) => ({ index, length: expectedSeconds(untagged(this.studio.pronunciation.spoken(text) ?? text)) })),
+    );
+    this.index = -1;
+    this.read = { take, sentences, clauses };
+    return this.read;
+  }
+
+  /** @param {number} index */
+  show(index) {
+    const isNew = index !== this.index;
+    this.index = index;
+    if (!isNew || !this.read) return;
+    if (index < 0) return this.mirror.replaceChildren();
+    const { value } = this.field;
+    const { from, to } = this.read.sentences[index];
+    const words = value.slice(from, to);
+    const end = from + words.trimEnd().length;
+    this.mark.textContent = value.slice(from, end);
+    this.mirror.replaceChildren(value.slice(0, from), this.mark, `${value.slice(end)}\n`);
+    this.place();
+    this.reveal();
+  }
+
+  /** Have the same words at the same places as the field. */
+  place() {
+    if (this.index < 0) return;
+    const { field, mirror } = this;
+    const style = getComputedStyle(field);
+    for (const name of SAME) mirror.style[name] = style[name];
+    const { offsetTop, offsetLeft, clientWidth, clientHeight } = field;
+    for (const [name, value] of Object.entries({ top: offsetTop, left: offsetLeft, width: clientWidth, height: clientHeight })) {
+      mirror.style.setProperty(name, `${value}px`);
+    }
+    mirror.scrollTop = field.scrollTop;
+  }
+
+  /** Scroll to the mark, unless somebody writes. */
+  reveal() {
+    const { field, mark } = this;
+    if (document.activeElement === field) return;
+    const isSeen = mark.offsetTop >= field.scrollTop && mark.offsetTop + mark.offsetHeight <= field.scrollTop + field.clientHeight;
+    if (!isSeen) field.scrollTo({ top: mark.offsetTop - ABOVE, behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' });
+  }
+}

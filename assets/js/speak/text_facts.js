@@ -1,0 +1,185 @@
+/** Next to the shared text: chips of tags, its length and time, and what is unknown of its language. */
+
+import { span } from '../common/dates.js';
+import { need } from '../common/elements.js';
+import { languageName } from '../common/fields.js';
+import { scriptName, unknownTongue } from '../common/language_detection.js';
+import { expectedSeconds, sentLength, untagged } from '../common/text.js';
+
+// --- Chips below the shared text that put tags in.
+
+const CHIPS = ['pause', 'whispering', 'excited', 'sad', 'laughing', 'neutral'];
+const KNOWN = new Set(['pause', 'neutral']); // Literal names that the runtime knows.
+
+/** Chips below the shared text that put tags in, where the room's voice follows them. */
+export class TagChips {
+  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    this.holder = need(page, '#vw-text-tags');
+    this.language = '';
+    this.refresh();
+    this.holder.addEventListener('scroll', () => this.fade());
+    new ResizeObserver(() => this.fade()).observe(this.holder);
+  }
+
+  /** Show at which ends there is more of the row, where it scrolls. */
+  fade() {
+    const { scrollLeft, scrollWidth, clientWidth } = this.holder;
+    const at = Math.abs(scrollLeft); // Negative in right-to-left text.
+    this.holder.toggleAttribute('data-before', at > 1);
+    this.holder.toggleAttribute('data-behind', at < scrollWidth - clientWidth - 1);
+  }
+
+  refresh() {
+    const { studio, holder } = this;
+    // Before it is known who speaks they have their place: nothing moves when they come.
+    const takes = Boolean(studio.current?.takesTags);
+    holder.toggleAttribute('data-awaited', takes && studio.cards.size === 0);
+    holder.hidden = !takes;
+    // A pause is made for every voice; the others are for those that follow a style.
+    holder.toggleAttribute('data-pause-only', !studio.current?.followsTags && studio.cards.size > 0);
+    if (this.language === studio.words.language) return;
+    this.language = studio.words.language;
+    holder.replaceChildren(
+      ...CHIPS.map((word) => {
+        const said = studio.t(`tags.${word}`);
+        return this.chip(`[${said}]`, `[${KNOWN.has(word) ? word : said}]`);
+      }),
+    );
+  }
+
+  /** @param {string} label @param {string} tag */
+  chip(label, tag) {
+    const chip = Object.assign(document.createElement('button'), { type: 'button', textContent: label, title: tag });
+    chip.onclick = () => this.insert(tag);
+    return chip;
+  }
+
+  /** Put a tag where the caret is. @param {string} tag */
+  insert(tag) {
+    const field = this.studio.textField;
+    const { value, selectionStart } = field;
+    const leads = selectionStart > 0 && !/\s/u.test(value[selectionStart - 1]) ? ' ' : '';
+    const follows = /\s/u.test(value[selectionStart] ?? '') ? '' : ' ';
+    field.setRangeText(`${leads}${tag}${follows}`, selectionStart, selectionStart, 'end');
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+    field.focus();
+  }
+}
+
+// --- What stands below the text: how much it is, how long it takes, a way into a script, and a word on its
+// language.
+
+const LONG = 400; // Characters; a longer text is better spoken as a script, line by line.
+const NEAR = 0.8; // Share of the limit from which it is shown.
+const MAX_NAMED = 3; // Languages named.
+
+export class TextFacts {
+  /** @type {number|undefined} */
+  frame;
+
+  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    this.count = need(page, '#vw-text-count');
+    this.script = need(page, '#vw-text-script');
+    this.said = need(page, '#vw-text-said');
+    this.tongue = need(page, '#vw-text-tongue');
+    this.tags = new TagChips(page, studio);
+    this.script.onclick = () => studio.go('script', { text: studio.text, spokenBy: studio.current?.spokenBy?.() ?? null });
+    studio.textField.addEventListener('input', () => this.refreshSoon());
+    studio.pronunciation.addEventListener('change', () => this.refreshSoon());
+  }
+
+  refreshSoon() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      this.refresh();
+    });
+  }
+
+  /** At once, and not in the next frame: a room that comes into sight is seen first with its facts. */
+  refreshNow() {
+    if (this.frame !== undefined) cancelAnimationFrame(this.frame);
+    this.frame = undefined;
+    this.refresh();
+  }
+
+  refresh() {
+    const { studio } = this;
+    const text = studio.text.trim();
+    studio.dock.sayLine();
+    this.tags.refresh();
+    this.count.textContent = text && studio.t('shell.text_facts', this.facts(text));
+    this.count.classList.toggle('vw-over', this.sentLength(text) > this.most);
+    this.script.hidden = text.length <= LONG;
+    this.said.textContent = this.otherwise(studio.pronunciation.count(text));
+    const hint = text && this.hint(text);
+    this.tongue.hidden = !hint;
+    if (this.tongue.textContent !== hint) this.tongue.textContent = hint;
+  }
+
+  /** What opens the pronunciation dictionary, and how many words it has of this text. @param {number} n */
+  otherwise(n) {
+    return this.studio.t(n === 0 ? 'pronunciation.title' : 'pronunciation.places', { n });
+  }
+
+  /** Characters that one take may have. */
+  get most() {
+    return this.studio.limits.max_text_chars ?? Infinity;
+  }
+
+  /** Characters that are sent for a text: its tags too, and words as they are said. @param {string} text */
+  sentLength(text) {
+    return sentLength(this.studio.pronunciation.spoken(text) ?? text);
+  }
+
+  /** Who speaks, and how long it takes. @param {string} voice */
+  line(voice) {
+    const text = this.studio.text.trim();
+    const time = text && this.studio.t('shell.about', { time: this.time(expectedSeconds(untagged(text))) });
+    return [voice, time].filter(Boolean).join(', ');
+  }
+
+  /** @param {string} whole */
+  facts(whole) {
+    const text = untagged(whole);
+    const { language } = this.studio.words;
+    const segments = new Intl.Segmenter(language, { granularity: 'word' }).segment(text);
+    let words = 0;
+    for (const { isWordLike } of segments) words += isWordLike ? 1 : 0;
+    const number = new Intl.NumberFormat(language);
+    const sent = this.sentLength(whole);
+    const isNear = sent > NEAR * this.most;
+    const characters = isNear
+      ? this.studio.t('shell.of_at_most', { n: number.format(sent), limit: number.format(this.most) })
+      : number.format(sentLength(text));
+    return { words: number.format(words), characters, time: this.time(expectedSeconds(text)) };
+  }
+
+  /** @param {number} seconds */
+  time(seconds) {
+    return span(Math.round(seconds), this.studio.t);
+  }
+
+  /** What the checkpoint of this room may not know of the text; empty: nothing. @param {string} text */
+  hint(text) {
+    const { studio } = this;
+    const card = studio.current && studio.cardOf(studio.current);
+    const unknown = card && unknownTongue(text, card.languages);
+    if (!unknown) return '';
+    const page = studio.words.language;
+    const name = unknown.script ? scriptName(unknown.script, page) : new Intl.DisplayNames([page], { type: 'language' }).of(unknown.language ?? '');
+    const values = { model: studio.modelName(card), name, languages: this.languagesOf(card) };
+    return studio.t(unknown.script ? 'shell.unknown_script' : 'shell.unknown_language', values);
+  }
+
+  /** What a checkpoint speaks. @param {import('../common/fields.js').ModelCard} card */
+  languagesOf({ languages }) {
+    const { t, words } = this.studio;
+    const { length } = languages;
+    const known = new Intl.ListFormat(words.language, { type: 'conjunction' }).format(languages.map((one) => languageName(one, words.language)));
+    return length > MAX_NAMED ? t('shell.languages', { n: length }) : known;
+  }
+}

@@ -1,0 +1,99 @@
+/**
+ * What makes one take of a text differ from the next: its seed, and how codes are drawn.
+ *
+ * Nothing is sent of a slider that stands where the checkpoint has it.
+ */
+
+import { FieldError } from '../common/fields.js';
+
+const MAX_SEED = 0xffffffff;
+
+export class Variation {
+  id = 'variation';
+
+  /** @param {HTMLDetailsElement} root @param {(key: string, values?: Object<string, any>) => string} t */
+  constructor(root, t) {
+    this.root = root;
+    this.t = t;
+    this.seed = /** @type {HTMLInputElement} */ (root.querySelector('#vw-seed'));
+    this.lock = /** @type {HTMLInputElement} */ (root.querySelector('#vw-lock'));
+    this.now = /** @type {HTMLElement} */ (root.querySelector('#vw-variation-now'));
+    this.reset = /** @type {HTMLButtonElement} */ (root.querySelector('#vw-as-model'));
+    this.sliders = /** @type {HTMLInputElement[]} */ ([...root.querySelectorAll('[data-sampling]')]);
+    /** Where the sliders were put by hand. @type {Object<string, number>} */
+    this.sampling = {};
+    /** The checkpoint's own. @type {Object<string, number|null>} */
+    this.own = {};
+    this.seed.oninput = () => (this.lock.checked = this.seed.value !== '');
+    root.oninput = () => this.paint();
+    for (const slider of this.sliders) slider.addEventListener('input', () => this.move(slider));
+    this.reset.onclick = () => this.take({});
+    this.paint();
+  }
+
+  /** @param {HTMLInputElement} slider */
+  move({ dataset, valueAsNumber }) {
+    const name = dataset.sampling ?? '';
+    if (valueAsNumber === this.own[name]) delete this.sampling[name];
+    else this.sampling[name] = valueAsNumber;
+  }
+
+  /** Begin from what this checkpoint has. @param {{sampling?: Object<string, number|null>}|undefined} card */
+  offer(card) {
+    this.own = card?.sampling ?? {};
+    this.paint();
+  }
+
+  /** Take these settings of the drawing, and the checkpoint's for all others. @param {Object<string, any>} config */
+  take(config) {
+    this.sampling = {};
+    for (const { dataset } of this.sliders) {
+      const name = dataset.sampling ?? '';
+      if (typeof config[name] === 'number' && config[name] !== this.own[name]) this.sampling[name] = config[name];
+    }
+    this.paint();
+  }
+
+  /** Take up a take's seed and settings. @param {{seed?: number|null, config?: Object<string, any>}} record */
+  restore({ seed, config = {} }) {
+    this.seed.value = seed == null ? '' : String(seed);
+    this.lock.checked = this.seed.value !== '';
+    this.take(config);
+  }
+
+  /** The seed of the next take: the fixed one, or a new one. @throws {FieldError} */
+  nextSeed() {
+    if (!this.lock.checked) this.seed.value = String(crypto.getRandomValues(new Uint32Array(1))[0]);
+    const seed = this.seed.valueAsNumber;
+    if (!Number.isInteger(seed) || seed < 0 || seed > MAX_SEED) throw new FieldError('seed', this.t('shell.seed_range'));
+    this.paint();
+    return seed;
+  }
+
+  draft() {
+    return { seed: this.seed.value, lock: this.lock.checked, sampling: this.sampling };
+  }
+
+  /** @param {{seed: string, lock: boolean, sampling: Object<string, number>}} draft */
+  recall({ seed, lock, sampling }) {
+    this.seed.value = seed;
+    this.lock.checked = lock;
+    this.take(sampling);
+  }
+
+  paint() {
+    for (const slider of this.sliders) {
+      const name = slider.dataset.sampling ?? '';
+      const value = this.sampling[name] ?? this.own[name];
+      if (value != null) slider.value = String(value);
+      slider.disabled = value == null;
+      const output = slider.parentElement?.querySelector('output');
+      if (output) output.textContent = value == null ? '' : String(value);
+    }
+    const moved = Object.entries(this.sampling);
+    this.reset.hidden = moved.length === 0;
+    const seed = this.lock.checked ? [this.t('shell.seed_fixed', { seed: this.seed.value })] : [];
+    const said = [...seed, ...moved.map(([name, value]) => `${this.t(`shell.${name}`)} ${value}`)];
+    this.now.textContent = said.length > 0 ? said.join(', ') : this.t('shell.new_each_time');
+  }
+}

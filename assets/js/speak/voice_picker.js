@@ -1,0 +1,327 @@
+/**
+ * The voice picker, the same in every room: search, kinds, who spoke last, a row for each voice, ways to a new one.
+ *
+ * The arrows go from row to row; of all rows one can be reached by Tab, the chosen one at first.
+ *
+ * @typedef {import('./voices.js').Choice} Choice
+ *
+ * @typedef {Object} Acts
+ * @property {() => string} chosen  the chosen voice's key
+ * @property {(choice: Choice) => void} choose
+ * @property {() => void} [leave]   a way to another room was taken
+ * @property {(() => void)|null} [describe]  a voice may be described there instead, where a checkpoint makes one of words
+ */
+
+import { fits, markOf } from './voices.js';
+
+const MAX_TAGS = 2;
+const MARKUP = `
+<div class="vw-picker-head">
+  <div class="vw-search" data-icon="search"><input dir="auto" type="search" data-i18n-placeholder="picker.search" data-i18n-aria-label="picker.search_hint" /></div>
+  <div class="vw-chips" role="group" data-i18n-aria-label="picker.kinds">
+    <button type="button" data-kind="all" data-i18n="picker.all"></button>
+    <button type="button" data-kind="speakers" data-i18n="picker.speakers"></button>
+    <button type="button" data-kind="mine" data-i18n="picker.mine"></button>
+    <button type="button" data-kind="recent" data-i18n="picker.recent"></button>
+  </div>
+</div>
+<div class="vw-picker-list"></div>
+<div class="vw-picker-foot">
+  <button type="button" class="vw-button" data-i18n="picker.describe_here" hidden></button>
+  <a class="vw-button" href="#/design" data-i18n="picker.design"></a>
+  <a class="vw-button" href="#/clone" data-i18n="picker.clone"></a>
+</div>`;
+
+export class VoicePicker {
+  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio @param {Acts} acts */
+  constructor(root, studio, acts) {
+    this.root = root;
+    this.studio = studio;
+    this.acts = acts;
+    root.classList.add('vw-picker');
+    root.innerHTML = MARKUP;
+    studio.words.apply(root);
+    this.search = /** @type {HTMLInputElement} */ (root.querySelector('input'));
+    this.list = /** @type {HTMLElement} */ (root.querySelector('.vw-picker-list'));
+    this.describe = /** @type {HTMLButtonElement} */ (root.querySelector('.vw-picker-foot button'));
+    this.kinds = /** @type {HTMLButtonElement[]} */ ([...root.querySelectorAll('[data-kind]')]);
+    this.listen();
+    this.fill();
+  }
+
+  listen() {
+    const { catalogue, samples } = this.studio;
+    this.search.oninput = () => this.fill();
+    this.search.onkeydown = (event) => {
+      if (event.key !== 'ArrowDown') return;
+      event.preventDefault();
+      this.rows[0]?.focus();
+    };
+    for (const button of this.kinds) button.onclick = () => catalogue.show(button.dataset.kind ?? 'all');
+    this.list.onkeydown = (event) => this.onKey(event);
+    this.list.addEventListener('focusin', ({ target }) => this.rove(rowOf(target)));
+    for (const link of this.root.querySelectorAll('a')) link.onclick = () => this.acts.leave?.();
+    this.describe.onclick = () => this.acts.describe?.();
+    catalogue.addEventListener('change', () => this.fill());
+    samples.addEventListener('change', () => this.follow());
+  }
+
+  /** The buttons that choose. @returns {HTMLButtonElement[]} */
+  get rows() {
+    return [...this.list.querySelectorAll(/** @type {'button'} */ ('.vw-pick-choose'))];
+  }
+
+  /** @param {KeyboardEvent} event */
+  onKey(event) {
+    const { rows } = this;
+    const at = rows.findIndex((row) => row.parentElement === rowOf(event.target));
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    rows[Math.max(0, Math.min(rows.length - 1, to))]?.focus();
+  }
+
+  // --- the list
+
+  /** What is listed, in groups. @returns {{title: string, choices: Choice[]}[]} */
+  groups() {
+    const { catalogue } = this.studio;
+    const { kind, speakers, kept, lately } = catalogue;
+    const own = kept.filter(({ isCommon }) => !isCommon);
+    const common = kept.filter(({ isCommon }) => isCommon);
+    const groups = {
+      all: [['speakers', speakers], ['own', own], ['common', common]],
+      speakers: [['speakers', speakers], ['common', common]],
+      mine: [['own', own]],
+      recent: [['recent', lately]],
+    }[kind];
+    const query = this.search.value.trim();
+    return /** @type {[string, Choice[]][]} */ (groups ?? [])
+      .map(([title, choices]) => ({ title: this.studio.t(`picker.${title}`), choices: choices.filter((choice) => fits(choice, query)) }))
+      .filter(({ choices }) => choices.length > 0);
+  }
+
+  /** List anew; the row that has the focus keeps it. */
+  fill() {
+    const { catalogue } = this.studio;
+    const held = this.list.contains(document.activeElement) ? keyAt(document.activeElement) : '';
+    const top = this.list.scrollTop;
+    const wasSeen = Math.abs(this.hidden()) < 1; // Ignore rounding to fractions of a pixel.
+    for (const button of this.kinds) button.setAttribute('aria-pressed', String(button.dataset.kind === catalogue.kind));
+    this.describe.hidden = !this.acts.describe || !this.studio.cards.has('voice_design');
+    const groups = this.groups();
+    const lately = catalogue.kind === 'all' && !this.search.value.trim() ? catalogue.lately : [];
+    this.list.replaceChildren(
+      ...(lately.length > 1 ? [heading(this.studio.t('picker.recent')), this.strip(lately)] : []),
+      ...groups.flatMap(({ title, choices }) => [heading(title), this.group(title, choices)]),
+      ...(groups.length ? [] : [this.nobody()]),
+    );
+    this.follow();
+    this.mark();
+    this.list.scrollTop = top;
+    if (wasSeen) this.list.scrollTop += this.hidden(); // Recent voices were added above.
+    const row = held && this.rows.find((one) => keyAt(one) === held);
+    if (row) row.focus({ preventScroll: true });
+  }
+
+  /** Who spoke last, as chips. @param {Choice[]} choices */
+  strip(choices) {
+    const strip = document.createElement('div');
+    strip.className = 'vw-recents';
+    strip.role = 'group';
+    strip.ariaLabel = this.studio.t('picker.recent');
+    for (const choice of choices) {
+      const chip = document.createElement('button');
+      chip.type = 'button';
+      chip.className = 'vw-voice-chip';
+      chip.dataset.voice = choice.key;
+      dress(chip, choice);
+      this.offer(chip, choice);
+      strip.append(chip);
+    }
+    return strip;
+  }
+
+  /** @param {string} title @param {Choice[]} choices */
+  group(title, choices) {
+    const list = document.createElement('ul');
+    list.ariaLabel = title;
+    list.append(...choices.map((choice) => this.row(choice)));
+    return list;
+  }
+
+  /** @param {Choice} choice */
+  row(choice) {
+    const row = document.createElement('li');
+    row.className = 'vw-pick';
+    row.dataset.voice = choice.key;
+    row.innerHTML = `
+      <button type="button" class="vw-pick-choose"><span class="vw-pick-name"><span dir="auto"></span></span><span class="vw-pick-about" dir="auto"></span></button>
+      <button type="button" class="vw-quiet vw-pick-hear" data-icon="play"></button>`;
+    const [choose, hear] = /** @type {HTMLButtonElement[]} */ ([...row.children]);
+    const [name, about] = choose.children;
+    choose.prepend(markOf(choice.voice, choice.kind));
+    name.children[0].textContent = choice.name;
+    name.append(...choice.tags.slice(0, MAX_TAGS).map((tag) => text('span', 'vw-tag', tag)));
+    about.textContent = choice.why || choice.about;
+    choose.title = choice.why || choice.about;
+    this.offer(choose, choice);
+    hear.ariaLabel = hear.title = this.studio.t('picker.hear', { name: choice.name });
+    hear.onclick = () => this.studio.samples.hear(choice);
+    return row;
+  }
+
+  /** @param {HTMLButtonElement} button @param {Choice} choice */
+  offer(button, choice) {
+    if (choice.why) button.setAttribute('aria-disabled', 'true');
+    else button.onclick = () => {
+      this.acts.choose(choice);
+      this.mark();
+    };
+  }
+
+  /** Why nobody is listed, and what leads on. */
+  nobody() {
+    const { catalogue, t } = this.studio;
+    const query = this.search.value.trim();
+    const lines = query ? [t('picker.none_found', { query }), t('picker.describe')] : [t(catalogue.kind === 'recent' ? 'picker.none_recent' : 'picker.none_kept')];
+    const place = document.createElement('div');
+    place.className = 'vw-picker-none';
+    place.role = 'status';
+    place.append(...lines.map((line) => text('p', '', line)));
+    return place;
+  }
+
+  // --- what is chosen, and what sounds
+
+  /** Show who is chosen. */
+  mark() {
+    const chosen = this.acts.chosen();
+    for (const chip of this.list.querySelectorAll('.vw-recents button')) chip.setAttribute('aria-pressed', String(keyAt(chip) === chosen));
+    for (const row of this.rows) {
+      const isChosen = keyAt(row) === chosen;
+      row.setAttribute('aria-pressed', String(isChosen));
+      row.parentElement?.classList.toggle('vw-picked', isChosen);
+    }
+    if (!this.list.contains(document.activeElement)) this.rove((this.list.querySelector('.vw-picked') ?? this.list.querySelector('.vw-pick')));
+  }
+
+  /** Let Tab reach this row of all. @param {Element|null} row */
+  rove(row) {
+    if (!row) return;
+    for (const one of this.list.querySelectorAll('.vw-pick')) {
+      for (const button of /** @type {Iterable<HTMLButtonElement>} */ (one.children)) button.tabIndex = one === row ? 0 : -1;
+    }
+  }
+
+  /** Bring who is chosen into sight, and have the keys there. */
+  focus() {
+    const row = /** @type {HTMLElement|null} */ (this.list.querySelector('.vw-picked > .vw-pick-choose'));
+    (row ?? this.search).focus({ preventScroll: true });
+    this.reveal();
+  }
+
+  /** How far the list would have to scroll to show all of who is chosen; 0 where nobody is. */
+  hidden() {
+    const row = this.list.querySelector('.vw-picked')?.getBoundingClientRect();
+    if (!row?.height) return 0;
+    const { top, bottom } = this.list.getBoundingClientRect();
+    return row.bottom > bottom ? row.bottom - bottom : Math.min(0, row.top - top);
+  }
+
+  /** Bring who is chosen into sight. */
+  reveal() {
+    this.list.querySelector('.vw-picked')?.scrollIntoView({ block: 'nearest' });
+  }
+
+  /** Show whose sample sounds. */
+  follow() {
+    const { sounding } = this.studio.samples;
+    for (const hear of /** @type {Iterable<HTMLElement>} */ (this.list.querySelectorAll('.vw-pick-hear'))) {
+      hear.dataset.icon = keyAt(hear) === sounding ? 'pause' : 'play';
+    }
+  }
+}
+
+/** A voice's mark and name in a button. @param {HTMLElement} chip @param {Pick<Choice, 'voice'|'kind'|'name'>|null} choice */
+export function dress(chip, choice) {
+  const name = text('span', '', choice?.name ?? '');
+  name.dir = 'auto';
+  chip.replaceChildren(...(choice ? [markOf(choice.voice, choice.kind)] : []), name);
+}
+
+/** @param {EventTarget|null} target */
+function rowOf(target) {
+  return target instanceof Element ? target.closest('.vw-pick') : null;
+}
+
+/** The key of the voice that an element is of. @param {Element|null} element */
+function keyAt(element) {
+  const holder = /** @type {HTMLElement|null|undefined} */ (element?.closest('[data-voice]'));
+  return holder?.dataset.voice ?? '';
+}
+
+/** @param {string} title */
+function heading(title) {
+  return text('h3', '', title);
+}
+
+/** @param {string} tag @param {string} className @param {string} content */
+function text(tag, className, content) {
+  return Object.assign(document.createElement(tag), { className, textContent: content });
+}
+
+// --- The voice picker in a sheet: beside the button that opens it, and at the bottom of a phone's window.
+
+export class VoicePopover {
+  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    this.element = /** @type {HTMLElement} */ (page.querySelector('#vw-voice-sheet'));
+    /** @type {Acts} */
+    this.acts = { chosen: () => '', choose: () => {} };
+    /** @type {HTMLElement|null} */
+    this.opener = null;
+    /** @type {VoicePicker|null} */
+    this.picker = null;
+    this.element.addEventListener('toggle', (event) => {
+      if (/** @type {ToggleEvent} */ (event).newState === 'open') this.picker?.focus();
+      // A button that was clicked by hand has let go of the focus: the browser has nothing to give it back to.
+      else if (document.activeElement === document.body || this.element.contains(document.activeElement)) this.opener?.focus();
+    });
+  }
+
+  /**
+   * Make a button choose a voice by the sheet.
+   *
+   * @param {HTMLButtonElement} button @param {Acts} acts  of them, what is done with the choice
+   */
+  serve(button, acts) {
+    button.popoverTargetElement = this.element;
+    button.ariaHasPopup = 'dialog';
+    button.addEventListener('click', () => {
+      this.opener = button;
+      this.show(acts);
+    });
+  }
+
+  /** The picker for what opens the sheet. @param {Acts} acts */
+  show(acts) {
+    this.acts = acts;
+    const describe = acts.describe ?? null;
+    this.picker ??= new VoicePicker(/** @type {HTMLElement} */ (this.element.lastElementChild), this.studio, {
+      chosen: () => this.acts.chosen(),
+      choose: (choice) => {
+        this.acts.choose(choice);
+        this.element.hidePopover();
+      },
+      leave: () => this.element.hidePopover(),
+    });
+    this.picker.acts.describe = describe && (() => {
+      this.element.hidePopover();
+      describe();
+    });
+    this.picker.search.value = '';
+    this.picker.fill();
+  }
+}

@@ -1,0 +1,109 @@
+/** How voices sound: their recordings and samples, as takes that the stage can play. */
+
+import { decoded } from '../clone/reference.js';
+import { api, errorOf } from '../common/api.js';
+import { Take } from '../player/take.js';
+
+// --- Sound that was not asked of the runtime, such as a reference, as a take that the stage can play.
+
+/** @param {Int16Array} pcm mono, 24 kHz @param {string} label */
+export function heard(pcm, label) {
+  const take = new Take({ room: 'clone', mode: 'base', config: {}, text: '', seed: 0, label });
+  take.append(pcm);
+  take.state = 'done';
+  return take;
+}
+
+/**
+ * What a stored voice was made of.
+ *
+ * @param {{id: string, name: string}} voice @param {import('../common/words.js').Words['t']} t
+ * @returns {Promise<Take>}
+ * @throws {Error} it cannot be had, or this browser cannot play it
+ */
+export async function recordingOf({ id, name }, t) {
+  const pcm = await decoded(await api.blob(`v1/audio/voices/${id}/audio`));
+  if (pcm) return heard(pcm, name);
+  throw new Error(t('voices.unplayable', { name }));
+}
+
+// --- How voices sound: a line of a speaker's, spoken once and then from memory; the recording of a kept voice.
+// Event: 'change'.
+
+/** @typedef {import('./voices.js').Choice} Choice */
+
+const SEED = 7; // Fixed, so that the line sounds the same each time.
+
+export class VoiceSamples extends EventTarget {
+  /** What was heard here, by checkpoint and voice. @type {Map<string, Take>} */
+  takes = new Map();
+  /** Key of the voice whose sample sounds; empty: none does. */
+  sounding = '';
+
+  /** @param {import('../app/studio.js').Studio} studio */
+  constructor(studio) {
+    super();
+    this.studio = studio;
+    studio.stage.addEventListener('change', () => this.follow());
+  }
+
+  /** @param {Choice} choice */
+  place({ key, mode }) {
+    return mode === 'base' ? key : `${this.studio.cards.get(mode)?.id} ${key}`;
+  }
+
+  /** Play a voice's sample, or be silent where it is what sounds. @param {Choice} choice */
+  async hear(choice) {
+    const { stage } = this.studio;
+    if (this.sounding === choice.key) return stage.pause();
+    if (choice.mode === 'base') return this.play(choice, await this.recording(choice));
+    const known = this.takes.get(this.place(choice));
+    if (known?.state === 'done') {
+      this.studio.stop();
+      this.studio.clearComplaints();
+      return this.play(choice, known);
+    }
+    if (this.studio.reached()) this.speak(choice);
+  }
+
+  /** @param {Choice} choice */
+  speak(choice) {
+    const { studio } = this;
+    const { mode, voice, name, language, sample } = choice;
+    studio.stop();
+    studio.clearComplaints();
+    const knows = language && studio.cards.get(mode)?.languages.includes(language);
+    const config = { voice, language: knows ? language : 'auto' };
+    const label = studio.t('picker.sample_of', { name });
+    const take = studio.say({ room: studio.current?.id ?? 'speakers', mode, config, text: sample ?? '', seed: SEED, label, isSample: true });
+    this.play(choice, take, { clicked: performance.now() });
+  }
+
+  /** @param {Choice} choice @returns {Promise<Take|null>} null: it could not be had, which is said */
+  async recording({ key, voice, name }) {
+    const known = this.takes.get(key);
+    if (known) return known;
+    try {
+      return await recordingOf({ id: voice, name }, this.studio.t);
+    } catch (error) {
+      this.studio.toast(errorOf(error).message);
+      return null;
+    }
+  }
+
+  /** @param {Choice} choice @param {Take|null} take @param {{clicked?: number}} [options] */
+  play(choice, take, options) {
+    if (!take) return;
+    this.takes.set(this.place(choice), take);
+    this.playing = { key: choice.key, take };
+    this.studio.stage.play(take, options);
+  }
+
+  follow() {
+    const { stage } = this.studio;
+    const sounding = stage.sounding && this.playing && stage.take === this.playing.take ? this.playing.key : '';
+    if (sounding === this.sounding) return;
+    this.sounding = sounding;
+    this.dispatchEvent(new Event('change'));
+  }
+}

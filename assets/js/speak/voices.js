@@ -1,0 +1,263 @@
+/** Voices of every room: marks, stored voices, and the catalogue of all that can speak. */
+
+import { api } from '../common/api.js';
+import { languageName, title } from '../common/fields.js';
+
+// --- A voice's mark: five bars and one of six hues, drawn from its id, so that a voice looks the same
+// everywhere.
+
+const HUES = 6; // --vw-h0 to --vw-h5
+const START = 66; // Start value of the hash, chosen so that the embedded speakers get different hues.
+const SIDE = 36; // Size of the drawing.
+const BAR = { width: 2.4, pitch: 4, first: 8.6, least: 5 };
+const SPANS = [6, 15, 15, 15, 6]; // Range added to the minimum height: the outer bars stay low.
+
+/** @typedef {'preset'|'designed'|'recorded'} VoiceKind a speaker of a checkpoint, a described voice, a recorded one */
+
+/** 32 bits of an id; letters' case makes no difference. @param {string} id */
+export function hashed(id) {
+  let hash = START;
+  for (const letter of id.toLowerCase()) hash = Math.imul(hash ^ Number(letter.codePointAt(0)), 16777619) >>> 0;
+  hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d) >>> 0;
+  return (hash ^ (hash >>> 12)) >>> 0;
+}
+
+/** Which of the hues is the voice's. @param {string} id a speaker's name or a stored voice's id */
+export function hueOf(id) {
+  return hashed(id) % HUES;
+}
+
+/** Heights of the bars. @param {string} id @returns {number[]} */
+export function barsOf(id) {
+  let state = hashed(id);
+  return SPANS.map((span) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return BAR.least + (span * (state >>> 8)) / 2 ** 24;
+  });
+}
+
+/** The mark as an element; readers pass it by, since the name stands beside it. @param {string} id @param {VoiceKind} kind */
+export function markOf(id, kind) {
+  const mark = document.createElement('span');
+  mark.className = `vw-mark vw-hue-${hueOf(id)}`;
+  mark.dataset.kind = kind;
+  mark.setAttribute('aria-hidden', 'true');
+  const bars = barsOf(id).map((height, at) => {
+    const place = `x="${(BAR.first + at * BAR.pitch).toFixed(1)}" y="${((SIDE - height) / 2).toFixed(1)}"`;
+    return `<rect ${place} width="${BAR.width}" height="${height.toFixed(1)}" rx="${BAR.width / 2}" />`;
+  });
+  mark.innerHTML = `<svg viewBox="0 0 ${SIDE} ${SIDE}">${bars.join('')}</svg>`;
+  return mark;
+}
+
+/**
+ * The stored voices, as the runtime lists them. Event: 'change'.
+ *
+ * @typedef {Object} StoredVoice
+ * @property {string} id
+ * @property {string} name
+ * @property {string} language         'auto' where nobody said
+ * @property {string|null} description
+ * @property {string[]} tags
+ * @property {string|null} transcript  null: it clones by x-vector only
+ * @property {number} seconds          of the reference audio
+ * @property {number} created_at       seconds since 1970
+ * @property {string|null} consent
+ * @property {Object<string, string>} provenance  model, seed, description, ...
+ * @property {string[]} advice
+ * @property {boolean} yours           false: the server's
+ */
+
+export class Voices extends EventTarget {
+  /** @type {StoredVoice[]} */
+  list = [];
+  /** Whether the runtime has said what there is. */
+  isListed = false;
+  /** How often they were asked for, and which of these answers is shown: one that was asked for before it comes too late. */
+  asked = 0;
+  shown = 0;
+
+  async refresh() {
+    const turn = (this.asked += 1);
+    const { data } = await api.get('v1/audio/voices');
+    if (turn < this.shown) return;
+    this.shown = turn;
+    this.list = data;
+    this.isListed = true;
+    this.dispatchEvent(new Event('change'));
+  }
+
+  /** @param {string} idOrName @returns {StoredVoice|null} */
+  find(idOrName) {
+    const name = idOrName.toLowerCase();
+    return this.list.find((voice) => voice.id === idOrName) ?? this.list.find((voice) => voice.name.toLowerCase() === name) ?? null;
+  }
+}
+
+/**
+ * Everybody who can speak, for every room: speakers of the checkpoint and kept voices, and who spoke last. Event: 'change'.
+ *
+ * @typedef {Object} Choice
+ * @property {string} key       of mode and voice
+ * @property {'custom_voice'|'base'} mode  what speaks with it
+ * @property {string} voice     a speaker's name, or the id of a kept voice
+ * @property {string} name      for people
+ * @property {VoiceKind} kind
+ * @property {boolean} isCommon  a kept voice of the server's, not of this visitor's
+ * @property {string[]} tags
+ * @property {string} about
+ * @property {string} why       it cannot be spoken with now; empty: it can
+ * @property {string|null} language  that its sample is in
+ * @property {string|null} sample    a line to be spoken; null: a kept voice has its recording
+ */
+
+const MAX_RECENT = 6;
+/** What a voice is that nobody knows any more, by how it spoke. @type {Object<string, VoiceKind>} */
+const UNKNOWN = { custom_voice: 'preset', voice_design: 'designed', base: 'recorded' };
+const KINDS = /** @type {const} */ (['all', 'speakers', 'mine', 'recent']);
+
+export class VoiceCatalogue extends EventTarget {
+  id = 'voices';
+  /** What the pickers show: one of KINDS. @type {string} */
+  kind = 'all';
+  /** Keys of who spoke last, the last first. @type {string[]} */
+  recent = [];
+  /** @type {Choice[]} */
+  speakers = [];
+  /** @type {Choice[]} */
+  kept = [];
+
+  /** @param {import('../app/studio.js').Studio} studio */
+  constructor(studio) {
+    super();
+    this.studio = studio;
+    studio.voices.addEventListener('change', () => this.renew());
+  }
+
+  /** List anew: another runtime, other voices, or another language of the page. */
+  renew() {
+    this.speakers = this.cast();
+    this.kept = this.studio.voices.list.map((voice) => this.keptChoice(voice));
+    this.dispatchEvent(new Event('change'));
+  }
+
+  /** The checkpoint's speakers with what is known of them: those of the presets first, in their order. */
+  cast() {
+    const card = this.studio.cards.get('custom_voice');
+    if (!card) return [];
+    const known = this.studio.presets.speakers;
+    const unknown = { name: '', language: null, accent: null, character: this.studio.t('picker.plain', { model: card.id }), sample: null };
+    return card.speakers
+      .map((name) => ({ name, place: known.findIndex((one) => one.name.toLowerCase() === name.toLowerCase()) }))
+      .sort((one, other) => Number(one.place < 0) - Number(other.place < 0) || one.place - other.place)
+      .map(({ name, place }) => this.speakerChoice(name, known[place] ?? unknown));
+  }
+
+  /** @param {string} voice @param {import('../common/words.js').KnownSpeaker} known @returns {Choice} */
+  speakerChoice(voice, { language, accent, character, sample }) {
+    const tags = [language && languageName(language), accent].flatMap((tag) => tag || []);
+    const text = sample ?? this.studio.presets.texts.auto;
+    const mode = 'custom_voice';
+    return { key: keyOf(mode, voice), mode, voice, name: title(voice), kind: 'preset', isCommon: false, tags, about: character, why: '', language, sample: text };
+  }
+
+  /** @param {StoredVoice} voice @returns {Choice} */
+  keptChoice({ id, name, tags, language, description, provenance, seconds, yours }) {
+    const { t, cards } = this.studio;
+    const kind = kindOf({ provenance });
+    const tongue = language && language !== 'auto' ? [languageName(language)] : [];
+    const about = description || t(kind === 'designed' ? 'picker.designed' : 'picker.recorded', { s: Math.round(seconds) });
+    return {
+      key: keyOf('base', id),
+      mode: 'base',
+      voice: id,
+      name,
+      kind,
+      isCommon: yours === false,
+      tags: [...tags, ...tongue],
+      about,
+      why: cards.has('base') ? '' : t('picker.no_base'),
+      language: null,
+      sample: null,
+    };
+  }
+
+  get all() {
+    return [...this.speakers, ...this.kept];
+  }
+
+  /** @param {string} key @returns {Choice|null} */
+  find(key) {
+    return this.all.find((choice) => choice.key === key) ?? null;
+  }
+
+  /** Who is meant by a kept voice's id, or by anybody's name. @param {string} said @returns {Choice|null} */
+  named(said) {
+    const wanted = said.toLowerCase();
+    const own = (/** @type {Choice} */ { voice, name }) => [voice.toLowerCase(), name.toLowerCase()].includes(wanted);
+    return this.find(keyOf('base', said)) ?? this.all.find(own) ?? null;
+  }
+
+  /** The mark of whoever spoke; those without a name share one a mode. @param {{mode: string, voice?: string|null, called?: string}} spoken  called: what it was called, where it may be gone @returns {HTMLElement} */
+  mark({ mode, voice, called }) {
+    const id = voice || mode;
+    const choice = this.find(keyOf(mode, id)) ?? this.find(keyOf('base', id)); // A stored voice with a style speaks in another mode.
+    return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? called ?? (voice ? title(voice) : '') });
+  }
+
+  /** Whether voices of a mode can be told how to speak. @param {string|undefined} mode */
+  takesStyle(mode) {
+    const card = this.studio.cards.get('custom_voice');
+    return mode === 'base' ? (card?.styles_voices ?? false) : mode === 'custom_voice' && (card?.takes_instruct ?? true);
+  }
+
+  /** Who speaks where nobody was chosen. @returns {Choice|null} */
+  get first() {
+    return this.all.find(({ why }) => !why) ?? null;
+  }
+
+  /** Who spoke last, as far as they are still there. @returns {Choice[]} */
+  get lately() {
+    const all = this.all;
+    return this.recent.flatMap((key) => all.find((choice) => choice.key === key) ?? []);
+  }
+
+  /** Somebody speaks: they are first among the recent. @param {Choice} choice */
+  remember({ key }) {
+    if (this.recent[0] === key) return;
+    this.recent = [key, ...this.recent.filter((one) => one !== key)].slice(0, MAX_RECENT);
+    this.dispatchEvent(new Event('change'));
+  }
+
+  /** @param {string} kind */
+  show(kind) {
+    this.kind = kind;
+    this.dispatchEvent(new Event('change'));
+  }
+
+  draft() {
+    return { recent: this.recent, kind: this.kind };
+  }
+
+  /** @param {{recent?: unknown, kind?: string}} draft */
+  recall({ recent, kind }) {
+    if (Array.isArray(recent)) this.recent = recent.filter((key) => typeof key === 'string').slice(0, MAX_RECENT);
+    this.kind = KINDS.find((one) => one === kind) ?? 'all';
+  }
+}
+
+/** @param {string} mode @param {string} voice */
+export function keyOf(mode, voice) {
+  return `${mode}:${voice}`;
+}
+
+/** Where a kept voice comes from. @param {Pick<StoredVoice, 'provenance'>} voice @returns {VoiceKind} */
+export function kindOf({ provenance }) {
+  return provenance.source === 'design' ? 'designed' : 'recorded';
+}
+
+/** Whether a voice holds every word that is searched for, in its name, tags or description. @param {Choice} choice @param {string} query */
+export function fits({ name, tags, about }, query) {
+  const said = [name, about, ...tags].join(' ').toLowerCase();
+  return query.toLowerCase().split(/\s+/).every((word) => said.includes(word));
+}
