@@ -70,5 +70,5 @@ def test_lengths_and_names_are_those_of_the_runtime(node: Node) -> None:
 def test_a_text_of_another_language_is_told_from_names_in_it(
     node: Node, text: str, known: list[str], unknown: dict[str, Any] | None
 ) -> None:
-    body = "async (given) => (await import('/js/common/language_detection.js')).unknownTongue(...given)"
+    body = "async (given) => (await import('/js/common/language_detection.js')).unknownLanguage(...given)"
     assert node.evaluate(body, [text, known]) == unknown

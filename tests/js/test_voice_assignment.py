@@ -7,9 +7,9 @@ from typing import Any
 from tests.js.conftest import Node
 
 ASSIGN = """async ([lines, before, narrator]) => {
-  const { Casting } = await import('/js/script/voice_assignment.js');
+  const { VoiceAssignment } = await import('/js/script/voice_assignment.js');
   const cards = new Map([['custom_voice', { speakers: ['angus', 'clara', 'nora', 'reed'] }]]);
-  const casting = new Casting({ cards, voices: { list: [] }, catalogue: {}, t: (key) => key });
+  const casting = new VoiceAssignment({ cards, voices: { list: [] }, catalogue: {}, t: (key) => key });
   const voiced = (line) => ({ ...line, voice: line.voice && { mode: 'custom_voice', voice: line.voice } });
   const read = lines.map((name) => ({ name, voice: null }));
   casting.assign(read, before.map(voiced), narrator ? { mode: 'custom_voice', voice: narrator } : undefined);

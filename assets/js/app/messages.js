@@ -89,7 +89,7 @@ function passing(toast, leave, stayMs) {
 /** Names of the wire under which an error stands in a room, by the name that the server gives. @type {Object<string, string>} */
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
-export class Complaints {
+export class ErrorMessages {
   /** What holds only for as long as the runtime is away, by its place; and what is said there once it is back. @type {Map<HTMLElement, {sentence: string, then: string}>} */
   awaiting = new Map();
   /** What is said since it is back, by its place: not true any more where it goes away again. @type {Map<HTMLElement, string>} */
@@ -154,7 +154,7 @@ export class Complaints {
   }
 
   /** Take back what was said of a field, since something else is written there now. @param {HTMLElement} field */
-  mended(field) {
+  clearField(field) {
     for (let around = field.parentElement; around && around !== this.page; around = around.parentElement) {
       const places = around.querySelectorAll(':scope > [data-error-for]');
       for (const place of places) place.textContent = '';

@@ -89,7 +89,7 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
 const SURE = 60; // Consecutive frames, after which any finite movement is over.
 const TRIES = 1200;
 
-export function endLeftFrames() {
+export function endOrphanedFrames() {
   let seen = 0;
   let left = TRIES;
   const watch = () => {

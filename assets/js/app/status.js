@@ -40,7 +40,7 @@ export class Status extends Emitter {
     if (state === 'open') {
       this.interrupted = false;
       this.greet();
-    } else if (!this.asking) {
+    } else if (!this.isAsking) {
       if (state === 'stalled') this.interrupt();
       else this.show('waiting', this.t('shell.reconnecting'));
       this.ask();
@@ -61,7 +61,7 @@ export class Status extends Emitter {
   /** Say what becomes of the runtime until the socket is open again. */
   async ask() {
     clearTimeout(this.timer);
-    this.asking = true;
+    this.isAsking = true;
     while (this.socket.state !== 'open') {
       const status = await this.asked();
       if (/** @type {string} */ (this.socket.state) === 'open') break; // Opened in the meantime.
@@ -77,7 +77,7 @@ export class Status extends Emitter {
       }
       await new Promise((later) => setTimeout(later, ASK_MS));
     }
-    this.asking = false;
+    this.isAsking = false;
   }
 
   /** What the studio says of the runtime; null where it does not answer. */

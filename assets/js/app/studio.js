@@ -35,9 +35,9 @@ import { Variation } from '../speak/variation.js';
 import { VoicePopover } from '../speak/voice_picker.js';
 import { VoiceSamples } from '../speak/voice_samples.js';
 import { VoiceCatalogue, Voices } from '../speak/voices.js';
-import { Complaints, Notes, Toasts } from './messages.js';
+import { ErrorMessages, Notes, Toasts } from './messages.js';
 import { Addresses, Shortcuts } from './navigation.js';
-import { endLeftFrames, offerSigningIn, Preferences } from './preferences.js';
+import { endOrphanedFrames, offerSigningIn, Preferences } from './preferences.js';
 import { Status } from './status.js';
 
 /**
@@ -106,7 +106,7 @@ export class Studio {
     this.stage = new Stage(page, this.t, (take) => this.captionOf(take));
     this.stage.keep.isShared = Boolean(me.features?.share);
     this.dock = new Dock(page, this);
-    this.complaints = new Complaints(page, this);
+    this.errorMessages = new ErrorMessages(page, this);
     this.socket = new SpeechSocket(socketUrl());
     this.speech = new Speech(this.socket, {
       modelOf: (id) => this.modelOf(id),
@@ -155,7 +155,7 @@ export class Studio {
     // Who writes on has that to undo, and not what was replaced before.
     this.page.addEventListener('input', ({ target }) => {
       this.undo = null;
-      if (target instanceof HTMLElement) this.complaints.mended(target);
+      if (target instanceof HTMLElement) this.errorMessages.clearField(target);
     });
     // What was chosen decides what would be begun.
     for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.sayLine()));
@@ -166,7 +166,7 @@ export class Studio {
     this.stage.addEventListener('star', () => this.stage.take instanceof Take && this.star(this.stage.take));
     this.stage.addEventListener('share', () => this.stage.take instanceof Take && this.stage.take.id && shareTake(this, this.stage.take.id));
     this.status.on('models', (cards) => this.offer(cards));
-    this.socket.addEventListener('state', () => this.socket.state !== 'open' && this.complaints.away());
+    this.socket.addEventListener('state', () => this.socket.state !== 'open' && this.errorMessages.away());
     this.socket.addEventListener('session', () => (this.limits = this.socket.session?.limits ?? {}));
     this.listenToPreferences();
     this.socket.open();
@@ -203,7 +203,7 @@ export class Studio {
     this.presets = this.localised();
     document.documentElement.lang = language;
     this.words.apply(this.page);
-    this.clearComplaints();
+    this.clearErrors();
     this.offer([...new Set(this.cards.values())]);
     this.status.name();
     this.realVoices.refresh();
@@ -254,7 +254,7 @@ export class Studio {
       this.variation.offer(this.cardOf(room));
       this.scroller.scrollTop = this.scrolled.get(id) ?? 0;
     }
-    this.clearComplaints();
+    this.clearErrors();
     this.realVoices.refresh();
     room.enter?.(given);
     this.refresh();
@@ -277,7 +277,7 @@ export class Studio {
   /** Take the options from what the runtime holds. @param {ModelCard[]} cards */
   offer(cards) {
     if (cards.length === 0) return;
-    this.complaints.back();
+    this.errorMessages.back();
     const first = this.cards.size === 0;
     this.cards.clear();
     for (const mode of /** @type {Mode[]} */ (Object.keys(MODES))) {
@@ -351,14 +351,14 @@ export class Studio {
    * leads to the words that stood before the first.
    *
    * @param {import('../common/storage.js').Source} room @param {boolean} isOwn
-   * @param {() => Back|void} deed what it returns takes back what no draft holds
+   * @param {() => Back|void} action what it returns takes back what no draft holds
    * @param {string} [sentence] what was done
    */
-  replacing(room, isOwn, deed, sentence = this.t('shell.replaced')) {
+  replacing(room, isOwn, action, sentence = this.t('shell.replaced')) {
     /** @type {import('../common/storage.js').Source[]} */
     const sources = [this, this.variation, room];
     const before = sources.map((source) => ({ source, draft: source.draft?.() }));
-    const back = deed();
+    const back = action();
     if (this.undo && !isOwn) return;
     const recall = () => {
       for (const { source, draft } of before) if (draft) source.recall?.(draft);
@@ -409,23 +409,23 @@ export class Studio {
     if (!this.reached()) return;
     this.clicked = performance.now();
     this.stop();
-    this.clearComplaints();
-    this.stage.player.arm().catch(() => this.complain('request', this.t('shell.no_output')));
+    this.clearErrors();
+    this.stage.player.arm().catch(() => this.showError('request', this.t('shell.no_output')));
     try {
       await current.speak({ clicked: this.clicked });
     } catch (error) {
       if (!(error instanceof FieldError || error instanceof StudioError || error instanceof SpeechError)) throw error;
       const place = error instanceof FieldError ? error.field : error.param;
-      this.complain(place ?? 'request', error, current.id);
+      this.showError(place ?? 'request', error, current.id);
     }
     this.refresh();
   }
 
   /** Whether the studio can be asked for anything now. Where it cannot this is said; what sounds goes on, it is here already. */
   reached() {
-    this.clearComplaints();
+    this.clearErrors();
     const { interrupted } = this.status;
-    if (interrupted) this.complaints.sayUntilBack('request', this.t('shell.not_sent'), ''); // It can be sent again then.
+    if (interrupted) this.errorMessages.sayUntilBack('request', this.t('shell.not_sent'), ''); // It can be sent again then.
     return !interrupted;
   }
 
@@ -452,9 +452,9 @@ export class Studio {
   /** Say why there is no take; what was on the stage before it comes back. @param {Take} take */
   fail(take) {
     const { error, room } = take;
-    if (error?.code === 'runtime_unavailable') this.complaints.sayUntilBack('request', error, this.t('shell.runtime_back'), room);
+    if (error?.code === 'runtime_unavailable') this.errorMessages.sayUntilBack('request', error, this.t('shell.runtime_back'), room);
     else if (error?.code === 'unknown_voice') this.missVoice(take, error);
-    else if (error) this.complain(error.param ?? 'request', error, room);
+    else if (error) this.showError(error.param ?? 'request', error, room);
     if (this.current?.mode) this.stage.giveBack(take);
   }
 
@@ -464,14 +464,14 @@ export class Studio {
     const name = this.catalogue.named(config.voice ?? '')?.name ?? label;
     await this.voices.refresh().catch(() => {}); // Otherwise the runtime's message is shown.
     const isGone = name && this.voices.isListed && !this.catalogue.named(config.voice ?? '');
-    if (clicked === this.clicked) this.complain(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
+    if (clicked === this.clicked) this.showError(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
   }
 
   /** Learn how fast its voice speaks, and say of a take that it cannot hold all of its text, and what to try. @param {Take} take */
   judge(take) {
     if (take.stopReason === 'eos' && !take.isShort) this.paces.learn(take);
     if (take.isQuiet || take.room === 'design' || !take.isShort) return;
-    this.complain('request', this.shortness(take), take.room);
+    this.showError('request', this.shortness(take), take.room);
   }
 
   /** @param {Pick<Take, 'words'|'seconds'|'mode'|'config'>} take */
@@ -598,12 +598,12 @@ export class Studio {
   }
 
   /** A sentence at its place, as messages.js has it. @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one */
-  complain(place, error, room) {
-    this.complaints.say(place, error, room);
+  showError(place, error, room) {
+    this.errorMessages.say(place, error, room);
   }
 
-  clearComplaints() {
-    this.complaints.clear();
+  clearErrors() {
+    this.errorMessages.clear();
   }
 
   /** @param {string} sentence @param {import('./messages.js').Told} [options] @returns {() => void} takes it away */
@@ -657,5 +657,5 @@ export async function mount(element) {
   document.documentElement.lang = preferences.language;
   const studio = new Studio(page, { presets, me, pronunciation: new Pronunciation(kept), words, preferences });
   offerSigningIn(page, me, studio.t);
-  endLeftFrames();
+  endOrphanedFrames();
 }

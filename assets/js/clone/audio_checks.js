@@ -20,7 +20,7 @@ const WORTH_S = 0.3; // Minimum silence at an edge that is reported.
  * @property {{code: string, sentence: string}[]} advice
  */
 
-export class Clinic {
+export class AudioChecks {
   /**
    * @param {HTMLElement} root  the Clone room's panel
    * @param {import('../app/studio.js').Studio} studio
@@ -58,7 +58,7 @@ export class Clinic {
   }
 
   /** Ask again once nothing changes any more. @param {() => {sound: Blob, transcript: string|null}} given */
-  consult(given) {
+  checkSoon(given) {
     clearTimeout(this.timer);
     const asked = ++this.asked;
     this.list.dataset.state = 'asking';
@@ -66,7 +66,7 @@ export class Clinic {
   }
 
   /** What the runtime says of a recording. @param {{sound: Blob, transcript: string|null}} given @returns {Promise<Judgement>} @throws {Error} it refuses it */
-  judged({ sound, transcript }) {
+  check({ sound, transcript }) {
     const form = new FormData();
     form.append('audio_sample', sound, 'reference.wav');
     if (transcript) form.append('ref_text', transcript);
@@ -76,7 +76,7 @@ export class Clinic {
   /** @param {number} asked @param {{sound: Blob, transcript: string|null}} given */
   async ask(asked, given) {
     try {
-      const said = await this.judged(given);
+      const said = await this.check(given);
       if (asked === this.asked) this.show(said);
     } catch (error) {
       if (asked !== this.asked) return;

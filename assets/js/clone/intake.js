@@ -14,7 +14,7 @@ import { addressed } from './steps.js';
 
 /** @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, step: number, recording?: number} & Partial<Reference['choice']>} Draft */
 
-export class Left {
+export class SavedState {
   /** When the recording was put where a reload finds it. @type {number|undefined} */
   recordedAt = undefined;
   /** What was left here, until it is brought back. @type {Draft|null} */
@@ -39,9 +39,9 @@ export class Left {
   /** What was chosen and written; consent is given anew each time. @returns {Draft} */
   draft() {
     if (this.reopening) return this.reopening;
-    const { language, transcript, xvector, reference, stored, keeping, made, steps } = this.room;
+    const { language, transcript, xvector, reference, stored, keepForm, made, steps } = this.room;
     const form = { language: language.value, transcript: transcript.value, only: xvector.checked };
-    return { ...form, ...reference?.choice, recording: this.recordedAt, voice: stored.value, name: keeping.name.value, step: made ? 1 : steps.at };
+    return { ...form, ...reference?.choice, recording: this.recordedAt, voice: stored.value, name: keepForm.name.value, step: made ? 1 : steps.at };
   }
 
   /** Bring the recording back, and what was written of it. @param {Draft} draft */
@@ -70,7 +70,7 @@ export class Left {
     const { room } = this;
     room.transcript.value = transcript;
     room.xvector.checked = only;
-    room.keeping.name.value = name;
+    room.keepForm.name.value = name;
   }
 
   /** The way back to the recording that is here now, and to what was written of it. @returns {import('../app/studio.js').Back} */
@@ -124,7 +124,7 @@ export class Intake {
         throw new Error(studio.t('clone.too_large', sizes));
       }
       // The runtime reads more formats than a browser, and says what it cannot read.
-      if (!pcm) await this.room.clinic.judged({ sound: file, transcript: null });
+      if (!pcm) await this.room.audioChecks.check({ sound: file, transcript: null });
       this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.room.microphone.maxSeconds }), isNew);
     } catch (error) {
       const why = error instanceof TooMuch ? this.tooMuch(error) : errorOf(error).message;
@@ -166,10 +166,10 @@ export class Intake {
     room.steps.open(1);
     if (this.studio.current === room && addressed()) room.steps.name();
     if (!reference) {
-      room.left.forget();
+      room.savedState.forget();
       return false;
     }
-    room.left.store(reference);
+    room.savedState.store(reference);
     return isNew && room.choosing.begin();
   }
 
@@ -184,8 +184,8 @@ export class Intake {
     room.trying.open = false;
     room.stored.value = '';
     room.words.clear();
-    room.clinic.clear();
-    room.keeping.forget();
+    room.audioChecks.clear();
+    room.keepForm.forget();
     room.choosing.take(reference);
     room.find('name').textContent = reference?.name ?? '';
     room.find('length').textContent = reference?.pcm ? clock(reference.seconds) : '';
@@ -202,7 +202,7 @@ export class Intake {
     const { room, studio } = this;
     const { reference } = room;
     if (!reference) return;
-    const back = room.left.wayBack();
+    const back = room.savedState.wayBack();
     room.xvector.checked = false; // The next recording is checked from the start.
     this.take(null);
     room.find('record').focus({ preventScroll: true });
@@ -234,7 +234,7 @@ export class Intake {
     const times = { from: start.toFixed(2), to: end.toFixed(2), s: length.toFixed(1) };
     this.span.textContent = reference.pcm ? this.studio.t('clone.span', times) : this.studio.t('clone.undecoded');
     room.showing.paintUse();
-    room.clinic.consult(() => ({
+    room.audioChecks.checkSoon(() => ({
       sound: reference.sent(),
       transcript: room.xvector.checked ? null : room.transcript.value.trim(),
     }));
@@ -247,11 +247,11 @@ export class Intake {
     this.room.showing.paintUse();
   }
 
-  /** Cut to what the clinic found to be speech. */
+  /** Cut to what the checks found to be speech. */
   tidy() {
-    const { choosing, clinic, reference } = this.room;
-    if (!clinic.said || !reference) return;
-    const { start_s, end_s } = clinic.said.trim;
+    const { choosing, audioChecks, reference } = this.room;
+    if (!audioChecks.said || !reference) return;
+    const { start_s, end_s } = audioChecks.said.trim;
     const { start, end, cuts } = reference.choice;
     const behind = reference.length - end_s;
     choosing.undoable(this.studio.t('clone.tidied'), () => reference.choose({ start: start + start_s, end: end - behind, cuts }));

@@ -75,7 +75,7 @@ export class KeepForm extends Emitter {
 
   async submit() {
     const { studio } = this;
-    studio.clearComplaints();
+    studio.clearErrors();
     this.button.disabled = true;
     try {
       const voice = await this.keep();
@@ -83,7 +83,7 @@ export class KeepForm extends Emitter {
       this.emit('kept', voice);
     } catch (thrown) {
       const error = errorOf(thrown);
-      studio.complain(error.field ?? error.param ?? 'ref_audio', error, 'clone');
+      studio.showError(error.field ?? error.param ?? 'ref_audio', error, 'clone');
     } finally {
       this.button.disabled = false;
     }
@@ -93,7 +93,7 @@ export class KeepForm extends Emitter {
     const { studio, name, consent } = this;
     const { sound, fields, provenance } = this.given();
     const unnamed = name.value.trim() ? null : new FieldError('name', studio.t('clone.name_first'));
-    if (unnamed && !consent.checked) studio.complain(unnamed.field, unnamed, 'clone'); // Both errors are shown at once.
+    if (unnamed && !consent.checked) studio.showError(unnamed.field, unnamed, 'clone'); // Both errors are shown at once.
     if (!consent.checked) throw new FieldError('consent', studio.t('clone.consent_first'));
     if (unnamed) throw unnamed;
     const form = new FormData();

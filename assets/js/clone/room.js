@@ -3,15 +3,15 @@
 import { api } from '../common/api.js';
 import { need } from '../common/elements.js';
 import { fillLanguages } from '../common/fields.js';
-import { takeDrops } from '../common/files.js';
-import { Clinic } from './audio_checks.js';
-import { Intake, Left } from './intake.js';
+import { acceptDrops } from '../common/files.js';
+import { AudioChecks } from './audio_checks.js';
+import { Intake, SavedState } from './intake.js';
 import { CloneRequest, KeepForm } from './keep_form.js';
 import { Microphone } from './microphone.js';
 import { Choosing, offerUndo } from './selection.js';
 import { addressed, Showing, Steps } from './steps.js';
 import { Hearing, Stored } from './stored_voice.js';
-import { alike, Transcript } from './transcript.js';
+import { areSimilar, Transcript } from './transcript.js';
 import { Trimmer } from './trimmer.js';
 
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
@@ -39,7 +39,7 @@ export class CloneRoom {
     this.made = null;
     this.intake = new Intake(this);
     this.showing = new Showing(this);
-    this.left = new Left(this);
+    this.savedState = new SavedState(this);
     this.request = new CloneRequest(this);
     this.microphone = new Microphone(root, studio);
     this.trimmer = new Trimmer(need(root, '#vw-clone-trim'));
@@ -48,13 +48,13 @@ export class CloneRoom {
     this.choosing = new Choosing(studio, () => this.intake.moved());
     this.words = new Transcript(root, studio, () => this.intake.changed());
     this.transcript = this.words.field;
-    this.clinic = new Clinic(root, studio, {
+    this.audioChecks = new AudioChecks(root, studio, {
       onRefused: (error) => this.intake.refused(error),
       faults: () => this.choosing.faults(),
       remedies: this.remedies(),
       isLong: () => this.choosing.isLong,
     });
-    this.keeping = new KeepForm(root, studio, () => this.request.kept());
+    this.keepForm = new KeepForm(root, studio, () => this.request.kept());
     this.steps = new Steps(root, { words: studio.words, furthest: () => this.furthest(), onOpen: () => this.showing.paint() });
     this.listen();
     this.showing.paint();
@@ -72,7 +72,7 @@ export class CloneRoom {
       if (file) this.intake.upload(file);
       this.file.value = ''; // Choosing the same file again fires a change event.
     };
-    takeDrops(this.find('card'), ([file]) => file && this.intake.upload(file));
+    acceptDrops(this.find('card'), ([file]) => file && this.intake.upload(file));
     microphone.addEventListener('begun', () => {
       this.complain('ref_audio', '');
       studio.stage.pause();
@@ -100,10 +100,10 @@ export class CloneRoom {
     };
     this.language.onchange = () => this.showing.paint();
     studio.textField.addEventListener('input', () => this.compare());
-    this.keeping.on('kept', (voice) => this.onKept(voice));
+    this.keepForm.on('kept', (voice) => this.onKept(voice));
   }
 
-  /** What each button beside a fault does. @returns {Clinic['remedies']} */
+  /** What each button beside a fault does. @returns {AudioChecks['remedies']} */
   remedies() {
     const { studio, choosing } = this;
     return {
@@ -118,7 +118,7 @@ export class CloneRoom {
 
   /** @param {string} field @param {string} sentence */
   complain(field, sentence) {
-    this.studio.complain(field, sentence, this.id);
+    this.studio.showError(field, sentence, this.id);
   }
 
   // --- what the shell calls
@@ -134,7 +134,7 @@ export class CloneRoom {
     const known = voice && this.studio.voices.find(voice);
     if (known) this.stored.choose(known);
     const step = addressed();
-    if (step && !this.made && !this.left.reopening) {
+    if (step && !this.made && !this.savedState.reopening) {
       this.steps.open(step);
       this.steps.name();
     }
@@ -147,14 +147,14 @@ export class CloneRoom {
 
   onLanguage() {
     this.microphone.paint();
-    this.clinic.paint();
+    this.audioChecks.paint();
     this.words.paint();
     this.showing.paint();
   }
 
   /** @param {import('../app/studio.js').Restored} take @returns {import('../app/studio.js').Back} */
   restore({ config, reference }) {
-    const back = this.left.wayBack();
+    const back = this.savedState.wayBack();
     this.language.value = config.language ?? 'auto';
     const stored = config.voice && this.studio.voices.find(config.voice);
     if (stored) this.stored.choose(stored);
@@ -173,12 +173,12 @@ export class CloneRoom {
   }
 
   draft() {
-    return this.left.draft();
+    return this.savedState.draft();
   }
 
   /** @param {import('./intake.js').Draft} draft */
   reopen(draft) {
-    return this.left.reopen(draft);
+    return this.savedState.reopen(draft);
   }
 
   /** The recording that is chosen here, as it is sent. */
@@ -218,7 +218,7 @@ export class CloneRoom {
   /** Warn of words that stand in the wrong field. */
   compare() {
     const words = this.reference && !this.chosen && !this.xvector.checked ? this.transcript.value : '';
-    this.same.hidden = !alike(words, this.studio.text);
+    this.same.hidden = !areSimilar(words, this.studio.text);
   }
 
   // --- steps
@@ -238,10 +238,10 @@ export class CloneRoom {
   /** @param {StoredVoice} voice */
   onKept(voice) {
     const { studio, reference } = this;
-    const name = this.keeping.name.value;
+    const name = this.keepForm.name.value;
     this.made = voice;
-    this.keeping.forget();
-    this.left.forget();
+    this.keepForm.forget();
+    this.savedState.forget();
     this.find('done-name').textContent = studio.t('clone.done', { name: voice.name });
     this.showing.paint();
     studio.refresh();
@@ -251,8 +251,8 @@ export class CloneRoom {
       await studio.voices.refresh().catch(() => {});
       if (this.made !== voice || this.reference !== reference) return;
       this.made = null;
-      if (reference) this.left.store(reference);
-      this.keeping.name.value = name;
+      if (reference) this.savedState.store(reference);
+      this.keepForm.name.value = name;
       this.steps.open(3);
       studio.drafts.touch();
     });

@@ -192,12 +192,12 @@ export class Choosing {
     else reference.leaveOut(out);
   }
 
-  /** Choose otherwise, with a way back: on the toast, and by Ctrl+Z. @param {string} sentence @param {() => void} deed */
-  undoable(sentence, deed) {
+  /** Choose otherwise, with a way back: on the toast, and by Ctrl+Z. @param {string} sentence @param {() => void} action */
+  undoable(sentence, action) {
     const { reference, studio } = this;
     if (!reference) return;
     const before = reference.choice;
-    deed();
+    action();
     this.onChanged();
     offerUndo(studio, sentence, () => {
       if (this.reference !== reference) return;

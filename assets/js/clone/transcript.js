@@ -8,7 +8,7 @@ const ALIKE = 0.75;
 const MIN_LETTERS = 8; // Letters; a shorter text cannot be compared.
 
 /** @param {string} one @param {string} other */
-export function alike(one, other) {
+export function areSimilar(one, other) {
   const [a, b] = [one, other].map(letters);
   if (Math.min(a.length, b.length) < MIN_LETTERS) return a === b && a.length > 0;
   const [ours, theirs] = [pairs(a), pairs(b)];

@@ -86,7 +86,7 @@ const STEP_MS = 66;
  *
  * @param {() => void} action @param {number} [ms] from the first of the calls
  */
-export function seldom(action, ms = STEP_MS) {
+export function throttle(action, ms = STEP_MS) {
   /** @type {ReturnType<typeof setTimeout>|undefined} */
   let timer;
   const act = () => {

@@ -42,7 +42,7 @@ export async function digestOf(blob) {
 // --- Files that are dropped onto a place of the page, which shows that it takes them (`vw-drop`).
 
 /** @param {HTMLElement} place @param {(files: File[]) => void} take */
-export function takeDrops(place, take) {
+export function acceptDrops(place, take) {
   /** @param {boolean} on */
   const hover = (on) => place.classList.toggle('vw-drop', on);
   place.ondragover = (event) => {

@@ -50,7 +50,7 @@ const FAMILIAR = 0.15; // Minimum share of the words that are among the language
  * @param {string[]} languages  of the checkpoint, by its own names
  * @returns {{script?: string, language?: string}|null}  an ISO 15924 code, or a BCP 47 tag
  */
-export function unknownTongue(text, languages) {
+export function unknownLanguage(text, languages) {
   const known = languages.map(plainName);
   if (known.length === 0 || known.some((name) => !KNOWN.has(name))) return null; // Not enough information.
   const read = text.slice(0, READ);
@@ -59,7 +59,7 @@ export function unknownTongue(text, languages) {
   const all = counts.reduce((sum, [, count]) => sum + count, 0);
   const foreign = counts.filter(([script, count]) => count > SHARE * all && !WRITTEN[script].some((name) => known.includes(name)));
   if (foreign.length) return { script: foreign.sort(([, one], [, other]) => other - one)[0][0] };
-  return latinTongue(read, known);
+  return latinLanguage(read, known);
 }
 
 /**
@@ -91,7 +91,7 @@ const plainName = (name) => (name.toLowerCase().endsWith('dialect') ? 'chinese' 
  *
  * @param {string} text @param {string[]} known
  */
-function latinTongue(text, known) {
+function latinLanguage(text, known) {
   const words = text.toLowerCase().match(/\p{L}+/gu) ?? [];
   if (words.length < FEWEST) return null;
   const scores = WORDS.map(([tag, common]) => ({ tag, share: words.filter((word) => common.has(word)).length / words.length }));

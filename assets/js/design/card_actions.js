@@ -48,7 +48,7 @@ export class TakeMenu {
  * @typedef {import('./sets.js').TakeSet} TakeSet
  */
 
-export class Deeds {
+export class CardActions {
   /** @param {import('./room.js').DesignRoom} room */
   constructor(room) {
     this.room = room;
@@ -57,26 +57,26 @@ export class Deeds {
 
   /** What a card asks for. @param {TakeCard} card @param {Asks} asks */
   act(card, { act, change, clicked }) {
-    const { asking } = this.room;
+    const { requests } = this.room;
     if (act === 'keep') return this.keep(card);
     if (act === 'use') return this.use(card);
-    if (act === 'again') return asking.makeAgain(card);
-    if (act === 'closer') return asking.closer(card, { clicked });
-    if (change) return asking.change(card, { change, clicked });
+    if (act === 'again') return requests.makeAgain(card);
+    if (act === 'closer') return requests.closer(card, { clicked });
+    if (change) return requests.change(card, { change, clicked });
   }
 
   /** @param {TakeCard} card */
   async keep(card) {
     const { room } = this;
     if (room.clones) {
-      room.keeping.open(card, room.presetOf(card.description));
+      room.keepForm.open(card, room.presetOf(card.description));
       return;
     }
     await card.take.stored();
     if (card.take.id) await this.studio.history.favourite(card.take.id, true);
     card.favourite = true;
     card.refresh();
-    this.studio.complain('request', this.room.t('design.kept_favourite', { letter: card.name }));
+    this.studio.showError('request', this.room.t('design.kept_favourite', { letter: card.name }));
   }
 
   /** @param {{card: TakeCard, voice: import('./card.js').KeptAs, isAsked: boolean}} kept */
@@ -119,7 +119,7 @@ export class Deeds {
     if (!set) return;
     take.cancel({ isKept: false });
     if (room.listening.heard === card) this.studio.stage.stop();
-    room.keeping.forget(card);
+    room.keepForm.forget(card);
     set.take(card);
     if (set.cards.length === 0) sets.splice(sets.indexOf(set), 1)[0].element.remove();
     room.listening.match();

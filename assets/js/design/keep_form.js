@@ -25,7 +25,7 @@ export const isShort = (take) => take.seconds < SHORTEST_REFERENCE;
  */
 
 /** @extends {Emitter<{kept: OfCard & {voice: import('./card.js').KeptAs, isAsked: boolean}, longer: OfCard, closed: OfCard}>} */
-export class Keeping extends Emitter {
+export class KeepForm extends Emitter {
   /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio */
   constructor(root, studio) {
     super();
@@ -137,7 +137,7 @@ export class Keeping extends Emitter {
       this.emit('kept', { card, voice: studio.voices.find(voice.id) ?? voice, isAsked });
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (this.card !== card) studio.complain(card.error, error); // The form now belongs to another take, or to none.
+      if (this.card !== card) studio.showError(card.error, error); // The form now belongs to another take, or to none.
       else this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {
       this.button.disabled = false;

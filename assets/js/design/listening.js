@@ -1,7 +1,7 @@
 /** Listening to the takes of the Design room at one loudness. */
 
 import { SAMPLE_RATE } from '../common/audio.js';
-import { seldom } from '../common/elements.js';
+import { throttle } from '../common/elements.js';
 
 // --- Takes at one loudness, so that a voice is not preferred for being louder. Everything is turned down to
 // the quietest, nothing up: gain above 0 dB could clip.
@@ -39,7 +39,7 @@ export class Listening {
     this.heard = null;
     /** @type {import('../player/programme.js').Programme|null} */
     this.programme = null;
-    this.alignSoon = seldom(() => this.align());
+    this.alignSoon = throttle(() => this.align());
     stage.addEventListener('change', () => this.onStage());
     stage.addEventListener('place', () => this.follow());
   }

@@ -21,12 +21,12 @@ export class PresetPicker extends Emitter {
     super();
     this.designs = designs;
     this.t = t;
-    this.tongue = need(root, '#vw-design-tongue', HTMLSelectElement);
+    this.languages = need(root, '#vw-design-tongue', HTMLSelectElement);
     this.chips = need(root, '#vw-design-chips');
     /** @type {string[]} languages that the checkpoint speaks */
     this.spoken = [];
     this.described = '';
-    this.tongue.onchange = () => this.list();
+    this.languages.onchange = () => this.list();
     this.fill();
   }
 
@@ -39,12 +39,12 @@ export class PresetPicker extends Emitter {
   /** Write all choices, and keep what was chosen. */
   fill() {
     const { designs } = this;
-    const tongue = this.tongue.value;
+    const chosen = this.languages.value;
     const languages = [...new Set(designs.map(({ language }) => language))];
     const [spoken, others] = [true, false].map((wanted) => languages.filter((one) => this.speaks(one) === wanted));
-    this.tongue.replaceChildren(...options(spoken), ...this.group(others));
+    this.languages.replaceChildren(...options(spoken), ...this.group(others));
     const page = spoken.find((language) => tagOf(language) === document.documentElement.lang);
-    this.tongue.value = languages.includes(tongue) ? tongue : (page ?? spoken[0] ?? languages[0]);
+    this.languages.value = languages.includes(chosen) ? chosen : (page ?? spoken[0] ?? languages[0]);
     this.list();
   }
 
@@ -62,7 +62,7 @@ export class PresetPicker extends Emitter {
   }
 
   list() {
-    const wanted = this.designs.filter(({ language }) => language === this.tongue.value);
+    const wanted = this.designs.filter(({ language }) => language === this.languages.value);
     this.chips.replaceChildren(...wanted.map((design) => this.chip(design)));
     this.mark(this.described);
   }

@@ -11,13 +11,13 @@ import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
 import { need } from '../common/elements.js';
 import { FieldError, fillLanguages, preselect, title } from '../common/fields.js';
-import { Deeds, TakeMenu } from './card_actions.js';
+import { CardActions, TakeMenu } from './card_actions.js';
 import { DesignedVoices } from './designed_voices.js';
-import { Keeping } from './keep_form.js';
+import { KeepForm } from './keep_form.js';
 import { Listening } from './listening.js';
 import { PresetPicker } from './presets.js';
-import { Kept, ShownSets } from './sets.js';
-import { Asking } from './take_requests.js';
+import { SavedSets, ShownSets } from './sets.js';
+import { TakeRequests } from './take_requests.js';
 
 /**
  * @typedef {import('./card.js').TakeCard} TakeCard
@@ -42,17 +42,17 @@ export class DesignRoom {
     this.hint = need(root, '#vw-design-hint');
     this.said = need(root, '#vw-design-said');
     this.shown = new ShownSets(this);
-    this.asking = new Asking(this);
-    this.deeds = new Deeds(this);
+    this.requests = new TakeRequests(this);
+    this.actions = new CardActions(this);
     this.picker = new PresetPicker(root, studio.presets.designs, this.t);
-    this.keeping = new Keeping(root, studio);
+    this.keepForm = new KeepForm(root, studio);
     this.menu = new TakeMenu(need(root, '#vw-design-menu'), this.t, {
       again: (card) => this.fromTake(card),
-      drop: (card) => this.attempt(() => this.deeds.drop(card)),
+      drop: (card) => this.attempt(() => this.actions.drop(card)),
     });
     this.designed = new DesignedVoices(root, studio, { again: (voice) => this.again(voice) });
     this.listening = new Listening(studio.stage, () => this.shown.cards);
-    this.kept = new Kept(this);
+    this.savedSets = new SavedSets(this);
     this.describe(studio.presets.designs[0].text);
     this.listen();
     this.refresh();
@@ -64,9 +64,9 @@ export class DesignRoom {
       this.picker.mark(this.description.value);
     };
     this.picker.on('choose', (preset) => this.choose(preset));
-    this.keeping.on('kept', (kept) => this.deeds.onKept(kept));
-    this.keeping.on('longer', ({ card }) => this.asking.lengthen(card));
-    this.keeping.on('closed', ({ card }) => this.deeds.focus(card));
+    this.keepForm.on('kept', (kept) => this.actions.onKept(kept));
+    this.keepForm.on('longer', ({ card }) => this.requests.lengthen(card));
+    this.keepForm.on('closed', ({ card }) => this.actions.focus(card));
   }
 
   // --- the form
@@ -83,7 +83,7 @@ export class DesignRoom {
   onLanguage() {
     this.picker.fill();
     this.refresh();
-    this.keeping.refresh();
+    this.keepForm.refresh();
     this.designed.refresh();
   }
 
@@ -125,8 +125,8 @@ export class DesignRoom {
   }
 
   draft() {
-    const { description, language, kept, shown } = this;
-    return { description: description.value, language: language.value, count: shown.count, sets: kept.draft() };
+    const { description, language, savedSets, shown } = this;
+    return { description: description.value, language: language.value, count: shown.count, sets: savedSets.draft() };
   }
 
   /** @param {Draft} draft */
@@ -139,17 +139,17 @@ export class DesignRoom {
 
   /** Bring the takes back that stood here. @param {Draft} draft */
   reopen({ sets }) {
-    return this.kept.reopen(sets);
+    return this.savedSets.reopen(sets);
   }
 
   /** @param {import('../player/take.js').Take} take */
   placeOf(take) {
-    return this.kept.placeOf(take);
+    return this.savedSets.placeOf(take);
   }
 
   /** @param {import('../player/take.js').Take} take @param {import('./sets.js').Place} place */
   regain(take, place) {
-    return this.kept.regain(take, place);
+    return this.savedSets.regain(take, place);
   }
 
   /** Hear a take that stands here. @param {import('../player/take.js').Take} take @param {{clicked: number}} now */
@@ -174,7 +174,7 @@ export class DesignRoom {
   }
 
   leave() {
-    this.keeping.letGo();
+    this.keepForm.letGo();
   }
 
   /** The fields of session.config that are this room's. @throws {FieldError} */
@@ -228,7 +228,7 @@ export class DesignRoom {
 
   /** Three takes at once; the first one is heard as it comes. @param {{clicked: number}} now */
   speak(now) {
-    this.asking.described(now);
+    this.requests.described(now);
   }
 
   /** Whether a checkpoint is loaded that speaks after a sound. */
@@ -243,17 +243,17 @@ export class DesignRoom {
     this.said.textContent = this.t(key, { letter: card.name, ...values });
   }
 
-  /** Do it, and say at its place why it cannot be done. @param {() => void|Promise<void>} deed */
-  async attempt(deed) {
+  /** Do it, and say at its place why it cannot be done. @param {() => void|Promise<void>} action */
+  async attempt(action) {
     const { studio } = this;
-    studio.clearComplaints();
-    studio.stage.player.arm().catch(() => studio.complain('request', this.t('shell.no_output')));
+    studio.clearErrors();
+    studio.stage.player.arm().catch(() => studio.showError('request', this.t('shell.no_output')));
     try {
-      await deed();
+      await action();
     } catch (thrown) {
       const error = errorOf(thrown);
       if (!error.field && !error.code) throw error;
-      studio.complain(error.field ?? error.param ?? 'request', error, this.id);
+      studio.showError(error.field ?? error.param ?? 'request', error, this.id);
     }
   }
 

@@ -80,7 +80,7 @@ export class TakeSet {
  * @typedef {{number: number, at: number, origin: Origin, description: string, takes: KeptTake[]}} KeptSet
  */
 
-export class Kept {
+export class SavedSets {
   /** @param {import('./room.js').DesignRoom} room */
   constructor(room) {
     this.room = room;
@@ -183,7 +183,7 @@ export class ShownSets {
     const { room } = this;
     const set = new TakeSet(this.templates.set, { number, at, origin }, room.t);
     room.studio.words.apply(set.element);
-    set.more.onclick = () => room.attempt(() => room.asking.more(set, { clicked: performance.now() }));
+    set.more.onclick = () => room.attempt(() => room.requests.more(set, { clicked: performance.now() }));
     for (const given of cards) set.put(this.card({ ...given, set: number, description }));
     this.lay(set);
     for (const gone of this.sets.splice(SHOWN)) this.clear(gone);
@@ -210,9 +210,9 @@ export class ShownSets {
     card.favourite = Boolean(take.record?.favourite);
     card.on('play', (how) => room.toggle(card, how));
     card.addEventListener('menu', () => room.menu.of(card));
-    card.on('act', (asks) => room.attempt(() => room.deeds.act(card, asks)));
+    card.on('act', (asks) => room.attempt(() => room.actions.act(card, asks)));
     take.addEventListener('done', () => take.state === 'done' && room.tell(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
-    take.addEventListener('done', () => take.isShort && studio.complain(card.error, studio.shortness(take)));
+    take.addEventListener('done', () => take.isShort && studio.showError(card.error, studio.shortness(take)));
     take.addEventListener('error', () => room.tell(card, 'design.said_failed', { why: take.error?.message ?? '' }));
     room.listening.watch(card);
     return card;
@@ -234,7 +234,7 @@ export class ShownSets {
   /** @param {TakeSet} set that has no place here any more */
   clear(set) {
     for (const card of set.cards) {
-      this.room.keeping.forget(card);
+      this.room.keepForm.forget(card);
       card.end();
     }
     set.element.remove();

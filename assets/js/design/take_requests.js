@@ -86,7 +86,7 @@ const VARIED = [
   { note: 'design.note.livelier', by: 1.2 },
 ];
 
-export class Asking {
+export class TakeRequests {
   /** @param {import('./room.js').DesignRoom} room */
   constructor(room) {
     this.room = room;
@@ -125,7 +125,7 @@ export class Asking {
       return { take, letter: own, note, voice: null };
     });
     room.shown.count = number;
-    room.keeping.letGo();
+    room.keepForm.letGo();
     const set = room.shown.bring({ number, at: Date.now(), origin, description: followed }, cards);
     room.listening.play(set.cards[0], { clicked });
     set.element.scrollIntoView({ block: 'nearest' });
@@ -197,7 +197,7 @@ export class Asking {
     const { mode, config, reference, parent, text, seed, label } = take;
     const next = this.studio.say({ room: room.id, mode, config, reference, parent, text, seed, label });
     const made = room.shown.card({ take: next, letter, note, voice: null, set: set.number, description });
-    room.keeping.forget(card);
+    room.keepForm.forget(card);
     set.take(card);
     card.end();
     set.put(made);

@@ -116,10 +116,10 @@ export class RealVoices {
     this.say(this.t('real_voices.goes_on'));
   }
 
-  /** @param {() => Promise<{download: Download}>} deed */
-  async tell(deed) {
+  /** @param {() => Promise<{download: Download}>} action */
+  async tell(action) {
     try {
-      this.take((await deed()).download);
+      this.take((await action()).download);
     } catch (error) {
       if (!(error instanceof StudioError)) throw error;
       this.offers.complain(error.message);

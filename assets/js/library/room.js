@@ -3,7 +3,7 @@
 import { errorOf } from '../common/api.js';
 import { dayOf, nameOfDay } from '../common/dates.js';
 import { all, need, write } from '../common/elements.js';
-import { KeptScripts } from './saved_scripts.js';
+import { SavedScripts } from './saved_scripts.js';
 import { headOf, speakerOf, TakeRow } from './take_row.js';
 import { VoicesPanel } from './voices_panel.js';
 
@@ -13,7 +13,7 @@ import { VoicesPanel } from './voices_panel.js';
 const TYPING_MS = 200;
 
 export class TakesPanel {
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio @param {import('./saved_scripts.js').KeptScripts} scripts */
+  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio @param {import('./saved_scripts.js').SavedScripts} scripts */
   constructor(root, studio, scripts) {
     this.root = root;
     this.studio = studio;
@@ -168,7 +168,7 @@ export class LibraryRoom {
     this.halves = need(root, '.vw-halves');
     this.turns = all(root, '.vw-library-turn [data-half]');
     const takes = need(root, '#vw-library-takes');
-    this.scripts = new KeptScripts(studio, () => this.takes.refresh());
+    this.scripts = new SavedScripts(studio, () => this.takes.refresh());
     this.takes = new TakesPanel(takes, studio, this.scripts);
     this.voices = new VoicesPanel(need(root, '#vw-library-voices'), studio);
     for (const turn of this.turns) turn.onclick = () => this.show(turn.dataset.half ?? '');

@@ -27,7 +27,7 @@ const MARKUP = `
  * @property {{mode: string, voice?: string, name?: string}[]} [voices]
  */
 
-export class KeptScripts extends EventTarget {
+export class SavedScripts extends EventTarget {
   /** @type {ScriptSummary[]} */
   scripts = [];
   wanted = { search: '', room: '', favourite: '' };
@@ -53,7 +53,7 @@ export class KeptScripts extends EventTarget {
   /** List those that fit what is searched for. @param {{search: string, room: string, favourite: string}} [wanted] */
   async refresh(wanted = this.wanted) {
     this.wanted = wanted;
-    await this.room.shelf.flush();
+    await this.room.scriptList.flush();
     const query = new URLSearchParams(wanted.search ? { search: wanted.search } : {});
     const { scripts } = await this.studio.api.get(`studio/scripts?${query}`);
     if (wanted !== this.wanted) return; // A newer request was made.

@@ -11,7 +11,7 @@ const MARKUP = `
 <p class="vw-hint" data-i18n="share.about">Whoever has the link can hear this take and read its words, until it is ended or the take is deleted.</p>`;
 
 export class Sharing {
-  /** @param {HTMLElement} place @param {string} take its id @param {Studio} studio @param {(deed: () => Promise<void>) => void} guard says what is refused */
+  /** @param {HTMLElement} place @param {string} take its id @param {Studio} studio @param {(action: () => Promise<void>) => void} guard says what is refused */
   constructor(place, take, studio, guard) {
     this.place = place;
     this.route = `studio/takes/${take}/share`;

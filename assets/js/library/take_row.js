@@ -124,7 +124,7 @@ export class TakeRow {
     studio.words.apply(this.element);
     /** @type {Field[]} */
     this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
-    this.sharing = new Sharing(this.find('.vw-take-share'), record.id, studio, (deed) => this.guard(deed));
+    this.sharing = new Sharing(this.find('.vw-take-share'), record.id, studio, (action) => this.guard(action));
     this.find('[data-do=share]').hidden = !studio.me.features.share;
     outlineWhenSeen(this.find('.vw-take-outline'), record.id, studio.api);
     this.listen();
@@ -143,14 +143,14 @@ export class TakeRow {
     this.find('.vw-take-save').onclick = () => studio.takeFiles.of(this.record);
     this.find('.vw-take-star').onclick = () => this.guard(() => studio.history.favourite(this.record.id, !this.record.favourite));
     /** @type {Object<string, () => unknown>} */
-    const deeds = {
+    const actions = {
       reproduce: () => this.reproduce(),
       restore: () => studio.restore(this.record),
       share: () => this.sharing.begin(),
       code: () => studio.showCode(this.record),
       remove: () => this.remove(),
     };
-    for (const [name, deed] of Object.entries(deeds)) this.find(`[data-do=${name}]`).onclick = () => this.guard(deed);
+    for (const [name, action] of Object.entries(actions)) this.find(`[data-do=${name}]`).onclick = () => this.guard(action);
     for (const field of this.fields) {
       field.onchange = () => this.guard(() => studio.history.change(this.record.id, { [field.dataset.field ?? '']: this.value(field) }));
     }
@@ -162,12 +162,12 @@ export class TakeRow {
     return [...new Set(value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean))];
   }
 
-  /** Do something; what it refuses stands in this row. @param {() => unknown} deed */
-  async guard(deed) {
+  /** Do something; what it refuses stands in this row. @param {() => unknown} action */
+  async guard(action) {
     const place = this.find('.vw-error');
     place.textContent = '';
     try {
-      await deed();
+      await action();
     } catch (error) {
       this.unfold(true);
       place.textContent = errorOf(error).message;
@@ -295,7 +295,7 @@ export class TakeRow {
     return said === key ? name : said;
   }
 
-  // --- deeds
+  // --- actions
 
   async play() {
     const { studio } = this;

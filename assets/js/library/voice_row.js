@@ -66,12 +66,12 @@ export class VoiceRow {
     this.find('.vw-voice-open').onclick = () => this.unfold(!this.open);
     this.find('.vw-voice-play').onclick = () => this.guard(() => this.play());
     /** @type {Object<string, () => unknown>} */
-    const deeds = {
+    const actions = {
       speak: () => studio.go('speakers', { voice: this.voice.id }),
       script: () => studio.go('script', { voice: this.voice.id }),
       remove: () => this.remove(),
     };
-    for (const [name, deed] of Object.entries(deeds)) this.find(`[data-do=${name}]`).onclick = () => this.guard(deed);
+    for (const [name, action] of Object.entries(actions)) this.find(`[data-do=${name}]`).onclick = () => this.guard(action);
     for (const field of this.fields) {
       const place = errorPlace(field);
       place.id = `vw-voice-${this.voice.id}-${field.dataset.field}-error`;
@@ -81,10 +81,10 @@ export class VoiceRow {
     }
   }
 
-  /** Do something; what it refuses stands below the row's buttons. @param {() => unknown} deed */
-  guard(deed) {
+  /** Do something; what it refuses stands below the row's buttons. @param {() => unknown} action */
+  guard(action) {
     const place = this.find('.vw-voice-error');
-    return telling(deed, (sentence) => (place.textContent = sentence));
+    return telling(action, (sentence) => (place.textContent = sentence));
   }
 
   /** Store what the field says now, behind the changes before it. @param {Field} field */
@@ -194,11 +194,11 @@ export class VoiceRow {
   }
 }
 
-/** Do something; say why it was refused, and that it was not (empty). @param {() => unknown} deed @param {(sentence: string) => void} tell */
-async function telling(deed, tell) {
+/** Do something; say why it was refused, and that it was not (empty). @param {() => unknown} action @param {(sentence: string) => void} tell */
+async function telling(action, tell) {
   tell('');
   try {
-    await deed();
+    await action();
   } catch (error) {
     tell(errorOf(error).message);
   }

@@ -2,7 +2,7 @@
 
 import { api, errorOf } from '../common/api.js';
 import { need } from '../common/elements.js';
-import { takeDrops } from '../common/files.js';
+import { acceptDrops } from '../common/files.js';
 import { VoiceRow } from './voice_row.js';
 
 const SUFFIX = '.voice';
@@ -29,7 +29,7 @@ export class VoicesPanel {
       this.file.value = ''; // Choosing the same file again fires a change event.
       this.bring(files);
     };
-    takeDrops(root, (files) => this.bring(files));
+    acceptDrops(root, (files) => this.bring(files));
     /** Whether what is said above the list is why there is none. */
     this.isUnlisted = false;
     studio.voices.addEventListener('change', () => this.onListed());

@@ -1,4 +1,4 @@
-/** Asking for takes: over the socket, into a Take, and from there into the studio's store. */
+/** TakeRequests for takes: over the socket, into a Take, and from there into the studio's store. */
 
 import { SpeechError } from '../../../clients/js/voicewright.js';
 import { api, errorOf } from '../common/api.js';

@@ -6,13 +6,13 @@
  * elsewhere in what it shows; 'star', 'share' and 'code' when those are asked for.
  *
  * @typedef {import('./take.js').Take} Take
- * @typedef {import('../script/full_audio.js').Whole} Whole
- * @typedef {Take|Whole} Shown  what the stage shows: a take, or several as one
+ * @typedef {import('../script/full_audio.js').FullAudio} FullAudio
+ * @typedef {Take|FullAudio} Shown  what the stage shows: a take, or several as one
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { span } from '../common/dates.js';
-import { mark, need, seldom, write } from '../common/elements.js';
+import { mark, need, throttle, write } from '../common/elements.js';
 import { Player } from './player.js';
 import { Programme } from './programme.js';
 import { Keep, making, Meter } from './stage_panel.js';
@@ -54,7 +54,7 @@ export class Stage extends EventTarget {
     this.told = -1; // Last item whose start was reported.
     this.onChange = () => this.refresh();
     /** Show soon where the sound is, and how much of it there is; while it sounds, again and again. */
-    this.followSoon = seldom(() => {
+    this.followSoon = throttle(() => {
       this.follow();
       if (this.sounding) this.followSoon();
     });
@@ -98,7 +98,7 @@ export class Stage extends EventTarget {
   /**
    * Play what takes and silences are together, one after another without a gap, and show it as one.
    *
-   * @param {Whole} whole @param {number} [at] samples into it @param {{only?: boolean}} [options]
+   * @param {FullAudio} whole @param {number} [at] samples into it @param {{only?: boolean}} [options]
    */
   perform(whole, at = 0, options = {}) {
     if (whole !== this.take) this.put(whole);
@@ -110,7 +110,7 @@ export class Stage extends EventTarget {
   /** Show it without playing it. @param {Shown|null} take null: nothing */
   show(take) {
     if (this.sounding) this.stop();
-    this.programme = take && new Programme(isWhole(take) ? [] : [take]);
+    this.programme = take && new Programme(isFullAudio(take) ? [] : [take]);
     this.within = null;
     this.index = 0;
     this.at = 0;
@@ -128,7 +128,7 @@ export class Stage extends EventTarget {
     this.index = index;
     this.at = shown;
     this.told = -1;
-    const playing = this.player.begin(within || isWhole(this.take) ? {} : (this.take ?? {}));
+    const playing = this.player.begin(within || isFullAudio(this.take) ? {} : (this.take ?? {}));
     this.playing = playing;
     const pumped = this.pump(programme, playing, { index, at });
     this.refresh();
@@ -163,7 +163,7 @@ export class Stage extends EventTarget {
 
   /** Sound from the place where it stands. */
   goOn() {
-    if (isWhole(this.take)) this.perform(this.take, this.at);
+    if (isFullAudio(this.take)) this.perform(this.take, this.at);
     else if (this.programme) this.begin(this.programme, { index: this.index, at: this.at });
   }
 
@@ -175,7 +175,7 @@ export class Stage extends EventTarget {
   /** Be silent now, and begin from the beginning next time; of a whole, where it was. */
   stop() {
     this.silence();
-    if (isWhole(this.take)) return;
+    if (isFullAudio(this.take)) return;
     this.index = 0;
     this.at = 0;
   }
@@ -307,7 +307,7 @@ export class Stage extends EventTarget {
 
   /** How long it is; while it is made, about how long it will be, and how far that is. @param {Shown|null} take */
   paintLength(take) {
-    const made = take && !isWhole(take) ? making(take, performance.now()) : null;
+    const made = take && !isFullAudio(take) ? making(take, performance.now()) : null;
     const length = made ? this.t('shell.about_length', { time: clock(made.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);
     write(this.length, take?.samples ? `/ ${length}` : '');
     const percent = Math.floor(100 * (made?.share ?? 0));
@@ -323,14 +323,14 @@ export class Stage extends EventTarget {
     mark(this.button, { 'data-icon': this.sounding ? 'pause' : 'play' });
     if (this.button.ariaLabel !== label) this.button.ariaLabel = label;
     this.button.disabled = !this.sounding && !take?.samples;
-    write(this.caption, isWhole(take) ? take.label : take ? this.captionOf(take) : '');
+    write(this.caption, isFullAudio(take) ? take.label : take ? this.captionOf(take) : '');
     this.keep.show(take);
     this.paint();
     this.dispatchEvent(new Event('change'));
   }
 }
 
-/** Whether it is several takes as one, which says itself how it goes on from a place. @param {Shown|null} take @returns {take is Whole} */
-function isWhole(take) {
+/** Whether it is several takes as one, which says itself how it goes on from a place. @param {Shown|null} take @returns {take is FullAudio} */
+function isFullAudio(take) {
   return take !== null && 'from' in take;
 }

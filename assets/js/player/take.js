@@ -55,7 +55,7 @@
  */
 
 import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
-import { seldom } from '../common/elements.js';
+import { throttle } from '../common/elements.js';
 import { fileName } from '../common/files.js';
 import { isTooShort, sentText, untagged } from '../common/text.js';
 
@@ -114,10 +114,10 @@ export class Take extends EventTarget {
     /** Brings the sound of a recalled one. @type {(() => Promise<Int16Array|null>)|null} */
     this.ask = null;
     /** @type {Promise<Int16Array|null>|null} */
-    this.asking = null;
+    this.loading = null;
     this.askedAt = performance.now();
     /** Tell of a state a moment later: what follows it draws the page, and the first sound must not wait for that. */
-    this.tellSoon = seldom(() => this.tell('state'), SOON_MS);
+    this.tellSoon = throttle(() => this.tell('state'), SOON_MS);
     /** What this page measured, ms after `clicked` (performance.now()). @type {Timing} */
     this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   }
@@ -144,8 +144,8 @@ export class Take extends EventTarget {
   /** Have the sound of a recalled one here; where it cannot be had, it is asked for again the next time. */
   async here() {
     if (!this.ask) return;
-    this.asking ??= this.ask().finally(() => (this.asking = null));
-    const pcm = await this.asking;
+    this.loading ??= this.ask().finally(() => (this.loading = null));
+    const pcm = await this.loading;
     if (!pcm || !this.ask) return;
     this.ask = null;
     this.chunks = [pcm];
@@ -223,7 +223,7 @@ export class Take extends EventTarget {
   }
 
   /** Resolve with the take when no more sound will come; reject where it failed. */
-  async whole() {
+  async finished() {
     while (this.live) await this.change();
     if (this.state === 'failed') throw this.error;
     return this;
@@ -236,7 +236,7 @@ export class Take extends EventTarget {
 
   /** Resolve with the take when the studio keeps it, or will not; reject where it failed. */
   async stored() {
-    await this.whole();
+    await this.finished();
     while (this.lasts && !this.record && !this.unkept) await this.change();
     return this;
   }

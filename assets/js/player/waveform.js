@@ -1,7 +1,7 @@
 /** Peaks of a take, and their picture on a canvas. */
 
 import { SAMPLE_RATE } from '../common/audio.js';
-import { seldom } from '../common/elements.js';
+import { throttle } from '../common/elements.js';
 
 // --- The lowest and highest sample of each 10 ms of a take, kept beside it and grown with it.
 
@@ -63,7 +63,7 @@ export class Waveform {
     /** @type {Shown|null} */
     this.take = null;
     this.played = 0;
-    this.onProgress = seldom(() => this.draw());
+    this.onProgress = throttle(() => this.draw());
     /** What is on the canvas: how, up to which bin, and up to which in the accent colour. */
     this.drawn = { how: '', low: /** @type {number[]|null} */ (null), length: 0, edge: 0 };
     new ResizeObserver(() => this.draw()).observe(canvas);

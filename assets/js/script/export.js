@@ -112,7 +112,7 @@ export class ExportForm {
       studio.toast(t('script.exported', { name }));
     } catch (error) {
       this.tell(0, '');
-      studio.complain(this.error, errorOf(error));
+      studio.showError(this.error, errorOf(error));
     } finally {
       this.go.disabled = false;
       this.progress.hidden = true;

@@ -74,7 +74,7 @@ export class Performance {
         }
         const take = await maker.take(stretch, line);
         yield this.give(take, place, part);
-        if (!(await whole(take))) return;
+        if (!(await isFinished(take))) return;
       }
     }
   }
@@ -92,9 +92,9 @@ export class Performance {
 }
 
 /** Whether a take came to its end. @param {Take} take */
-async function whole(take) {
+async function isFinished(take) {
   try {
-    return (await take.whole()).state === 'done';
+    return (await take.finished()).state === 'done';
   } catch {
     return false; // The line shows the error.
   }
@@ -115,7 +115,7 @@ async function whole(take) {
  * @property {(index: number, at: number) => number|null} place  of a sample of an item, in the whole
  */
 
-export class Whole extends EventTarget {
+export class FullAudio extends EventTarget {
   room = 'script';
   mode = null;
   record = null;
@@ -140,7 +140,7 @@ export class Whole extends EventTarget {
    * @param {Object} acts
    * @param {(ids: string[]) => void} acts.check  throws what is wrong with lines that are to sound
    * @param {(error: Error) => void} acts.onError
-   * @param {(whole: Whole) => string} acts.label
+   * @param {(whole: FullAudio) => string} acts.label
    * @param {(button: HTMLElement) => void} acts.download
    */
   constructor(maker, { check, onError, label, download }) {

@@ -2,7 +2,7 @@
 
 import { api, errorOf } from '../common/api.js';
 import { need } from '../common/elements.js';
-import { takeDrops } from '../common/files.js';
+import { acceptDrops } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
 import { readChat } from './chat.js';
 import { GAP_S, MAX_LINES } from './document.js';
@@ -255,7 +255,7 @@ export class Importing {
       input.value = ''; // Choosing the same file again fires a change event.
       this.open(file);
     };
-    takeDrops(place, ([file]) => this.open(file));
+    acceptDrops(place, ([file]) => this.open(file));
   }
 
   /** A file's text into the shared field, or into a script where it is too long for one take, has times, or is a chat. @param {File|undefined} file */

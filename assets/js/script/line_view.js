@@ -117,7 +117,7 @@ export class LineView {
     const { parts, line, acts } = this;
     const { t } = acts.studio;
     this.offered = line.voice ? valueOf(line.voice) : '';
-    dress(parts.voice, acts.casting.shownAs(line.voice));
+    dress(parts.voice, acts.voiceAssignment.shownAs(line.voice));
     parts.voice.dataset.voice = this.offered;
     const card = line.voice && acts.studio.cards.get(line.voice.mode);
     if (card) fillLanguages(parts.language, card, t);
@@ -146,15 +146,15 @@ export class LineView {
     parts.number.textContent = String(n);
     parts.role.textContent = line.name ?? '';
     parts.describing.hidden = voice?.mode !== 'voice_design';
-    parts.instruct.disabled = !acts.casting.takesInstruct(voice);
+    parts.instruct.disabled = !acts.voiceAssignment.takesInstruct(voice);
     this.showPace(parts.instruct.disabled);
-    const name = acts.casting.nameOf(voice);
+    const name = acts.voiceAssignment.nameOf(voice);
     parts.instruct.title = voice?.mode === 'base' && !parts.instruct.disabled ? t('speakers.styled', { name }) : '';
     const none = voice?.mode === 'base' ? 'script.no_instruct' : 'script.no_instruct_model';
     parts.instruct.placeholder = t(parts.instruct.disabled ? none : 'script.instruct_hint', { name });
     parts.instructing.dataset.grow = line.instruct || (parts.instruct.disabled ? parts.instruct.placeholder : '');
     parts.error.textContent = fault ? t('script.fault', { fault, most: LONGEST_PAUSE_S }) : (state.error?.message ?? this.note(state));
-    parts.recast.hidden = !acts.casting.isGone(voice);
+    parts.recast.hidden = !acts.voiceAssignment.isGone(voice);
     parts.paper.replaceChildren(...marked(line.text));
     parts.play.disabled = parts.remake.disabled = state.state === 'empty';
     parts.up.disabled = index === 0;
@@ -183,8 +183,8 @@ export class LineView {
   note({ short }) {
     const { acts, line } = this;
     if (short) return acts.studio.shortness(short);
-    if (acts.casting.isGone(line.voice)) return acts.studio.t('script.voice_deleted_here');
-    const isLeftOut = line.voice && line.instruct.trim() && !acts.casting.takesInstruct(line.voice);
+    if (acts.voiceAssignment.isGone(line.voice)) return acts.studio.t('script.voice_deleted_here');
+    const isLeftOut = line.voice && line.instruct.trim() && !acts.voiceAssignment.takesInstruct(line.voice);
     return isLeftOut ? acts.studio.t('script.left_out', { instruct: line.instruct.trim() }) : '';
   }
 

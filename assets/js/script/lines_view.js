@@ -22,7 +22,7 @@ export class LinesView {
     this.template = template;
     this.room = room;
     this.studio = room.studio;
-    this.casting = room.casting;
+    this.voiceAssignment = room.voiceAssignment;
     this.maker = room.maker;
     /** The lines that have their fields. @type {Map<string, LineView>} */
     this.views = new Map();
@@ -221,7 +221,7 @@ export class LinesView {
     const { lines } = this.script;
     const at = after ? this.script.at(after) + 1 : lines.length;
     const above = lines[at - 1];
-    const voice = above?.voice ?? this.casting.unused([]);
+    const voice = above?.voice ?? this.voiceAssignment.unused([]);
     const line = newLine({ text, voice, name: above?.name ?? null, instruct: '' });
     this.script.insert([line], at);
     this.focus(line.id);
@@ -279,7 +279,7 @@ export class LinesView {
     if (!this.room.hasRoom(script.lines.length + read.length)) return;
     const before = script.lines.slice();
     const lines = read.map((values) => newLine(values));
-    this.casting.assign(lines, before, after?.voice ?? undefined);
+    this.voiceAssignment.assign(lines, before, after?.voice ?? undefined);
     const at = after ? script.at(after.id) : script.lines.length - 1;
     const replaced = at >= 0 && !script.lines[at].text.trim() ? [script.lines[at]] : [];
     script.insert(lines, at + 1);

@@ -25,7 +25,7 @@
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
-import { seldom } from '../common/elements.js';
+import { throttle } from '../common/elements.js';
 import { configFor, hasTags, lastStyle } from '../common/text.js';
 import { Take } from '../player/take.js';
 import { readParts } from './line_text.js';
@@ -34,18 +34,18 @@ import { levelsOf } from './schedule.js';
 const GROWING_MS = 250; // Interval between updates of a growing line.
 
 export class Maker extends EventTarget {
-  /** @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'voices'|'pronunciation'|'t'>} studio @param {import('./voice_assignment.js').Casting} casting */
-  constructor(studio, casting) {
+  /** @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'voices'|'pronunciation'|'t'>} studio @param {import('./voice_assignment.js').VoiceAssignment} voiceAssignment */
+  constructor(studio, voiceAssignment) {
     super();
     this.studio = studio;
-    this.casting = casting;
+    this.voiceAssignment = voiceAssignment;
     /** Sound that is here, or comes. @type {Map<string, Take>} */
     this.takes = new Map();
     /** Sound that the studio keeps. @type {Map<string, import('./document.js').MadePart>} */
     this.kept = new Map();
     /** @type {Map<string, Error>} */
     this.errors = new Map();
-    this.changedSoon = seldom(() => this.changed(), GROWING_MS);
+    this.changedSoon = throttle(() => this.changed(), GROWING_MS);
   }
 
   /** Begin with another script. @param {import('./document.js').Script} script */
@@ -65,7 +65,7 @@ export class Maker extends EventTarget {
     return parts.map((part) => {
       if (part.text === undefined) return part;
       if (!voice) return { ...part, key: null };
-      const { mode, config: own } = this.casting.request(line);
+      const { mode, config: own } = this.voiceAssignment.request(line);
       if (hasTags(style + part.text)) {
         part.text = `${style}${style && ' '}${part.text}`;
         style = lastStyle(part.text);
@@ -267,10 +267,10 @@ export class Remaking {
 
   /** @param {string} id */
   begin(id) {
-    const { studio, script, maker, casting } = this.room;
+    const { studio, script, maker, voiceAssignment } = this.room;
     const line = script.line(id);
     if (!line || !studio.reached()) return;
-    if (casting.isGone(line.voice)) return studio.complain('request', this.room.goneError(line));
+    if (voiceAssignment.isGone(line.voice)) return studio.showError('request', this.room.goneError(line));
     studio.stop();
     const { seed, locked } = line;
     const isMade = maker.state(line).state === 'made';

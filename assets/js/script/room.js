@@ -10,19 +10,19 @@ import { errorOf } from '../common/api.js';
 import { clock } from '../common/audio.js';
 import { need } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
-import { takeDrops } from '../common/files.js';
+import { acceptDrops } from '../common/files.js';
 import { MAX_LINES, newLine, Script } from './document.js';
 import { ExportForm } from './export.js';
-import { Whole } from './full_audio.js';
+import { FullAudio } from './full_audio.js';
 import { ACCEPTED } from './importing.js';
 import { readParts, titleOf } from './line_text.js';
 import { LinesView } from './lines_view.js';
 import { Maker, Remaking } from './making.js';
 import { readText } from './reading.js';
-import { addressedScript, nameScript, Shelf, ShelfView } from './script_list.js';
+import { addressedScript, nameScript, ScriptList, ScriptListView } from './script_list.js';
 import { Timeline } from './timeline.js';
 import { TimelineHand } from './timeline_hand.js';
-import { Casting } from './voice_assignment.js';
+import { VoiceAssignment } from './voice_assignment.js';
 
 /**
  * @typedef {import('../app/studio.js').SpokenBy} SpokenBy
@@ -59,21 +59,21 @@ export class ScriptRoom {
     this.later = undefined;
     /** Stored voices that were there when they were listed last: ids. @type {Set<string>} */
     this.present = new Set();
-    this.casting = new Casting(studio);
-    this.maker = new Maker(studio, this.casting);
+    this.voiceAssignment = new VoiceAssignment(studio);
+    this.maker = new Maker(studio, this.voiceAssignment);
     this.remaking = new Remaking(this);
     this.lines = new LinesView(need(root, '#vw-script-lines'), need(root, '#vw-script-line', HTMLTemplateElement), this);
     this.exporting = new ExportForm(root, this);
-    this.shelf = new Shelf(studio.api);
-    this.shelfView = new ShelfView(root, this);
-    this.whole = new Whole(this.maker, {
+    this.scriptList = new ScriptList(studio.api);
+    this.scriptListView = new ScriptListView(root, this);
+    this.fullAudio = new FullAudio(this.maker, {
       check: (ids) => this.check(ids),
       onError: (error) => this.onError(error),
-      label: (whole) => this.labelOf(whole),
+      label: (fullAudio) => this.labelOf(fullAudio),
       download: (button) => this.offerFiles(button),
     });
     this.timeline = new Timeline(need(root, '#vw-script-timeline'), {
-      nameOf: (line) => line.name || this.casting.toldAs(line.voice),
+      nameOf: (line) => line.name || this.voiceAssignment.toldAs(line.voice),
       levels: (stretch) => this.maker.levels(stretch),
       onKey: (event) => this.onTimelineKey(event),
     });
@@ -89,8 +89,8 @@ export class ScriptRoom {
   }
 
   listen() {
-    const { parts, maker, shelf, studio } = this;
-    shelf.addEventListener('open', () => shelf.script && this.open(shelf.script));
+    const { parts, maker, scriptList, studio } = this;
+    scriptList.addEventListener('open', () => scriptList.script && this.open(scriptList.script));
     maker.addEventListener('change', () => {
       this.remaking.follow();
       this.showSoon();
@@ -100,9 +100,9 @@ export class ScriptRoom {
     studio.voices.addEventListener('change', () => this.opened && this.followVoices());
     studio.stage.addEventListener('change', () => this.followStage());
     studio.stage.addEventListener('place', () => this.followPlace());
-    this.whole.addEventListener('state', () => {
-      this.lines.mark(this.whole.sounding);
-      this.timeline.mark(this.whole.sounding);
+    this.fullAudio.addEventListener('state', () => {
+      this.lines.mark(this.fullAudio.sounding);
+      this.timeline.mark(this.fullAudio.sounding);
     });
     parts.add.onclick = () => this.lines.add();
     parts.gap.onchange = () => parts.gap.reportValidity() && this.script.set({ gap: parts.gap.valueAsNumber || 0 });
@@ -112,7 +112,7 @@ export class ScriptRoom {
       parts.file.value = '';
       this.importFile(file);
     };
-    takeDrops(this.root, ([file]) => this.importFile(file));
+    acceptDrops(this.root, ([file]) => this.importFile(file));
     this.root.addEventListener('input', () => this.forgetTold());
   }
 
@@ -120,7 +120,7 @@ export class ScriptRoom {
   offer() {
     this.begun ??= this.begin();
     if (!this.opened) return;
-    for (const line of this.script.lines) line.voice ??= this.casting.unused([]);
+    for (const line of this.script.lines) line.voice ??= this.voiceAssignment.unused([]);
     this.lines.offer();
   }
 
@@ -132,11 +132,11 @@ export class ScriptRoom {
     const first = () => (own ? new Script(own) : this.sample(this.studio.presets.scripts[0]));
     const known = (/** @type {{id: string}[]} */ list, /** @type {string|null|undefined} */ which) => list.find((one) => one.id === which);
     try {
-      await this.shelf.begin(first, (list) => known(list, wanted ?? id) ?? (own ? null : (known(list, id) ?? list[0])));
+      await this.scriptList.begin(first, (list) => known(list, wanted ?? id) ?? (own ? null : (known(list, id) ?? list[0])));
       if (wanted && wanted !== this.script.id) this.studio.toast(this.studio.t('script.not_here'));
     } catch (thrown) {
       const error = errorOf(thrown);
-      this.shelf.open(first());
+      this.scriptList.open(first());
       if (!error.missing) this.studio.toast(error.message);
     }
   }
@@ -147,50 +147,50 @@ export class ScriptRoom {
 
   /** Which script is open; the whole of it where the studio may not have it. */
   left() {
-    const { script, shelf } = this;
-    return { id: script.id, unsaved: shelf.state === 'saved' ? null : script.toJSON() };
+    const { script, scriptList } = this;
+    return { id: script.id, unsaved: scriptList.state === 'saved' ? null : script.toJSON() };
   }
 
   /** A script of presets/scripts.toml, with voices. @param {{name: string, text: string}} preset */
   sample({ name, text }) {
     const lines = this.read(text).lines.map((line) => newLine(line));
-    this.casting.assign(lines, []);
+    this.voiceAssignment.assign(lines, []);
     return new Script({ name, lines });
   }
 
   /** A script with one empty line. */
   empty() {
-    return new Script({ lines: [newLine({ voice: this.casting.unused([]) })] });
+    return new Script({ lines: [newLine({ voice: this.voiceAssignment.unused([]) })] });
   }
 
   /** The open one. @throws {Error} none is yet */
   get script() {
-    if (this.shelf.script) return this.shelf.script;
+    if (this.scriptList.script) return this.scriptList.script;
     throw new Error('No script is open yet');
   }
 
   /** @param {Script} script */
   open(script) {
-    const isNext = this.shelf.list.some(({ id }) => id === this.opened?.id);
+    const isNext = this.scriptList.list.some(({ id }) => id === this.opened?.id);
     this.leaveScript?.();
     this.opened = script;
     this.remaking.forget();
-    this.casting.note(script.lines);
+    this.voiceAssignment.note(script.lines);
     this.leaveScript = script.on('change', ({ lines }) => {
-      this.casting.note(script.lines);
+      this.voiceAssignment.note(script.lines);
       if (lines) this.arrange();
       else this.showSoon();
     });
     const { stage } = this.studio;
-    const isShown = stage.take === this.whole || this.studio.lastHeard.claims(script.id);
-    if (stage.take === this.whole) this.studio.stop();
+    const isShown = stage.take === this.fullAudio || this.studio.lastHeard.claims(script.id);
+    if (stage.take === this.fullAudio) this.studio.stop();
     if (this.studio.current === this) this.studio.undo = null; // The undo step belonged to another script.
     this.forgetTold();
     this.parts.gap.value = String(script.gap);
     this.maker.open(script);
     this.lines.open(script);
     this.show();
-    if (isShown) stage.show(this.whole);
+    if (isShown) stage.show(this.fullAudio);
     nameScript(script.id, isNext);
   }
 
@@ -209,7 +209,7 @@ export class ScriptRoom {
 
   /** Delete a script; where it is open another takes its place. @param {string} id @returns {Promise<() => Promise<void>>} undoes it */
   discard(id) {
-    return id === this.opened?.id ? this.shelf.remove(() => this.empty()) : this.shelf.discard(id);
+    return id === this.opened?.id ? this.scriptList.remove(() => this.empty()) : this.scriptList.discard(id);
   }
 
   /** How many scripts speak with a stored voice. @param {string} voice its id */
@@ -223,9 +223,9 @@ export class ScriptRoom {
 
   /** Voices came, went, or have another name. */
   followVoices() {
-    const { casting, script, studio } = this;
-    casting.note(script.lines);
-    const went = script.lines.some(({ voice }) => voice?.voice && casting.isGone(voice) && this.present.has(voice.voice));
+    const { voiceAssignment, script, studio } = this;
+    voiceAssignment.note(script.lines);
+    const went = script.lines.some(({ voice }) => voice?.voice && voiceAssignment.isGone(voice) && this.present.has(voice.voice));
     this.present = new Set(studio.voices.list.map(({ id }) => id));
     if (went) script.tell(false); // Stores the voices' names with the script.
     this.lines.offer();
@@ -235,7 +235,7 @@ export class ScriptRoom {
   /** Open another script, if it is still there. @param {string} id */
   async reach(id) {
     try {
-      await this.shelf.load(id);
+      await this.scriptList.load(id);
     } catch (thrown) {
       const error = errorOf(thrown);
       this.studio.toast(error.status === 404 ? this.studio.t('script.not_here') : error.message);
@@ -251,7 +251,7 @@ export class ScriptRoom {
 
   /** A text as lines. @param {string} text */
   read(text) {
-    return readText(text, (word) => this.casting.named(word) !== null);
+    return readText(text, (word) => this.voiceAssignment.named(word) !== null);
   }
 
   /**
@@ -265,11 +265,11 @@ export class ScriptRoom {
     if (!this.hasRoom(read.length)) return;
     const lines = read.map((line) => newLine(line));
     const nameless = lines.filter(({ name }) => !name);
-    this.casting.assign(lines, []);
+    this.voiceAssignment.assign(lines, []);
     if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
-    await this.shelf.flush().catch(() => {}); // A failed save shows its own error.
+    await this.scriptList.flush().catch(() => {}); // A failed save shows its own error.
     const script = new Script({ name: title, lines });
-    this.shelf.open(script, 'unsaved');
+    this.scriptList.open(script, 'unsaved');
     script.tell(true);
     this.studio.toast(this.told('script.written', lines.length, leftOut));
   }
@@ -285,8 +285,8 @@ export class ScriptRoom {
     if (!this.opened) return;
     this.lines.offer();
     this.show();
-    this.shelfView.offerSamples();
-    this.shelfView.show();
+    this.scriptListView.offerSamples();
+    this.scriptListView.show();
   }
 
   // --- reading aloud
@@ -302,36 +302,36 @@ export class ScriptRoom {
     const { studio } = this;
     if (!studio.reached()) return;
     studio.stop();
-    studio.stage.player.arm().catch(() => studio.complain('request', studio.t('shell.no_output')));
+    studio.stage.player.arm().catch(() => studio.showError('request', studio.t('shell.no_output')));
     try {
       this.perform(id, options);
     } catch (error) {
       if (!(error instanceof FieldError)) throw error;
-      studio.complain(error.field, error);
+      studio.showError(error.field, error);
     }
   }
 
   /** @param {string} id @param {{only?: boolean}} [options] @throws {FieldError} */
   perform(id, { only = false } = {}) {
-    const { studio, script, whole } = this;
+    const { studio, script, fullAudio } = this;
     const at = script.at(id);
     this.check(script.lines.slice(at, only ? at + 1 : undefined).map((line) => line.id));
-    whole.renew();
-    studio.stage.perform(whole, whole.clipFrom(id)?.start, { only });
+    fullAudio.renew();
+    studio.stage.perform(fullAudio, fullAudio.clipFrom(id)?.start, { only });
   }
 
   /** What came in the way of the sound, where it is seen. @param {Error} error */
   onError(error) {
-    if (error instanceof FieldError) this.studio.complain(error.field, error, this.id);
+    if (error instanceof FieldError) this.studio.showError(error.field, error, this.id);
     else this.studio.toast(error.message);
   }
 
-  /** What stands beside the waveform. @param {Whole} whole */
+  /** What stands beside the waveform. @param {FullAudio} audio */
   labelOf({ sounding }) {
-    const { script, studio, casting } = this;
+    const { script, studio, voiceAssignment } = this;
     const line = sounding && script.line(sounding);
-    if (!line) return this.shelfView.nameOf(script);
-    const name = line.name || casting.toldAs(line.voice);
+    if (!line) return this.scriptListView.nameOf(script);
+    const name = line.name || voiceAssignment.toldAs(line.voice);
     const text = readParts(line.text).parts.map((part) => part.text ?? '').join(' ').trim();
     return studio.t('script.sounding', { n: script.at(line.id) + 1, of: script.lines.length, name, text });
   }
@@ -351,7 +351,7 @@ export class ScriptRoom {
   /** Have the whole on the stage. */
   hold() {
     const { stage } = this.studio;
-    if (stage.take !== this.whole) stage.show(this.whole);
+    if (stage.take !== this.fullAudio) stage.show(this.fullAudio);
   }
 
   /** Say what is wrong before anything sounds. @param {string[]} ids */
@@ -364,7 +364,7 @@ export class ScriptRoom {
     }
     const mute = lines.find((line) => !line.voice && this.maker.plan(line).length);
     if (mute) throw new FieldError('request', this.studio.t('script.no_voice', { n: this.script.at(mute.id) + 1 }));
-    const gone = lines.find((line) => this.casting.isGone(line.voice) && this.maker.plan(line).some((part) => !part.silence && !this.maker.sound(part)));
+    const gone = lines.find((line) => this.voiceAssignment.isGone(line.voice) && this.maker.plan(line).some((part) => !part.silence && !this.maker.sound(part)));
     if (gone) throw this.goneError(gone);
     if (!lines.some((line) => this.maker.plan(line).length)) {
       throw new FieldError('request', this.studio.t('shell.text_first'));
@@ -379,19 +379,19 @@ export class ScriptRoom {
 
   /** Everything was told to be silent; the stage may still play again what it has. */
   stop() {
-    this.whole.sound(null);
+    this.fullAudio.sound(null);
     this.remaking.takeBack();
   }
 
   followStage() {
     const { stage } = this.studio;
-    if (!stage.sounding || stage.take !== this.whole) this.whole.sound(null);
+    if (!stage.sounding || stage.take !== this.fullAudio) this.fullAudio.sound(null);
     this.followPlace();
   }
 
   followPlace() {
     const { stage } = this.studio;
-    const isShown = stage.take === this.whole;
+    const isShown = stage.take === this.fullAudio;
     this.timeline.follow(isShown ? stage.at : null);
     if (isShown && stage.sounding) this.timeline.reveal(stage.at);
   }
@@ -400,29 +400,29 @@ export class ScriptRoom {
 
   arrange() {
     this.lines.arrange();
-    this.showWhole();
+    this.showAll();
   }
 
   showSoon() {
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;
       this.lines.show();
-      this.showWhole();
+      this.showAll();
     });
   }
 
   /** Show the whole: at once, or when the hands rest, where it is long. */
-  showWhole() {
+  showAll() {
     clearTimeout(this.later);
     if (this.script.lines.length <= LONG_LINES) this.show();
     else this.later = setTimeout(() => this.show(), REST_MS);
   }
 
   show() {
-    const { whole, studio } = this;
-    whole.renew();
-    this.script.seconds = whole.seconds;
-    this.timeline.show(whole.clips);
+    const { fullAudio, studio } = this;
+    fullAudio.renew();
+    this.script.seconds = fullAudio.seconds;
+    this.timeline.show(fullAudio.clips);
     this.timeline.choose(this.lines.chosen);
     this.followPlace();
     this.parts.total.textContent = this.line();
@@ -434,7 +434,7 @@ export class ScriptRoom {
   /** How much it is, and how much of it is still to be made. */
   line() {
     if (!this.opened) return '';
-    const { clips, samples } = this.whole;
+    const { clips, samples } = this.fullAudio;
     const left = clips.filter(({ state }) => state !== 'made').length;
     const written = this.script.lines.filter(({ text }) => text.trim()).length; // As many as an import says that it added.
     return this.studio.t(left ? 'script.count' : 'script.total', { n: written, s: clock(samples), left });
@@ -461,7 +461,7 @@ export class ScriptRoom {
   /** What was said of the script as it was before. */
   forgetTold() {
     this.exporting.forgetTold();
-    if (this.studio.current === this) this.studio.clearComplaints();
+    if (this.studio.current === this) this.studio.clearErrors();
   }
 
   // --- files

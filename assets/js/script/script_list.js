@@ -33,7 +33,7 @@ export function nameScript(id, isNext) {
 const REST_MS = 700; // Delay after the last edit before saving.
 const REST_SHARE = 5; // A long script is saved for at most a sixth of the time.
 
-export class Shelf extends EventTarget {
+export class ScriptList extends EventTarget {
   /** @param {typeof import('../common/api.js').api} api */
   constructor(api) {
     super();
@@ -61,7 +61,7 @@ export class Shelf extends EventTarget {
    * Open the script that was worked on last, or the one that is chosen of the list.
    *
    * @param {() => Script} first makes one where there is none
-   * @param {(list: Shelf['list']) => {id: string}|null|undefined} [choose]
+   * @param {(list: ScriptList['list']) => {id: string}|null|undefined} [choose]
    */
   async begin(first, choose = ([newest]) => newest) {
     await this.refresh();
@@ -82,7 +82,7 @@ export class Shelf extends EventTarget {
     this.open(new Script(await this.api.get(`studio/scripts/${id}`)), 'saved');
   }
 
-  /** @param {Script} script @param {Shelf['state']} [state] */
+  /** @param {Script} script @param {ScriptList['state']} [state] */
   open(script, state = 'new') {
     clearTimeout(this.timer);
     this.script?.removeEventListener('change', this.onChange);
@@ -192,7 +192,7 @@ export class Shelf extends EventTarget {
     fetch(this.api.address(`studio/scripts/${script.id}`), { method: 'PUT', headers, body, keepalive: true }).catch(() => {});
   }
 
-  /** @param {Shelf['state']} state */
+  /** @param {ScriptList['state']} state */
   enter(state) {
     this.state = state;
     this.dispatchEvent(new Event('state'));
@@ -201,15 +201,15 @@ export class Shelf extends EventTarget {
 
 // --- The script's name, the list of scripts, and how far saving is.
 
-/** The key of what is said of saving. @type {Record<Shelf['state'], string>} */
+/** The key of what is said of saving. @type {Record<ScriptList['state'], string>} */
 const SAID = { new: '', unsaved: '', saving: 'script.saving', saved: 'script.saved', conflict: '', unkept: '' };
 
-export class ShelfView {
+export class ScriptListView {
   /** @param {HTMLElement} root the room's panel @param {import('./room.js').ScriptRoom} room */
   constructor(root, room) {
     this.room = room;
     this.studio = room.studio;
-    this.shelf = room.shelf;
+    this.scriptList = room.scriptList;
     this.parts = {
       name: need(root, '#vw-script-name', HTMLInputElement),
       saved: need(root, '#vw-script-saved'),
@@ -225,10 +225,10 @@ export class ShelfView {
   }
 
   listen() {
-    const { parts, shelf, room } = this;
-    for (const event of ['open', 'list', 'state']) shelf.addEventListener(event, () => this.show());
-    parts.name.oninput = () => shelf.script?.set({ name: parts.name.value });
-    parts.new.onclick = () => this.choose(() => shelf.open(room.empty()));
+    const { parts, scriptList, room } = this;
+    for (const event of ['open', 'list', 'state']) scriptList.addEventListener(event, () => this.show());
+    parts.name.oninput = () => scriptList.script?.set({ name: parts.name.value });
+    parts.new.onclick = () => this.choose(() => scriptList.open(room.empty()));
     parts.delete.onclick = () => this.choose(() => this.remove());
     const { menu, summary } = parts;
     const close = () => (menu.open = false);
@@ -246,8 +246,8 @@ export class ShelfView {
 
   /** The scripts to begin with, by their names in the page's language. */
   offerSamples() {
-    const { studio, shelf, room, parts } = this;
-    const samples = studio.presets.scripts.map((preset) => entry(preset.name, () => this.choose(() => shelf.open(room.sample(preset), 'new'))));
+    const { studio, scriptList, room, parts } = this;
+    const samples = studio.presets.scripts.map((preset) => entry(preset.name, () => this.choose(() => scriptList.open(room.sample(preset), 'new'))));
     parts.samples.replaceChildren(...samples);
   }
 
@@ -256,7 +256,7 @@ export class ShelfView {
     this.parts.menu.open = false;
     this.parts.summary.focus();
     try {
-      await this.shelf.flush();
+      await this.scriptList.flush();
       await action();
     } catch (error) {
       this.studio.toast(errorOf(error).message);
@@ -265,10 +265,10 @@ export class ShelfView {
 
   async remove() {
     const { t } = this.studio;
-    const { script } = this.shelf;
+    const { script } = this.scriptList;
     if (!script) return;
     const name = this.nameOf(script);
-    const undo = await this.shelf.remove(() => this.room.empty());
+    const undo = await this.scriptList.remove(() => this.room.empty());
     const onAction = () => undo().catch((error) => this.studio.toast(error.message));
     this.studio.toast(t('script.deleted', { name }), { action: t('shell.undo'), onAction });
   }
@@ -279,8 +279,8 @@ export class ShelfView {
   }
 
   show() {
-    const { parts, shelf, studio } = this;
-    const { script, state, list } = shelf;
+    const { parts, scriptList, studio } = this;
+    const { script, state, list } = scriptList;
     if (!script) return;
     if (parts.name.value !== script.name) parts.name.value = script.name;
     const said = SAID[state];
@@ -292,20 +292,20 @@ export class ShelfView {
 
   /** @param {{id: string, name: string, begins?: string}} one @param {boolean} isOpen */
   entry(one, isOpen) {
-    return entry(this.nameOf(one), () => this.choose(() => this.shelf.load(one.id)), isOpen);
+    return entry(this.nameOf(one), () => this.choose(() => this.scriptList.load(one.id)), isOpen);
   }
 
-  /** What stands in the way of saving, and what to do about it. @param {Shelf['state']} state */
+  /** What stands in the way of saving, and what to do about it. @param {ScriptList['state']} state */
   complain(state) {
-    const { parts, shelf, studio } = this;
+    const { parts, scriptList, studio } = this;
     const { t } = studio;
     if (state === 'conflict') {
-      const theirs = button(t('script.take_theirs'), () => this.choose(() => shelf.takeTheirs()));
-      const mine = button(t('script.keep_mine'), () => this.choose(() => shelf.keepMine()));
+      const theirs = button(t('script.take_theirs'), () => this.choose(() => scriptList.takeTheirs()));
+      const mine = button(t('script.keep_mine'), () => this.choose(() => scriptList.keepMine()));
       parts.conflict.replaceChildren(t('script.conflict'), ' ', theirs, ' ', mine);
-    } else if (state === 'unkept' && shelf.error && !shelf.error.missing) {
-      const again = button(t('script.save_again'), () => this.choose(() => shelf.save()));
-      parts.conflict.replaceChildren(shelf.error.message, ' ', again);
+    } else if (state === 'unkept' && scriptList.error && !scriptList.error.missing) {
+      const again = button(t('script.save_again'), () => this.choose(() => scriptList.save()));
+      parts.conflict.replaceChildren(scriptList.error.message, ' ', again);
     } else {
       parts.conflict.replaceChildren();
     }

@@ -4,7 +4,7 @@
  *
  * Keys have the same elsewhere: the arrows on the timeline, Alt+↑ and Alt+↓ on a line, and the line's pause as a number.
  *
- * @typedef {Object} Deeds
+ * @typedef {Object} HandActions
  * @property {(at: number) => void} seek              samples
  * @property {(id: string) => void} choose            the line of a clip
  * @property {(id: string, before: string|null) => void} move  a line in front of another, or to the end
@@ -21,10 +21,10 @@ const HOLD_MS = 300; // Time of a touch before it drags.
 const GRID_S = 0.05;
 
 export class TimelineHand {
-  /** @param {import('./timeline.js').Timeline} timeline @param {Deeds} deeds */
-  constructor(timeline, deeds) {
+  /** @param {import('./timeline.js').Timeline} timeline @param {HandActions} actions */
+  constructor(timeline, actions) {
     this.timeline = timeline;
-    this.deeds = deeds;
+    this.actions = actions;
     this.isHeld = false;
     this.isDragging = false;
     const { inner } = timeline;
@@ -32,9 +32,9 @@ export class TimelineHand {
     inner.ondblclick = ({ clientX, clientY }) => {
       const id = idAt(document.elementFromPoint(clientX, clientY), 'gap'); // With pointer capture the event's target is the captured element.
       if (!id) return;
-      const before = deeds.gapOf(id);
-      deeds.setGap(id, null);
-      deeds.onGap(id, before);
+      const before = actions.gapOf(id);
+      actions.setGap(id, null);
+      actions.onGap(id, before);
     };
     inner.addEventListener('touchmove', (event) => this.isDragging && event.preventDefault(), { passive: false });
     inner.oncontextmenu = (event) => this.isDragging && event.preventDefault();
@@ -70,10 +70,10 @@ export class TimelineHand {
         clearTimeout(timer);
         if (id && this.isDragging) {
           this.timeline.put(id);
-          if (last) this.deeds.move(id, this.neighbour(id, last));
+          if (last) this.actions.move(id, this.neighbour(id, last));
         } else if (last && !isScroll) {
-          this.deeds.seek(this.timeline.placeOf(last));
-          if (id) this.deeds.choose(id);
+          this.actions.seek(this.timeline.placeOf(last));
+          if (id) this.actions.choose(id);
         }
       },
     });
@@ -88,8 +88,8 @@ export class TimelineHand {
 
   /** Make the silence behind a line as long as it is pulled; one that is only clicked is a place to go to. @param {string} id @param {PointerEvent} event */
   pull(id, event) {
-    const { timeline, deeds } = this;
-    const before = deeds.gapOf(id);
+    const { timeline, actions } = this;
+    const before = actions.gapOf(id);
     const { clientX } = event;
     const scale = timeline.hold();
     this.isDragging = true;
@@ -100,14 +100,14 @@ export class TimelineHand {
         if (!isPulled) return;
         const wanted = before + ((moved.clientX - clientX) * scale) / SAMPLE_RATE;
         const seconds = Math.max(0, Math.min(LONGEST_PAUSE_S, Math.round(wanted / GRID_S) * GRID_S));
-        deeds.setGap(id, Number(seconds.toFixed(2)));
+        actions.setGap(id, Number(seconds.toFixed(2)));
         timeline.say(moved, `${seconds.toFixed(2)} s`);
       },
       end: (last) => {
         const place = last && !isPulled ? timeline.placeOf(last) : null;
         timeline.release();
-        if (isPulled) deeds.onGap(id, before);
-        if (place !== null) deeds.seek(place);
+        if (isPulled) actions.onGap(id, before);
+        if (place !== null) actions.seek(place);
       },
     });
   }

@@ -15,7 +15,7 @@
 import { spokenBy, title } from '../common/fields.js';
 import { called } from '../design/names.js';
 
-export class Casting {
+export class VoiceAssignment {
   /** @param {Pick<import('../app/studio.js').Studio, 'cards'|'voices'|'catalogue'|'t'>} studio */
   constructor(studio) {
     this.studio = studio;

@@ -3,7 +3,7 @@
 import { span } from '../common/dates.js';
 import { need } from '../common/elements.js';
 import { languageName } from '../common/fields.js';
-import { scriptName, unknownTongue } from '../common/language_detection.js';
+import { scriptName, unknownLanguage } from '../common/language_detection.js';
 import { expectedSeconds, sentLength, untagged } from '../common/text.js';
 
 // --- Chips below the shared text that put tags in.
@@ -85,7 +85,7 @@ export class TextFacts {
     this.count = need(page, '#vw-text-count');
     this.script = need(page, '#vw-text-script');
     this.said = need(page, '#vw-text-said');
-    this.tongue = need(page, '#vw-text-tongue');
+    this.languageHint = need(page, '#vw-text-tongue');
     this.tags = new TagChips(page, studio);
     this.script.onclick = () => studio.go('script', { text: studio.text, spokenBy: studio.current?.spokenBy?.() ?? null });
     studio.textField.addEventListener('input', () => this.refreshSoon());
@@ -116,8 +116,8 @@ export class TextFacts {
     this.script.hidden = text.length <= LONG;
     this.said.textContent = this.otherwise(studio.pronunciation.count(text));
     const hint = text && this.hint(text);
-    this.tongue.hidden = !hint;
-    if (this.tongue.textContent !== hint) this.tongue.textContent = hint;
+    this.languageHint.hidden = !hint;
+    if (this.languageHint.textContent !== hint) this.languageHint.textContent = hint;
   }
 
   /** What opens the pronunciation dictionary, and how many words it has of this text. @param {number} n */
@@ -167,7 +167,7 @@ export class TextFacts {
   hint(text) {
     const { studio } = this;
     const card = studio.current && studio.cardOf(studio.current);
-    const unknown = card && unknownTongue(text, card.languages);
+    const unknown = card && unknownLanguage(text, card.languages);
     if (!unknown) return '';
     const page = studio.words.language;
     const name = unknown.script ? scriptName(unknown.script, page) : new Intl.DisplayNames([page], { type: 'language' }).of(unknown.language ?? '');

@@ -60,7 +60,7 @@ export class VoiceSamples extends EventTarget {
     const known = this.takes.get(this.place(choice));
     if (known?.state === 'done') {
       this.studio.stop();
-      this.studio.clearComplaints();
+      this.studio.clearErrors();
       return this.play(choice, known);
     }
     if (this.studio.reached()) this.speak(choice);
@@ -71,7 +71,7 @@ export class VoiceSamples extends EventTarget {
     const { studio } = this;
     const { mode, voice, name, language, sample } = choice;
     studio.stop();
-    studio.clearComplaints();
+    studio.clearErrors();
     const knows = language && studio.cards.get(mode)?.languages.includes(language);
     const config = { voice, language: knows ? language : 'auto' };
     const label = studio.t('picker.sample_of', { name });

@@ -136,13 +136,13 @@ export class VoiceCatalogue extends EventTarget {
 
   /** List anew: another runtime, other voices, or another language of the page. */
   renew() {
-    this.speakers = this.cast();
+    this.speakers = this.listSpeakers();
     this.kept = this.studio.voices.list.map((voice) => this.keptChoice(voice));
     this.dispatchEvent(new Event('change'));
   }
 
   /** The checkpoint's speakers with what is known of them: those of the presets first, in their order. */
-  cast() {
+  listSpeakers() {
     const card = this.studio.cards.get('custom_voice');
     if (!card) return [];
     const known = this.studio.presets.speakers;
@@ -165,7 +165,7 @@ export class VoiceCatalogue extends EventTarget {
   keptChoice({ id, name, tags, language, description, provenance, seconds, yours }) {
     const { t, cards } = this.studio;
     const kind = kindOf({ provenance });
-    const tongue = language && language !== 'auto' ? [languageName(language)] : [];
+    const spoken = language && language !== 'auto' ? [languageName(language)] : [];
     const about = description || t(kind === 'designed' ? 'picker.designed' : 'picker.recorded', { s: Math.round(seconds) });
     return {
       key: keyOf('base', id),
@@ -174,7 +174,7 @@ export class VoiceCatalogue extends EventTarget {
       name,
       kind,
       isCommon: yours === false,
-      tags: [...tags, ...tongue],
+      tags: [...tags, ...spoken],
       about,
       why: cards.has('base') ? '' : t('picker.no_base'),
       language: null,
