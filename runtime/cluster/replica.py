@@ -28,7 +28,7 @@ import httpx
 from runtime.cluster.balance import Checkpoint, Replica
 from runtime.cluster.directory import REPORT_INTERVAL_S
 from runtime.cluster.store import Store, store_of
-from runtime.server.keys import keys_of
+from runtime.server.http.keys import keys_of
 from runtime.settings import Settings
 from runtime.shared.certificates import certificates
 from runtime.shared.names import new_id

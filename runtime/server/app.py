@@ -13,7 +13,6 @@ from typing_extensions import TypedDict
 
 from runtime.errors import GenerationFailed, SpeechError
 from runtime.server import metrics, websocket_routes
-from runtime.server.access import AccessControl
 from runtime.server.cartesia import pronunciation_routes as cartesia_pronunciations
 from runtime.server.cartesia import speech_routes as cartesia_speech
 from runtime.server.cartesia import voices_routes as cartesia_voices
@@ -25,14 +24,15 @@ from runtime.server.elevenlabs import speech_routes as elevenlabs_speech
 from runtime.server.elevenlabs import user_routes as elevenlabs_user
 from runtime.server.elevenlabs.answers import ElevenLabsModel
 from runtime.server.engine_host import Host
-from runtime.server.keys import KeyRing, SharedTickets, Tickets
+from runtime.server.http.access import AccessControl
+from runtime.server.http.keys import KeyRing, SharedTickets, Tickets
+from runtime.server.http.request_ids import HEADER, RequestIds, id_of
 from runtime.server.native import protocol_page
 from runtime.server.openai import routes as openai_routes
 from runtime.server.openai.answers import ModelList
 from runtime.server.openapi import routes as openapi_routes
 from runtime.server.openapi.operations import UNREADY, documented
 from runtime.server.pronunciations import routes as pronunciation_routes
-from runtime.server.request_ids import HEADER, RequestIds, id_of
 from runtime.server.voices.routes import voices_router
 from runtime.shared.port.door import Door
 from runtime.shared.port.error_responses import error_response

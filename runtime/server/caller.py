@@ -18,8 +18,8 @@ from runtime.request import (
     SpeechRequest,
     VoicePrompt,
 )
+from runtime.server.http.spending import Spending
 from runtime.server.speech_engine import SpeechEngine
-from runtime.server.spending import Spending
 from runtime.shared.port.allowance import Allowance
 
 

@@ -22,7 +22,9 @@ from starlette.websockets import WebSocketDisconnect
 
 from runtime.errors import BadRequest, Draining, GenerationFailed, SlowReader, SpeechError
 from runtime.request import Broken, Finished, Reference, Refused, SpeechEvent, SpeechRequest
-from runtime.server.commands import (
+from runtime.server.engine_host import Host
+from runtime.server.logs import RequestLog
+from runtime.server.session.commands import (
     Append,
     AudioMessage,
     Cancel,
@@ -37,9 +39,7 @@ from runtime.server.commands import (
     Submit,
     TextMessage,
 )
-from runtime.server.dialect import Dialect
-from runtime.server.engine_host import Host
-from runtime.server.logs import RequestLog
+from runtime.server.session.dialect import Dialect
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.shared.port.sending import within

@@ -18,10 +18,10 @@ from runtime.exits import Exit
 from runtime.request import Broken, Finished
 from runtime.server.caller import CALLER, CallersEngine
 from runtime.server.health.watchdog import Watchdog
+from runtime.server.http.spending import Spending
 from runtime.server.logs import RequestLog, log_end
 from runtime.server.metrics import ServerMetrics
 from runtime.server.speech_engine import Progress, SpeechEngine
-from runtime.server.spending import Spending
 from runtime.server.text.text_thread import TextThread
 from runtime.server.voices.prompt_keeper import PromptKeeper
 from runtime.server.voices.speakers import Speaker, Speakers

@@ -12,13 +12,13 @@ from runtime.errors import SpeechError, SubprotocolRequired
 from runtime.server.cartesia import replies as cartesia_replies
 from runtime.server.cartesia.session import CartesiaSession
 from runtime.server.connection import Connection, Socket
-from runtime.server.dialect import Dialect
 from runtime.server.engine_host import Host
 from runtime.server.native import replies
 from runtime.server.native.replies import PROTOCOL
 from runtime.server.native.session import Session
 from runtime.server.omni import replies as omni_replies
 from runtime.server.omni.session import OmniSession
+from runtime.server.session.dialect import Dialect
 from runtime.server.wire import Reply
 from runtime.shared.encoding import Encoder
 from runtime.version import package_version

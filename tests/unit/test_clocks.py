@@ -12,10 +12,10 @@ DATES = {"time", "time_ns", "now", "utcnow", "today"}
 # Who may ask for the date: it is written into what is kept, or compared with dates that were.
 DATED = {
     "runtime/server/voices/forms.py",  # a voice's date and its consent's
-    "runtime/server/keys.py",  # tickets that several replicas take, whose clocks have nothing else in common
+    "runtime/server/http/keys.py",  # tickets that several replicas take, whose clocks have nothing else in common
     "runtime/cluster/command.py",  # numbers a replacement of all replicas
     "runtime/pronunciations/folder.py",  # when a dictionary was made and changed
-    "runtime/server/spending.py",  # which day of the world it is: an allowance is of one
+    "runtime/server/http/spending.py",  # which day of the world it is: an allowance is of one
     "runtime/voices/library.py",  # ages of files, which the file system dates
     "studio/keeping.py",  # Detects jumps of the clock.
     "studio/store/database.py",  # names of what is set aside

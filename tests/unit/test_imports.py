@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("runtime.engine.engine", "runtime.server"),
     ),
     # Around runtime processes, which it knows by their public side only; it reads keys and announces a port as they do.
-    "runtime/cluster/": (*SHARED, "runtime.server.keys", "runtime.server.wyoming.announcement", "runtime.cluster"),
+    "runtime/cluster/": (*SHARED, "runtime.server.http.keys", "runtime.server.wyoming.announcement", "runtime.cluster"),
     "runtime/option_names.py": ("runtime.errors",),
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_sound"),
     "runtime/doctor.py": (*VALUES, "runtime.engine.capacity.doctor"),
@@ -169,8 +169,8 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/voices/voice_file.py": ("torch", "pathlib", "os"),
     "runtime/server/native/session.py": ("asyncio", "starlette", "fastapi", "torch", "time", "runtime.engine"),
     "runtime/server/native/contexts.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/commands.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/utterance.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/session/commands.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/session/utterance.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/wire.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/descriptions.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/cartesia/replies.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
@@ -201,12 +201,12 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/languages.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/shared/pcm_formats.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/omni/sentences.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/send_queue.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/session/send_queue.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/shared/word_times.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/dialect.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/session/dialect.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/voices/voice_resolver.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/native/protocol_page.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/access.py": ("asyncio", "fastapi", "torch", "runtime.engine"),
+    "runtime/server/http/access.py": ("asyncio", "fastapi", "torch", "runtime.engine"),
 }
 
 # Modules that import each other still. The list may only shrink.

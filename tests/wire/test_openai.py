@@ -26,7 +26,7 @@ import pytest
 import soundfile
 
 from runtime.request import DESCRIBED_VOICE, AudioChunk, SpeechEvent
-from runtime.server.speech_stream import SpeechStream
+from runtime.server.http.speech_stream import SpeechStream
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.shared.encoding import FORMATS
 from tests.conftest import FolderOf

@@ -8,9 +8,9 @@ from fastapi import FastAPI, WebSocket
 
 from runtime.errors import SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Reference, SpeechEvent, SpeechRequest
-from runtime.server.dialect import Dialect
 from runtime.server.engine_host import Host
-from runtime.server.utterance import GrowingText, Utterance
+from runtime.server.session.dialect import Dialect
+from runtime.server.session.utterance import GrowingText, Utterance
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.websocket_routes import shared, speak
 from runtime.server.wire import Name, StrictFields, Text, checked

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from runtime.request import SpeechRequest
 from runtime.server.cartesia.schema import Generation
-from runtime.server.utterance import ChosenVoice, GrowingText, Utterance
+from runtime.server.session.utterance import ChosenVoice, GrowingText, Utterance
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.pcm_formats import PcmWriter
 from runtime.shared.spelling import Spelling

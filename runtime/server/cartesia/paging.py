@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime.server import paging
+from runtime.server.http import paging
 from runtime.server.wire import Reply
 
 PARAMETERS = {

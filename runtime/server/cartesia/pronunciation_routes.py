@@ -14,7 +14,7 @@ from runtime.pronunciations.folder import DictionaryEdit
 from runtime.server.cartesia.answers import CartesiaDictionary, CartesiaDictionaryPage, CartesiaError
 from runtime.server.cartesia.paging import PARAMETERS, page, page_size
 from runtime.server.engine_host import Host
-from runtime.server.http_speech import read_fields
+from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import DICTIONARIES, documented
 from runtime.server.pronunciations.routes import CREATING, aside, dictionaries_of
 from runtime.server.text.pronunciations import line

@@ -10,9 +10,9 @@ from pydantic import AliasChoices, Field, model_validator
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
 from runtime.server.languages import language_of
+from runtime.server.session.utterance import Manner
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import Pronunciations
-from runtime.server.utterance import Manner
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
 from runtime.settings import Limits

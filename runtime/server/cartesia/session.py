@@ -20,9 +20,9 @@ from runtime.server.cartesia import replies
 from runtime.server.cartesia.contexts import Context, Segment
 from runtime.server.cartesia.schema import Generation, read_generation
 from runtime.server.descriptions import end_notes
-from runtime.server.dialect import Dialect, RecentNames
+from runtime.server.session.dialect import Dialect, RecentNames
+from runtime.server.session.utterance import GrowingText
 from runtime.server.text.pronunciations import all_words
-from runtime.server.utterance import GrowingText
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_rate import is_readable

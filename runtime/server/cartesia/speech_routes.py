@@ -14,9 +14,9 @@ from runtime.server.cartesia import replies
 from runtime.server.cartesia.answers import CartesiaError
 from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read
 from runtime.server.engine_host import Host
-from runtime.server.http_speech import HttpSpeech, event, read_fields
+from runtime.server.http.request_ids import id_of
+from runtime.server.http.speech import HttpSpeech, event, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
-from runtime.server.request_ids import id_of
 from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS, Encoder, wav_header

@@ -9,7 +9,6 @@ from fastapi import FastAPI, Request
 
 from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.request import ModelCard
-from runtime.server import paging
 from runtime.server.elevenlabs.answers import (
     ElevenLabsError,
     ElevenLabsVoice,
@@ -19,6 +18,7 @@ from runtime.server.elevenlabs.answers import (
 )
 from runtime.server.elevenlabs.schema import NEUTRAL
 from runtime.server.engine_host import Host
+from runtime.server.http import paging
 from runtime.server.languages import code_of
 from runtime.server.openapi.operations import documented
 from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices

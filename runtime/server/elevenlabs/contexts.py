@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from runtime.server.elevenlabs.chunk_schedule import ChunkSchedule
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.sound_messages import SoundMessages
-from runtime.server.utterance import Manner, Utterance
+from runtime.server.session.utterance import Manner, Utterance
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.spelling import Spelling
 from runtime.shared.word_times import WordTimes

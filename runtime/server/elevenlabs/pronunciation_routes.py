@@ -12,7 +12,6 @@ from runtime.pronunciations.dictionary import MAX_WORDS, PronunciationDictionary
 from runtime.pronunciations.folder import DictionaryEdit
 from runtime.pronunciations.lexicon import MEDIA_TYPE, read_lexicon, write_lexicon
 from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
-from runtime.server import paging
 from runtime.server.elevenlabs.answers import (
     ElevenLabsAddedDictionary,
     ElevenLabsChangedRules,
@@ -31,8 +30,9 @@ from runtime.server.elevenlabs.pronunciation_rules import (
     rule_of,
 )
 from runtime.server.engine_host import Host
-from runtime.server.http_speech import read_fields
-from runtime.server.multipart import read_multipart
+from runtime.server.http import paging
+from runtime.server.http.multipart import read_multipart
+from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import DICTIONARIES, FORM, documented
 from runtime.server.pronunciations.routes import CREATING, aside, dictionaries_of
 from runtime.server.wire import Checked, Reply, checked

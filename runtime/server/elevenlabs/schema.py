@@ -14,9 +14,9 @@ from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import ModelCard, Sampling
 from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
 from runtime.server.languages import language_of
+from runtime.server.session.utterance import Manner
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import MAX_DICTIONARIES, Pronunciations
-from runtime.server.utterance import Manner
 from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
 from runtime.settings import Limits

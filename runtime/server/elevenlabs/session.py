@@ -15,14 +15,14 @@ from typing import Any
 from runtime.errors import InvalidMessage, SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, Broken, Finished, SpeechEvent, Started
 from runtime.server.descriptions import end_notes
-from runtime.server.dialect import Dialect
 from runtime.server.elevenlabs import replies
 from runtime.server.elevenlabs.chunk_schedule import DEFAULT, ChunkSchedule
 from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import ClientMessage, SocketOptions, manner, read_message, resolve_voice
 from runtime.server.elevenlabs.sound_messages import SoundMessages
+from runtime.server.session.dialect import Dialect
+from runtime.server.session.utterance import GrowingText
 from runtime.server.text.pronunciations import all_words
-from runtime.server.utterance import GrowingText
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
 from runtime.shared.inline_tags import ReadText
 

@@ -22,9 +22,9 @@ from runtime.server.elevenlabs.schema import (
     resolve_voice,
 )
 from runtime.server.engine_host import Host
-from runtime.server.http_speech import HttpSpeech, read_fields
+from runtime.server.http.request_ids import id_of
+from runtime.server.http.speech import HttpSpeech, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
-from runtime.server.request_ids import id_of
 from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply
 from runtime.shared.inline_tags import ReadText

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.server.native.schema import SessionConfig
-from runtime.server.utterance import Utterance
+from runtime.server.session.utterance import Utterance
 
 _CHANNELS = 2**16
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from runtime.errors import BadRequest, OutOfOrder, SpeechError, TooManyContexts
 from runtime.request import AudioChunk, Broken, Finished, Queued, SpeechEvent, Started, StopReason
-from runtime.server.commands import Played
-from runtime.server.dialect import Dialect
 from runtime.server.native import binary_frame, replies, schema
 from runtime.server.native.contexts import NativeUtterance
+from runtime.server.session.commands import Played
+from runtime.server.session.dialect import Dialect
+from runtime.server.session.utterance import ChosenVoice
 from runtime.server.text.pronunciations import all_words
-from runtime.server.utterance import ChosenVoice
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_frames, pieces
 
 DEFAULT_CONTEXT = "default"

@@ -10,7 +10,7 @@ from typing import Protocol
 from runtime.errors import SpeechError
 from runtime.request import Finished, SpeechRequest
 from runtime.server.omni.schema import OmniConfig
-from runtime.server.utterance import ChosenVoice, GrowingText, Utterance
+from runtime.server.session.utterance import ChosenVoice, GrowingText, Utterance
 
 
 class SentenceEncoder(Protocol):

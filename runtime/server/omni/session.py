@@ -24,13 +24,13 @@ from runtime.errors import (
     TextTooLong,
 )
 from runtime.request import AudioChunk, Broken, Finished, Layout, SpeechEvent, Split, Started
-from runtime.server.dialect import Dialect
 from runtime.server.omni import replies
 from runtime.server.omni.schema import OmniConfig, read_config
 from runtime.server.omni.sentence_queue import Goodbye, OpenEncoder, Sentence, SentenceQueue, Turn, TurnEnd
 from runtime.server.omni.sentences import Sentences
+from runtime.server.session.dialect import Dialect
+from runtime.server.session.utterance import ChosenVoice, GrowingText
 from runtime.server.text.pronunciations import all_words
-from runtime.server.utterance import ChosenVoice, GrowingText
 from runtime.server.wire import check_text
 from runtime.shared.inline_tags import last_style
 

@@ -21,13 +21,13 @@ from runtime.errors import (
 from runtime.request import ModelCard
 from runtime.server.descriptions import Model, model_entry
 from runtime.server.engine_host import Host
-from runtime.server.http_speech import read_fields
+from runtime.server.http.request_ids import id_of
+from runtime.server.http.speech import read_fields
+from runtime.server.http.speech_stream import while_connected
 from runtime.server.openai.answers import BatchReply, ModelAlias, SpeechBatch, SpeechModels
 from runtime.server.openai.schema import SpeechBody, read_batch, read_speech
 from runtime.server.openai.speech_responder import SpeechResponder, Whole, usage
 from runtime.server.openapi.operations import SPEECH, UNREADY, documented
-from runtime.server.request_ids import id_of
-from runtime.server.speech_stream import while_connected
 from runtime.server.voices.routes import OPEN_WEBUI
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import MODEL_ALIASES

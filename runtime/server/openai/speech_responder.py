@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from runtime.errors import SpeechError
 from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest, StopReason
 from runtime.server.descriptions import metrics
-from runtime.server.http_speech import HttpSpeech, event
+from runtime.server.http.speech import HttpSpeech, event
+from runtime.server.http.speech_stream import SpeechStream
 from runtime.server.openai.schema import SpeechBody
-from runtime.server.speech_stream import SpeechStream
 from runtime.server.text.pronunciations import all_words
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_resolver import ResolvedVoice

@@ -14,7 +14,7 @@ from runtime.pronunciations.dictionary import PronunciationDictionary, Word
 from runtime.pronunciations.folder import DictionaryEdit
 from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
 from runtime.server.engine_host import Host
-from runtime.server.http_speech import read_fields
+from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import DICTIONARIES, documented
 from runtime.server.pronunciations.schema import (
     ChangedDictionary,

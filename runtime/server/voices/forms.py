@@ -19,7 +19,7 @@ from runtime.errors import (
     SpeechError,
 )
 from runtime.request import SAMPLE_RATE
-from runtime.server.multipart import read_multipart
+from runtime.server.http.multipart import read_multipart
 from runtime.settings import Limits
 from runtime.shared.names import checked_name, checked_tags, new_id
 from runtime.shared.reference import read_reference

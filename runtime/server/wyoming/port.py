@@ -11,9 +11,9 @@ from functools import partial
 from starlette.websockets import WebSocketDisconnect
 
 from runtime.errors import RateLimited, SpeechError
-from runtime.server.access import Rate
 from runtime.server.caller import CALLER, Caller
 from runtime.server.engine_host import Host
+from runtime.server.http.access import Rate
 from runtime.server.websocket_routes import new_id, shared, speak
 from runtime.server.wyoming import replies
 from runtime.server.wyoming.announcement import announced, check_announced

@@ -14,8 +14,8 @@ from typing import Any
 
 from runtime.errors import BadRequest, OutOfOrder, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, ModelCard, SpeechEvent
-from runtime.server.dialect import Dialect
-from runtime.server.utterance import GrowingText, Utterance
+from runtime.server.session.dialect import Dialect
+from runtime.server.session.utterance import GrowingText, Utterance
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.wire import check_text
 from runtime.server.wyoming import replies

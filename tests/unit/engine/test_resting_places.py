@@ -9,7 +9,7 @@ from pathlib import Path
 from runtime.engine.engine import Engine
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Finished, Mode, SpeechEvent
-from runtime.server.commands import Append, AudioMessage, FinishText, Recall, Submit
+from runtime.server.session.commands import Append, AudioMessage, FinishText, Recall, Submit
 from tests.support.engines import MAX_TICKS, Heard, VirtualClock, cloned, core_of, engine_of
 from tests.support.late_device import LateDevice
 from tests.unit.server.native.driver import Driver, two_voices

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from runtime.errors import BadReferenceAudio, GenerationFailed, Overloaded
 from runtime.request import Broken, RequestStats, ShortOfText
-from runtime.server.commands import Append, Cancel, Close, Decode, FinishText, Flush, Recall, Submit
+from runtime.server.session.commands import Append, Cancel, Close, Decode, FinishText, Flush, Recall, Submit
 from runtime.settings import Limits
 from tests.unit.server.dialects import REFERENCE, Clock, DialectDriver
 

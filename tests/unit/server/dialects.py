@@ -9,7 +9,12 @@ import numpy as np
 
 from runtime.request import AudioChunk, Finished, Reference, RequestStats, Started, StopReason
 from runtime.server.cartesia.session import CartesiaSession
-from runtime.server.commands import (
+from runtime.server.elevenlabs.multi_stream_input import MultiStreamInputSession
+from runtime.server.elevenlabs.schema import read_socket_options
+from runtime.server.elevenlabs.session import ElevenLabsSession
+from runtime.server.elevenlabs.stream_input import StreamInputSession
+from runtime.server.omni.session import OmniSession
+from runtime.server.session.commands import (
     Append,
     AudioMessage,
     Cancel,
@@ -22,12 +27,7 @@ from runtime.server.commands import (
     Submit,
     TextMessage,
 )
-from runtime.server.dialect import Dialect
-from runtime.server.elevenlabs.multi_stream_input import MultiStreamInputSession
-from runtime.server.elevenlabs.schema import read_socket_options
-from runtime.server.elevenlabs.session import ElevenLabsSession
-from runtime.server.elevenlabs.stream_input import StreamInputSession
-from runtime.server.omni.session import OmniSession
+from runtime.server.session.dialect import Dialect
 from runtime.server.voices.voice_library import VoiceCard
 from runtime.server.wyoming.session import WyomingSession
 from runtime.settings import Limits

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from runtime.errors import SpeechError
 from runtime.request import Finished, RequestStats, StopReason
 from runtime.server.cartesia import schema as cartesia
-from runtime.server.commands import Submit
 from runtime.server.elevenlabs import schema as elevenlabs
 from runtime.server.native import schema as native
 from runtime.server.omni import schema as omni
 from runtime.server.openai import schema as openai
+from runtime.server.session.commands import Submit
 from runtime.server.wyoming import schema as wyoming
 from runtime.settings import Limits
 from tests.unit.server import dialects

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from runtime.server.commands import (
+from runtime.server.session.commands import (
     AudioMessage,
     TextMessage,
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.server.commands import Flush
+from runtime.server.session.commands import Flush
 from runtime.settings import Limits
 from runtime.shared.sentence_ends import may_end
 from tests.unit.server.dialects import Clock, DialectDriver, cartesia, omni

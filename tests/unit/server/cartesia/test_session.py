@@ -10,7 +10,7 @@ import pytest
 
 from runtime.errors import Draining, GenerationFailed, Overloaded, VoiceNotFound
 from runtime.request import OTHER_SPEAKER, Broken, Mode, Queued, RequestStats, ShortOfText, StopReason
-from runtime.server.commands import Append, FinishText, Flush, Recall, Submit, TextMessage
+from runtime.server.session.commands import Append, FinishText, Flush, Recall, Submit, TextMessage
 from runtime.settings import Limits
 from tests.unit.server.dialects import STORED, Clock, DialectDriver, cartesia
 

@@ -18,9 +18,9 @@ from runtime.errors import (
     VoiceNotFound,
 )
 from runtime.request import OTHER_SPEAKER, Mode, Sampling
-from runtime.server.commands import Append, EncodedMessage, FinishText, Flush, Recall, Submit, TextMessage
 from runtime.server.elevenlabs import replies
 from runtime.server.elevenlabs.schema import PREMADE, ClientMessage, manner, read, read_socket_options
+from runtime.server.session.commands import Append, EncodedMessage, FinishText, Flush, Recall, Submit, TextMessage
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.settings import Limits
 from tests.unit.server.dialects import STORED, Clock, DialectDriver, elevenlabs

@@ -19,7 +19,8 @@ from runtime.request import (
     Started,
     StopReason,
 )
-from runtime.server.commands import (
+from runtime.server.native.session import Session
+from runtime.server.session.commands import (
     Append,
     AudioMessage,
     Cancel,
@@ -31,7 +32,6 @@ from runtime.server.commands import (
     Submit,
     TextMessage,
 )
-from runtime.server.native.session import Session
 from runtime.server.voices.voice_library import VoiceCard
 from runtime.settings import Limits
 from tests.support.library import MemoryLibrary

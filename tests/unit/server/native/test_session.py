@@ -9,7 +9,7 @@ import pytest
 
 from runtime.errors import BadReferenceAudio, Draining, EmptyText, NonFiniteOutput, VoiceNotFound
 from runtime.request import Broken, Layout, Mode, Queued, RequestStats, Sampling, Split, StopReason
-from runtime.server.commands import Played, Recall
+from runtime.server.session.commands import Played, Recall
 from runtime.settings import Limits
 from tests.unit.server.native.driver import REFERENCE, Driver, ready, two_voices
 

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from runtime.errors import BadReferenceAudio, GenerationFailed, Overloaded
 from runtime.request import Broken, RequestStats, StopReason
-from runtime.server.commands import AudioMessage, Close
 from runtime.server.native.contexts import NativeUtterance
+from runtime.server.session.commands import AudioMessage, Close
 from runtime.settings import Limits
 from tests.support.examples import examples
 from tests.unit.server.native.driver import REFERENCE, Driver

@@ -9,7 +9,7 @@ import pytest
 
 from runtime.errors import BadReferenceAudio, Draining, GenerationFailed, Overloaded, QueueTimeout, UnsupportedLanguage
 from runtime.request import Broken, Layout, Mode, Queued, RequestStats, Split
-from runtime.server.commands import AudioMessage, Close, Decode, Recall
+from runtime.server.session.commands import AudioMessage, Close, Decode, Recall
 from runtime.settings import Limits
 from tests.unit.server.dialects import REFERENCE, STORED, Clock, DialectDriver, omni
 

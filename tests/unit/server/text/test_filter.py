@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.server.commands import FinishText
+from runtime.server.session.commands import FinishText
 from runtime.settings import Limits
 from tests.unit.server.cartesia.test_session import generation, short, waits
 from tests.unit.server.dialects import Clock, DialectDriver, cartesia, omni

@@ -8,7 +8,7 @@ import pytest
 
 from runtime.errors import Draining, VoiceNotFound
 from runtime.request import Mode
-from runtime.server.commands import Append, Flush, Submit
+from runtime.server.session.commands import Append, Flush, Submit
 from runtime.settings import Limits
 from tests.unit.server.dialects import STORED, Clock, DialectDriver, wyoming
 

@@ -15,10 +15,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from runtime.errors import UnsupportedLanguage
-from runtime.server.access import AccessControl
 from runtime.server.app import create_app
 from runtime.server.engine_host import Host
-from runtime.server.keys import KeyRing, Tickets
+from runtime.server.http.access import AccessControl
+from runtime.server.http.keys import KeyRing, Tickets
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
 from runtime.shared.port.door import Door

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.errors import InvalidConfig
-from runtime.server.paging import page, page_size
+from runtime.server.http.paging import page, page_size
 
 LISTED = [*"abcdefg"]
 

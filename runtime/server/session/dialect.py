@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 
 from runtime.errors import BadRequest, Expired, InvalidMessage, SessionIdle, SessionTooLong, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Mode, ModelCard, Reference, SpeechEvent, Started
-from runtime.server.commands import AudioMessage, Command, Decode, Outgoing, Recall
-from runtime.server.send_queue import SendQueue
-from runtime.server.utterance import ChosenVoice, SpeechConfig, Utterance
+from runtime.server.session.commands import AudioMessage, Command, Decode, Outgoing, Recall
+from runtime.server.session.send_queue import SendQueue
+from runtime.server.session.utterance import ChosenVoice, SpeechConfig, Utterance
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import BYTES_PER_SAMPLE, check_size, decode, pieces

@@ -13,7 +13,7 @@ from starlette.types import Message
 from runtime.errors import Draining, GenerationFailed, SlowReader, TextTooLong
 from runtime.request import AudioChunk, Broken, Finished, Mode, Queued, RequestStats, SpeechRequest, Started, StopReason
 from runtime.server.engine_host import Host
-from runtime.server.speech_stream import SpeechStream, StreamingReply, while_connected
+from runtime.server.http.speech_stream import SpeechStream, StreamingReply, while_connected
 from runtime.settings import Settings
 from tests.support.library import MemoryLibrary
 from tests.support.scripted_engine import ScriptedEngine, chunk, finished, started

@@ -13,10 +13,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import Message, Receive, Scope, Send
 
-from runtime.server.access import AccessControl, Rate
 from runtime.server.app import create_app
 from runtime.server.engine_host import Host
-from runtime.server.keys import KeyRing, Tickets
+from runtime.server.http.access import AccessControl, Rate
+from runtime.server.http.keys import KeyRing, Tickets
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
 from runtime.shared.port.checking import OPEN

@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Callable
 
-from runtime.server.commands import AudioMessage, Close, EncodedMessage, Outgoing, TextMessage
+from runtime.server.session.commands import AudioMessage, Close, EncodedMessage, Outgoing, TextMessage
 from runtime.server.wire import Reply
 
 _CONGESTED = 256  # Unread messages without audio, above which no input is read from the client.

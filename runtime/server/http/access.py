@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from runtime.errors import MessageTooLarge, MoreThan, RateLimited, SpeechError, Unauthorized
 from runtime.server.caller import CALLER, Caller
 from runtime.server.engine_host import Host
-from runtime.server.keys import Clock, KeyRing, Tickets, digest
+from runtime.server.http.keys import Clock, KeyRing, Tickets, digest
 from runtime.shared.port.allowance import KEY, Allowance, allowance_of
 from runtime.shared.port.checking import Checking
 from runtime.shared.port.error_responses import error_response

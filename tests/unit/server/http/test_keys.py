@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime.server.keys import KeyRing, SharedTickets, digest
+from runtime.server.http.keys import KeyRing, SharedTickets, digest
 from runtime.settings import ServerSettings
 
 

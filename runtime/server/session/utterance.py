@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from runtime.errors import SpeechError
 from runtime.request import Reference, Sampling, SpeechRequest
-from runtime.server.commands import Append, Cancel, Command, FinishText, Flush, Submit
+from runtime.server.session.commands import Append, Cancel, Command, FinishText, Flush, Submit
 from runtime.server.text.filter import FilterName, text_filter
 from runtime.server.text.pronunciations import Pronunciation, dictionary_for
 from runtime.server.voices.voice_resolver import ResolvedVoice

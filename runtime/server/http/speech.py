@@ -14,8 +14,8 @@ from fastapi import Request
 from runtime.errors import InvalidMessage, MessageTooLarge
 from runtime.request import Reference, SpeechRequest
 from runtime.server.engine_host import Host
+from runtime.server.http.speech_stream import SpeechStream, StreamingReply
 from runtime.server.logs import RequestLog
-from runtime.server.speech_stream import SpeechStream, StreamingReply
 from runtime.server.text.filter import FilterName, filtered
 from runtime.server.text.pronunciations import Pronunciation, dictionary_for
 from runtime.server.voices.voice_library import VoiceLibrary

@@ -1,0 +1,1 @@
+"""HTTP parts shared by all dialects: access, bodies, speech replies."""

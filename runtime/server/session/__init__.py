@@ -1,0 +1,1 @@
+"""Speech session shared by all WebSocket dialects. No I/O."""
