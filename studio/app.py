@@ -14,7 +14,6 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.settings import Settings
@@ -40,6 +39,7 @@ from studio.security_headers import SecurityHeaders
 from studio.settings import StudioSettings
 from studio.sign_in import SignIn
 from studio.startup_page import Opening
+from studio.static_files import FreshFiles
 from studio.store.voice_bin import VoiceBin
 from studio.supervisor import ChildRuntime, Runtime
 from studio.transcribing.desk import Desk
@@ -49,15 +49,6 @@ from studio.voice_owners import whose_voices
 ASSETS = shipped("studio", "assets")
 # Beginnings of the runtime's paths. Only these are for pages of other origins; the studio's own are for its page.
 RUNTIME_PATHS = ("/v1/", "/v2/", "/tts/", "/voices", "/pronunciation-dicts")
-
-
-class FreshFiles(StaticFiles):
-    """Static files that are asked for again each time, so that an upgraded page never meets an old module."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
-        response.headers["cache-control"] = "no-cache"
-        return response
 
 
 def build(

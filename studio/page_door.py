@@ -12,10 +12,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runtime.errors import GenerationFailed, InvalidConfig, SpeechError, UnknownRoute
+from runtime.errors import GenerationFailed, InvalidConfig, MethodNotAllowed, SpeechError, UnknownRoute
 from runtime.shared.port.error_responses import error_response
 from studio.routes.answers import body_of
 from studio.store.records import decode
@@ -131,15 +132,16 @@ class PageDoor:
         return again
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let Gradio answer; a failure of its own is answered as ours are."""
-        started = failed = False
+        """Let Gradio answer; its refusals and failures without a sentence are replaced by ours."""
+        started = False
+        failure: SpeechError | None = None
 
         async def unless_failed(message: Message) -> None:
-            nonlocal started, failed
+            nonlocal started, failure
             if message["type"] == "http.response.start":
-                failed = message["status"] == 500
-                started = not failed
-            if not failed:
+                failure = _failure(message["status"], Headers(raw=message["headers"]))
+                started = failure is None
+            if failure is None:
                 await send(message)
 
         try:
@@ -151,6 +153,18 @@ class PageDoor:
                 log.warning("Gradio broke an answer off: %s", type(error).__name__)
                 return
             log.exception("Gradio failed at a request")
-            failed = True
-        if failed and not started:
-            await error_response(GenerationFailed())(scope, receive, send)
+            failure = GenerationFailed()
+        if failure is not None and not started:
+            await error_response(failure)(scope, receive, send)
+
+
+def _failure(status: int, headers: Headers) -> SpeechError | None:
+    """Return our error for a status of Gradio's whose body has no sentence."""
+    match status:
+        case 404:
+            return UnknownRoute()
+        case 405:
+            return MethodNotAllowed(allowed=headers.get("allow", "GET"))
+        case 500:
+            return GenerationFailed()
+    return None

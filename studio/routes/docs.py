@@ -13,12 +13,12 @@ from markdown_it.token import Token
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
 
 from runtime.errors import UnknownRoute
 from runtime.shared.port.error_responses import error_response
 from runtime.shipped import shipped
 from studio.security_headers import nonce_of
+from studio.static_files import FreshFiles
 
 DOCS = shipped("studio", "docs")
 TEMPLATE = shipped("studio", "assets/html/docs.html")
@@ -32,7 +32,7 @@ def docs_routes() -> list[BaseRoute]:
     return [
         Route("/docs", _first, methods=["GET", "HEAD"]),
         Route("/docs/{name}", _page, methods=["GET", "HEAD"]),
-        Mount("/docs/images", StaticFiles(directory=DOCS / "images")),
+        Mount("/docs/images", FreshFiles(directory=DOCS / "images")),
     ]
 
 

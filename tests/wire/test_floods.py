@@ -26,6 +26,7 @@ GET = b"GET /ready HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     [
         (GET + b"a: b\r\n" * 10_000, 431, "headers_too_large"),
         (b"GET /ready HTTP/1.1\r\n\r\n", 400, "malformed_request"),
+        (GET.replace(b"/ready", b"http://evil.example/ready") + b"\r\n", 400, "malformed_request"),
         (b"OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 400, "malformed_request"),
         (HANDSHAKE.replace(b"Version: 13", b"Version: 7"), 400, "malformed_request"),
         (HANDSHAKE.replace(b"GET", b"POST").replace(b"Upgrade\r", b"Upgrade, close\r"), 426, "websocket_only"),

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Iterable
 from itertools import pairwise
 
+import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.testclient import TestClient
 
 from studio.page_app import QUEUE_S, page
+from tests.support.studio_port import studio_port
 from tests.support.thorough import ROOT
 
 LOOKS = 5
@@ -56,3 +60,27 @@ assert [path for path in written if path.suffix == ".pyi"] == [], written
 assert inspect.getfile(gradio.Button).endswith("button.py")
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
+PAGE_FILES = {
+    ("GET", "/assets/nope.js"): (404, "unknown_route"),
+    ("GET", "/static/img/nope.svg"): (404, "unknown_route"),
+    ("GET", "/svelte/nope.js"): (404, "unknown_route"),
+    ("GET", "/gradio_api/queue/join"): (405, "method_not_allowed"),
+}
+OWN_FILES = {
+    ("GET", "/studio/js/nope.js"): (404, "unknown_route"),
+    ("GET", "/studio/css/"): (404, "unknown_route"),
+    ("GET", "/docs/images/nope.png"): (404, "unknown_route"),
+    ("POST", "/studio/js/app.js"): (405, "method_not_allowed"),
+}
+
+
+def test_files_that_are_not_there_are_refused_in_our_shape() -> None:
+    def refusals(client: httpx.Client, files: Iterable[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, str]]:
+        answers = {file: client.request(*file) for file in files}
+        return {file: (answer.status_code, answer.json()["error"]["code"]) for file, answer in answers.items()}
+
+    assert refusals(TestClient(page(Starlette())), PAGE_FILES) == PAGE_FILES
+    with studio_port("http://127.0.0.1:1") as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        assert refusals(client, OWN_FILES) == OWN_FILES

@@ -129,6 +129,9 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             return "it needs one Host header"
         if not self.url.isascii() or not self.url.startswith((b"/", b"http://", b"https://")):
             return "its target must be a path"
+        named = self.url.split(b"/", 3)[2].lower() if not self.url.startswith(b"/") else b""
+        if named and named != dict(self.headers).get(b"host", named).lower():
+            return "its target must be a path, or name the host of its Host header"
         return None
 
     def _await_headers(self) -> None:

@@ -1,0 +1,28 @@
+"""Static files of the page, with refusals in the error's own shape."""
+
+from __future__ import annotations
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from runtime.errors import MethodNotAllowed, UnknownRoute
+from runtime.shared.port.error_responses import error_response
+
+_METHODS = ("GET", "HEAD")
+
+
+class FreshFiles(StaticFiles):
+    """Static files that browsers ask for again each time, so that an upgraded page never meets an old module."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        if scope["method"] not in _METHODS:
+            allowed = ", ".join(_METHODS)
+            return error_response(MethodNotAllowed(allowed=allowed), {"Allow": allowed})
+        try:
+            response = await super().get_response(path, scope)
+        except HTTPException:
+            return error_response(UnknownRoute())
+        response.headers["cache-control"] = "no-cache"
+        return response
