@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import socket
-from ipaddress import IPv6Address, ip_address
+import struct
+import sys
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from starlette.requests import HTTPConnection
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 NOBODY = -1  # The socket has no process any more, and the system names root.
+_NETLINK_SOCK_DIAG, _BY_FAMILY, _REQUEST, _ANY_STATE, _NO_COOKIE = 4, 20, 1, 0xFFFFFFFF, 0xFFFFFFFF
 _ROOT = 0  # May read and change everything anyway, and is the relay of WSL.
 
 
@@ -29,6 +32,41 @@ def peer_user(connection: HTTPConnection) -> int | None:
     if client is None or server is None or server[1] is None:
         return None
     try:
+        user, inode = _diagnosed(*client, *server)
+    except (OSError, ValueError, struct.error):
+        return _listed(client, server)
+    return user if inode else NOBODY
+
+
+def _diagnosed(client: str, client_port: int, server: str, server_port: int) -> tuple[int, int]:
+    """Return the user and the inode of a client's socket, by sock_diag(7).
+
+    The kernel looks up one socket in microseconds. Its table of all of them takes 0.2 s on a machine with much memory.
+
+    Raises:
+        OSError, struct.error: the kernel does not know the socket, or has no sock_diag.
+        ValueError: an address is none.
+    """
+    if sys.platform != "linux":
+        raise OSError
+    ends = [_plain(client), _plain(server)]
+    family = socket.AF_INET6 if ends[0].version == 6 else socket.AF_INET
+    packed = b"".join(end.packed.ljust(16, b"\0") for end in ends)
+    socket_id = struct.pack("!HH", client_port, server_port) + packed + struct.pack("=III", 0, _NO_COOKIE, _NO_COOKIE)
+    request = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, _ANY_STATE) + socket_id
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
+        netlink.setblocking(False)  # The kernel has answered by the time that it is sent.
+        netlink.send(struct.pack("=IHHII", 16 + len(request), _BY_FAMILY, _REQUEST, 0, 0) + request)
+        answer = netlink.recv(4096)
+    if struct.unpack_from("=H", answer, 4)[0] != _BY_FAMILY:
+        raise OSError
+    user, inode = struct.unpack_from("=II", answer, 80)
+    return user, inode
+
+
+def _listed(client: tuple[str, int], server: tuple[str, int]) -> int | None:
+    """Return the same as `peer_user` by the kernel's table of all sockets."""
+    try:
         lines = [line.split() for table in TABLES if table.exists() for line in table.read_text("ascii").splitlines()]
         ends = [_ends(*client), _ends(*server)]
     except (OSError, ValueError):
@@ -42,10 +80,15 @@ def peer_user(connection: HTTPConnection) -> int | None:
 
 def _ends(host: str, port: int) -> set[str]:
     """Return an address and port as the tables write them; IPv4 may be in either table."""
-    address = ip_address(host)
-    plain = (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
+    plain = _plain(host)
     forms = [plain.packed] if plain.version == 6 else [plain.packed, b"\0" * 10 + b"\xff\xff" + plain.packed]
     return {f"{_words(packed)}:{port:04X}" for packed in forms}
+
+
+def _plain(host: str) -> IPv4Address | IPv6Address:
+    """Return an address, IPv4 if it is one in the form of IPv6."""
+    address = ip_address(host)
+    return (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
 
 
 def _words(packed: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from studio import peer_user as peer_user_module
 from studio.figures import figures, quantile
 from studio.given_runtime import GivenRuntime
 from studio.peer_user import NOBODY, peer_user
@@ -68,9 +70,19 @@ def test_another_user_of_the_machine_is_no_host(monkeypatch: pytest.MonkeyPatch)
     assert asked(headers={"x-host-key": KEYED.host_key}, visits=KEYED)[0] == 200
 
 
+def unsupported(*_: object) -> tuple[int, int]:
+    """Fail as a kernel without sock_diag does."""
+    raise OSError
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose a connection is")
 @pytest.mark.parametrize("user", [os.getuid(), pytest.param(65_534, marks=ROOT_ONLY)])
-def test_the_user_of_a_connection_is_read_from_the_system(user: int) -> None:
+@pytest.mark.parametrize("has_sock_diag", [True, False])
+def test_the_user_of_a_connection_is_read_from_the_system(
+    user: int, has_sock_diag: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_sock_diag:
+        monkeypatch.setattr(peer_user_module, "_diagnosed", unsupported)
     found: list[int | None] = []
 
     async def note(request: Request) -> Response:
@@ -92,8 +104,11 @@ def test_the_user_of_a_connection_is_read_from_the_system(user: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose a connection is")
-def test_a_client_that_has_closed_its_socket_is_nobody() -> None:
+@pytest.mark.parametrize("has_sock_diag", [True, False])
+def test_a_client_that_has_closed_its_socket_is_nobody(has_sock_diag: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel names root as the user of a socket without a process."""
+    if not has_sock_diag:
+        monkeypatch.setattr(peer_user_module, "_diagnosed", unsupported)
     found: list[int | None] = []
     is_asked, is_closed, is_found = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -117,6 +132,20 @@ def test_a_client_that_has_closed_its_socket_is_nobody() -> None:
 
     asyncio.run(run())
     assert found == [NOBODY]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose a connection is")
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_one_connection_is_looked_up_without_the_table_of_all(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_user_module, "TABLES", ())
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as listener:
+        address = listener.getsockname()[:2]
+        with socket.create_connection(address) as client:
+            scope = {"type": "http", "client": client.getsockname()[:2], "server": address}
+            assert peer_user(Request(scope)) == os.getuid()
+            stranger = {**scope, "client": (host, 1)}
+            assert peer_user(Request(stranger)) is None  # And the table, which is empty here, is asked.
 
 
 def test_the_figures_of_the_runtime_are_there_for_the_host_behind_how_often_it_was_started() -> None:
