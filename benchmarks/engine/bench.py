@@ -1,4 +1,4 @@
-"""The short benchmark, `voicewright bench`: frames by batch, the host's turns, imports, TTFA over the WebSocket."""
+"""The short benchmark, `voicewright bench`: frames by batch, imports, TTFA over the WebSocket."""
 
 from __future__ import annotations
 

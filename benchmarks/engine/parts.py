@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -15,21 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.common.report import log_step
-from benchmarks.common.voices import request_for
-from runtime.device.cpu import Now
 from runtime.device.fused import Lookup, Sampled
 from runtime.device.interface import Stream
 from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
-from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame
+from runtime.engine.execution.model_runner import FrameResult
 from runtime.engine.execution.prompt import Prompt, build_prompt
 from runtime.engine.execution.slots import SlotInputs, fill_in
 from runtime.engine.scheduling.input_processor import admit
-from runtime.request import AudioChunk, Mode, Sampling, SpeechEvent, SpeechRequest
+from runtime.request import Mode, Sampling, SpeechRequest
 from runtime.settings import Settings
 
 TEXT = "The harbour was quiet, and the lights of the last boat went out one by one. "
-WARM_UP_TURNS = 20
 
 
 class Parts:
@@ -155,34 +150,6 @@ class Parts:
             self.launch(np.array(slots))()
         self.end_rows(np.array(slots))
 
-    def time_turns(self, rows: int, turns: int) -> tuple[list[float], float]:
-        """Return the milliseconds of turns without the networks: scheduler, bookkeeping and hand-over of audio.
-
-        Returns:
-            The time of each turn, and the audio chunks of a turn. Every row makes a frame in every turn.
-        """
-        engine, core, chunks = self.engine, self.core, 0
-
-        def sink(event: SpeechEvent) -> None:
-            nonlocal chunks
-            chunks += isinstance(event, AudioChunk)
-
-        card, frames = engine.cards[0], core.length * 3 // 4
-        requests = (request_for(card, card.modes[0], TEXT, frames, seed) for seed in range(rows))
-        tickets = [engine.submit(request, sink) for request in requests]
-        with without_networks(core):  # Prompts are still read. No row ends before all of them speak.
-            while core.prefilling or len(core.holders) < rows:
-                engine.tick()
-            # No listener runs dry, so that chunks are as large as they get.
-            core.table.buffer_empty_at[:] = time.monotonic() + 1e6
-            for _ in range(WARM_UP_TURNS):
-                engine.tick()
-            spent = [timed(engine.tick) for _ in range(turns)]
-            for ticket in tickets:
-                engine.cancel(ticket)
-            engine.tick()
-        return spent, chunks / (turns + WARM_UP_TURNS)
-
     def _take_slot(self, seed: int, trailing: object) -> int:
         settings = fill_in(Sampling(), self.core.checkpoint.config.generation)
         return self.core.runner.slot_cache.take(SlotInputs(settings, seed, trailing))  # type: ignore[arg-type]
@@ -192,29 +159,6 @@ class Parts:
         while launched is None:
             start, launched = self.core.runner.prefill(slot, prompt, start)
         launched.result()
-
-
-@contextmanager
-def without_networks(core: EngineCore) -> Iterator[None]:
-    """Replace the networks by results of the right shape, so that only the host's own work is left in a turn."""
-    groups = core.checkpoint.config.talker.num_code_groups
-    rng = np.random.default_rng(0)
-    codes = rng.integers(0, 100, (256, core.slots, groups))
-    turn = 0
-
-    def step(slots: NDArray[np.int64]) -> LaunchedFrame:
-        nonlocal turn
-        turn += 1
-        output = np.column_stack((codes[turn % 256, : len(slots)], np.zeros(len(slots)), np.ones(len(slots))))
-        return LaunchedFrame(slots, torch.from_numpy(output.astype(np.int64)), Now())
-
-    pcm = rng.integers(-8000, 8000, core.samples_per_frame * 16, dtype=np.int16).tobytes()
-
-    def decode(slots: list[int], codes: torch.Tensor, stream: Stream, **_: bool) -> list[bytes | None]:
-        return [pcm[: 2 * core.samples_per_frame * codes.shape[1]]] * len(slots)
-
-    with patch.object(core.runner, "step", step), patch.object(core.code2wav_streams, "decode", decode):
-        yield
 
 
 def synchronize() -> None:

@@ -1,4 +1,4 @@
-"""Tables of the engine's parts: frames, code predictor, prefill, Code2Wav, start-up, the host's turns, imports."""
+"""Tables of the engine's parts: frames, code predictor, prefill, Code2Wav, start-up, imports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ class Grid:
     prompts: tuple[int, ...] = (32, 128, 512)
     chunks: tuple[tuple[int, int], ...] = ((1, 1), (1, 8), (1, 32), (4, 8), (12, 1), (12, 8), (12, 32), (12, 64))
     counted: int = 30
-    turns: int = 400
 
 
 def open_parts(settings: Settings, grid: Grid) -> Parts:
@@ -71,7 +70,6 @@ def measure_parts(arms: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
         "predictor": rows([{"batch": b} for b in grid.batches], _predictor),
         "prefill": rows([{"positions": p} for p in grid.prompts if p <= longest], _prefill),
         "code2wav": rows([{"frames": f, "batch": b} for f, b in grid.chunks if b <= max(grid.batches)], _code2wav),
-        "host": rows([{"rows": b} for b in grid.batches], _host),
         "start": [_start(name, parts) for name, parts in arms],
     }
 
@@ -133,13 +131,6 @@ def _code2wav(parts: Parts, grid: Grid, frames: int, batch: int) -> Row:
     spent = _median(lambda: parts.decode(slots, frames), grid.counted)
     parts.end_rows(slots)
     return {"code2wav_ms": spent}
-
-
-def _host(parts: Parts, grid: Grid, rows: int) -> Row:
-    turns = min(grid.turns, parts.longest // 4)
-    spent, chunks = parts.time_turns(rows, turns)
-    each_us = round(1000 * sum(spent) / turns / rows, 1)
-    return {**percentiles("turn", spent, 50, 95, digits=3), "row_us": each_us, "chunks_a_turn": round(chunks, 2)}
 
 
 def _start(name: str, parts: Parts) -> Row:

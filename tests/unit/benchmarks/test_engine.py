@@ -29,8 +29,6 @@ def test_parts_are_measured_beside_their_floors(endless: Path, tmp_path: Path, m
     assert min(tables["rates"][0].values()) >= 0
     for name in ("frames", "predictor", "prefill"):
         assert all(row["floor_ms"] >= 0 and row["times_floor"] > 0 for row in tables[name])
-    assert [row["rows"] for row in tables["host"]] == [1, 3]
-    assert all(row["turn_p50_ms"] > 0 for row in tables["host"])
 
 
 def test_arms_are_measured_at_the_same_points(endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
