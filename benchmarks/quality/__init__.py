@@ -1,1 +1,1 @@
-"""Exactness of codes and scores, and word errors."""
+"""Exactness of codes and scores."""

@@ -1,16 +1,13 @@
-"""Check what the engine says: codes in a batch and by settings, scores by weights, and word errors.
+"""Check what the engine says: codes in a batch and by settings, and scores by weights.
 
 python -m benchmarks.quality codes --model FOLDER --rows 1,8 [--arm graphs --arm eager:EAGER=1] [--kept FILE]
 python -m benchmarks.quality scores --model FOLDER --weights bfloat16,int8,int4
-python -m benchmarks.quality words --model assets/demo-voice --weights float32,int8 --texts 60
 
 codes   texts in every mode, alone and in a batch, must have the same codes. Arms are compared with the first arm, and
         with `--kept FILE` with an earlier run: a card with a CPU (`--dtype float32`), graphs with eager frames.
 scores  float32 speaks eight texts side by side, and other weights are led along the same codes. Compared are the
         probabilities of each draw: divergence from float32 (KL, nats a draw), and how often both have the same most
         probable code. `int8-card` is int8 as a card multiplies it: rows of bfloat16 that are not rounded themselves.
-words   pocketsphinx hears the same sentences with the same seeds by each kind of weights. A rate is edits over words;
-        its difference from the first kind has the standard error of sentences drawn again.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from benchmarks.common.arms import add_arms, arms_of, shared_environment
 from benchmarks.common.report import parser_of, report, several
 from benchmarks.quality.codes import CodeRun
 from benchmarks.quality.scores import measure_scores
-from benchmarks.quality.words import measure_words
 from runtime.errors import SetUpError
 from runtime.settings import DEMO_CHECKPOINT
 
@@ -33,17 +29,13 @@ WEIGHTS = ("bfloat16", "int8", "int4")
 def main() -> int:
     """Measure; exit status 1 if a batch has other codes than its rows alone."""
     arguments = _parser().parse_args()
-    model = (arguments.model or [str(DEMO_CHECKPOINT)])[0]
     try:
-        match arguments.what:
-            case "codes":
-                shared = shared_environment(arguments, max_slots=max(arguments.rows), guard=0)
-                tables = CodeRun(shared, arguments.rows, arguments.frames, arguments.kept).run(arms_of(arguments))
-            case "scores":
-                tables = {"against float32": measure_scores(model, arguments.weights, arguments.positions)}
-            case _:
-                kinds = ("float32", *(kind for kind in arguments.weights if kind != "float32"))
-                tables = {"word errors": measure_words(model, kinds, arguments.texts)}
+        if arguments.what == "codes":
+            shared = shared_environment(arguments, max_slots=max(arguments.rows), guard=0)
+            tables = CodeRun(shared, arguments.rows, arguments.frames, arguments.kept).run(arms_of(arguments))
+        else:
+            model = (arguments.model or [str(DEMO_CHECKPOINT)])[0]
+            tables = {"against float32": measure_scores(model, arguments.weights, arguments.positions)}
     except SetUpError as error:
         print(error, file=sys.stderr)
         return 2
@@ -53,7 +45,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = parser_of(__doc__)
-    parser.add_argument("what", choices=("codes", "scores", "words"))
+    parser.add_argument("what", choices=("codes", "scores"))
     add_arms(parser)
     parser.add_argument("--rows", type=several(int), default=(1, 8), help="requests at once (codes)")
     parser.add_argument("--frames", type=int, default=100, help="of a reply, at most (codes)")
@@ -62,7 +54,6 @@ def _parser() -> argparse.ArgumentParser:
         "--weights", type=several(str), default=WEIGHTS, help="of float32, bfloat16, int8, int4, int8-card"
     )
     parser.add_argument("--positions", type=int, default=2000, help="draws that are compared, at least (scores)")
-    parser.add_argument("--texts", type=int, default=60, help="sentences (words)")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The quality tool: codes alone and in a batch, scores draw by draw, words heard."""
+"""The quality tool: codes alone and in a batch, scores draw by draw."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from benchmarks.engine.parts import Parts
 from benchmarks.quality.__main__ import main
 from benchmarks.quality.codes import level_row
 from benchmarks.quality.scores import Draws, compare_draws, measure_scores, record_draws
-from benchmarks.quality.words import edit_distance, rate_row
 from runtime.engine.execution import frame
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.sampling import LevelSettings
@@ -99,19 +98,3 @@ def test_what_another_engine_of_the_process_draws_meanwhile_is_not_counted(
     monkeypatch.setattr(Parts, "speak", in_company)
     again = record_draws(model, "float32", 60)
     assert [codes.tolist() for codes in again.codes] == [codes.tolist() for codes in alone.codes]
-
-
-@pytest.mark.parametrize(
-    ("heard", "count"),
-    [("the old gardener slept", 0), ("the gardener slept", 1), ("an old gardener slept well", 2), ("", 4)],
-)
-def test_words_are_exchanged_put_in_and_left_out(heard: str, count: int) -> None:
-    assert edit_distance(["the", "old", "gardener", "slept"], heard.split()) == count
-
-
-def test_a_rate_is_over_all_words_and_its_error_is_that_of_sentences() -> None:
-    truth, own, lengths = np.array([1, 0, 2]), np.array([2, 1, 3]), np.array([10, 10, 10])
-    row = rate_row("int8", own, truth, lengths)
-    assert (row["wer"], row["more_than_first"], row["error"]) == (20.0, 10.0, 0.0)
-    uneven = rate_row("int8", np.array([1, 0, 8]), truth, lengths)
-    assert (uneven["more_than_first"], uneven["error"] > 0) == (20.0, True)
