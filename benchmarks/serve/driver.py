@@ -6,10 +6,9 @@ import asyncio
 import gc
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from threading import Barrier
 
 import httpx
@@ -19,23 +18,7 @@ from benchmarks.serve.clients import Client, SocketClient
 from benchmarks.serve.plan import Call, Plan
 
 LEAD_S = 0.05  # Before the first arrival of an open loop.
-NAP_S = 0.002
 START_TIMEOUT_S = 300.0  # Connections and uploads of all processes are ready after this time.
-
-
-@dataclass(frozen=True, slots=True)
-class DriveResult:
-    """The traces of a plan.
-
-    Attributes:
-        client_cpu: share of one core that a process of clients took, the largest of all; None: not measured.
-        client_stall_ms: the longest time for which the event loop of the clients stood still. A chunk that is late by
-            no more may have been late because of the clients or of the machine.
-    """
-
-    traces: list[Trace]
-    client_cpu: float | None = None
-    client_stall_ms: float | None = None
 
 
 async def drive(plan: Plan, client: Client) -> list[Trace]:
@@ -63,16 +46,6 @@ async def _call_when_due(call: Call, plan: Plan, client: Client, began: int) -> 
     return trace
 
 
-async def watch_stalls(stalls: list[float]) -> None:
-    """Append how much later than planned each short sleep ended, in ms, until cancelled."""
-    last = time.perf_counter()
-    while True:
-        await asyncio.sleep(NAP_S)
-        now = time.perf_counter()
-        stalls.append(1000 * (now - last - NAP_S))
-        last = now
-
-
 class ClientProcesses:
     """Processes of clients, so that they share no interpreter with the server."""
 
@@ -80,12 +53,12 @@ class ClientProcesses:
         self._pool = pool
         self._count = count
 
-    async def drive(self, url: str, plan: Plan) -> DriveResult:
+    async def drive(self, url: str, plan: Plan) -> list[Trace]:
         """Have a plan carried out on the runtime at an http address."""
         loop, shares = asyncio.get_running_loop(), plan.split(self._count)
         shares += [Plan(plan.load, 0, ())] * (self._count - len(shares))
         results = await asyncio.gather(*(loop.run_in_executor(self._pool, _drive, url, share) for share in shares))
-        return _merge([result for result, share in zip(results, shares, strict=True) if share.calls])
+        return sorted((trace for traces in results for trace in traces), key=lambda trace: trace.sent_ns)
 
 
 @contextmanager
@@ -104,11 +77,11 @@ def _share_barrier(barrier: Barrier) -> None:
     _barriers.append(barrier)
 
 
-def _drive(url: str, plan: Plan) -> DriveResult:
+def _drive(url: str, plan: Plan) -> list[Trace]:
     return asyncio.run(_drive_sockets(url, plan))
 
 
-async def _drive_sockets(url: str, plan: Plan) -> DriveResult:
+async def _drive_sockets(url: str, plan: Plan) -> list[Trace]:
     client: SocketClient | None = None
     if plan.calls:
         async with httpx.AsyncClient(trust_env=False) as http:
@@ -118,22 +91,8 @@ async def _drive_sockets(url: str, plan: Plan) -> DriveResult:
         await client.prepare(plan)
     await asyncio.to_thread(_barriers[0].wait, START_TIMEOUT_S)
     if client is None:
-        return DriveResult([], 0.0, 0.0)
-    stalls = [0.0]
-    watch = asyncio.create_task(watch_stalls(stalls))
-    wall, cpu = time.perf_counter(), time.process_time()
-    traces = await drive(plan, client)
-    share = (time.process_time() - cpu) / (time.perf_counter() - wall)
-    watch.cancel()
-    with suppress(asyncio.CancelledError):
-        await watch
-    await client.close()
-    return DriveResult(traces, round(share, 3), round(max(stalls), 1))
-
-
-def _merge(results: Sequence[DriveResult]) -> DriveResult:
-    return DriveResult(
-        sorted((trace for result in results for trace in result.traces), key=lambda trace: trace.sent_ns),
-        max(result.client_cpu or 0.0 for result in results),
-        max(result.client_stall_ms or 0.0 for result in results),
-    )
+        return []
+    try:
+        return await drive(plan, client)
+    finally:
+        await client.close()

@@ -10,9 +10,8 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks.common.metrics import percentile, rounded, summary
+from benchmarks.common.metrics import Trace, percentile, rounded, summary
 from benchmarks.common.report import Row, log_step
-from benchmarks.serve.driver import DriveResult
 from benchmarks.serve.plan import Plan, Rounds, Workload, closed_loop, open_loop
 from benchmarks.serve.targets import Target
 
@@ -62,21 +61,17 @@ async def measure(targets: Sequence[Target], passes: Sequence[Plan], about: Row)
     order = [(target, passes[0]) for target in targets]
     if _are_compared(targets):
         order += [(target, passes[-1]) for target in reversed(targets)]
-    results: dict[str, list[DriveResult]] = {target.name: [] for target in targets}
+    results: dict[str, list[list[Trace]]] = {target.name: [] for target in targets}
     for target, plan in order:
         log_step(", ".join(f"{name} {value}" for name, value in {"target": target.name, **about}.items()))
         results[target.name].append(await target.endpoint.drive(plan))
     return [await row_of(target, results[target.name], about) for target in targets]
 
 
-async def row_of(target: Target, results: Sequence[DriveResult], about: Row) -> Row:
-    """Return the metrics of all results of a point, with slots that did not become free."""
-    row = {"target": target.name, **about, **summary(*(result.traces for result in results))}
-    row["leaked_slots"] = await target.endpoint.busy()
-    for name in ("client_cpu", "client_stall_ms"):
-        values = [value for result in results if (value := getattr(result, name)) is not None]
-        row |= {name: max(values)} if values else {}
-    return row
+async def row_of(target: Target, runs: Sequence[Sequence[Trace]], about: Row) -> Row:
+    """Return the metrics of all runs of a point, with slots that did not become free."""
+    row = {"target": target.name, **about, **summary(*runs)}
+    return row | {"leaked_slots": await target.endpoint.busy()}
 
 
 async def capacity_rps(target: Target, load: Workload, slots: int) -> float:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.common.arms import Arm, Environment
+from benchmarks.common.metrics import Trace
 from benchmarks.common.servers import busy_slots, process_usage, runtime_process, settle
 from benchmarks.common.voices import store_voice
 from benchmarks.serve.clients import EngineClient
-from benchmarks.serve.driver import ClientProcesses, DriveResult, client_processes, drive
+from benchmarks.serve.driver import ClientProcesses, client_processes, drive
 from benchmarks.serve.plan import Plan
 from runtime.engine.engine import Engine
 
@@ -26,7 +27,7 @@ TRANSPORTS = ("engine", "websocket")
 class Endpoint(Protocol):
     """A server that can be loaded."""
 
-    async def drive(self, plan: Plan) -> DriveResult: ...
+    async def drive(self, plan: Plan) -> list[Trace]: ...
 
     async def busy(self) -> int:
         """Return the requests that have or want a slot although all clients have left for a while."""
@@ -93,10 +94,10 @@ class _EngineEndpoint:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def drive(self, plan: Plan) -> DriveResult:
+    async def drive(self, plan: Plan) -> list[Trace]:
         client = EngineClient(self._engine)
         await client.prepare(plan)
-        return DriveResult(await drive(plan, client))
+        return await drive(plan, client)
 
     async def busy(self) -> int:
         async def busy() -> int:
@@ -115,7 +116,7 @@ class _SocketEndpoint:
         self._pid = pid
         self._clients = clients
 
-    async def drive(self, plan: Plan) -> DriveResult:
+    async def drive(self, plan: Plan) -> list[Trace]:
         return await self._clients.drive(self._url, plan)
 
     async def busy(self) -> int:
