@@ -14,7 +14,7 @@ from benchmarks.engine.parts import synchronize
 from runtime.engine.capacity.probe import layer_size
 from runtime.model.config import DecoderConfig, ModelConfig
 
-CARD_BYTES, CPU_BYTES = 2**31, 2**24  # Copied and read: on a card many times what its cache holds.
+CARD_BYTES, CPU_BYTES = 2**31, 2**24  # Read: on a card many times what its cache holds.
 CARD_SIDE, CPU_SIDE = 8192, 256  # Of the matrices.
 REPEATS = 10
 BFLOAT16_BYTES = 2
@@ -22,14 +22,13 @@ BFLOAT16_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates of a device: bytes a second copied (read and written) and read, operations a second of a product."""
+    """Rates of a device: bytes a second read, operations a second of a product."""
 
-    copied: float
     read: float
     multiplied: float
 
     def row(self) -> Row:
-        tera = {"copied_tb_s": self.copied, "read_tb_s": self.read, "tflop_s": self.multiplied}
+        tera = {"read_tb_s": self.read, "tflop_s": self.multiplied}
         return {name: round(value / 1e12, 4) for name, value in tera.items()}
 
 
@@ -55,7 +54,6 @@ def measure_rates() -> Rates:
     has_card = torch.accelerator.is_available()
     device = torch.accelerator.current_accelerator() if has_card else torch.device("cpu")
     source = torch.randn((CARD_BYTES if has_card else CPU_BYTES) // 4, device=device)
-    target = torch.empty_like(source)
     side = CARD_SIDE if has_card else CPU_SIDE
     left, right = (torch.randn((side, side), device=device).bfloat16() for _ in "ab")
     out = torch.empty_like(left)
@@ -75,7 +73,6 @@ def measure_rates() -> Rates:
         return torch.mm(left, right, out=out)
 
     return Rates(
-        copied=2 * source.nbytes / fastest_s(lambda: target.copy_(source)),
         read=source.nbytes / fastest_s(lambda: torch.amax(source)),
         multiplied=2 * side**3 / fastest_s(multiply),
     )

@@ -1,4 +1,4 @@
-"""Codes and audio of the same requests alone, in a batch, and by settings."""
+"""Codes and samples of the same requests alone, in a batch, and by settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from benchmarks.common.arms import Arm, Environment
 from benchmarks.common.listener import Said, first_difference, speak_all
-from benchmarks.common.metrics import percentiles
 from benchmarks.common.report import Row, Tables, log_step
 from benchmarks.common.texts import Dataset
 from benchmarks.common.voices import request_for
@@ -17,9 +16,6 @@ from runtime.engine.engine import Engine
 from runtime.request import Broken, Mode, ModelCard, SpeechRequest
 
 TEXTS = (Dataset.ENGLISH_SHORT, Dataset.ENGLISH_LONG, Dataset.CHINESE_SHORT, Dataset.CHINESE_LONG)
-FULL_SCALE = 32767
-SILENT_DB = -50.0
-WINDOW_SAMPLES = 480
 
 Key = tuple[str, int]  # Mode and number of a request.
 
@@ -40,9 +36,8 @@ class CodeRun:
         self.kept = kept
 
     def run(self, arms: Sequence[Arm]) -> Tables:
-        """Return tables of batches against rows alone, of the audio, and of arms against the first one."""
+        """Return tables of batches against rows alone, and of arms against the first one."""
         batch: list[Row] = []
-        audio: list[Row] = []
         alone: dict[str, dict[Key, Said]] = {}
         if self.kept is not None and self.kept.exists():
             alone["kept"] = read_kept(self.kept)
@@ -57,7 +52,6 @@ class CodeRun:
                         said = [speak_all(engine, [request])[0][0].said for request in requests]
                         about = {"arm": arm.name, "mode": str(mode)}
                         batch += [self._batch_row(engine, requests[:count], said, about) for count in self.rows]
-                        audio.append({**about, **level_row(said)})
                         numbered = {(str(mode), number): one for number, one in enumerate(said)}
                         alone.setdefault(arm.name, {}).update(numbered)
             finally:
@@ -66,7 +60,7 @@ class CodeRun:
             write_kept(self.kept, next(iter(alone.values())))
         (_, first), *others = alone.items()
         against = [{"arm": name, **difference_row(said, first)} for name, said in others]
-        return {"batch": batch, "audio": audio} | ({"against the first": against} if against else {})
+        return {"batch": batch} | ({"against the first": against} if against else {})
 
     def _request(self, card: ModelCard, mode: Mode, number: int) -> SpeechRequest:
         datasets = [dataset for dataset in TEXTS if dataset.language in card.languages] or [TEXTS[0]]
@@ -75,17 +69,14 @@ class CodeRun:
         return request_for(card, mode, text, self.frames, number, language=dataset.language)
 
     def _batch_row(self, engine: Engine, requests: Sequence[SpeechRequest], alone: Sequence[Said], about: Row) -> Row:
-        listeners, took = speak_all(engine, requests)
+        listeners, _ = speak_all(engine, requests)
         said = [listener.said for listener in listeners]
-        lengths = [len(one.codes) for one in said]
         return {
             **about,
             "rows": len(requests),
             "failed": sum(isinstance(listener.end, Broken) for listener in listeners),
             **_compared(list(zip(said, alone, strict=False))),
-            "frame_ms": round(1000 * took / max(1, *lengths), 2),
-            "frames_per_s": round(sum(lengths) / took, 1),
-            **percentiles("ttfa", [listener.ttfa_ms for listener in listeners if listener.first], 50, 95, digits=1),
+            "frames": sum(len(one.codes) for one in said),
         }
 
 
@@ -93,20 +84,6 @@ def difference_row(said: Mapping[Key, Said], first: Mapping[Key, Said]) -> Row:
     """Return how far some utterances are from others of the same requests."""
     shared = [key for key in said if key in first]
     return {"texts": len(shared), **_compared([(said[key], first[key]) for key in shared])}
-
-
-def level_row(said: Sequence[Said]) -> Row:
-    """Return seconds, peak, and the shares of clipped samples and silent windows (20 ms) of some utterances."""
-    samples = np.concatenate([one.samples for one in said]).astype(np.float64) / FULL_SCALE
-    windows = samples[: len(samples) // WINDOW_SAMPLES * WINDOW_SAMPLES].reshape(-1, WINDOW_SAMPLES)
-    decibels = 10 * np.log10(np.maximum(np.square(windows).mean(axis=1), 1e-12))
-    return {
-        "seconds": round(len(samples) / 24000, 2),
-        "peak": round(float(np.abs(samples).max(initial=0.0)), 3),
-        "clipped": round(float((np.abs(samples) >= 1).mean()), 5),
-        "silent": round(float((decibels < SILENT_DB).mean()), 3),
-        "offset": round(float(samples.mean()), 5),
-    }
 
 
 def write_kept(path: Path, said: Mapping[Key, Said]) -> None:

@@ -41,7 +41,7 @@ def test_arms_are_measured_at_the_same_points(endless: Path, tmp_path: Path, mon
 
 
 def test_a_floor_is_the_larger_of_reading_and_multiplying() -> None:
-    rates = Rates(copied=0.0, read=100.0, multiplied=1000.0)
+    rates = Rates(read=100.0, multiplied=1000.0)
     assert Cost(15, 10, 100).floor_ms(rates) == pytest.approx(500)
     assert Cost(15, 10, 100).floor_ms(rates, 1) == pytest.approx(350)
     assert (Cost(15, 10, 100) + Cost(0, 0, 1900)).floor_ms(rates) == pytest.approx(2000)
