@@ -1,4 +1,4 @@
-# The verbs of the project. They set up all that they need in .venv, and `make test-all` also in .venv-clients and .venv-cluster.
+# The project's commands. They install into .venv; `make test-all` also uses .venv-clients and .venv-cluster.
 
 PORT ?= 7860
 VENV := .venv
@@ -14,8 +14,8 @@ JS := tools/js
 TORCH ?=
 TORCH_INDEX ?=
 
-# The interpreter: PYTHON= if you name one, otherwise python3 or the newest supported one on PATH. An environment of
-# another one is removed before make looks at its files.
+# The interpreter: PYTHON= if you name one, otherwise python3 or the newest supported one on PATH. An environment that
+# it cannot use is removed before make looks at its files.
 PYTHON ?=
 ifneq ($(MAKECMDGOALS),clean)
 CHOSEN := $(shell for python in python3 python python3.14 python3.13 python3.12 python3.11; do \
@@ -28,29 +28,28 @@ endif
 run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
 
-# Processes that share the tests (tests/conftest.py says how); JOBS=0 runs them all in one. Most of what `make test` runs
-# waits now and then, for a socket or a process, so that two more than there are cores keep those busy.
+# Processes that share the tests (see tests/conftest.py); JOBS=0 runs them all in one. Most tests of `make test` wait
+# for a socket or a process at times, so that two processes more than cores keep the cores busy.
 JOBS ?= logical
 test: JOBS = $(shell $(CHOSEN) -c 'import os; print(2 + os.cpu_count())')
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-# Each process that a test starts would compile the whole of the code anew.
+# Otherwise each process that a test starts compiles all code again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Tensors are tiny, and a second thread of torch's only takes a core from the other process.
+# Tensors are tiny: a second thread of torch only takes a core from another process.
 test test-all: export OMP_NUM_THREADS = 1
 
 # Several runtime processes behind one port (docs/scaling.md): make cluster ARGS="--replicas 2"
 cluster: $(CLUSTER)/.ready
 	@$(CLUSTER)/bin/python -m runtime.cli cluster --port $(PORT) $(ARGS)
 
-# Every behaviour once. TESTS= names a part instead (paths, or pytest's -m and -k), and of that all is run.
+# Every behaviour once. TESTS= names a part instead (paths, or pytest's -m and -k), which runs with its thorough tests.
 test: $(VENV)/.ready-dev
 	$(PYTEST) $(if $(TESTS),$(TESTS),-m "not thorough" --hypothesis-profile=quick)
 
-# The rest, and only the rest: what shows the same again on other devices, at the studio's port, with other people's
-# clients, or with ten times the examples. Together with `make test` it is every test there is. THIRD=0, 1 and 2
-# run a third of the files each.
+# All other tests: the same behaviour on other devices, at the studio's port, with other people's clients, or with ten
+# times the examples. THIRD=0, 1 and 2 run a third of the files each.
 test-all: $(VENV)/.ready-dev $(CLIENTS)/.ready $(CLUSTER)/.ready
 	$(PYTEST) -m "thorough or examples" $(if $(THIRD),--third $(THIRD)) $(TESTS)
 
@@ -99,18 +98,18 @@ fuzz: $(VENV)/.ready-dev $(FUZZ)/.ready
 audit: $(AUDIT)/.ready
 	$(BIN)/python tools/audit.py $(AUDIT)/bin/pip-audit $(ARGS)
 
-# The pictures of the README, as the page looks now.
+# Take the README's pictures of the page again.
 tour: $(VENV)/.ready-dev
 	VOICEWRIGHT_TOUR=docs/images $(BIN)/python -m pytest tests/browser/test_tour.py
 
-# The reference implementation in an environment of its own, and the golden files that it makes.
+# The reference implementation in its own environment, and the golden files that it writes.
 oracle:
 	bash tests/golden/oracle_env.sh
 
 golden: oracle
 	.venv-oracle/bin/python -m tests.golden.make_golden
 
-# Pin everything anew from pyproject.toml. torch brings its own CUDA packages where its build needs them.
+# Write the locks again from pyproject.toml. torch brings its own CUDA packages if its build needs them.
 lock: $(VENV)/.ready-dev
 	$(BIN)/python tools/lock.py
 
@@ -125,19 +124,19 @@ $(VENV)/.ready: requirements.lock pyproject.toml clients/python/pyproject.toml r
 	@$(BIN)/python -m runtime.device.native
 	@touch $@
 
-# A build of torch for cards has brought the Triton that it goes with.
+# A build of torch for cards has already installed the Triton that it needs.
 $(VENV)/.ready-dev: requirements-dev.lock $(VENV)/.ready
 	grep -v -e '^torch==' $$($(BIN)/python -c 'import torch; print("-e ^triton==" * bool(torch.version.cuda))') \
 		requirements-dev.lock > $(VENV)/without-torch.txt
 	$(BIN)/pip install --quiet -r $(VENV)/without-torch.txt
 	@touch $@
 
-# What checks the page's JavaScript. Nothing of it runs while it is installed.
+# Checks of the page's JavaScript. No package runs a script at its installation.
 $(JS)/node_modules/.ready: $(JS)/package-lock.json $(VENV)/.ready-dev
 	cd $(JS) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# Other people's clients, whose pins are not ours. Every pin is in a lock: nothing is resolved.
+# Other people's clients. Every pin is in their own lock: nothing is resolved.
 $(CLIENTS)/.ready: requirements-clients.lock tests/clients/package-lock.json | $(VENV)/.ready-dev
 	$(BIN)/python -m venv --clear $(CLIENTS)
 	$(CLIENTS)/bin/pip install --quiet --no-deps --no-compile -r requirements-clients.lock
@@ -145,7 +144,7 @@ $(CLIENTS)/.ready: requirements-clients.lock tests/clients/package-lock.json | $
 	cd $(CLIENTS) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# Ray and what it needs, before all that .venv has. Its pins go with ours, but .venv is to stay as users have it.
+# Ray and its dependencies, on top of the packages of .venv, which stays as users have it.
 $(CLUSTER)/.ready: requirements-cluster.lock | $(VENV)/.ready
 	$(BIN)/python -m venv --clear --without-pip $(CLUSTER)
 	$(BIN)/pip --python $(CLUSTER)/bin/python install --quiet --no-deps --no-compile -r requirements-cluster.lock
@@ -153,7 +152,7 @@ $(CLUSTER)/.ready: requirements-cluster.lock | $(VENV)/.ready
 		> $$($(CLUSTER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/voicewright.pth
 	@touch $@
 
-# Its cases are Python 2 and are turned into Python 3 in this environment; nothing of them is kept elsewhere.
+# Its cases are Python 2; they are converted to Python 3 in this environment.
 $(AUTOBAHN)/.ready: requirements-autobahn.lock tests/autobahn/convert.py | $(VENV)/bin/python
 	$(BIN)/python -m venv --clear $(AUTOBAHN)
 	$(AUTOBAHN)/bin/pip install --quiet --no-deps -r requirements-autobahn.lock
@@ -161,7 +160,7 @@ $(AUTOBAHN)/.ready: requirements-autobahn.lock tests/autobahn/convert.py | $(VEN
 	$(AUTOBAHN)/bin/python -W ignore tests/autobahn/convert.py $(AUTOBAHN)/sdist/autobahntestsuite-25.10.1.tar.gz $(AUTOBAHN)/cases
 	@touch $@
 
-# Beside our own packages, and not among them: it is asked for by hand only.
+# The fuzzer is installed next to our packages, not among them, since only `make fuzz` needs it.
 $(FUZZ)/.ready: | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --target $(FUZZ)/lib atheris==3.0.0
 	@touch $@

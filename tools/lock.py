@@ -18,11 +18,11 @@ from pathlib import Path
 
 LOCK = Path("requirements.lock")
 TORCH = "torch==2.13.0"
-OURS = "voicewright-client"  # lies in this repository
+OURS = "voicewright-client"  # It is in this repository.
 BUILD_DEPENDENT = ("cuda-", "nvidia-", "triton", "torch==")
-INTERPRETED = "platform_machine == 'x86_64' and sys_platform == 'linux'"  # where tests run kernels without a card
+INTERPRETED = "platform_machine == 'x86_64' and sys_platform == 'linux'"  # Tests run kernels without a card there.
 
-# Where the lock can be installed, as uv calls it, and with which Pythons. torch is built for macOS 14 and later.
+# Platforms, by uv's names, and Pythons that the lock supports. torch is built for macOS 14 and later.
 PLATFORMS = (
     *("x86_64-manylinux_2_28", "aarch64-manylinux_2_28"),
     *("aarch64-apple-darwin", "x86_64-pc-windows-msvc"),
@@ -30,21 +30,21 @@ PLATFORMS = (
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # The same as in tools/choose_python.py.
 MACOS = {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
 
-# Pipecat has it for a resampler that nothing here asks for: a quarter of the download.
+# Pipecat needs it only for a resampler that nothing here uses, and it is a quarter of the download.
 WITHOUT = "numba ; sys_platform == 'none'"
 
 
 def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None:
-    """Pin what pyproject.toml asks for, without what depends on torch's build, but for Triton where it is asked for."""
+    """Pin the dependencies in pyproject.toml without those that depend on torch's build, except Triton if requested."""
     pins = _resolve("pyproject.toml", "--constraint", "-", "--no-emit-package", OURS, *options, told=TORCH)
     kept = [pin for pin in pins if not pin.startswith(BUILD_DEPENDENT)]
-    if with_triton:  # the one that this torch would bring in a build for cards
+    if with_triton:  # The version that this torch has in its build for cards.
         kept += [f"{pin.split(' ;')[0]} ; {INTERPRETED}" for pin in pins if pin.startswith("triton==")]
     _write(target, "pyproject.toml", [TORCH, *kept])
 
 
 def compile_cluster(target: Path, lock: Path = LOCK) -> None:
-    """Pin what the extra adds to the lock, of which it changes nothing."""
+    """Pin the packages that the extra adds to the lock."""
     pins = _resolve(
         "pyproject.toml", "--constraint", str(lock), "--no-emit-package", OURS, "--extra", "cluster", told=""
     )
@@ -89,7 +89,7 @@ def _write(target: Path, source: str, lines: list[str]) -> None:
 
 
 def main() -> int:
-    """Write all three, or check the first; 1 where it cannot be installed everywhere."""
+    """Write all locks, or check the first; 1 if a platform cannot install it."""
     if sys.argv[1:] == ["--check"]:
         lacks = {
             (platform, python): found
