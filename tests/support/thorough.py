@@ -28,6 +28,7 @@ THOROUGH: dict[str, Row] = {
     "tests/unit/device/test_kernels_attention.py": (),
     "tests/unit/device/test_kernels_frame_io.py": (),
     "tests/unit/device/test_kernels_gemm.py": (),
+    "tests/unit/benchmarks/test_kernels.py": (),
     "tests/unit/device/test_kernels_medium_m_gemm.py": (),
     "tests/unit/device/test_kernels_sample.py": (),
     "tests/unit/device/test_kernels_small_m_gemm.py": (),
