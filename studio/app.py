@@ -24,10 +24,10 @@ from runtime.shared.port.unrouted import no_socket, unrouted
 from runtime.shipped import shipped
 from studio.downloads import Downloads
 from studio.fetching import Plan
-from studio.keeping import Keeping
-from studio.limits import Accounts, VisitLimits, allowances
-from studio.page_bundle import Bundles
-from studio.relay import HTTP_METHODS, Relay
+from studio.page.bundle import Bundles
+from studio.page.security_headers import SecurityHeaders
+from studio.page.startup import StartupPage
+from studio.relay.relay import HTTP_METHODS, Relay
 from studio.routes.docs import docs_routes
 from studio.routes.documents import document_routes
 from studio.routes.host import HostRoutes
@@ -35,16 +35,16 @@ from studio.routes.openapi import openapi_routes
 from studio.routes.real_voices import RealVoiceRoutes, cards_of
 from studio.routes.transcribe import transcribe_routes
 from studio.routes.voices import voice_routes
-from studio.security_headers import SecurityHeaders
+from studio.runtimes.supervisor import ChildRuntime, Runtime
 from studio.settings import StudioSettings
-from studio.sign_in import SignIn
-from studio.startup_page import Opening
 from studio.static_files import FreshFiles
 from studio.store.voice_bin import VoiceBin
-from studio.supervisor import ChildRuntime, Runtime
-from studio.transcribing.desk import Desk
-from studio.visitors import VisitorCookies
-from studio.voice_owners import whose_voices
+from studio.store_service import StoreService
+from studio.transcribing.service import TranscriptionService
+from studio.visitors.limits import Accounts, VisitLimits, allowances
+from studio.visitors.sign_in import SignIn
+from studio.visitors.visitors import VisitorCookies
+from studio.visitors.voice_owners import whose_voices
 
 ASSETS = shipped("studio", "assets")
 # Beginnings of the runtime's paths. Only these are for pages of other origins; the studio's own are for its page.
@@ -53,22 +53,22 @@ RUNTIME_PATHS = ("/v1/", "/v2/", "/tts/", "/voices", "/pronunciation-dicts")
 
 def build(
     runtime: Runtime,
-    opening: Opening,
-    keeping: Keeping,
-    desk: Desk,
+    startup: StartupPage,
+    stores: StoreService,
+    transcription: TranscriptionService,
     settings: StudioSettings,
     sign_in: SignIn | None = None,
-    told: Settings | None = None,
+    runtime_settings: Settings | None = None,
 ) -> FastAPI:
     """Compose the application. Routes come first: the mount at / takes whatever is left.
 
-    ``told`` are the runtime's settings, whose variables tell the studio too.
+    ``runtime_settings`` are the runtime's settings, whose variables tell the studio too.
     """
-    told = told or Settings.from_env()
-    key = told.server.keys[0] if told.server.keys else ""
-    accounts = Accounts(keeping.visitors, settings.visits.visitors_per_address)
+    runtime_settings = runtime_settings or Settings.from_env()
+    key = runtime_settings.server.keys[0] if runtime_settings.server.keys else ""
+    accounts = Accounts(stores.visitors, settings.visits.visitors_per_address)
     allowed = allowances(accounts, settings.visits)
-    relay = Relay(runtime, key, whose_voices(keeping.visitors), allowed, told)
+    relay = Relay(runtime, key, whose_voices(stores.visitors), allowed, runtime_settings)
     voice_bin = VoiceBin(settings.store.folder / "deleted-voices", settings.store.bin_s)
     downloads, plan = None, Plan()
     if isinstance(runtime, ChildRuntime):
@@ -76,14 +76,14 @@ def build(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with keeping.running(relay), downloads.running() if downloads else nullcontext():
+        async with stores.running(relay), downloads.running() if downloads else nullcontext():
             yield
         await plan.aclose()
         await relay.aclose()
-        desk.close()
+        transcription.close()
 
     async def status(_: Request) -> Response:
-        state = asdict(runtime.status) | {"page": opening.opened.is_set()}
+        state = asdict(runtime.status) | {"page": startup.opened.is_set()}
         return JSONResponse(state, headers={"cache-control": "no-store"})
 
     async def health(_: Request) -> Response:
@@ -95,18 +95,23 @@ def build(
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.downloads = downloads  # The page's first state includes downloads.
     app.state.drain = relay.drain
-    app.add_middleware(VisitorCookies, visitors=keeping.visitors)
+    app.add_middleware(VisitorCookies, visitors=stores.visitors)
     must = settings.visits.sign_in == "required"
-    admit = partial(keeping.admit_to_runtime, max_owners=settings.visits.visitors_per_address)
+    admit = partial(stores.admit_to_runtime, max_owners=settings.visits.visitors_per_address)
     app.add_middleware(VisitLimits, accounts=accounts, settings=settings.visits, must_sign_in=must, admit=admit)
     if sign_in is not None:
         sign_in.add_to(app)  # Its session must wrap everything that needs the visitor.
     app.add_middleware(SecurityHeaders, ancestors=settings.visits.frame_ancestors)
-    origins = Origins(told.server.origins, RUNTIME_PATHS)
-    app.add_middleware(Door, settings=told.server, hosts=Hosts(told.server.hosts, settings.host), origins=origins)
+    origins = Origins(runtime_settings.server.origins, RUNTIME_PATHS)
+    app.add_middleware(
+        Door,
+        settings=runtime_settings.server,
+        hosts=Hosts(runtime_settings.server.hosts, settings.host),
+        origins=origins,
+    )
     if origins:
         app.add_middleware(Cors, origins=origins)
-    app.router.routes.extend([*keeping.routes(), *keeping.voice_routes(relay)])
+    app.router.routes.extend([*stores.routes(), *stores.voice_routes(relay)])
     forget = downloads.forget if downloads else None
     app.router.routes.extend(HostRoutes(runtime, settings, relay.key, forget).routes())
     app.router.routes.extend(RealVoiceRoutes(runtime, settings, downloads, plan).routes())
@@ -123,7 +128,7 @@ def build(
     app.router.routes += openapi_routes(relay, list(app.router.routes))
     app.router.routes += [
         *voice_routes(relay, voice_bin),
-        *transcribe_routes(desk, told.limits),
+        *transcribe_routes(transcription, runtime_settings.limits),
         *document_routes(lambda connection: allowed(connection).account),
         *docs_routes(),
     ]
@@ -136,7 +141,7 @@ def build(
     last = len(app.router.routes)
     for path in ("/health", "/ready", "/studio/{path:path}", "/shared/{path:path}"):
         app.add_route(path, not_routed, methods=HTTP_METHODS)
-    app.router.routes.append(Mount("/", _NoSockets(opening)))
+    app.router.routes.append(Mount("/", _NoSockets(startup)))
     return app
 
 

@@ -24,7 +24,7 @@ from runtime.request import Mode
 from runtime.shared.files import make_private, replace_file
 from studio.checkpoint_arguments import bits_of, models_of, named_in, with_bits, with_models
 from studio.fetching import FETCH, fetching
-from studio.supervisor import ChildRuntime, RuntimeState
+from studio.runtimes.supervisor import ChildRuntime, RuntimeState
 
 log = logging.getLogger(__name__)
 

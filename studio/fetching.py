@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from studio.runtime_process import ChildProcess, spawn
+from studio.runtimes.child_process import ChildProcess, spawn
 
 FETCH = ("runtime.cli", "fetch")  # module and its arguments
 PLAN_S = 300.0  # for a child to measure this machine and ask the Hub; to import torch takes a busy one a minute

@@ -24,17 +24,17 @@ from runtime.shared.port.serving import Server
 from runtime.shared.port.signals import ignore_signals, stop_on_signals, tell_of_wait
 from runtime.variables import warn_of_unknown
 from studio.app import build
-from studio.draining import Drain
-from studio.given_runtime import GivenRuntime
-from studio.keeping import Keeping
-from studio.page_app import page
+from studio.page.app import page
+from studio.page.startup import StartupPage
+from studio.relay.draining import Drain
 from studio.routes.host import is_host
 from studio.routes.real_voices import feature
+from studio.runtimes.given_runtime import GivenRuntime
+from studio.runtimes.supervisor import ChildRuntime, Runtime, until_answers
 from studio.settings import StudioSettings
-from studio.sign_in import SignIn
-from studio.startup_page import Opening
-from studio.supervisor import ChildRuntime, Runtime, until_answers
-from studio.transcribing.desk import Desk
+from studio.store_service import StoreService
+from studio.transcribing.service import TranscriptionService
+from studio.visitors.sign_in import SignIn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE_S = 2  # Timeout of open requests at the end of the process.
@@ -62,18 +62,18 @@ async def serve(settings: StudioSettings) -> int:
         if settings.runtime_url
         else ChildRuntime(settings.runtime_args, drain_s=told.server.drain_s)
     )
-    desk = Desk(settings.transcriber, told.limits)
+    transcription = TranscriptionService(settings.transcriber, told.limits)
     sign_in = _sign_in(settings)
-    keeping = await asyncio.to_thread(
+    stores = await asyncio.to_thread(
         partial(
-            Keeping,
+            StoreService,
             settings.store,
             member_of=sign_in.member_of if sign_in else None,
-            features=partial(_features, desk, sign_in, settings, runtime),
+            features=partial(_features, transcription, sign_in, settings, runtime),
         )
     )
-    opening = Opening()
-    app = build(runtime, opening, keeping, desk, settings, sign_in, told)
+    startup = StartupPage()
+    app = build(runtime, startup, stores, transcription, settings, sign_in, told)
     server = Server(config(app, told))
     # From here on nothing may fail: asyncio cannot cancel a child that is just being started.
     supervision = asyncio.create_task(runtime.run())
@@ -81,8 +81,8 @@ async def serve(settings: StudioSettings) -> int:
     stop_on_signals(SIGNALS, stop, hurry)
     told_to_end = asyncio.create_task(stop.wait())
     answering = asyncio.create_task(server.serve(sockets=[listener]))
-    handing_over = asyncio.create_task(opening.hand_over(partial(page, app)))
-    announcing = asyncio.create_task(_announce(opening, listener))
+    handing_over = asyncio.create_task(startup.hand_over(partial(page, app)))
+    announcing = asyncio.create_task(_announce(startup, listener))
     await asyncio.wait({supervision, answering, handing_over, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
     for task in (answering, handing_over):
         if task.done():
@@ -101,10 +101,14 @@ async def serve(settings: StudioSettings) -> int:
 
 
 def _features(
-    desk: Desk, sign_in: SignIn | None, settings: StudioSettings, runtime: Runtime, request: Request
+    transcription: TranscriptionService,
+    sign_in: SignIn | None,
+    settings: StudioSettings,
+    runtime: Runtime,
+    request: Request,
 ) -> dict[str, Any]:
     """What the studio can do beside keeping things. How it could do more is for its host alone."""
-    transcribe = desk.feature() if is_host(request, settings) else {**desk.feature(), "how": ""}
+    transcribe = transcription.feature() if is_host(request, settings) else {**transcription.feature(), "how": ""}
     return {
         "transcribe": transcribe,
         "oauth": None if sign_in is None else sign_in.feature(),
@@ -150,9 +154,9 @@ def config(app: FastAPI, told: Settings) -> uvicorn.Config:
     return serving.config(app, told, linger_s=GRACE_S)
 
 
-async def _announce(opening: Opening, listener: socket.socket) -> None:
+async def _announce(startup: StartupPage, listener: socket.socket) -> None:
     """Print the page's address once page and runtime answer."""
-    await opening.opened.wait()
+    await startup.opened.wait()
     host, port = listener.getsockname()[:2]
     url = f"http://{'localhost' if host in {'0.0.0.0', '::'} else host}:{port}"  # noqa: S104
     async with httpx.AsyncClient(verify=certificates(), trust_env=False) as client:

@@ -23,7 +23,7 @@ WARM_UP = 5
 IMPORT_ROUNDS = 3
 IMPORTS = {
     "studio.server": "import studio.server",
-    "studio.page, with Gradio": "from studio.page_app import without_stub_files\n"
+    "studio.page.blocks, with Gradio": "from studio.page.app import without_stub_files\n"
     "with without_stub_files():\n    import studio.page",
     "runtime.server.app": "import runtime.server.app",
     "torch": "import torch",

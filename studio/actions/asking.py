@@ -31,7 +31,7 @@ class ActionRefused(Exception):
         self.param = param
 
 
-class Asking:
+class StudioClient:
     """The studio's routes for one caller. Thread: the event loop."""
 
     def __init__(self, app: ASGIApp, headers: Mapping[str, str], address: str = "127.0.0.1") -> None:

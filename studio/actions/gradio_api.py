@@ -1,7 +1,7 @@
 """Actions as functions of Gradio's API, for gradio_client and plain HTTP.
 
 Sound and other files are answered as Gradio's own components answer them: gradio_client fetches them, and its caller
-finds a path on its disk; over plain HTTP they have a `url`. Gradio deletes them after a day (studio/page.py).
+finds a path on its disk; over plain HTTP they have a `url`. Gradio deletes them after a day (studio/page/blocks.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gradio.processing_utils import save_bytes_to_cache
 from gradio.utils import get_upload_folder
 from starlette.types import ASGIApp
 
-from studio.actions.asking import ActionRefused, Asking
+from studio.actions.asking import ActionRefused, StudioClient
 from studio.actions.offering import ACTIONS, Action, shaped
 
 CALLER = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=gr.Request)
@@ -36,7 +36,9 @@ def _function(app: ASGIApp, action: Action) -> Action:
         *arguments, caller = [*given, request] if request is not None or not given else given
         try:
             studio = (
-                Asking(app, caller.headers, caller.client.host) if isinstance(caller, gr.Request) else Asking(app, {})
+                StudioClient(app, caller.headers, caller.client.host)
+                if isinstance(caller, gr.Request)
+                else StudioClient(app, {})
             )
             return await asyncio.to_thread(_with_files, await action(studio, *arguments, **named))
         except ActionRefused as refusal:

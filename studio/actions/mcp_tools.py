@@ -27,9 +27,9 @@ from starlette.types import ASGIApp
 
 from runtime.errors import InvalidConfig, SpeechError
 from runtime.shared.validation import first_fault
-from studio.actions.asking import ActionRefused, Asking
+from studio.actions.asking import ActionRefused, StudioClient
 from studio.actions.offering import ACTIONS, Action, described, shaped
-from studio.visitors import is_https
+from studio.visitors.visitors import is_https
 
 PATH = "/mcp"
 ABOUT = (
@@ -85,7 +85,7 @@ def _tool(app: ASGIApp, action: Action) -> Action:
         assert isinstance(request, Request)  # The only transport is HTTP.
         try:
             address = request.client.host if request.client else ""
-            told = await action(Asking(app, request.headers, address), **arguments)
+            told = await action(StudioClient(app, request.headers, address), **arguments)
         except ActionRefused as refusal:
             return _refusal(refusal)
         return _result(told, request)

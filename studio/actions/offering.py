@@ -10,7 +10,7 @@ from typing import Any
 
 from studio.actions import scripts, speech, voices
 
-Action = Callable[..., Awaitable[Any]]  # Its first argument is an Asking.
+Action = Callable[..., Awaitable[Any]]  # Its first argument is an StudioClient.
 
 ACTIONS: tuple[Action, ...] = (
     speech.speak,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any, TypedDict
 
-from studio.actions.asking import ActionRefused, Asking
+from studio.actions.asking import ActionRefused, StudioClient
 from studio.actions.speech import Spoken, as_file, speak
 
 MAX_LINES = 100
@@ -19,7 +19,7 @@ class Script(TypedDict):
     takes: list[Spoken]
 
 
-async def script(studio: Asking, lines: list[dict[str, Any]], name: str = "") -> Script:
+async def script(studio: StudioClient, lines: list[dict[str, Any]], name: str = "") -> Script:
     """Speak a script line by line, each with a voice of its own, and keep it; export joins its takes.
 
     Args:
@@ -55,7 +55,7 @@ async def script(studio: Asking, lines: list[dict[str, Any]], name: str = "") ->
 
 
 async def export(
-    studio: Asking,
+    studio: StudioClient,
     takes: list[str],
     format: str = "wav",
     shape: str = "joined",

@@ -10,7 +10,7 @@ import secrets
 from typing import Any, NamedTuple, TypedDict
 
 from runtime.request import SAMPLE_RATE
-from studio.actions.asking import ActionRefused, Asking
+from studio.actions.asking import ActionRefused, StudioClient
 from voicewright import wav
 
 MAX_TAKES = 6
@@ -55,7 +55,7 @@ class Wording(NamedTuple):
 
 
 async def speak(
-    studio: Asking,
+    studio: StudioClient,
     text: str,
     mode: str = "",
     voice: str = "",
@@ -85,7 +85,7 @@ async def speak(
 
 
 async def design(
-    studio: Asking,
+    studio: StudioClient,
     description: str,
     text: str,
     takes: int = 3,
@@ -112,7 +112,7 @@ async def design(
     return list(await asyncio.gather(*made))
 
 
-async def list_takes(studio: Asking, search: str = "", limit: int = 20) -> list[dict[str, Any]]:
+async def list_takes(studio: StudioClient, search: str = "", limit: int = 20) -> list[dict[str, Any]]:
     """List the takes of the history, newest first, with all that is needed to make them again.
 
     Args:
@@ -124,7 +124,7 @@ async def list_takes(studio: Asking, search: str = "", limit: int = 20) -> list[
     return records
 
 
-async def take_audio(studio: Asking, take: str, format: str = "wav") -> dict[str, str]:
+async def take_audio(studio: StudioClient, take: str, format: str = "wav") -> dict[str, str]:
     """Return the sound of a take as a file in base64, with its provenance in the file's metadata.
 
     Args:
@@ -135,7 +135,7 @@ async def take_audio(studio: Asking, take: str, format: str = "wav") -> dict[str
     return as_file(answer.content, answer.headers["content-type"])
 
 
-async def take_words(studio: Asking, take: str) -> dict[str, Any]:
+async def take_words(studio: StudioClient, take: str) -> dict[str, Any]:
     """Return when each word of a take is spoken, in seconds, and whether that is an estimate.
 
     Args:
@@ -145,7 +145,7 @@ async def take_words(studio: Asking, take: str) -> dict[str, Any]:
     return answer
 
 
-async def reproduce(studio: Asking, take: str) -> Reproduced:
+async def reproduce(studio: StudioClient, take: str) -> Reproduced:
     """Make a take again from its record, and say whether every sample is the same.
 
     Args:
@@ -170,7 +170,7 @@ def as_file(data: bytes, media_type: str) -> dict[str, str]:
 
 
 async def _spoken(
-    studio: Asking,
+    studio: StudioClient,
     text: str,
     config: dict[str, Any],
     seed: int | None,
@@ -194,7 +194,7 @@ async def _spoken(
     )
 
 
-async def _words(studio: Asking, text: str, pronunciations: list[dict[str, str]] | None) -> Wording:
+async def _words(studio: StudioClient, text: str, pronunciations: list[dict[str, str]] | None) -> Wording:
     """Return a text, and what is sent for it by these words and the caller's pronunciation dictionary."""
     asked = {"text": text, "pronunciations": pronunciations or []}
     said = (await studio("POST", "/studio/pronunciation/said", json=asked)).json()
@@ -202,7 +202,7 @@ async def _words(studio: Asking, text: str, pronunciations: list[dict[str, str]]
 
 
 async def _keep(
-    studio: Asking,
+    studio: StudioClient,
     words: Wording,
     config: dict[str, Any],
     pcm: bytes,
@@ -237,7 +237,7 @@ async def _keep(
     return kept
 
 
-async def _mode_of(studio: Asking, config: dict[str, Any]) -> str:
+async def _mode_of(studio: StudioClient, config: dict[str, Any]) -> str:
     """Return the mode for a voice: a stored voice's, a speaker's, or the first served."""
     voice, style = config.get("voice", ""), config.get("instructions", "")
     cards = (await studio("GET", "/v1/models")).json()["data"]
@@ -249,13 +249,13 @@ async def _mode_of(studio: Asking, config: dict[str, Any]) -> str:
     return "custom_voice" if "custom_voice" in served else served[0]
 
 
-async def _name_of(studio: Asking, voice: str | None) -> str | None:
+async def _name_of(studio: StudioClient, voice: str | None) -> str | None:
     """Return the name of a stored voice by its id, for the take's title."""
     stored = (await studio("GET", "/v1/audio/voices")).json()["data"] if voice else []
     return next((card["name"] for card in stored if card["id"] == voice), None)
 
 
-async def _model_of(studio: Asking, mode: str) -> dict[str, Any] | None:
+async def _model_of(studio: StudioClient, mode: str) -> dict[str, Any] | None:
     """Return the checkpoint that serves a mode."""
     for card in (await studio("GET", "/v1/models")).json()["data"]:
         if mode in card["modes"]:

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 from urllib.parse import quote
 
 from runtime.shared.base64_text import decode_base64
-from studio.actions.asking import ActionRefused, Asking
+from studio.actions.asking import ActionRefused, StudioClient
 
 
 class StoredVoice(TypedDict):
@@ -22,7 +22,7 @@ class StoredVoice(TypedDict):
     advice: list[str]
 
 
-async def keep(studio: Asking, take: str, name: str) -> StoredVoice:
+async def keep(studio: StudioClient, take: str, name: str) -> StoredVoice:
     """Keep a take as a voice that no longer changes: its sound and its exact words become a voice to speak with.
 
     Args:
@@ -34,7 +34,7 @@ async def keep(studio: Asking, take: str, name: str) -> StoredVoice:
 
 
 async def clone(
-    studio: Asking, name: str, recording: str, consent: str, transcript: str = "", language: str = "auto"
+    studio: StudioClient, name: str, recording: str, consent: str, transcript: str = "", language: str = "auto"
 ) -> StoredVoice:
     """Clone a voice from a recording of it. The speaker must have agreed.
 
@@ -55,7 +55,7 @@ async def clone(
     return _card(answer.json())
 
 
-async def list_voices(studio: Asking, search: str = "") -> dict[str, Any]:
+async def list_voices(studio: StudioClient, search: str = "") -> dict[str, Any]:
     """List who can speak: the speakers of the loaded models, and the stored voices.
 
     Args:
@@ -67,7 +67,7 @@ async def list_voices(studio: Asking, search: str = "") -> dict[str, Any]:
     return {"speakers": speakers, "stored": [_card(voice) for voice in stored]}
 
 
-async def delete_voice(studio: Asking, voice: str) -> dict[str, Any]:
+async def delete_voice(studio: StudioClient, voice: str) -> dict[str, Any]:
     """Delete a stored voice. It lies in the studio's bin for a day, from where the page brings it back.
 
     Args:

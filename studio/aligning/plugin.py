@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from studio.extras import is_installed
+from studio.plugins import is_installed
 
 GROUP = "voicewright.aligners"  # Entry point group.
 BUILT_IN = "pocketsphinx"

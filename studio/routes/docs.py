@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from runtime.errors import UnknownRoute
 from runtime.shared.port.error_responses import error_response
 from runtime.shipped import shipped
-from studio.security_headers import nonce_of
+from studio.page.security_headers import nonce_of
 from studio.static_files import FreshFiles
 
 DOCS = shipped("studio", "docs")

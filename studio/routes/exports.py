@@ -8,35 +8,35 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from studio.routes.answers import Aside, answering, body_of, named
+from studio.routes.responses import WorkerPool, file_headers, handle_errors, read_body
 from studio.store.exports import Export, ExportFields, export
 from studio.store.records import decode, read
 from studio.store.store import Store
-from studio.visitors import Visitors
+from studio.visitors.visitors import Visitors
 
 PIECE = 2**18  # Bytes per piece.
 
 
 class ExportRoutes:
-    """The route. Thread: the event loop; sound is made and read aside.
+    """The route. Thread: the event loop; sound is made and read by workers.
 
-    ``slowly`` are workers of their own, so that the page's lists need not wait for an hour that is being joined.
+    ``export_workers`` are apart, so that the page's lists need not wait for an hour that is being joined.
     """
 
-    def __init__(self, store: Store, visitors: Visitors, aside: Aside, slowly: Aside) -> None:
+    def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, export_workers: WorkerPool) -> None:
         self._store = store
         self._visitors = visitors
-        self._aside = aside
-        self._slowly = slowly
+        self._workers = workers
+        self._export_workers = export_workers
 
     def routes(self) -> list[Route]:
-        return [Route("/studio/exports", answering(self.make), methods=["POST"])]
+        return [Route("/studio/exports", handle_errors(self.make), methods=["POST"])]
 
     async def make(self, request: Request) -> Response:
         """Make the file that the body describes, and send it."""
         owner = self._visitors.of(request).known
-        made = await self._slowly(self._make, owner, await body_of(request))
-        headers = {**named(made.name), "content-length": str(made.size)}
+        made = await self._export_workers(self._make, owner, await read_body(request))
+        headers = {**file_headers(made.name), "content-length": str(made.size)}
         return StreamingResponse(self._pieces(made), media_type=made.media_type, headers=headers)
 
     def _make(self, owner: str, body: bytes) -> Export:
@@ -45,7 +45,7 @@ class ExportRoutes:
 
     async def _pieces(self, made: Export) -> AsyncIterator[bytes]:
         try:
-            while piece := await self._aside(made.file.read, PIECE):
+            while piece := await self._workers(made.file.read, PIECE):
                 yield piece
         finally:
             made.file.close()

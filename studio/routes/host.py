@@ -19,12 +19,12 @@ from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
 from runtime.shared.certificates import certificates
 from studio.checkpoint_arguments import models_of, with_models
 from studio.errors import HostOnly
-from studio.figures import CONTENT_TYPE, figures, starts_page
-from studio.peer_user import is_own_user
-from studio.routes.answers import answering, body_of, said
+from studio.routes.responses import handle_errors, json_response, read_body
+from studio.runtimes.metrics import CONTENT_TYPE, figures, starts_page
+from studio.runtimes.supervisor import ChildRuntime, Runtime
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.store.records import decode
-from studio.supervisor import ChildRuntime, Runtime
+from studio.visitors.peer_user import is_own_user
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 SECRET = frozenset({"VOICEWRIGHT_ACCOUNT_KEY", "VOICEWRIGHT_API_KEYS", "VOICEWRIGHT_HOST_KEY"})
@@ -87,10 +87,10 @@ class HostRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/studio/host", answering(self.show), methods=["GET"]),
-            Route("/studio/host/metrics", answering(self.metrics), methods=["GET"]),
-            Route("/studio/host/models", answering(self.load), methods=["POST"]),
-            Route("/studio/host/models", answering(self.give_up), methods=["DELETE"]),
+            Route("/studio/host", handle_errors(self.show), methods=["GET"]),
+            Route("/studio/host/metrics", handle_errors(self.metrics), methods=["GET"]),
+            Route("/studio/host/models", handle_errors(self.load), methods=["POST"]),
+            Route("/studio/host/models", handle_errors(self.give_up), methods=["DELETE"]),
         ]
 
     async def show(self, request: Request) -> Response:
@@ -98,7 +98,7 @@ class HostRoutes:
         self._check(request)
         runtime = self._runtime
         told = await self._ask_runtime()
-        return said(
+        return json_response(
             {
                 "runtime": asdict(runtime.status),
                 "restarts": dict(runtime.restarts) if isinstance(runtime, ChildRuntime) else {},
@@ -130,13 +130,13 @@ class HostRoutes:
         runtime = self._runtime
         if not isinstance(runtime, ChildRuntime):
             raise OutOfOrder(what="Loading", why="the runtime was not started by this studio", param="models")
-        models = _checkpoints(decode(await body_of(request)))
+        models = _checkpoints(decode(await read_body(request)))
         if runtime.changing:
             raise OutOfOrder(what="Loading", why="other checkpoints are being loaded already", param="models")
         runtime.change(with_models(runtime.args, models))
         if self._on_load is not None:
             self._on_load()
-        return said(asdict(runtime.status), 202)
+        return json_response(asdict(runtime.status), 202)
 
     async def give_up(self, request: Request) -> Response:
         """Do not wait for the checkpoints that are being loaded; the earlier ones stay, or come back."""
@@ -144,7 +144,7 @@ class HostRoutes:
         if not isinstance(self._runtime, ChildRuntime) or not self._runtime.changing:
             raise OutOfOrder(what="Giving up", why="no other checkpoints are being loaded")
         self._runtime.give_up()
-        return said(asdict(self._runtime.status), 202)
+        return json_response(asdict(self._runtime.status), 202)
 
     def _check(self, request: Request) -> None:
         if not is_host(request, self._settings):

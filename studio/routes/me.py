@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from studio.routes.answers import Aside, answering, body_of, said
+from studio.routes.responses import WorkerPool, handle_errors, json_response, read_body
 from studio.store.files_out import FORMATS
 from studio.store.records import decode, preferences_of
 from studio.store.store import Store
-from studio.visitors import Visitors
+from studio.visitors.visitors import Visitors
 
 # What the studio can do beside, told anew with each answer: speech recognition, signing in.
 Features = Callable[[Request], dict[str, Any]]
@@ -27,26 +27,26 @@ PLAIN: dict[str, Any] = {
 class MeRoutes:
     """The route. Thread: the event loop."""
 
-    def __init__(self, store: Store, visitors: Visitors, aside: Aside, features: Features | None = None) -> None:
+    def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, features: Features | None = None) -> None:
         self._store = store
         self._visitors = visitors
-        self._aside = aside
+        self._workers = workers
         self._features = features
 
     def routes(self) -> list[Route]:
         table = [(self.me, ["GET"]), (self.prefer, ["PATCH"])]
-        return [Route("/studio/me", answering(endpoint), methods=methods) for endpoint, methods in table]
+        return [Route("/studio/me", handle_errors(endpoint), methods=methods) for endpoint, methods in table]
 
     async def me(self, request: Request) -> Response:
         visitor = self._visitors.of(request)
-        chosen = {} if visitor.owner is None else await self._aside(self._visit, visitor.owner)
+        chosen = {} if visitor.owner is None else await self._workers(self._visit, visitor.owner)
         features = (
             PLAIN
             | {"formats": list(FORMATS), "share": self._store.settings.share_links == "on"}
             | (self._features(request) if self._features else {})
         )
         note = self._store.temporary_note
-        return said(
+        return json_response(
             {
                 "visitor": {"kind": visitor.kind, "name": visitor.name},
                 "persistent": note is None,
@@ -64,6 +64,6 @@ class MeRoutes:
     async def prefer(self, request: Request) -> Response:
         """Change preferences; null takes one away."""
         owner, address = self._visitors.of(request).keeper
-        changes = preferences_of(decode(await body_of(request)))
-        await self._aside(self._store.prefer, owner, changes, address=address)
+        changes = preferences_of(decode(await read_body(request)))
+        await self._workers(self._store.prefer, owner, changes, address=address)
         return await self.me(request)

@@ -12,8 +12,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 
 from runtime.shared.port.openapi_page import page
-from studio.relay import Relay
-from studio.routes.answers import answering
+from studio.relay.relay import Relay
+from studio.routes.responses import handle_errors
 from studio.routes.voices import passed_on
 
 FRESH = {"cache-control": "no-cache"}
@@ -52,7 +52,7 @@ def openapi_routes(relay: Relay, routes: Sequence[BaseRoute]) -> list[Route]:
 
     methods = ["GET", "HEAD"]
     own = [
-        Route("/openapi.json", answering(as_json), methods=methods),
-        Route("/openapi", answering(as_page), methods=methods),
+        Route("/openapi.json", handle_errors(as_json), methods=methods),
+        Route("/openapi", handle_errors(as_page), methods=methods),
     ]
     return own

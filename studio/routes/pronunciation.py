@@ -8,20 +8,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from studio.routes.answers import Aside, answering, body_of, said
+from studio.routes.responses import WorkerPool, handle_errors, json_response, read_body
 from studio.store.pronunciations import EMPTY
 from studio.store.records import PronunciationFields, TextToSay, decode, read
 from studio.store.store import Store
-from studio.visitors import Visitors
+from studio.visitors.visitors import Visitors
 
 
 class PronunciationRoutes:
     """The routes. Thread: the event loop; all that waits for the disk goes aside."""
 
-    def __init__(self, store: Store, visitors: Visitors, aside: Aside) -> None:
+    def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool) -> None:
         self._store = store
         self._visitors = visitors
-        self._aside = aside
+        self._workers = workers
 
     def routes(self) -> list[Route]:
         table = [
@@ -29,23 +29,25 @@ class PronunciationRoutes:
             ("/studio/pronunciation", self.put, ["PUT"]),
             ("/studio/pronunciation/said", self.say, ["POST"]),
         ]
-        return [Route(path, answering(endpoint), methods=methods) for path, endpoint, methods in table]
+        return [Route(path, handle_errors(endpoint), methods=methods) for path, endpoint, methods in table]
 
     async def dictionary(self, request: Request) -> Response:
         """Return the whole list; a visitor who is not known has an empty one."""
         owner = self._visitors.of(request).owner
-        return said(EMPTY if owner is None else await self._aside(self._store.pronunciations.of, owner))
+        return json_response(EMPTY if owner is None else await self._workers(self._store.pronunciations.of, owner))
 
     async def put(self, request: Request) -> Response:
         """Keep a list in the place of the one that was there."""
         keeper = self._visitors.of(request).keeper
-        body = await body_of(request)
-        return said(await self._aside(self._put, *keeper, body))
+        body = await read_body(request)
+        return json_response(await self._workers(self._put, *keeper, body))
 
     def _put(self, owner: str, address: str | None, body: bytes) -> dict[str, Any]:
         return self._store.pronunciations.put(owner, read(PronunciationFields, decode(body)), address=address)
 
     async def say(self, request: Request) -> Response:
         """A text as it is to be spoken, and the number of places that are said otherwise."""
-        asked = read(TextToSay, decode(await body_of(request)))
-        return said(await self._aside(self._store.pronunciations.said, self._visitors.of(request).owner, asked))
+        asked = read(TextToSay, decode(await read_body(request)))
+        return json_response(
+            await self._workers(self._store.pronunciations.said, self._visitors.of(request).owner, asked)
+        )

@@ -20,11 +20,11 @@ from studio.checkpoint_arguments import BITS, models_of, values_of
 from studio.downloads import Downloads
 from studio.errors import HostOnly, MemoryTooSmall
 from studio.fetching import Plan
-from studio.routes.answers import answering, body_of, is_yes, said
 from studio.routes.host import ASK_S, MAX_CHECKPOINTS, is_host
+from studio.routes.responses import handle_errors, json_response, query_flag, read_body
+from studio.runtimes.supervisor import ChildRuntime, Runtime
 from studio.settings import StudioSettings
 from studio.store.records import decode
-from studio.supervisor import ChildRuntime, Runtime
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}(@[A-Za-z0-9][\w./-]{0,99})?")
 FLUENT_RTF = 0.8  # below it speech comes faster than it is heard, with something to spare
@@ -78,7 +78,7 @@ class RealVoiceRoutes:
         table = [("", self.show, "GET"), ("", self.start, "POST"), ("", self.stop, "DELETE")]
         table += [("/pause", self.pause, "POST"), ("/resume", self.resume, "POST"), ("/back", self.back, "POST")]
         return [
-            Route(f"/studio/host/downloads{path}", answering(endpoint), methods=[method])
+            Route(f"/studio/host/downloads{path}", handle_errors(endpoint), methods=[method])
             for path, endpoint, method in table
         ]
 
@@ -86,13 +86,13 @@ class RealVoiceRoutes:
         """Where the download is; with ``?plan=1`` what can be had as well, better known with each answer."""
         downloads = self._of(request)
         told: dict[str, Any] = {"download": downloads.told()}
-        if is_yes(request, "plan"):
+        if query_flag(request, "plan"):
             args = self._runtime.args if isinstance(self._runtime, ChildRuntime) else ()
             names = ("--device", "--dtype", BITS)
             device = [f"{name}={value}" for name in names for value in values_of(args, name)[-1:]]
             self._plan.ask(device)
             told["plan"] = plan_of(self._plan.told) | {"asking": self._plan.is_asking}
-        return said(told)
+        return json_response(told)
 
     async def start(self, request: Request) -> Response:
         """Fetch checkpoints and let them take over: {"models": ["OWNER/NAME", …], "quantize": "int8"}.
@@ -100,7 +100,7 @@ class RealVoiceRoutes:
         Without ``quantize`` they are served as the plan says: as the studio was told, or as this machine needs it.
         """
         downloads = self._of(request)
-        body = decode(await body_of(request))
+        body = decode(await read_body(request))
         models, bits = _models(body), _bits(body)
         plan = plan_of(self._plan.told)
         need = together(plan, models, bits)
@@ -108,30 +108,30 @@ class RealVoiceRoutes:
             raise MemoryTooSmall(need=round(need / GB, 1), have=round(plan["total"] / GB, 1))
         downloads.start(models, bits)
         self._plan.forget()
-        return said({"download": downloads.told()}, 202)
+        return json_response({"download": downloads.told()}, 202)
 
     async def pause(self, request: Request) -> Response:
         downloads = self._of(request)
         await downloads.pause()
-        return said({"download": downloads.told()})
+        return json_response({"download": downloads.told()})
 
     async def resume(self, request: Request) -> Response:
         downloads = self._of(request)
         downloads.resume()
-        return said({"download": downloads.told()}, 202)
+        return json_response({"download": downloads.told()}, 202)
 
     async def stop(self, request: Request) -> Response:
         """Give the download up; what has come stays on the disk and is not fetched again."""
         downloads = self._of(request)
         await downloads.stop()
         self._plan.forget()
-        return said({"download": downloads.told()})
+        return json_response({"download": downloads.told()})
 
     async def back(self, request: Request) -> Response:
         """Let what served before serve again."""
         downloads = self._of(request)
         await downloads.back()
-        return said({"download": downloads.told()}, 202)
+        return json_response({"download": downloads.told()}, 202)
 
     def _of(self, request: Request) -> Downloads:
         if not is_host(request, self._settings):

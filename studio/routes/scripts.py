@@ -7,20 +7,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runtime.errors import InvalidConfig
-from studio.routes.answers import Aside, answering, listed, pieces_of, said, said_text
+from studio.routes.responses import WorkerPool, handle_errors, json_list, json_response, read_pieces, stored_json
 from studio.store.records import is_script_id
 from studio.store.scripts import MAX_BYTES
 from studio.store.store import Store
-from studio.visitors import Visitors
+from studio.visitors.visitors import Visitors
 
 
 class ScriptRoutes:
     """The routes. Thread: the event loop; all that waits for the disk goes aside."""
 
-    def __init__(self, store: Store, visitors: Visitors, aside: Aside) -> None:
+    def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool) -> None:
         self._store = store
         self._visitors = visitors
-        self._aside = aside
+        self._workers = workers
 
     def routes(self) -> list[Route]:
         script = "/studio/scripts/{id}"
@@ -31,37 +31,37 @@ class ScriptRoutes:
             (script, self.delete, ["DELETE"]),
             (f"{script}/restore", self.restore, ["POST"]),
         ]
-        return [Route(path, answering(endpoint), methods=methods) for path, endpoint, methods in table]
+        return [Route(path, handle_errors(endpoint), methods=methods) for path, endpoint, methods in table]
 
     async def all(self, request: Request) -> Response:
         """Every script that holds the words of `?search=`, with the number of its lines in their place."""
         owner = self._visitors.of(request).owner
-        return said_text(await self._aside(self._all, owner, request.query_params.get("search", "")))
+        return stored_json(await self._workers(self._all, owner, request.query_params.get("search", "")))
 
     def _all(self, owner: str | None, search: str) -> bytes:
-        return listed("scripts", [] if owner is None else self._store.scripts.all(owner, search))
+        return json_list("scripts", [] if owner is None else self._store.scripts.all(owner, search))
 
     async def find(self, request: Request) -> Response:
-        return said_text(await self._aside(self._store.scripts.find, *self._named(request)))
+        return stored_json(await self._workers(self._store.scripts.find, *self._named(request)))
 
     async def put(self, request: Request) -> Response:
         """Keep a script under the id that the page gave it."""
         keeper, script_id = self._visitors.of(request).keeper, request.path_params["id"]
         if not is_script_id(script_id):
             raise InvalidConfig(where="id", why="it must have 1 to 64 letters, digits, - or _", param="id")
-        pieces = await pieces_of(request, 2 * MAX_BYTES)  # Escaped characters are longer.
-        return said_text(await self._aside(self._put, *keeper, script_id, pieces))
+        pieces = await read_pieces(request, 2 * MAX_BYTES)  # Escaped characters are longer.
+        return stored_json(await self._workers(self._put, *keeper, script_id, pieces))
 
     def _put(self, owner: str, address: str | None, script_id: str, pieces: list[bytes]) -> bytes:
         return self._store.scripts.put(owner, script_id, b"".join(pieces), address=address)
 
     async def delete(self, request: Request) -> Response:
         owner, script_id = self._named(request)
-        await self._aside(self._store.scripts.delete, owner, script_id)
-        return said({"id": script_id, "deleted": True})
+        await self._workers(self._store.scripts.delete, owner, script_id)
+        return json_response({"id": script_id, "deleted": True})
 
     async def restore(self, request: Request) -> Response:
-        return said_text(await self._aside(self._store.scripts.restore, *self._named(request)))
+        return stored_json(await self._workers(self._store.scripts.restore, *self._named(request)))
 
     def _named(self, request: Request) -> tuple[str, str]:
         return self._visitors.of(request).known, request.path_params["id"]

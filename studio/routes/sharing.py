@@ -19,11 +19,11 @@ from starlette.routing import Route
 from runtime.errors import SpeechError
 from runtime.shared.file_names import file_name
 from studio.errors import NotKept, SharingBusy, SharingOff
-from studio.routes.answers import PRIVATE, Aside, answering, named, said
+from studio.routes.responses import PRIVATE, WorkerPool, file_headers, handle_errors, json_response
 from studio.store.files_out import FORMATS, encoded
 from studio.store.provenance import tags_of
 from studio.store.store import Store
-from studio.visitors import Visitors
+from studio.visitors.visitors import Visitors
 from studio.words import languages, words
 
 _PAGE = """<!doctype html>
@@ -64,22 +64,22 @@ HEADERS = {
 class SharingRoutes:
     """The routes. Thread: the event loop; all that waits for the disk or encodes goes aside."""
 
-    def __init__(self, store: Store, visitors: Visitors, aside: Aside, slowly: Aside) -> None:
+    def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, export_workers: WorkerPool) -> None:
         self._store = store
         self._visitors = visitors
-        self._aside = aside
-        self._slowly = slowly
+        self._workers = workers
+        self._export_workers = export_workers
         self._busy = 0
         self._files: OrderedDict[str, bytes] = OrderedDict()
 
     def routes(self) -> list[Route]:
         share = "/studio/takes/{id}/share"
         table = [
-            (share, answering(self.link), ["GET"]),
-            (share, answering(self.begin), ["POST"]),
-            (share, answering(self.end), ["DELETE"]),
+            (share, handle_errors(self.link), ["GET"]),
+            (share, handle_errors(self.begin), ["POST"]),
+            (share, handle_errors(self.end), ["DELETE"]),
             ("/shared/{token}", self.page, ["GET"]),
-            ("/shared/{token}/audio", answering(self.audio), ["GET"]),
+            ("/shared/{token}/audio", handle_errors(self.audio), ["GET"]),
         ]
         return [Route(path, endpoint, methods=methods) for path, endpoint, methods in table]
 
@@ -87,14 +87,14 @@ class SharingRoutes:
 
     async def link(self, request: Request) -> Response:
         """Return the address under the studio's own, or null."""
-        return said(_address(await self._aside(self._store.shares.of, *self._named(request))))
+        return json_response(_address(await self._workers(self._store.shares.of, *self._named(request))))
 
     async def begin(self, request: Request) -> Response:
-        return said(_address(await self._aside(self._store.shares.begin, *self._named(request))), 201)
+        return json_response(_address(await self._workers(self._store.shares.begin, *self._named(request))), 201)
 
     async def end(self, request: Request) -> Response:
-        await self._aside(self._store.shares.end, *self._named(request))
-        return said(_address(None))
+        await self._workers(self._store.shares.end, *self._named(request))
+        return json_response(_address(None))
 
     def _named(self, request: Request) -> tuple[str, str]:
         if not self._is_on:
@@ -111,7 +111,7 @@ class SharingRoutes:
         """Return the take with its words; the same answer for a link that has ended and for one that never was."""
         language = request.headers.get("accept-language", "")
         try:
-            record = await self._aside(self._store.shares.take, self._token(request))
+            record = await self._workers(self._store.shares.take, self._token(request))
         except NotKept:
             return HTMLResponse(ended(language), status_code=404, headers=HEADERS)
         except SpeechError as error:
@@ -121,11 +121,11 @@ class SharingRoutes:
     async def audio(self, request: Request) -> Response:
         """Return the sound, whole or the part that a player asks for."""
         token = self._token(request)
-        record = await self._aside(self._store.shares.take, token)
+        record = await self._workers(self._store.shares.take, token)
         data = self._files.get(record["sha256"])
         if data is None:
             data = await self._encoded(token, record["sha256"])
-        headers = {**HEADERS, **named(file_name(record["text"], FORMAT), inline=True), "accept-ranges": "bytes"}
+        headers = {**HEADERS, **file_headers(file_name(record["text"], FORMAT), inline=True), "accept-ranges": "bytes"}
         headers["cache-control"] = HEADERS["cache-control"]
         wanted = _RANGE.fullmatch(request.headers.get("range", ""))
         part = _part(wanted, len(data)) if wanted else None
@@ -147,7 +147,7 @@ class SharingRoutes:
             raise SharingBusy(retry_after_s=1)
         self._busy += 1
         try:
-            data = await asyncio.shield(self._slowly(self._file, token))
+            data = await asyncio.shield(self._export_workers(self._file, token))
         finally:
             self._busy -= 1
         self._files[sha256] = data

@@ -10,14 +10,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runtime.errors import InvalidConfig, SpeechError
-from studio.relay import Relay
-from studio.routes.answers import Aside, answering, body_of
+from studio.relay.relay import Relay
+from studio.routes.responses import WorkerPool, handle_errors, read_body
 from studio.routes.voices import VOICES, passed_on
 from studio.store.files_out import encoded
 from studio.store.provenance import tags_of
 from studio.store.records import TakeVoice, decode, read, words_heard
 from studio.store.store import Store
-from studio.visitors import Visitors
+from studio.visitors.visitors import Visitors
 
 # Said in place of a speaker's permission. English in every interface: it is a record, not a label.
 CONSENT = "Designed by description; nobody was recorded."
@@ -25,10 +25,10 @@ MAX_PROVENANCE_CHARS = 500  # Characters of a provenance entry.
 MAX_ANCESTORS = 32  # Takes searched for the description of a voice.
 
 
-def take_voice_routes(store: Store, visitors: Visitors, aside: Aside, relay: Relay) -> list[Route]:
+def take_voice_routes(store: Store, visitors: Visitors, workers: WorkerPool, relay: Relay) -> list[Route]:
     """Return the route. The runtime keeps the voice and says what is wrong with its name."""
 
-    def form_of(owner: str, take_id: str, name: str) -> tuple[dict[str, str], bytes]:
+    def form_fields(owner: str, take_id: str, name: str) -> tuple[dict[str, str], bytes]:
         record, pcm = store.takes.pcm(owner, take_id)
         if record["mode"] != "voice_design" and record["room"] != "design":
             why = "only a designed voice is kept from a take; a speaker is there anyway, and a clone has its recording"
@@ -46,13 +46,13 @@ def take_voice_routes(store: Store, visitors: Visitors, aside: Aside, relay: Rel
 
     async def keep(request: Request) -> Response:
         """Keep the take's sound and its exact words as a voice."""
-        voice = read(TakeVoice, decode(await body_of(request)))
+        voice = read(TakeVoice, decode(await read_body(request)))
         owner = visitors.of(request).known
-        form, sound = await aside(form_of, owner, request.path_params["id"], voice.name)
+        form, sound = await workers(form_fields, owner, request.path_params["id"], voice.name)
         files = {"audio_sample": ("take.wav", sound)}
         return passed_on(await relay.ask(request, "POST", VOICES, data=form, files=files))
 
-    return [Route("/studio/takes/{id}/voice", answering(keep), methods=["POST"])]
+    return [Route("/studio/takes/{id}/voice", handle_errors(keep), methods=["POST"])]
 
 
 def description(record: dict[str, Any], store: Store, owner: str) -> str:

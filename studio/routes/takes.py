@@ -10,18 +10,18 @@ from starlette.routing import Route
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.shared.file_names import file_name
-from studio.routes.answers import (
+from studio.routes.responses import (
     PRIVATE,
-    Aside,
-    answering,
-    attached,
-    body_of,
-    form_of,
-    is_yes,
-    listed,
-    said,
-    said_text,
-    whole_number,
+    WorkerPool,
+    file_response,
+    handle_errors,
+    json_list,
+    json_response,
+    query_flag,
+    query_int,
+    read_body,
+    read_form,
+    stored_json,
 )
 from studio.store.files_out import FORMATS, encoded, kind_of, version_of
 from studio.store.outline import outline
@@ -29,7 +29,7 @@ from studio.store.provenance import tags_of, title_of
 from studio.store.records import TakeChanges, TakeFields, decode, read
 from studio.store.store import Store
 from studio.store.takes import MAX_PAGE_SIZE, Wanted
-from studio.visitors import Visitors
+from studio.visitors.visitors import Visitors
 
 KEPT = "private, max-age=86400, immutable"  # Browsers may cache a take without revalidation.
 
@@ -37,10 +37,10 @@ KEPT = "private, max-age=86400, immutable"  # Browsers may cache a take without 
 class TakeRoutes:
     """The routes. Thread: the event loop; all that waits for the disk or encodes goes aside."""
 
-    def __init__(self, store: Store, visitors: Visitors, aside: Aside, max_reference_bytes: int) -> None:
+    def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, max_reference_bytes: int) -> None:
         self._store = store
         self._visitors = visitors
-        self._aside = aside
+        self._workers = workers
         # A byte more than may be, so that the store says which limit it is.
         self._largest = {"pcm": store.settings.max_take_bytes + 2, "reference": max_reference_bytes}
 
@@ -57,7 +57,7 @@ class TakeRoutes:
             (f"{take}/outline", self.outline, ["GET"]),
             (f"{take}/reference", self.reference, ["GET"]),
         ]
-        return [Route(path, answering(endpoint), methods=methods) for path, endpoint, methods in table]
+        return [Route(path, handle_errors(endpoint), methods=methods) for path, endpoint, methods in table]
 
     async def page(self, request: Request) -> Response:
         """Newest first, those that hold every word of ``search``."""
@@ -65,25 +65,25 @@ class TakeRoutes:
         wanted = Wanted(
             search=query.get("search", "")[:256],
             room=query.get("room", "")[:32],
-            favourite=is_yes(request, "favourite"),
+            favourite=query_flag(request, "favourite"),
             before=query.get("cursor", "")[:80],
-            limit=whole_number(request, "limit", 30, 1, MAX_PAGE_SIZE),
-            loose=is_yes(request, "loose"),
+            limit=query_int(request, "limit", 30, 1, MAX_PAGE_SIZE),
+            loose=query_flag(request, "loose"),
             script=query.get("script", "")[:64],
         )
         owner = self._visitors.of(request).owner
         if owner is None:
-            return said({"takes": [], "next": None})
-        return said_text(await self._aside(self._page, owner, wanted))
+            return json_response({"takes": [], "next": None})
+        return stored_json(await self._workers(self._page, owner, wanted))
 
     def _page(self, owner: str, wanted: Wanted) -> bytes:
         records, following = self._store.takes.page(owner, wanted)
-        return listed("takes", records, next=following)
+        return json_list("takes", records, next=following)
 
     async def add(self, request: Request) -> Response:
         """Keep a take: a form with ``take`` (JSON), ``pcm`` (s16le, 24 kHz, mono) and perhaps ``reference``."""
         owner, address = self._visitors.of(request).keeper
-        form = await form_of(request, self._largest)
+        form = await read_form(request, self._largest)
         take, pcm, reference = form.get("take"), form.get("pcm"), form.get("reference")
         if take is None:
             raise InvalidConfig(where="take", why="the form needs it, as JSON", param="take")
@@ -96,21 +96,21 @@ class TakeRoutes:
             fields = read(TakeFields, decode(take))
             return self._store.takes.add(owner, fields, pcm, reference or None, address=address)
 
-        return said(await self._aside(add), 201)
+        return json_response(await self._workers(add), 201)
 
     async def record(self, request: Request) -> Response:
-        return said(await self._aside(self._store.takes.find, *self._named(request)))
+        return json_response(await self._workers(self._store.takes.find, *self._named(request)))
 
     async def change(self, request: Request) -> Response:
-        changes = read(TakeChanges, decode(await body_of(request)))
-        return said(await self._aside(self._store.takes.change, *self._named(request), changes))
+        changes = read(TakeChanges, decode(await read_body(request)))
+        return json_response(await self._workers(self._store.takes.change, *self._named(request), changes))
 
     async def delete(self, request: Request) -> Response:
-        await self._aside(self._store.takes.delete, *self._named(request))
-        return said({"id": self._named(request)[1], "deleted": True})
+        await self._workers(self._store.takes.delete, *self._named(request))
+        return json_response({"id": self._named(request)[1], "deleted": True})
 
     async def restore(self, request: Request) -> Response:
-        return said(await self._aside(self._store.takes.restore, *self._named(request)))
+        return json_response(await self._workers(self._store.takes.restore, *self._named(request)))
 
     async def audio(self, request: Request) -> Response:
         """Return the sound in any of the formats; pcm, wav and flac are bit for bit what was kept."""
@@ -118,13 +118,13 @@ class TakeRoutes:
         if wanted not in FORMATS:
             raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
         owner, take_id = self._named(request)
-        record = await self._aside(self._store.takes.find, owner, take_id)
+        record = await self._workers(self._store.takes.find, owner, take_id)
         etag = f'"{version_of(wanted, tags_of(record))}"'
         if etag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers={**PRIVATE, "etag": etag})
-        data = await self._aside(self._sound, owner, take_id, wanted)
+        data = await self._workers(self._sound, owner, take_id, wanted)
         name = file_name(title_of(record), wanted)
-        return attached(data, FORMATS[wanted], name, inline=is_yes(request, "inline"), etag=etag)
+        return file_response(data, FORMATS[wanted], name, inline=query_flag(request, "inline"), etag=etag)
 
     def _sound(self, owner: str, take_id: str, wanted: str) -> bytes:
         record, pcm = self._store.takes.pcm(owner, take_id)
@@ -132,16 +132,16 @@ class TakeRoutes:
 
     async def outline(self, request: Request) -> Response:
         """Return a take's waveform outline. A take's audio never changes, so browsers cache it for a day."""
-        parts = await self._aside(self._outline, *self._named(request))
+        parts = await self._workers(self._outline, *self._named(request))
         return JSONResponse({"outline": parts}, headers={**PRIVATE, "cache-control": KEPT, "vary": "cookie"})
 
     def _outline(self, owner: str, take_id: str) -> list[int]:
         return outline(self._store.takes.pcm(owner, take_id)[1])
 
     async def reference(self, request: Request) -> Response:
-        data = await self._aside(self._store.takes.reference, *self._named(request))
+        data = await self._workers(self._store.takes.reference, *self._named(request))
         media_type, suffix = kind_of(data)
-        return attached(data, media_type, f"reference.{suffix}")
+        return file_response(data, media_type, f"reference.{suffix}")
 
     def _named(self, request: Request) -> tuple[str, str]:
         return self._visitors.of(request).known, request.path_params["id"]

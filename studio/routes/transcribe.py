@@ -8,17 +8,17 @@ from starlette.routing import Route
 
 from runtime.settings import Limits
 from runtime.shared.port.bodies import whole_body
-from studio.routes.answers import IDLE_S, answering, said
-from studio.transcribing.desk import Desk
+from studio.routes.responses import IDLE_S, handle_errors, json_response
+from studio.transcribing.service import TranscriptionService
 
 
-def transcribe_routes(desk: Desk, limits: Limits) -> list[Route]:
+def transcribe_routes(service: TranscriptionService, limits: Limits) -> list[Route]:
     """Return the routes."""
 
     async def transcribe(request: Request) -> Response:
         """The body is the recording; ``?language=`` names the one that is spoken in it."""
         most = limits.max_upload_bytes
         recording = await whole_body(request, max_bytes=most, idle_s=IDLE_S, what="The recording")
-        return said(await desk.transcribe(recording, request.query_params.get("language", "")))
+        return json_response(await service.transcribe(recording, request.query_params.get("language", "")))
 
-    return [Route("/studio/transcribe", answering(transcribe), methods=["POST"])]
+    return [Route("/studio/transcribe", handle_errors(transcribe), methods=["POST"])]

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from studio.relay import Relay
-from studio.routes.answers import answering, said
+from studio.relay.relay import Relay
+from studio.routes.responses import handle_errors, json_response
 from studio.store.voice_bin import VoiceBin
 
 VOICES = "/v1/audio/voices"
@@ -38,7 +38,7 @@ def voice_routes(relay: Relay, bin_: VoiceBin) -> list[Route]:
         if deleted.status_code != httpx.codes.OK:
             await asyncio.to_thread(bin_.forget, owner(request), voice_id)
             return passed_on(deleted)
-        return said({**deleted.json(), "restorable_s": bin_.keep_s})
+        return json_response({**deleted.json(), "restorable_s": bin_.keep_s})
 
     async def restore(request: Request) -> Response:
         """Hand the file back to the runtime."""
@@ -50,8 +50,8 @@ def voice_routes(relay: Relay, bin_: VoiceBin) -> list[Route]:
         return passed_on(kept)
 
     return [
-        Route("/studio/voices/{voice}", answering(delete), methods=["DELETE"]),
-        Route("/studio/voices/{voice}/restore", answering(restore), methods=["POST"]),
+        Route("/studio/voices/{voice}", handle_errors(delete), methods=["DELETE"]),
+        Route("/studio/voices/{voice}/restore", handle_errors(restore), methods=["POST"]),
     ]
 
 

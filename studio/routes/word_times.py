@@ -16,14 +16,14 @@ from starlette.routing import Route
 from runtime.errors import UnsupportedFormat
 from runtime.shared.file_names import file_name
 from runtime.shared.word_times import TimedWords, shared_out, spans_of
-from studio.aligning.desk import Aligning
 from studio.aligning.fitting import written
-from studio.languages import code_of
-from studio.routes.answers import Aside, answering, attached, said
+from studio.aligning.service import AlignmentService
+from studio.plugins import code_of
+from studio.routes.responses import WorkerPool, file_response, handle_errors, json_response
 from studio.store.provenance import title_of
 from studio.store.records import words_heard, words_read
 from studio.store.store import Store
-from studio.visitors import Visitors
+from studio.visitors.visitors import Visitors
 
 MAX_CUE_CHARS = 84  # Characters of a cue: two lines.
 ENDS = tuple(".!?…。！？")
@@ -50,17 +50,17 @@ class TakeWords:
 
 
 class WordTimeRoutes:
-    """The route. Thread: the event loop; sound is read aside, and aligned in a process of its own."""
+    """The route. Thread: the event loop; sound is read workers, and aligned in a process of its own."""
 
-    def __init__(self, store: Store, visitors: Visitors, aside: Aside, aligning: Aligning) -> None:
+    def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, aligning: AlignmentService) -> None:
         self._store = store
         self._visitors = visitors
-        self._aside = aside
+        self._workers = workers
         self._aligning = aligning
         self._known: OrderedDict[str, TakeWords] = OrderedDict()
 
     def routes(self) -> list[Route]:
-        return [Route("/studio/takes/{id}/words", answering(self.words), methods=["GET"])]
+        return [Route("/studio/takes/{id}/words", handle_errors(self.words), methods=["GET"])]
 
     async def words(self, request: Request) -> Response:
         """Return the words of a take, in its order."""
@@ -68,11 +68,11 @@ class WordTimeRoutes:
         if wanted not in FORMATS:
             raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
         owner, take_id = self._visitors.of(request).known, request.path_params["id"]
-        record = await self._aside(self._store.takes.find, owner, take_id)
+        record = await self._workers(self._store.takes.find, owner, take_id)
         found = self._known.get(take_id) or await self._found(owner, record)
         if wanted == "json":
-            return said(found.as_json())
-        return attached(found.as_vtt(), "text/vtt", file_name(title_of(record), "vtt"))
+            return json_response(found.as_json())
+        return file_response(found.as_vtt(), "text/vtt", file_name(title_of(record), "vtt"))
 
     async def _found(self, owner: str, record: dict[str, Any]) -> TakeWords:
         """Ask the aligners; what they say is kept, an estimate is not: the next time one may answer."""
@@ -80,7 +80,7 @@ class WordTimeRoutes:
         language = code_of(record["language"] or record["config"].get("language"))
         aligned = None
         if any(map(str.isalnum, heard)):
-            _, pcm = await self._aside(self._store.takes.pcm, owner, record["id"])
+            _, pcm = await self._workers(self._store.takes.pcm, owner, record["id"])
             samples = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
             aligned = await self._aligning.align(samples, heard, language)
         if aligned is None:

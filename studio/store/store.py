@@ -19,7 +19,7 @@ from studio.store.database import Database
 from studio.store.owned_rows import OwnedRows
 from studio.store.owners import VISITOR
 from studio.store.pronunciations import Pronunciations
-from studio.store.room import Room
+from studio.store.quota import Quota
 from studio.store.runtime_owners import RuntimeOwners
 from studio.store.scripts import Scripts
 from studio.store.shares import Shares
@@ -106,7 +106,7 @@ class Store:
 
     def bytes(self) -> int:
         """Return the bytes of all that is kept, what is in the bin included."""
-        return Room(self._database, self.settings).bytes()
+        return Quota(self._database, self.settings).bytes()
 
     def preferences(self, owner: str) -> dict[str, Any]:
         """Return the owner's preferences."""

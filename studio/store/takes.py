@@ -25,8 +25,8 @@ from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.owned_rows import OwnedRows
 from studio.store.owners import VISITOR
+from studio.store.quota import Quota, Removable
 from studio.store.records import TakeChanges, TakeFields
-from studio.store.room import Removable, Room
 from studio.store.scripts import takes_in_scripts
 from studio.store.sound_files import SoundFiles, encoded_take
 
@@ -63,7 +63,7 @@ class Takes:
         self._rows = OwnedRows(database, "takes", held="record", what="take")
         self._files = files
         self._settings = settings
-        self._room = Room(database, settings)
+        self._quota = Quota(database, settings)
 
     # --- one owner's
 
@@ -87,7 +87,7 @@ class Takes:
         data = encoded_take(pcm, owner, record)
         with self._files.writing():
             size = len(data) + len(reference or b"")
-            going = self._room.things_to_delete(owner, address, size, what="The take", takes=1)
+            going = self._quota.things_to_delete(owner, address, size, what="The take", takes=1)
             try:
                 if reference is not None:
                     self._files.write_reference(record["reference"], reference)
@@ -231,9 +231,9 @@ class Takes:
         Raises:
             StoreFull: too little may go.
         """
-        if size > 0 and self._room.things_to_delete(owner, address, size, what=what):
+        if size > 0 and self._quota.things_to_delete(owner, address, size, what=what):
             with self._files.writing():
-                self._remove(owner, self._room.things_to_delete(owner, address, size, what=what))
+                self._remove(owner, self._quota.things_to_delete(owner, address, size, what=what))
 
     # --- under the lock of the files
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.errors import InvalidSetting
-from studio.extras import is_installed
+from studio.plugins import is_installed
 
 RATE = 16_000  # Hz, what every recogniser hears
 BUILT_IN = "faster-whisper"

@@ -20,8 +20,8 @@ SENTENCE = "The boat came back in the evening, and nobody on the quay had expect
 LONG = SENTENCE * 10  # 160 words
 MAX_SHIFT = 0.02  # Chrome calls 0.1 good
 
-# Typefaces that are not there after five seconds are not waited for (studio/page.py), and the page moves when they
-# come: a machine with tests on every core can be so slow, and gets a minute.
+# Typefaces that are not there after five seconds are not waited for (studio/page/blocks.py), and the page moves when
+# they come: a machine with tests on every core can be so slow, and gets a minute.
 SHIFTS = """
 const later = setTimeout;
 window.setTimeout = (deed, wait, ...values) => later(deed, wait === 5000 ? 60000 : wait, ...values);

@@ -153,8 +153,10 @@ def test_a_runtime_that_is_killed_under_streams_is_a_line_a_stream_in_the_log(ch
             with pytest.raises(httpx.RemoteProtocolError):  # nobody takes a part for the whole
                 collections.deque(pieces, maxlen=0)
         more = Path(log.name).read_text().removeprefix(said).splitlines()
-    lines = [line for line in more if "studio.supervisor" not in line]
-    assert lines == ["WARNING studio.passage: the runtime went away in the middle of an answer"] * len(formats)
+    lines = [line for line in more if "studio.runtimes.supervisor" not in line]
+    assert lines == ["WARNING studio.relay.proxy_response: the runtime went away in the middle of an answer"] * len(
+        formats
+    )
 
 
 def test_a_runtime_that_runs_elsewhere_is_used_and_left_running(checkpoint: Path) -> None:

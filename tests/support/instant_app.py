@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import studio.server
 from studio.__main__ import main
-from studio.supervisor import ChildRuntime
+from studio.runtimes.supervisor import ChildRuntime
 
 COMMAND = ("tests.support.instant_runtime", "runtime")
 

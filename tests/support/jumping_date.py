@@ -39,7 +39,7 @@ def main() -> int:
         return runtime()
     import studio.server
     from studio.__main__ import main as app
-    from studio.supervisor import ChildRuntime
+    from studio.runtimes.supervisor import ChildRuntime
 
     class JumpingRuntime(ChildRuntime):
         """A child of another command; to the studio it is as its own."""

@@ -19,18 +19,18 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from studio.given_runtime import GivenRuntime
-from studio.keeping import Keeping
-from studio.relay import Relay
+from studio.relay.relay import Relay
+from studio.runtimes.given_runtime import GivenRuntime
 from studio.settings import StoreSettings
-from studio.visitors import VisitorCookies
+from studio.store_service import StoreService
+from studio.visitors.visitors import VisitorCookies
 from tests.support.signals import voice
 
 
 @contextmanager
 def kept(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
     """Serve a folder's store, before the runtime at that URL if one is given, and give its address."""
-    keeping = Keeping(StoreSettings(data=str(folder), **settings))
+    keeping = StoreService(StoreSettings(data=str(folder), **settings))
     voices = keeping.voice_routes(Relay(GivenRuntime(runtime))) if runtime else []
 
     async def page(_: object) -> PlainTextResponse:

@@ -15,13 +15,13 @@ from runtime.settings import Limits, ServerSettings, Settings
 from runtime.shared.port.listening import listen
 from runtime.shared.port.serving import Server
 from studio.app import build
-from studio.given_runtime import GivenRuntime
-from studio.keeping import Keeping
+from studio.page.startup import StartupPage
+from studio.runtimes.given_runtime import GivenRuntime
 from studio.server import config
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
-from studio.startup_page import Opening
-from studio.transcribing.desk import Desk
+from studio.store_service import StoreService
 from studio.transcribing.plugin import Choice
+from studio.transcribing.service import TranscriptionService
 from tests.support.patience import PATIENCE_S
 from tests.support.runtime_server import RunningServer, running_server
 
@@ -44,10 +44,10 @@ def studio_port(
             visits=visits or VisitSettings(),
             transcriber=NOBODY,
         )
-        keeping = Keeping(settings.store)
-        desk = Desk(settings.transcriber, told.limits)
+        keeping = StoreService(settings.store)
+        desk = TranscriptionService(settings.transcriber, told.limits)
         listener = listen(told.server, settings.host, 0, option="")
-        served = Server(config(build(GivenRuntime(runtime), Opening(), keeping, desk, settings, None, told), told))
+        served = Server(config(build(GivenRuntime(runtime), StartupPage(), keeping, desk, settings, None, told), told))
         thread = threading.Thread(
             target=asyncio.run, args=(served.serve(sockets=[listener]),), name="test-studio", daemon=True
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from studio.visitors import COOKIE, Visitors
+from studio.visitors.visitors import COOKIE, Visitors
 
 KEY = b"a key of the test's"
 VISITORS = Visitors(each=True, key=KEY)

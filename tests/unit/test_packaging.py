@@ -77,7 +77,7 @@ def test_what_is_installed_finds_its_data_and_says_where_the_benchmarks_are(whee
 import sys
 from runtime.cli import main
 from runtime.settings import DEMO_CHECKPOINT
-from studio.page import head
+from studio.page.blocks import head
 from studio.presets import Presets
 from studio.words import languages
 

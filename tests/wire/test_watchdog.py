@@ -18,9 +18,9 @@ from runtime.server.app import create_app
 from runtime.server.engine_host import Host
 from runtime.server.health import watchdog
 from runtime.settings import EngineSettings, ServerSettings, Settings
-from studio import supervisor
-from studio.figures import starts_page
-from studio.supervisor import ChildRuntime, RuntimeState
+from studio.runtimes import supervisor
+from studio.runtimes.metrics import starts_page
+from studio.runtimes.supervisor import ChildRuntime, RuntimeState
 from tests.conftest import FolderOf
 from tests.support.ailing_runtime import turn_head
 from tests.support.hanging_device import HangingDevice, Hangs

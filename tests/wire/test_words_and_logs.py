@@ -28,11 +28,11 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from runtime.settings import Limits
 from studio.app import build
-from studio.given_runtime import GivenRuntime
-from studio.keeping import Keeping
+from studio.page.startup import StartupPage
+from studio.runtimes.given_runtime import GivenRuntime
 from studio.settings import StoreSettings, StudioSettings
-from studio.startup_page import Opening
-from studio.transcribing.desk import Desk
+from studio.store_service import StoreService
+from studio.transcribing.service import TranscriptionService
 from tests.support.app import ROOT, App, running_app
 from tests.support.keeping import a_take, pcm_of
 from tests.support.marked_requests import SPEAKER, WORD, Marked, of_document, of_messages
@@ -188,8 +188,10 @@ async def talk_wyoming(port: int) -> None:
 def of_the_studio(folder: Path) -> Iterator[Marked]:
     """Every route of the studio's own, by its table; and takes, scripts and words that are really kept."""
     settings = StudioSettings(store=StoreSettings(data=str(folder), visitors="one"), transcriber=NOBODY)
-    keeping = Keeping(settings.store)
-    app = build(GivenRuntime("http://127.0.0.1:1"), Opening(), keeping, Desk(NOBODY, Limits()), settings)
+    keeping = StoreService(settings.store)
+    app = build(
+        GivenRuntime("http://127.0.0.1:1"), StartupPage(), keeping, TranscriptionService(NOBODY, Limits()), settings
+    )
     routes = [each for each in iter_route_contexts(app.router.routes) if each.methods]
     keeping.store.close()
     own = [each for each in routes if not str(each.path).startswith(("/v1/", "/tts/", "/voices"))]

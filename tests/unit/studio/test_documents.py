@@ -13,8 +13,8 @@ import pytest
 
 from runtime.errors import Overloaded, RateLimited
 from studio.documents import values
-from studio.documents.desk import Documents
 from studio.documents.reading import read
+from studio.documents.service import DocumentService
 from studio.documents.turns import Turns
 from studio.errors import DocumentUnreadable
 from studio.routes.documents import MAX_BYTES, document_routes
@@ -249,7 +249,7 @@ def test_a_reader_that_takes_too_long_is_ended() -> None:
     async def run() -> float:
         begun = time.monotonic()
         with pytest.raises(DocumentUnreadable, match="within the limits"):
-            await Documents(wall_s=0.01).read(sends(epub()))
+            await DocumentService(wall_s=0.01).read(sends(epub()))
         return time.monotonic() - begun
 
     assert asyncio.run(run()) < 60
@@ -328,7 +328,7 @@ def test_who_has_too_many_documents_waiting_is_refused_and_so_is_everybody_once_
 
 
 def test_the_queue_of_documents_is_that_of_the_clients_that_send_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("studio.documents.desk.MAX_PER_CLIENT", 1)
+    monkeypatch.setattr("studio.documents.service.MAX_PER_CLIENT", 1)
 
     async def run() -> tuple[list[int], list[str]]:
         routes = document_routes(lambda connection: connection.headers.get("x-client", ""))

@@ -17,8 +17,8 @@ from studio.downloads import FILE, Downloads
 from studio.fetching import Plan
 from studio.routes.host import HostRoutes
 from studio.routes.real_voices import RealVoiceRoutes, plan_of
+from studio.runtimes.supervisor import ChildRuntime
 from studio.settings import StoreSettings, StudioSettings
-from studio.supervisor import ChildRuntime
 from tests.conftest import FolderOf
 from tests.support.hub import Hub, serving
 from tests.support.patience import PATIENCE_S, becomes

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from studio import server
-from studio.draining import Drain
-from studio.given_runtime import GivenRuntime
+from studio.relay.draining import Drain
+from studio.runtimes.given_runtime import GivenRuntime
 
 AT_ONCE_S = 0.1
 

@@ -17,13 +17,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from studio import peer_user as peer_user_module
-from studio.figures import figures, quantile
-from studio.given_runtime import GivenRuntime
-from studio.peer_user import NOBODY, peer_user
 from studio.routes.host import HostRoutes
+from studio.runtimes.given_runtime import GivenRuntime
+from studio.runtimes.metrics import figures, quantile
+from studio.runtimes.supervisor import ChildRuntime, Runtime
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
-from studio.supervisor import ChildRuntime, Runtime
+from studio.visitors import peer_user as peer_user_module
+from studio.visitors.peer_user import NOBODY, peer_user
 from tests.support.patience import becomes
 from tests.unit.studio.serving import served
 
@@ -65,7 +65,7 @@ def test_on_its_own_machine_the_host_sees_everything() -> None:
 
 def test_another_user_of_the_machine_is_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
     for user, expected in ((None, 200), (0, 200), (os.getuid(), 200), (65_534, 403), (NOBODY, 403)):
-        monkeypatch.setattr("studio.peer_user.peer_user", lambda _, user=user: user)
+        monkeypatch.setattr("studio.visitors.peer_user.peer_user", lambda _, user=user: user)
         assert asked()[0] == expected
     assert asked(headers={"x-host-key": KEYED.host_key}, visits=KEYED)[0] == 200
 

@@ -25,15 +25,15 @@ from runtime.settings import Limits
 from runtime.shared.port.allowance import Allowance
 from studio.app import build
 from studio.errors import StoreFull
-from studio.given_runtime import GivenRuntime
-from studio.keeping import Keeping
-from studio.limits import CLOSED, Accounts, VisitLimits, allowances, stores
-from studio.relay import Relay
+from studio.page.startup import StartupPage
+from studio.relay.relay import Relay
+from studio.runtimes.given_runtime import GivenRuntime
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
-from studio.startup_page import Opening
-from studio.transcribing.desk import Desk
+from studio.store_service import StoreService
 from studio.transcribing.plugin import Choice
-from studio.visitors import COOKIE, Visitor, Visitors
+from studio.transcribing.service import TranscriptionService
+from studio.visitors.limits import CLOSED, Accounts, VisitLimits, allowances, stores
+from studio.visitors.visitors import COOKIE, Visitor, Visitors
 from tests.support.visiting import KEY, VISITORS, header_of
 from tests.unit.studio.serving import served
 
@@ -218,9 +218,9 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     """The studio's routes, which nothing answers."""
     data = str(tmp_path_factory.mktemp("data"))
     settings = StudioSettings(store=StoreSettings(data=data), transcriber=Choice.of(""))
-    keeping = Keeping(settings.store)
-    desk = Desk(settings.transcriber, Limits())
-    app = build(GivenRuntime("http://127.0.0.1:1"), Opening(), keeping, desk, settings)
+    keeping = StoreService(settings.store)
+    desk = TranscriptionService(settings.transcriber, Limits())
+    app = build(GivenRuntime("http://127.0.0.1:1"), StartupPage(), keeping, desk, settings)
     keeping.store.close()
     return app
 

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from studio.page_app import QUEUE_S, page
+from studio.page.app import QUEUE_S, page
 from tests.support.studio_port import studio_port
 from tests.support.thorough import ROOT
 
@@ -47,7 +47,7 @@ def test_gradio_is_imported_without_writing_stub_files() -> None:
     program = """
 import inspect
 from pathlib import Path
-from studio.page_app import without_stub_files
+from studio.page.app import without_stub_files
 
 getfile, written = inspect.getfile, []
 Path.write_text = lambda path, text, *rest, **others: written.append(path)

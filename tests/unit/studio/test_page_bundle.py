@@ -12,16 +12,16 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from studio import page_bundle
-from studio.page_bundle import Bundles
+from studio.page import bundle
+from studio.page.bundle import Bundles
 from tests.support import node
 
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of modules of which studio.js is the page's."""
-    monkeypatch.setattr(page_bundle, "ASSETS", tmp_path)
-    monkeypatch.setattr(page_bundle, "MODULES", {"page": "studio.js"})
+    monkeypatch.setattr(bundle, "ASSETS", tmp_path)
+    monkeypatch.setattr(bundle, "MODULES", {"page": "studio.js"})
     folder = tmp_path / "js"
     (folder / "parts").mkdir(parents=True)
     (folder / "studio.js").write_text(

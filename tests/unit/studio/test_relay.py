@@ -21,8 +21,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.utils import accept_key
 
 from runtime.settings import FORM_BYTES
-from studio.given_runtime import GivenRuntime
-from studio.relay import HTTP_METHODS, Relay
+from studio.relay.relay import HTTP_METHODS, Relay
+from studio.runtimes.given_runtime import GivenRuntime
 from tests.unit.studio.serving import served
 
 Talk = Callable[[WebSocket], Awaitable[None]]

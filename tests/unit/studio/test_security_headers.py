@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from studio.security_headers import SecurityHeaders, nonce_of
+from studio.page.security_headers import SecurityHeaders, nonce_of
 
 
 def page(request: Request) -> Response:

@@ -133,7 +133,9 @@ def test_every_page_can_say_by_the_code_alone_why_checkpoints_do_not_serve(code:
 
 def test_what_the_status_line_and_notes_say_is_known_to_the_page() -> None:
     said = {}
-    for path, call, name in _calls("studio/supervisor.py", "studio", "runtime/engine/scheduling/input_processor.py"):
+    for path, call, name in _calls(
+        "studio/runtimes/supervisor.py", "studio", "runtime/engine/scheduling/input_processor.py"
+    ):
         if name in {"Status", "_say", "_tell_change"} or (name == "append" and path.name == "input_processor.py"):
             for given in call.args:
                 if (shape := _shape(given)) is not None:

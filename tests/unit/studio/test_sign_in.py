@@ -24,8 +24,8 @@ from starlette.routing import Mount, Route
 from runtime.errors import InvalidSetting
 from studio.server import _sign_in
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
-from studio.sign_in import SignIn
-from studio.visitors import Visitors
+from studio.visitors.sign_in import SignIn
+from studio.visitors.visitors import Visitors
 from tests.unit.studio.serving import served
 
 CLIENT, SECRET = "the-studio", "between us"

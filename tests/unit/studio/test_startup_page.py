@@ -14,7 +14,7 @@ from starlette.routing import Mount
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from studio.startup_page import Opening
+from studio.page.startup import StartupPage
 from tests.unit.studio.serving import served
 
 
@@ -35,7 +35,7 @@ def test_one_socket_sees_both_pages() -> None:
         return page
 
     async def run() -> None:
-        opening = Opening()
+        opening = StartupPage()
         handing_over = asyncio.create_task(opening.hand_over(build))
         async with (
             served([Mount("/", opening)]) as address,
@@ -65,4 +65,4 @@ def test_a_page_that_cannot_be_built_is_not_swallowed() -> None:
         raise RuntimeError("no page")
 
     with pytest.raises(RuntimeError, match="no page"):
-        asyncio.run(Opening().hand_over(build))
+        asyncio.run(StartupPage().hand_over(build))

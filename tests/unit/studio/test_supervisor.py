@@ -20,9 +20,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from studio import given_runtime, runtime_process, supervisor
-from studio.given_runtime import GivenRuntime
-from studio.supervisor import ChildRuntime, RuntimeState
+from studio.runtimes import child_process, given_runtime, supervisor
+from studio.runtimes.given_runtime import GivenRuntime
+from studio.runtimes.supervisor import ChildRuntime, RuntimeState
 from tests.support.patience import becomes
 from tests.support.processes import runs
 from tests.unit.studio.serving import served
@@ -107,8 +107,8 @@ def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(
 
 @pytest.mark.logs_errors
 def test_a_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_process, "HEALTH_S", 0.5)
-    monkeypatch.setattr(runtime_process, "WATCH_S", 0.1)
+    monkeypatch.setattr(child_process, "HEALTH_S", 0.5)
+    monkeypatch.setattr(child_process, "WATCH_S", 0.1)
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.1)
 
     async def run() -> None:
@@ -136,7 +136,7 @@ def test_every_end_has_a_reason(code: int, reason: str) -> None:
 
 
 def test_a_child_that_will_not_go_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_process, "STOP_S", 0.3)
+    monkeypatch.setattr(child_process, "STOP_S", 0.3)
 
     async def run() -> int:
         async with running("stubborn") as runtime:
@@ -149,7 +149,7 @@ def test_a_child_that_will_not_go_is_made_to(monkeypatch: pytest.MonkeyPatch) ->
 
 PARENT = """
 import asyncio, sys
-from studio.supervisor import ChildRuntime, RuntimeState
+from studio.runtimes.supervisor import ChildRuntime, RuntimeState
 
 async def main():
     runtime = ChildRuntime([], command=["tests.unit.studio.stand_in", "stubborn"])
@@ -320,7 +320,7 @@ def test_where_memory_is_short_the_earlier_child_makes_room_and_comes_back_if_th
 def test_a_child_whose_port_another_program_took_meanwhile_is_started_at_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    free = runtime_process._free_port
+    free = child_process._free_port
     with socket.create_server(("127.0.0.1", 0)) as other:
         ports: list[int] = []
 
@@ -328,7 +328,7 @@ def test_a_child_whose_port_another_program_took_meanwhile_is_started_at_another
             ports.append(free() if len(ports) % 2 else other.getsockname()[1])
             return ports[-1]
 
-        monkeypatch.setattr(runtime_process, "_free_port", taken_first)
+        monkeypatch.setattr(child_process, "_free_port", taken_first)
 
         async def run() -> None:
             async with ready() as runtime:

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from runtime.errors import InvalidSetting
 from runtime.settings import Limits
 from studio.routes.transcribe import transcribe_routes
-from studio.transcribing import desk as desk_module
 from studio.transcribing import plugin
-from studio.transcribing.desk import Desk
+from studio.transcribing import service as desk_module
 from studio.transcribing.plugin import RATE, Choice, Heard
+from studio.transcribing.service import TranscriptionService
 from tests.speech.recogniser import share_heard, words
 from tests.support.patience import until
 from tests.support.signals import voice
@@ -57,14 +57,14 @@ def asked(
             return answer
 
         limits_ = limits or Limits()
-        desk = Desk(choice, limits_)
+        service = TranscriptionService(choice, limits_)
         try:
-            async with served(transcribe_routes(desk, limits_)) as place, httpx.AsyncClient(timeout=300) as client:
+            async with served(transcribe_routes(service, limits_)) as place, httpx.AsyncClient(timeout=300) as client:
                 address = f"http://{place}/studio/transcribe"
                 posts = [post(client, address + query, recording) for recording in recordings]
                 return await asyncio.gather(*posts)
         finally:
-            desk.close()
+            service.close()
 
     return asyncio.run(run())
 
@@ -86,12 +86,12 @@ def test_where_nothing_is_installed_one_sentence_says_how_to_get_it(monkeypatch:
     def absent(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("studio.extras.version", absent)
+    monkeypatch.setattr("studio.plugins.version", absent)
     absent_ = Choice.of("faster-whisper:small")
     (heard,) = asked(absent_, wav(voice(2, 1)))
-    feature = Desk(absent_, Limits()).feature()
+    feature = TranscriptionService(absent_, Limits()).feature()
     assert feature["available"] is False
-    assert Desk(SPHINX, Limits()).feature() == {"available": True, "how": ""}
+    assert TranscriptionService(SPHINX, Limits()).feature() == {"available": True, "how": ""}
     status, name, sentence = code(heard)
     assert (status, name) == (501, "transcriber_missing")
     assert "pip install -e clients/python -e '.[asr]'" in str(feature["how"])

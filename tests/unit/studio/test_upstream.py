@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from studio.upstream import Upstream, connections_closed
+from studio.relay.upstream import Upstream, connections_closed
 from tests.support.patience import becomes
 
 REQUESTS = 400

@@ -11,10 +11,10 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
-from studio.keeping import KEY_FILE as FILE_OF_KEY
-from studio.keeping import cookie_key
 from studio.store.database import FILE
-from studio.visitors import COOKIE, Visitors
+from studio.store_service import KEY_FILE as FILE_OF_KEY
+from studio.store_service import cookie_key
+from studio.visitors.visitors import COOKIE, Visitors
 from tests.support.keeping import keep, kept, pcm_of, post, visitor
 from tests.support.visiting import VISITORS, header_of
 from tests.unit.studio.test_takes import refused

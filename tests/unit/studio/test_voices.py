@@ -19,15 +19,15 @@ from websockets.asyncio.client import connect
 from runtime.errors import OriginRefused, StorageFailed, VoiceNotFound
 from runtime.server.native.replies import PROTOCOL
 from runtime.settings import EngineSettings
-from studio.given_runtime import GivenRuntime
-from studio.keeping import Keeping
-from studio.relay import HTTP_METHODS, Relay
+from studio.relay.relay import HTTP_METHODS, Relay
 from studio.routes.voices import voice_routes
+from studio.runtimes.given_runtime import GivenRuntime
 from studio.settings import StoreSettings
 from studio.store.database import FILE
 from studio.store.voice_bin import MAX_FILES, VoiceBin
-from studio.visitors import COOKIE, Visitors
-from studio.voice_owners import whose_voices
+from studio.store_service import StoreService
+from studio.visitors.visitors import COOKIE, Visitors
+from studio.visitors.voice_owners import whose_voices
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.visiting import VISITORS, header_of
@@ -249,7 +249,7 @@ def test_a_disk_that_does_not_take_it_is_told(tmp_path: Path) -> None:
 
 def test_what_visitors_left_in_the_runtime_goes_after_some_days(running: RunningServer, tmp_path: Path) -> None:
     async def inside() -> None:
-        keeping = Keeping(StoreSettings(data=str(tmp_path / "data"), visitors="each"))
+        keeping = StoreService(StoreSettings(data=str(tmp_path / "data"), visitors="each"))
         relay = Relay(GivenRuntime(running.http), whose=whose_voices(keeping.visitors))
         routes = [*keeping.routes(), Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)]
         anna, ben = header_of("a", keeping.visitors), header_of("b", keeping.visitors)

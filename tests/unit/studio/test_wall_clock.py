@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from studio import keeping
-from studio.keeping import WallClock
+from studio import store_service
+from studio.store_service import WallClock
 from tests.support.keeping import keep, kept, visitor
 
 YEAR = 365 * 86400.0
@@ -34,7 +34,7 @@ def test_a_deleted_take_comes_back_though_the_clock_was_a_year_ahead_meanwhile(
 ) -> None:
     """The bin is looked through every 0.6 s here; a year ahead all in it would be due."""
     true_time, ahead, looks = time.time, 0, []
-    monkeypatch.setattr(keeping, "TIDY_S", 0.6)
+    monkeypatch.setattr(store_service, "TIDY_S", 0.6)
 
     class Back(logging.Handler):
         """Sets the clock right as soon as the jump is told, before the next look could believe it."""
@@ -47,7 +47,7 @@ def test_a_deleted_take_comes_back_though_the_clock_was_a_year_ahead_meanwhile(
 
     with caplog.at_level(logging.WARNING), kept(tmp_path) as address, visitor(address) as client:
         told = Back()
-        keeping.log.addHandler(told)
+        store_service.log.addHandler(told)
         take = keep(client)["id"]
         assert client.delete(f"studio/takes/{take}").is_success
         monkeypatch.setattr(time, "time", lambda: true_time() + ahead)
@@ -56,7 +56,7 @@ def test_a_deleted_take_comes_back_though_the_clock_was_a_year_ahead_meanwhile(
         while len(looks) < 2:
             assert time.monotonic() < until
             time.sleep(0.02)
-        keeping.log.removeHandler(told)
+        store_service.log.removeHandler(told)
         assert "jumped by 3153" in looks[0]
         assert "jumped by -3153" in looks[1]
         time.sleep(0.8)  # one more look

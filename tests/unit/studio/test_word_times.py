@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.word_times import TimedWords, shared_out, spans_of
 from studio.aligning import plugin
-from studio.aligning.desk import MAX_WAITING, Aligning
 from studio.aligning.fitting import MisfitError, fitted, written
+from studio.aligning.service import MAX_WAITING, AlignmentService
 from studio.routes.word_times import webvtt
 from tests.support.keeping import keep, kept, pcm_of, visitor
 from tests.support.patience import PATIENCE_S
@@ -220,7 +220,7 @@ def test_a_take_has_its_words_by_a_plug_in(only: Install, tmp_path: Path) -> Non
 
 
 def test_without_an_aligner_times_are_estimated_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("studio.extras.version", absent)
+    monkeypatch.setattr("studio.plugins.version", absent)
     with kept(tmp_path / "data") as address, visitor(address) as client:
         take = keep(client, pcm_of(2.0), text="Good  morning,\neverybody.")
         found = words_of(client, take)
@@ -242,7 +242,7 @@ def asked(wall_s: float = 60.0, times: int = 1) -> list[Any]:
     """What aligners say of a sound, asked again and again."""
 
     async def ask() -> list[Any]:
-        aligning = Aligning(wall_s)
+        aligning = AlignmentService(wall_s)
         try:
             sound = np.zeros(SAMPLE_RATE, np.float32)
             return [await aligning.align(sound, "Secret words.", "en") for _ in range(times)]
@@ -253,7 +253,7 @@ def asked(wall_s: float = 60.0, times: int = 1) -> list[Any]:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "studio.aligning.desk"]
+    return [record.getMessage() for record in caplog.records if record.name == "studio.aligning.service"]
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_more_takes_than_may_wait_are_not_kept_waiting(only: Install) -> None:
     only("right")
 
     async def ask() -> list[Any]:
-        aligning = Aligning()
+        aligning = AlignmentService()
         try:
             sound = np.zeros(SAMPLE_RATE, np.float32)
             return await asyncio.gather(*(aligning.align(sound, "Good day.", None) for _ in range(MAX_WAITING + 2)))

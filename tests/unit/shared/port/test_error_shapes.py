@@ -25,11 +25,11 @@ from runtime.shared.port.door import Door
 from runtime.shared.port.error_shapes import shaped
 from runtime.shared.port.hosts import ANY, Hosts
 from runtime.shared.port.unrouted import unrouted
-from studio.given_runtime import GivenRuntime
-from studio.limits import Accounts, VisitLimits
-from studio.relay import Relay
+from studio.relay.relay import Relay
+from studio.runtimes.given_runtime import GivenRuntime
 from studio.settings import VisitSettings
-from studio.visitors import Visitors
+from studio.visitors.limits import Accounts, VisitLimits
+from studio.visitors.visitors import Visitors
 from tests.support.library import MemoryLibrary
 
 CARTESIA = ("/tts/bytes", "/tts/sse", "/tts/none", "/voices", "/voices/x", "/pronunciation-dicts/x")

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]  # where the child finds this package
 ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
 
 
-class Documents:
+class DocumentService:
     """Reads documents. Thread: the event loop."""
 
     def __init__(self, wall_s: float = WALL_S) -> None:

@@ -31,11 +31,11 @@ from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.error_shapes import told_on_socket
 from runtime.shared.port.listening import give_up
 from runtime.shared.port.sending import within
-from studio.draining import Drain
 from studio.errors import RuntimeUnavailable
-from studio.passage import Passage
-from studio.supervisor import Runtime
-from studio.upstream import Upstream
+from studio.relay.draining import Drain
+from studio.relay.proxy_response import ProxyResponse
+from studio.relay.upstream import Upstream
+from studio.runtimes.supervisor import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class Relay:
         headers += [(name.encode(), value.encode()) for name, value in own.items() if value]
         url = _target(self.runtime.url, request.scope)
         limits = self.settings.limits
-        return Passage(
+        return ProxyResponse(
             self.client,
             url,
             headers,

@@ -23,10 +23,10 @@ from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.error_shapes import told_on_socket
 from runtime.shared.port.origins import SAFE_METHODS
 from studio.errors import SignInNeeded, StoreBusy, StoreFull
-from studio.relay import Allowed
+from studio.relay.relay import Allowed
 from studio.settings import VisitSettings
-from studio.visitors import Visitor, Visitors, address_of
-from studio.voice_owners import CHECK, KEPT, stores_in_runtime
+from studio.visitors.visitors import Visitor, Visitors, address_of
+from studio.visitors.voice_owners import CHECK, KEPT, stores_in_runtime
 
 RETRY_S = 2.0
 API = ("/v1/", "/tts/")

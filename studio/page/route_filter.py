@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.errors import GenerationFailed, InvalidConfig, MethodNotAllowed, SpeechError, UnknownRoute
 from runtime.shared.port.error_responses import error_response
-from studio.routes.answers import body_of
+from studio.routes.responses import read_body
 from studio.store.records import decode
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Function(NamedTuple):
         return [*data, *self.defaults[len(data) - least :]]
 
 
-class PageDoor:
+class RouteFilter:
     """ASGI middleware around Gradio and MCP.
 
     ``functions`` are what may be called, by their number; ``files`` is the folder of what they answer.
@@ -111,7 +111,7 @@ class PageDoor:
         Raises:
             InvalidMessage, InvalidConfig, MessageTooLarge, SessionIdle: it cannot be used.
         """
-        body = await body_of(Request(scope, receive), self._max_bytes)
+        body = await read_body(Request(scope, receive), self._max_bytes)
         fields = decode(body) if body else {}
         function = self._called.get(path)
         if path == JOIN:

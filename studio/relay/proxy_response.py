@@ -16,14 +16,14 @@ from runtime.errors import Draining, SlowReader, SpeechError
 from runtime.shared.port.bodies import bounded
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.sending import send_stream
-from studio.draining import Drain
 from studio.errors import RuntimeUnavailable
-from studio.upstream import connections_closed
+from studio.relay.draining import Drain
+from studio.relay.upstream import connections_closed
 
 log = logging.getLogger(__name__)
 
 
-class Passage(Response):
+class ProxyResponse(Response):
     """Passes a request on and streams the answer back.
 
     The client is listened to all the time, so that a hang-up ends the request at the runtime, also before the answer

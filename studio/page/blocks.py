@@ -10,7 +10,7 @@ import gradio as gr
 from starlette.types import ASGIApp
 
 from studio.actions import gradio_api
-from studio.page_bundle import ASSETS, ROOMS
+from studio.page.bundle import ASSETS, ROOMS
 
 # Gradio puts the head's links in by script, so that they do not hold the page back: on a slow machine it would be seen
 # without its style first, and everything would move. It is shown once the style and its typefaces are there, or do not

@@ -9,9 +9,9 @@ from starlette.types import Scope
 
 from runtime.shared.port.origins import SAFE_METHODS
 from studio.errors import VisitorUnknown
-from studio.relay import Whose
+from studio.relay.relay import Whose
 from studio.store.owners import HOST
-from studio.visitors import Visitors
+from studio.visitors.visitors import Visitors
 
 TAKE_VOICE = re.compile(r"/studio/takes/[^/]+/voice")
 NOBODY = "nobody"  # Owner that sees shared voices and can store nothing.

@@ -16,12 +16,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runtime.shared.port.error_responses import error_response
 from runtime.shipped import shipped
 from studio.errors import StudioOpening
-from studio.security_headers import nonce_of
+from studio.page.security_headers import nonce_of
 
 WAITING = shipped("studio", "assets/html/opening.html")
 
 
-class Opening:
+class StartupPage:
     """An ASGI application that waits, and then is another one, on the same socket and for the same routes."""
 
     def __init__(self) -> None:

@@ -16,12 +16,12 @@ from starlette.routing import Route
 from runtime.errors import SpeechError
 from runtime.settings import Settings
 from runtime.shared.files import locked, replace_file
-from studio.aligning.desk import Aligning
-from studio.relay import Relay
-from studio.routes.answers import Aside
+from studio.aligning.service import AlignmentService
+from studio.relay.relay import Relay
 from studio.routes.exports import ExportRoutes
 from studio.routes.me import Features, MeRoutes
 from studio.routes.pronunciation import PronunciationRoutes
+from studio.routes.responses import WorkerPool
 from studio.routes.scripts import ScriptRoutes
 from studio.routes.sharing import SharingRoutes
 from studio.routes.take_voice import take_voice_routes
@@ -29,7 +29,7 @@ from studio.routes.takes import TakeRoutes
 from studio.routes.word_times import WordTimeRoutes
 from studio.settings import StoreSettings
 from studio.store.store import Store
-from studio.visitors import MemberOf, Visitor, Visitors
+from studio.visitors.visitors import MemberOf, Visitor, Visitors
 
 JUMP_S = 60.0  # Difference from elapsed time that counts as a jump.
 
@@ -43,7 +43,7 @@ RUNTIME_COLLECTIONS = ("/v1/audio/voices", "/v1/audio/pronunciations")
 EXPORTS = 2  # Concurrent exports.
 
 
-class Keeping:
+class StoreService:
     """The store behind its routes. Opened when it is made; that may take a moment, before anybody listens.
 
     Raises:
@@ -57,26 +57,26 @@ class Keeping:
         self.store.open()
         key = cookie_key(self.store.folder) if settings.each() else b""
         self.visitors = Visitors(each=settings.each(), key=key, member_of=member_of)
-        self._aside = Aside()
-        self._slowly = Aside(EXPORTS)
-        self._aligning = Aligning()
+        self._workers = WorkerPool()
+        self._export_workers = WorkerPool(EXPORTS)
+        self._aligning = AlignmentService()
         self._features = features
 
     def routes(self) -> list[Route]:
-        store, visitors, aside = self.store, self.visitors, self._aside
+        store, visitors, workers = self.store, self.visitors, self._workers
         return [
-            *TakeRoutes(store, visitors, aside, Settings.from_env().limits.max_config_bytes).routes(),
-            *WordTimeRoutes(store, visitors, aside, self._aligning).routes(),
-            *ExportRoutes(store, visitors, aside, self._slowly).routes(),
-            *SharingRoutes(store, visitors, aside, self._slowly).routes(),
-            *ScriptRoutes(store, visitors, aside).routes(),
-            *PronunciationRoutes(store, visitors, aside).routes(),
-            *MeRoutes(store, visitors, aside, self._features).routes(),
+            *TakeRoutes(store, visitors, workers, Settings.from_env().limits.max_config_bytes).routes(),
+            *WordTimeRoutes(store, visitors, workers, self._aligning).routes(),
+            *ExportRoutes(store, visitors, workers, self._export_workers).routes(),
+            *SharingRoutes(store, visitors, workers, self._export_workers).routes(),
+            *ScriptRoutes(store, visitors, workers).routes(),
+            *PronunciationRoutes(store, visitors, workers).routes(),
+            *MeRoutes(store, visitors, workers, self._features).routes(),
         ]
 
     def voice_routes(self, relay: Relay) -> list[Route]:
         """Return the routes that turn a take into a voice of the runtime's library."""
-        return take_voice_routes(self.store, self.visitors, self._aside, relay)
+        return take_voice_routes(self.store, self.visitors, self._workers, relay)
 
     @asynccontextmanager
     async def running(self, relay: Relay | None = None) -> AsyncIterator[None]:
@@ -96,17 +96,17 @@ class Keeping:
             StoreFull: ``max_owners`` others of the address do; 0: any number may.
         """
         if visitor.kind == "visitor" and visitor.owner is not None:
-            await self._aside(self.store.runtime_owners.admit, visitor.owner, visitor.address, max_owners)
+            await self._workers(self.store.runtime_owners.admit, visitor.owner, visitor.address, max_owners)
 
     async def purge_runtime(self, relay: Relay) -> None:
         """Delete the voices and dictionaries that visitors left in the runtime."""
-        for owner in await self._aside(self.store.left_owners):
+        for owner in await self._workers(self.store.left_owners):
             for path in RUNTIME_COLLECTIONS:
                 kept = await relay.ask_as(owner, "GET", path)
                 for item in kept.raise_for_status().json()["data"]:
                     if item["yours"]:
                         (await relay.ask_as(owner, "DELETE", f"{path}/{item['id']}")).raise_for_status()
-            await self._aside(self.store.runtime_owners.forget, owner)
+            await self._workers(self.store.runtime_owners.forget, owner)
 
     async def _tidy(self, relay: Relay | None) -> None:
         clock = WallClock()
@@ -116,15 +116,15 @@ class Keeping:
                 log.warning("the machine's clock jumped by %.0f s: nothing is deleted for its age this time", jump)
                 continue
             try:
-                await self._aside(self.store.tidy)
+                await self._workers(self.store.tidy)
                 if relay is not None:
                     await self.purge_runtime(relay)
             except (SpeechError, httpx.HTTPError) as error:
                 log.warning("the bin could not be emptied: %s", error)
 
     def _close(self) -> None:
-        self._aside.close()
-        self._slowly.close()
+        self._workers.close()
+        self._export_workers.close()
         self.store.close()
 
 

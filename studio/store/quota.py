@@ -43,7 +43,7 @@ class Removable(NamedTuple):
     address: str | None
 
 
-class Room:
+class Quota:
     """Room for what an owner keeps.
 
     Raises (every method):

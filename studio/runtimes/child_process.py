@@ -19,7 +19,7 @@ from runtime.errors import PortInUse
 from runtime.shared.certificates import certificates
 from runtime.shared.system import NEW_GROUP
 
-ROOT = str(Path(__file__).resolve().parent.parent)  # Folder of the packages, independent of the working directory.
+ROOT = str(Path(__file__).resolve().parents[2])  # Folder of the packages, independent of the working directory.
 POLL_S = 0.1  # Poll interval while it starts.
 WATCH_S = 2.0  # Poll interval while it runs.
 HEALTH_S = 10.0  # Timeout of a health check; three in a row mean a hung runtime.

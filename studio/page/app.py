@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from runtime.settings import Settings
 from runtime.shipped import shipped
-from studio.page_door import Function, PageDoor
+from studio.page.route_filter import Function, RouteFilter
 
 # Between two looks at the queue of what the page asks for. Gradio looks a thousand times a second, which takes 5 % of a
 # core for as long as the studio is open; speech does not come by this queue.
@@ -29,11 +29,11 @@ def page(studio: ASGIApp) -> FastAPI:
     with without_stub_files():
         import gradio
 
-    from studio import page_template
     from studio.actions import mcp_tools
-    from studio.page import blocks, head, theme
+    from studio.page import template
+    from studio.page.blocks import blocks, head, theme
 
-    page_template.replace()
+    template.replace()
 
     tools = mcp_tools.tools(studio)
     routes = tools.streamable_http_app().routes
@@ -53,7 +53,7 @@ def page(studio: ASGIApp) -> FastAPI:
     }
     limit = Settings.from_env().limits.max_config_bytes
     files = gradio.utils.get_upload_folder()
-    app.add_middleware(PageDoor, functions=functions, files=files, max_bytes=limit)
+    app.add_middleware(RouteFilter, functions=functions, files=files, max_bytes=limit)
     mounted: FastAPI = gradio.mount_gradio_app(
         app,
         composed,

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from runtime.errors import InvalidSetting
 from studio.errors import SignInFailed
-from studio.routes.answers import answering
+from studio.routes.responses import handle_errors
 
 NEEDED = ("OPENID_PROVIDER_URL", "OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET")
 SESSION_S = 30 * 86400
@@ -68,9 +68,9 @@ class SignIn:
         )
         app.router.routes.extend(
             [
-                Route("/studio/sign-in", answering(self.begin), methods=["GET"]),
-                Route("/studio/signed-in", answering(self.come_back), methods=["GET"], name="signed_in"),
-                Route("/studio/sign-out", answering(self.leave), methods=["POST"]),
+                Route("/studio/sign-in", handle_errors(self.begin), methods=["GET"]),
+                Route("/studio/signed-in", handle_errors(self.come_back), methods=["GET"], name="signed_in"),
+                Route("/studio/sign-out", handle_errors(self.leave), methods=["POST"]),
             ]
         )
 

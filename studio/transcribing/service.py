@@ -15,7 +15,7 @@ from runtime.settings import Limits
 from runtime.shared.audio import Sound, resample
 from runtime.shared.reference import read_reference
 from studio.errors import TranscriberBusy, TranscriberMissing, TranscriptionFailed
-from studio.languages import code_of
+from studio.plugins import code_of
 from studio.transcribing.plugin import RATE, Choice
 from studio.transcribing.worker import begin, written_down
 
@@ -25,7 +25,7 @@ MAX_WAITING = 4  # Recordings, with the one being transcribed.
 AGAIN_S = 10.0
 
 
-class Desk:
+class TranscriptionService:
     """Transcription service. Thread: the event loop."""
 
     def __init__(self, choice: Choice, limits: Limits) -> None:

@@ -7,8 +7,8 @@ import asyncio
 import httpx
 
 from runtime.shared.certificates import certificates
-from studio.runtime_process import HEALTH_S, POLL_S, WATCH_S, answers
-from studio.supervisor import RuntimeState, Status
+from studio.runtimes.child_process import HEALTH_S, POLL_S, WATCH_S, answers
+from studio.runtimes.supervisor import RuntimeState, Status
 
 
 class GivenRuntime:

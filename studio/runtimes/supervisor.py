@@ -18,7 +18,7 @@ import httpx
 
 from runtime.exits import Exit
 from studio.checkpoint_arguments import missing_folder
-from studio.runtime_process import POLL_S, Answer, Refused, RuntimeProcess, answers, fits_beside
+from studio.runtimes.child_process import POLL_S, Answer, Refused, RuntimeProcess, answers, fits_beside
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ COMMAND = (sys.executable, "-m", "studio.aligning.worker")
 ROOT = Path(__file__).resolve().parents[2]  # where the process finds this package
 
 
-class Aligning:
+class AlignmentService:
     """Alignment service. Thread: the event loop."""
 
     def __init__(self, wall_s: float = WALL_S) -> None:

@@ -46,7 +46,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
-class Aside:
+class WorkerPool:
     """Workers for what waits for the disk or encodes sound. Thread: the event loop hands work in."""
 
     def __init__(self, workers: int = 4) -> None:
@@ -62,7 +62,7 @@ class Aside:
         self._workers.shutdown(wait=True, cancel_futures=True)
 
 
-def answering(handler: Handler) -> Handler:
+def handle_errors(handler: Handler) -> Handler:
     """Say refusals as the runtime does, and refuse what another site's page sends."""
 
     @functools.wraps(handler)
@@ -79,12 +79,12 @@ def answering(handler: Handler) -> Handler:
     return answer
 
 
-def said(value: object, status: int = 200) -> JSONResponse:
+def json_response(value: object, status: int = 200) -> JSONResponse:
     """JSON that belongs to the caller."""
     return JSONResponse(value, status_code=status, headers={**PRIVATE, "cache-control": "no-store"})
 
 
-def said_in_pieces(pieces: Iterable[bytes], size: int) -> Response:
+def streamed_json(pieces: Iterable[bytes], size: int) -> Response:
     """JSON that belongs to the caller, of ``size`` bytes, which is too large to be written at once."""
 
     async def stream() -> AsyncIterator[bytes]:
@@ -95,38 +95,38 @@ def said_in_pieces(pieces: Iterable[bytes], size: int) -> Response:
     return StreamingResponse(stream(), media_type="application/json", headers=headers)
 
 
-def said_text(text: bytes) -> Response:
+def stored_json(text: bytes) -> Response:
     """JSON that belongs to the caller, as the store or a worker has written it."""
-    return said_in_pieces((text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES)), len(text))
+    return streamed_json((text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES)), len(text))
 
 
-def listed(name: str, objects: Iterable[object], **rest: object) -> bytes:
+def json_list(name: str, objects: Iterable[object], **rest: object) -> bytes:
     """Return JSON of a list and of the ``rest``, in a worker: object by object, so that the loop need not wait."""
     fields = [f'"{name}": [{", ".join(json.dumps(item) for item in objects)}]']
     fields += [f'"{key}": {json.dumps(value)}' for key, value in rest.items()]
     return f"{{{', '.join(fields)}}}".encode()
 
 
-def attached(data: bytes, media_type: str, name: str, *, inline: bool = False, **headers: str) -> Response:
+def file_response(data: bytes, media_type: str, name: str, *, inline: bool = False, **headers: str) -> Response:
     """Return a file under a name that people gave, to be saved, or to be used by the page."""
-    return Response(data, media_type=media_type, headers={**named(name, inline=inline), **headers})
+    return Response(data, media_type=media_type, headers={**file_headers(name, inline=inline), **headers})
 
 
-def named(name: str, *, inline: bool = False) -> dict[str, str]:
+def file_headers(name: str, *, inline: bool = False) -> dict[str, str]:
     """Return the headers of a file that is private and has a name."""
     return {**PRIVATE, "content-disposition": disposition(name, inline=inline)}
 
 
-async def body_of(request: Request, most: int = BODY_BYTES) -> bytes:
+async def read_body(request: Request, most: int = BODY_BYTES) -> bytes:
     """Return the body, no more of it than a JSON body may have.
 
     Raises:
         SpeechError: as `body_pieces`.
     """
-    return b"".join(await pieces_of(request, most))
+    return b"".join(await read_pieces(request, most))
 
 
-async def pieces_of(request: Request, most: int) -> list[bytes]:
+async def read_pieces(request: Request, most: int) -> list[bytes]:
     """Return a body in pieces, for what is too large to be joined on the event loop.
 
     Raises:
@@ -135,7 +135,7 @@ async def pieces_of(request: Request, most: int) -> list[bytes]:
     return [piece async for piece in body_pieces(request, max_bytes=most, idle_s=IDLE_S)]
 
 
-async def form_of(request: Request, largest: dict[str, int]) -> dict[str, str | bytes]:
+async def read_form(request: Request, largest: dict[str, int]) -> dict[str, str | bytes]:
     """Fields of a multipart form; files, by ``largest``, may have so many bytes. What is large lies on disk meanwhile.
 
     Raises:
@@ -175,7 +175,7 @@ async def _content(name: str, value: UploadFile | str, largest: dict[str, int]) 
     return await value.read()
 
 
-def whole_number(request: Request, name: str, default: int, low: int, high: int) -> int:
+def query_int(request: Request, name: str, default: int, low: int, high: int) -> int:
     """Return a number of the query.
 
     Raises:
@@ -189,5 +189,5 @@ def whole_number(request: Request, name: str, default: int, low: int, high: int)
     return int(text)
 
 
-def is_yes(request: Request, name: str) -> bool:
+def query_flag(request: Request, name: str) -> bool:
     return request.query_params.get(name, "").lower() in {"1", "true", "yes"}

@@ -1,0 +1,1 @@
+"""Relay of the runtime's API on the studio's port."""

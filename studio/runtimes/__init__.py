@@ -1,0 +1,1 @@
+"""Runtimes behind the studio: a supervised child process, or one that someone else started."""

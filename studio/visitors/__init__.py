@@ -1,0 +1,1 @@
+"""Visitors of the studio: identity, limits and sign-in."""
