@@ -23,7 +23,7 @@ from runtime.engine.execution.slots import SlotInputs
 from runtime.engine.scheduling.code2wav_scheduler import Code2WavScheduler
 from runtime.engine.scheduling.in_flight import Expect, InFlight
 from runtime.engine.scheduling.scheduler import YIELD_BUSY_SHARE, Scheduler, SequenceTable, Slots
-from runtime.engine.scheduling.segment_runner import Parts
+from runtime.engine.scheduling.segment_runner import SegmentRunner
 from runtime.engine.scheduling.sequence import Sequence, SequenceState
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.engine.text.text_stream import TextStream
@@ -40,11 +40,11 @@ Clock = Callable[[], float]
 CPU_PREFILLS = 2  # Prefills in parallel take as long as in sequence, and frames wait for them.
 CPU_SOUND_WORK = 4  # Row-frames per call: 35 ms on the demo voice. Larger calls are not cheaper per frame.
 DEVICE_SOUND_WORK = 512
-DEVICE_COMPANY = 0.125  # Share of the speaking rows decoded by one call if chunks can wait.
+DEVICE_BATCH_FILL_RATIO = 0.125  # Share of the speaking rows decoded by one call if chunks can wait.
 
 
 class EngineCore:
-    """Runs one checkpoint. A turn of the engine calls collect, take_in, retire, admit, prefill and decode.
+    """Runs one checkpoint. A turn of the engine calls collect, process_outputs, retire, admit, prefill and decode.
 
     Sound goes to the Code2Wav worker whenever some is due.
     """
@@ -86,18 +86,20 @@ class EngineCore:
             lead_cap_s=engine.lead_cap_s,
             reader_frames=max(2, round(engine.reader_s / self.frame_s)),
             sound_work=engine.sound_work or (CPU_SOUND_WORK if on_cpu else DEVICE_SOUND_WORK),
-            company=0.0 if on_cpu else DEVICE_COMPANY,
+            batch_fill_ratio=0.0 if on_cpu else DEVICE_BATCH_FILL_RATIO,
             first_alone=on_cpu,
         )
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)
-        self.may_graft = False  # True if another checkpoint can embed inputs of this one's requests.
+        self.may_cross_embed = False  # True if another checkpoint can embed inputs of this one's requests.
         self.holders: dict[int, Sequence] = {}  # By slot.
         self.frames_made = 0  # Frames with audio of all counted requests since the start.
         self.table = SequenceTable(slots)
         self.in_flight = InFlight(self.table, slots, device.max_in_flight, expect, clock)
-        self.parts = Parts(checkpoint, self.runner, self.in_flight, self.prefix_cache, self.end, guarded=engine.guard)
-        self.prefilling = self.parts.prefilling
+        self.segment_runner = SegmentRunner(
+            checkpoint, self.runner, self.in_flight, self.prefix_cache, self.end, guarded=engine.guard
+        )
+        self.prefilling = self.segment_runner.prefilling
         self.code2wav_scheduler = Code2WavScheduler(
             self.code2wav_streams,
             self.scheduler,
@@ -123,23 +125,23 @@ class EngineCore:
         """Rows whose frames are made as far as the text goes. Shapes: [S]."""
         return (self.table.made > 0) & (self.table.text <= self.table.made)
 
-    def speak_voices_of(self, reader: EngineCore, *, may_graft: bool) -> None:
+    def share_voices_of(self, reader: EngineCore, *, may_cross_embed: bool) -> None:
         """Take voices from another checkpoint's cache from now on; no request may wait for one of its own.
 
-        With ``may_graft`` the other embeds the inputs of the requests that want it to.
+        With ``may_cross_embed`` the other embeds the inputs of the requests that want it to.
         """
         self.voice_cache = self.waiting.voices = reader.voice_cache
-        self.may_graft = may_graft
-        self.parts.lender = reader.checkpoint.talker if may_graft else None
-        self.runner.frame.lend(self.parts.lender)
+        self.may_cross_embed = may_cross_embed
+        self.segment_runner.embedding_source = reader.checkpoint.talker if may_cross_embed else None
+        self.runner.frame.set_embedding_source(self.segment_runner.embedding_source)
 
     # --- what clients do
 
-    def enter(self, sequence: Sequence) -> None:
+    def add_request(self, sequence: Sequence) -> None:
         if sequence.text_stream.is_silent:
-            self._keep_silent(sequence)
+            self._emit_silence(sequence)
         else:
-            self.waiting.enter(sequence, self.clock())
+            self.waiting.add_request(sequence, self.clock())
 
     def change_text(self, ticket: int, change: Callable[[TextStream], None]) -> None:
         """More text, or its end."""
@@ -149,27 +151,27 @@ class EngineCore:
         try:
             change(sequence.text_stream)
         except SpeechError as error:
-            self.waiting.leave(ticket)
+            self.waiting.remove_request(ticket)
             self.end(sequence, error)
             return
         if sequence.text_stream.is_silent:
-            self.waiting.leave(ticket)
-            self._keep_silent(sequence)
+            self.waiting.remove_request(ticket)
+            self._emit_silence(sequence)
         elif sequence.slot < 0:
-            self.waiting.look(sequence, self.clock())
+            self.waiting.update_request(sequence, self.clock())
         elif sequence.state is SequenceState.AT_REST:
-            self.parts.go_on(sequence)
+            self.segment_runner.resume(sequence)
         else:
-            self.parts.grow(sequence)
+            self.segment_runner.append_tokens(sequence)
 
-    def taken(self, samples: Mapping[int, int]) -> None:
+    def ack_sent(self, samples: Mapping[int, int]) -> None:
         """By ticket, of this core's requests and of others: what has left for the listener in all."""
         for slot, sequence in self.holders.items():
             if (left := samples.get(sequence.ticket)) is not None:
                 spoken = max(0, left - sequence.paused)  # Pauses do not count as acknowledged frames.
-                self.table.taken[slot] = spoken // self.samples_per_frame
+                self.table.acknowledged_frames[slot] = spoken // self.samples_per_frame
 
-    def played(self, ticket: int, ms: float) -> None:
+    def ack_played(self, ticket: int, ms: float) -> None:
         """The listener's own word on how much it still has to hear."""
         sequence = self._holder(ticket)
         if sequence is not None and sequence.first_sound is not None:
@@ -179,13 +181,13 @@ class EngineCore:
 
     def cancel(self, ticket: int) -> None:
         """End a request wherever it is; its sink hears of nothing but the end after this."""
-        sequence = self.waiting.leave(ticket) or self._holder(ticket)
+        sequence = self.waiting.remove_request(ticket) or self._holder(ticket)
         if sequence is not None:
             self.end(sequence, StopReason.CANCELLED)
 
     def preempt(self, ticket: int, error: SpeechError) -> bool:
         """End a request that waits for a slot; False if it has one by now, or has ended."""
-        sequence = self.waiting.leave(ticket)
+        sequence = self.waiting.remove_request(ticket)
         if sequence is not None:
             self.end(sequence, error)
         return sequence is not None
@@ -199,9 +201,9 @@ class EngineCore:
             if sound.error is not None:
                 self.end(sequence, sound.error)
             elif sound.guard is not None:
-                self.parts.cut_off(sequence, sound.guard, sound.left_out)
+                self.segment_runner.cut_segment(sequence, sound.guard, sound.left_out)
 
-    def take_in(self) -> bool:
+    def process_outputs(self) -> bool:
         """Keep the frames that the device has finished, but for those of rows that have given them up."""
         worked = False
         for output in self.in_flight.outputs():
@@ -214,11 +216,11 @@ class EngineCore:
             ):
                 sequence = self.holders[int(slot)]
                 if ended:
-                    self.code2wav_scheduler.unfollow(sequence)
-                self.parts.begin_to_speak(sequence, prompt, self.clock(), keeps=bool(finite))
+                    self.code2wav_scheduler.discard_first_audio(sequence)
+                self.segment_runner.start_decoding(sequence, prompt, self.clock(), keeps=bool(finite))
             if not output.prompts:
                 self.code2wav_scheduler.pace.turn_s = output.took_s
-            self._keep(output.slots, output.result)
+            self._store_frames(output.slots, output.result)
         if worked:
             self.code2wav_scheduler.offer()
         return worked
@@ -229,30 +231,30 @@ class EngineCore:
         for slot in np.flatnonzero(table.ended & (table.made == table.sent) & ~table.in_code2wav):
             sequence = self.holders[int(slot)]
             text_stream = sequence.text_stream
-            if text_stream.pause and text_stream.closed and not text_stream.parts:
-                sequence.rest(text_stream.pause, self._no_codes)
+            if text_stream.pause and text_stream.closed and not text_stream.segments:
+                sequence.emit_pause(text_stream.pause, self._no_codes)
             self.end(sequence, sequence.stop_reason)
 
-    def report_short_of_text(self) -> None:
+    def report_waiting_for_text(self) -> None:
         """Tell the requests that have said all the text that has come, once its sound is out."""
         table = self.table
         for slot in np.flatnonzero(self._short & (table.made == table.sent) & ~table.in_code2wav & ~table.ended):
             sequence = self.holders[int(slot)]
             chars = sequence.text_stream.chars
-            if sequence.short_at != chars and sequence.text_stream.is_spent:
-                sequence.short_at = chars
+            if sequence.reported_chars != chars and sequence.text_stream.is_spent:
+                sequence.reported_chars = chars
                 sequence.sink(ShortOfText(chars))
 
     def admit(self) -> None:
         """Give free slots to the next requests; tell the others their place when it has changed."""
         now = self.clock()
-        for sequence, error in self.waiting.read(now):
+        for sequence, error in self.waiting.collect_voices(now):
             self.end(sequence, error)
         while self.waiting.ready and self.runner.slot_cache.free:
             self._begin(self.waiting.next(), now)
-        for sequence, error in self.waiting.expired(now):
+        for sequence, error in self.waiting.remove_expired(now):
             self.end(sequence, error)
-        self.waiting.tell_places(now)
+        self.waiting.report_places(now)
 
     def prefill(self) -> bool:
         """Prefill the next chunk of some prompts at once; the last chunk of a prompt ends in its first frame."""
@@ -264,7 +266,7 @@ class EngineCore:
         sequences = list(self.prefilling)[: min(most, STARTS[-1])]
         if sequences:
             self._prefill_chunks(sequences)
-            self.take_in()
+            self.process_outputs()
         return bool(sequences)
 
     def decode(self) -> bool:
@@ -274,13 +276,15 @@ class EngineCore:
             return False
         began = self.clock()
         is_scarce = self.waiting.ready > 0 or len(self.holders) > max(1, YIELD_BUSY_SHARE * self.slots)
-        is_scarce &= not self.scheduler.is_ample(self.code2wav_scheduler.pace)
-        is_patient = self.scheduler.is_patient(self.code2wav_scheduler.pace)
-        slots = self.scheduler.runnable(self.table, began, is_scarce=is_scarce, is_patient=is_patient)
+        is_scarce &= not self.scheduler.is_decoding_fast(self.code2wav_scheduler.pace)
+        yields_to_first_audio = self.scheduler.yields_to_first_audio(self.code2wav_scheduler.pace)
+        slots = self.scheduler.runnable(
+            self.table, began, is_scarce=is_scarce, yields_to_first_audio=yields_to_first_audio
+        )
         if not len(slots):
             return False
         self._decode_step(slots, began)
-        self.take_in()
+        self.process_outputs()
         return True
 
     def end(self, sequence: Sequence, outcome: StopReason | SpeechError) -> None:
@@ -288,7 +292,7 @@ class EngineCore:
         now = self.clock()
         if sequence.slot >= 0:
             with self.code2wav_scheduler.silencing(sequence):
-                self.in_flight.give_up(sequence.slot)
+                self.in_flight.discard_launches(sequence.slot)
                 self.table.clear(sequence.slot)
             del self.holders[sequence.slot]
             if sequence.prompt is not None:
@@ -296,14 +300,16 @@ class EngineCore:
             self.runner.slot_cache.give_back(sequence.slot)
             self.waiting.slot_freed(sequence.request.caller, now - sequence.admitted)
         stats = sequence.stats(now, self.samples_per_frame, self.frame_s)
-        sequence.end(outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.told))
+        sequence.end(
+            outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.reported_notes)
+        )
         # What yields is the canary, and in no figure either.
         level = logging.DEBUG if sequence.request.yields else logging.INFO
         log.log(level, "request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
     def end_all(self, error: SpeechError) -> None:
         """End all requests for a reason that is not their own."""
-        for sequence in [*self.waiting.drain(), *self.holders.values()]:
+        for sequence in [*self.waiting.remove_all(), *self.holders.values()]:
             self.end(sequence, error)
 
     # --- steps of a turn
@@ -315,31 +321,31 @@ class EngineCore:
             admission.settings,
             sequence.seed,
             holds_end=sequence.request.holds_end,
-            is_grafted=admission.is_grafted,
+            is_cross_embedded=admission.is_cross_embedded,
         )
         slot = self.runner.slot_cache.take(inputs)
         sequence.take_slot(slot, inputs, self.table, self.modes[sequence.request.mode], now)
         self.holders[slot] = sequence
-        self._tell_started(sequence)
-        self.parts.begin(sequence)
+        self._emit_started(sequence)
+        self.segment_runner.start_segment(sequence)
 
-    def _keep_silent(self, sequence: Sequence) -> None:
+    def _emit_silence(self, sequence: Sequence) -> None:
         """Serve a text without a word: a pause in its rhythm, which takes no slot."""
         text_stream = sequence.text_stream
         has_rhythm = bool(text_stream.text.strip()) or not text_stream.pause
         in_marks = pause_frames(text_stream.text) * self.samples_per_frame if has_rhythm else 0
         sequence.first_sound = self.clock()
-        self._tell_started(sequence, *([] if text_stream.pause else [PAUSE_NOTE]))
-        sequence.rest(in_marks + text_stream.pause, self._no_codes)
+        self._emit_started(sequence, *([] if text_stream.pause else [PAUSE_NOTE]))
+        sequence.emit_pause(in_marks + text_stream.pause, self._no_codes)
         self.end(sequence, StopReason.EOS)
 
     @property
     def _no_codes(self) -> NDArray[np.int64]:
         return np.empty((0, self.code2wav_streams.groups), np.int64)
 
-    def _tell_started(self, sequence: Sequence, *notes: str) -> None:
-        sequence.told = (*sequence.admission.notes, *notes, *sequence.text_stream.notes)
-        sequence.sink(Started(seed=sequence.seed, checkpoint=self.checkpoint.name, notes=sequence.told))
+    def _emit_started(self, sequence: Sequence, *notes: str) -> None:
+        sequence.reported_notes = (*sequence.admission.notes, *notes, *sequence.text_stream.notes)
+        sequence.sink(Started(seed=sequence.seed, checkpoint=self.checkpoint.name, notes=sequence.reported_notes))
 
     def _prefill_chunks(self, sequences: list[Sequence]) -> None:
         """Prefill the next chunk of some prompts at once, and have the first frames made of those that are through."""
@@ -358,7 +364,7 @@ class EngineCore:
             if any(through):
                 prompts = [prompt for (_, prompt, _), is_through in zip(wanted, through, strict=True) if is_through]
                 spoken = [sequence for sequence, is_through in zip(sequences, through, strict=True) if is_through]
-                first = self.runner.first(slots[through], partial(self.code2wav_scheduler.follow, spoken))
+                first = self.runner.first(slots[through], partial(self.code2wav_scheduler.launch_first_audio, spoken))
                 self.in_flight.add(Stream.STARTS, first.slots, first.event, first, prompts)
         except Exception as error:
             log.exception("the prefill of %d requests failed", len(sequences))
@@ -391,22 +397,22 @@ class EngineCore:
             return
         for half in np.array_split(slots, 2):
             while self.in_flight.wait():  # A result may have ended a row in the meantime.
-                self.take_in()
+                self.process_outputs()
             if len(left := half[self.table.speaking[half]]):
                 self._decode_step(left, began)
 
-    def _keep(self, slots: Slots, result: FrameResult) -> None:
+    def _store_frames(self, slots: Slots, result: FrameResult) -> None:
         """Keep every row's new frame until its sound is made; a row without one has come to its end."""
         table, ended, finite = self.table, result.ended, result.finite
         good = finite & ~ended
         kept = slots[good]
-        self.code2wav_scheduler.keep(kept, result.codes[good])
+        self.code2wav_scheduler.store_frames(kept, result.codes[good])
         for slot in slots[~finite]:
             self.end(self.holders[int(slot)], NonFiniteOutput())
         for slot in slots[finite & ended]:
-            self.parts.finish(self.holders[int(slot)], StopReason.EOS)
+            self.segment_runner.finish_segment(self.holders[int(slot)], StopReason.EOS)
         for slot in kept[table.made[kept] >= table.limit[kept]]:
-            self.parts.reach_limit(self.holders[int(slot)])
+            self.segment_runner.stop_at_limit(self.holders[int(slot)])
 
     def _fail(self, slots: Slots) -> None:
         """End the requests of some slots."""

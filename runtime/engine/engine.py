@@ -145,15 +145,15 @@ class Engine:
         with self._lock:
             if not self.alive:
                 raise EngineDead
-            if (displaced := self._open.make_room(entry, request)) is not None:
-                self._displace(*displaced)
+            if (preempted := self._open.make_room(entry, request)) is not None:
+                self._preempt(*preempted)
             for other in self._open.yielding:
                 self._command(other, partial(EngineCore.cancel, ticket=other))
             ticket = self._open.add(entry, request)
             sequence = Sequence(ticket, request, self._closing_sink(ticket, sink))
             if core is not None and admitted is not None:
                 sequence.admit(*admitted, self._seed(request), self.clock())
-                self.commands.append(partial(core.enter, sequence))
+                self.commands.append(partial(core.add_request, sequence))
             else:
                 self._hold(entries, sequence)
         self._wake.set()
@@ -181,7 +181,7 @@ class Engine:
 
     def played(self, ticket: int, ms: float) -> None:
         """The listener has heard so much in all."""
-        self._command(ticket, lambda core: core.played(ticket, ms))
+        self._command(ticket, lambda core: core.ack_played(ticket, ms))
 
     def cancel(self, ticket: int) -> None:
         """End a request within a frame; unknown and ended tickets are ignored."""
@@ -270,9 +270,9 @@ class Engine:
             worked = self.take_commands()
             for core in cores:
                 core.collect()
-                worked |= core.take_in()
+                worked |= core.process_outputs()
                 core.retire()
-                core.report_short_of_text()
+                core.report_waiting_for_text()
                 core.admit()
                 self._heartbeat.step()
                 worked |= core.prefill()
@@ -322,7 +322,7 @@ class Engine:
             ticket, samples = self._taken.popitem()
             taken[ticket] = samples
         for core in self.registry.cores if taken else ():
-            core.taken(taken)
+            core.ack_sent(taken)
         return took
 
     # --- checkpoints
@@ -374,7 +374,7 @@ class Engine:
                 assert core is not None, "it is loaded, or has failed and was refused"
                 admitted = self._admit(core, sequence.request)
                 sequence.admit(*admitted, self._seed(sequence.request), self.clock())
-                core.enter(sequence)
+                core.add_request(sequence)
             except SpeechError as error:
                 sequence.end(error, RequestStats())
             for command in commands:
@@ -390,13 +390,13 @@ class Engine:
             return True
 
     def _admit(self, core: EngineCore, request: SpeechRequest) -> tuple[Admission, TextStream]:
-        return admit(request, core.checkpoint, self.settings.limits, core.length, may_graft=core.may_graft)
+        return admit(request, core.checkpoint, self.settings.limits, core.length, may_cross_embed=core.may_cross_embed)
 
     @staticmethod
     def _seed(request: SpeechRequest) -> int:
         return secrets.randbits(SEED_BITS) if request.seed is None else request.seed
 
-    def _displace(self, ticket: int, error: SpeechError) -> None:
+    def _preempt(self, ticket: int, error: SpeechError) -> None:
         """Have a request leave the queue, unless its turn has come by then."""
         opened = self._open[ticket]
 

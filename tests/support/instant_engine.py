@@ -26,7 +26,7 @@ from runtime.engine.core import PAUSE_NOTE
 from runtime.engine.engine import SEED_BITS
 from runtime.engine.loading.registry import Registry, RegistryEntry
 from runtime.engine.scheduling.input_processor import Admission, admit
-from runtime.engine.text.text_stream import Part, TextStream
+from runtime.engine.text.text_stream import Segment, TextStream
 from runtime.errors import EngineDead, ModeNotServed, Overloaded, SpeechError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import (
@@ -106,12 +106,12 @@ class Saying:
             self.has_codes = False
             in_marks = pause_frames(self.text.text) if self.text.text.strip() else 0
             self._add(np.zeros(FRAME * (in_marks + round(self.text.pause / FRAME)), np.int16))
-        while self.text.parts and not self.pieces:
-            part = self.text.parts[0]
+        while self.text.segments and not self.pieces:
+            part = self.text.segments[0]
             words = part.text[self.said :].strip()
             if not part.closed:
                 return
-            self.text.parts.popleft()
+            self.text.segments.popleft()
             self.said = 0
             if words:
                 self._say(words, part)
@@ -119,13 +119,13 @@ class Saying:
     def flush(self) -> None:
         """Say what has come of the part that grows."""
         self.text.flush()
-        if self.text.parts and not self.text.parts[-1].closed:
-            part = self.text.parts[-1]
+        if self.text.segments and not self.text.segments[-1].closed:
+            part = self.text.segments[-1]
             words, self.said = part.text[self.said :].strip(), len(part.text)
             if words:
                 self._say(words, part)
 
-    def _say(self, words: str, part: Part) -> None:
+    def _say(self, words: str, part: Segment) -> None:
         """Pauses are whole frames here."""
         pause, part.pause = part.pause, 0
         self._add(np.zeros(FRAME * round(pause / FRAME), np.int16))
@@ -158,7 +158,7 @@ class Saying:
         """Why it is over, if it is."""
         if self.admission.asked is not None and self.made >= self.admission.asked:
             return StopReason.MAX_TOKENS
-        is_over = self.text.closed and not self.text.parts and not self.pieces
+        is_over = self.text.closed and not self.text.segments and not self.pieces
         return StopReason.EOS if is_over else None
 
 

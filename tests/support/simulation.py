@@ -57,7 +57,7 @@ class Simulation:
         largest: int = 16,
         work: int = 16,
         lead_cap_s: float = 3.0,
-        company: float = 0.0,
+        batch_fill_ratio: float = 0.0,
         first_alone: bool = False,
         **words: object,
     ) -> Simulation:
@@ -67,7 +67,7 @@ class Simulation:
             lead_cap_s=lead_cap_s,
             reader_frames=25,
             sound_work=work,
-            company=company,
+            batch_fill_ratio=batch_fill_ratio,
             first_alone=first_alone,
         )
         simulation = cls(scheduler, table, **words)  # type: ignore[arg-type]
@@ -86,8 +86,10 @@ class Simulation:
                 self._begin(waiting.pop(0), by_slot)
             self._land(by_slot)
             self._fly(by_slot)
-            is_patient = self.scheduler.is_patient(self.pace)
-            slots = self.scheduler.runnable(table, self.now, is_scarce=self.is_scarce, is_patient=is_patient)
+            yields_to_first_audio = self.scheduler.yields_to_first_audio(self.pace)
+            slots = self.scheduler.runnable(
+                table, self.now, is_scarce=self.is_scarce, yields_to_first_audio=yields_to_first_audio
+            )
             if len(slots):
                 self._step(slots)
                 if len(self._begun) <= self.max_in_flight:
@@ -115,7 +117,7 @@ class Simulation:
         self.now += self.prefill_s
         slot, table = one.slot, self.table
         table.limit[slot], table.text[slot], table.buffer_empty_at[slot] = one.frames, ENDLESS, one.arrives
-        table.acknowledged[slot] = not one.reads
+        table.has_acks[slot] = not one.reads
         table.begun[slot] = table.made[slot] = 1
         table.speaking[slot] = True
         by_slot[slot] = one
@@ -137,7 +139,7 @@ class Simulation:
         for landed, chunk in [flight for flight in self._flying if flight[0] <= self.now]:
             self._flying.remove((landed, chunk))
             self.table.in_code2wav[chunk.slots] = False
-            self.scheduler.hand_out(self.table, chunk.slots, chunk.frames, landed)
+            self.scheduler.record_sent(self.table, chunk.slots, chunk.frames, landed)
             for slot, frames in zip(chunk.slots, chunk.frames.tolist(), strict=True):
                 one = by_slot[int(slot)]
                 one.chunks.append(frames)

@@ -107,7 +107,7 @@ class VoiceCache:
         future.add_done_callback(lambda _: done())
         return future
 
-    def keep(self, key: str, future: Future[ClonedVoice]) -> ClonedVoice:
+    def store(self, key: str, future: Future[ClonedVoice]) -> ClonedVoice:
         """The voice that was read, kept from now on.
 
         Raises:
@@ -125,7 +125,7 @@ class VoiceCache:
         """Take in what was read for requests that did not wait for it; what failed for them fails no other."""
         for key, future in [(key, future) for key, future in self.reading.items() if future.done()]:
             with contextlib.suppress(Exception):
-                self.keep(key, future)
+                self.store(key, future)
 
     def prepare(self, reference: Reference, key: str, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
         """Make a prompt for the caller to keep. Thread: any; ``done`` is called on the reading one."""

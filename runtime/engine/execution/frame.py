@@ -22,7 +22,7 @@ from runtime.engine.execution.attention import (
     PrefillAttention,
     SlotAttention,
 )
-from runtime.engine.execution.cross_checkpoint_embeddings import Graft, InputTables
+from runtime.engine.execution.cross_checkpoint_embeddings import CrossCheckpointEmbeddings, InputTables
 from runtime.engine.execution.noise import CpuNoise, HostNoise
 from runtime.engine.execution.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
 from runtime.engine.execution.scripted_frame import scripted_frame
@@ -90,8 +90,8 @@ class Frame:
         self.allowed[config.talker.codec_eos_token_id] = True
         # A tensor, because graphs take no constants from the host.
         self.true = torch.ones((), device=target, dtype=torch.bool)
-        self._lender: Talker | None = None  # Embeds the inputs of rows with cross-checkpoint embeddings.
-        self._lent: InputTables | None = None
+        self._embedding_source: Talker | None = None  # Embeds the inputs of rows with cross-checkpoint embeddings.
+        self._source_tables: InputTables | None = None
         if fused is not None:
             tables = self.talker.tables
             assert tables is not None, "a talker with fused operations has tables"
@@ -99,18 +99,18 @@ class Frame:
             slot_cache.addresses[:] = on_device(target, np.array(own))[:, None]
 
     @torch.inference_mode()
-    def lend(self, lender: Talker | None) -> None:
-        """Have another talker embed the inputs of grafted rows from now on; no such row may be there yet."""
-        if lender is self._lender:
+    def set_embedding_source(self, embedding_source: Talker | None) -> None:
+        """Have another talker embed the inputs of cross-embedded rows from now on; no such row may be there yet."""
+        if embedding_source is self._embedding_source:
             return
-        self._lender, self._lent = lender, None
-        if lender is not None and self.fused is not None:
-            tables = lender.tables
+        self._embedding_source, self._source_tables = embedding_source, None
+        if embedding_source is not None and self.fused is not None:
+            tables = embedding_source.tables
             assert tables is not None, "a talker with fused operations has tables"
             # The code predictor is not lent: it reads the other's codes 0 through a projection of its own.
-            first = self.talker.code_predictor.project(lender.model.codec_embedding.rows)
-            self._lent = InputTables(tables.frames[0], tables.text, first)
-            self.slot_cache.tables[True] = self._lent.addresses
+            first = self.talker.code_predictor.project(embedding_source.model.codec_embedding.rows)
+            self._source_tables = InputTables(tables.frames[0], tables.text, first)
+            self.slot_cache.tables[True] = self._source_tables.addresses
             self.device.mark().synchronize()  # The frame stream is not ordered after this thread's work.
 
     def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None, *, plain: bool = False) -> Tensor:
@@ -130,8 +130,8 @@ class Frame:
         positions = slot_cache.position[rows]
         text = self.talker.embed_text(slot_cache.trailing[rows, slot_cache.frame[rows] - 1])
         x = self.talker.embed_frames(slot_cache.codes[rows]) + text
-        if (graft := self._graft(slots)) is not None:
-            graft.embed_inputs(x, rows, slot_cache)
+        if (embeddings := self._cross_embeddings(slots)) is not None:
+            embeddings.embed_inputs(x, rows, slot_cache)
         if self._step is not None:
             places, angles = (rows.tolist(), positions.tolist()), self.talker.angles(positions[:, None])
             hidden = self._step(x[:, None], slot_cache.keys, slot_cache.values, *places, *angles)
@@ -188,14 +188,16 @@ class Frame:
         positions = self.slot_cache.position[rows]
         return self._fused_sample(self.fused, hidden, rows, self.start_cache, positions, torch.zeros_like(positions))
 
-    def _graft(self, slots: Slots | None) -> Graft | None:
-        """Rows that read inputs of the lender; None where there are none, as in every graph. Shapes: slots [B]."""
-        if self._lender is None or slots is None:
+    def _cross_embeddings(self, slots: Slots | None) -> CrossCheckpointEmbeddings | None:
+        """Return the cross-embedded rows, or None if there are none, as in every graph. Shapes: slots [B]."""
+        if self._embedding_source is None or slots is None:
             return None
-        places = np.flatnonzero(self.slot_cache.host_grafted[slots])
+        places = np.flatnonzero(self.slot_cache.host_cross_embedded[slots])
         if not len(places):
             return None
-        return Graft(self.talker, self._lender, on_device(self.device.torch_device, places))
+        return CrossCheckpointEmbeddings(
+            self.talker, self._embedding_source, on_device(self.device.torch_device, places)
+        )
 
     def _sample(
         self,
@@ -235,7 +237,7 @@ class Frame:
             noise = self._noise_of(slot_cache.seed[rows], frame)
         lean = self.device.lean_sampling
         levels = [level.of(rows, slots, lean=lean, plain=plain) for level in slot_cache.levels]
-        graft = self._graft(slots)
+        embeddings = self._cross_embeddings(slots)
         codes: list[Tensor] = []
         sums: list[Tensor] = []  # One per codebook; a score that is not finite makes its sum not finite.
 
@@ -253,8 +255,8 @@ class Frame:
             codes.append(pick(scores, levels[codebook > 0], own))
             if embedded is not None:
                 embedded.copy_(self.talker.embed_code(codebook, codes[-1]))
-                if codebook == 0 and graft is not None:
-                    graft.embed_first_code(embedded, codes[-1])
+                if codebook == 0 and embeddings is not None:
+                    embeddings.embed_first_code(embedded, codes[-1])
 
         x = self.talker.code_predictor.begin(hidden, ops)
         sample(0, self.talker.logits(hidden, ops), x[:, 1])

@@ -299,10 +299,10 @@ class ModelRunner:
     def _fitting(
         self, slots: Slots, work: Work, *least: int, plain: bool = False
     ) -> tuple[Shape, Graph[Tensor] | None]:
-        """Return the graph for these slots. Only where operations are fused does it know of grafted ones."""
+        """Return the graph for these slots. Only where operations are fused does it know of cross-embedded ones."""
         if self._is_lean:
             least = (*least, PLAIN if plain else SORTED)
-        if self.frame.fused is None and self.slot_cache.host_grafted[slots].any():
+        if self.frame.fused is None and self.slot_cache.host_cross_embedded[slots].any():
             return least, None
         return self.graphs.fitting(work, *least)
 

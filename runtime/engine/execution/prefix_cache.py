@@ -24,7 +24,7 @@ class PrefixCache:
             self._kept.move_to_end(key)
         return prefix
 
-    def keep(self, key: str, copy: Callable[[], PromptPrefix]) -> None:
+    def put(self, key: str, copy: Callable[[], PromptPrefix]) -> None:
         """Keep a beginning that is not kept yet; ``copy`` takes it out of its slot."""
         if not self._capacity:
             return

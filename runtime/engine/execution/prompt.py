@@ -83,9 +83,9 @@ def build_prompt(
     config: ModelConfig,
     tokenizer: TextTokenizer,
     talker: Talker,
-    lender: Talker | None = None,
+    embedding_source: Talker | None = None,
 ) -> Prompt:
-    """Write down and embed a prompt; its text is embedded by the lender where there is one."""
+    """Write down and embed a prompt; its text is embedded by the embedding source if there is one."""
     columns = Columns()
     if inputs.instruct is not None:
         columns.add(tokenizer.instruct(inputs.instruct), NO_CODEC)
@@ -104,10 +104,15 @@ def build_prompt(
     # The last position is read anew each time, for it gives the first code; none is left to the text where the words
     # of a reference outlast its frames.
     constant = min(constant, len(columns.text) - 1)
-    embeds = _embed(columns, voice, talker, lender or talker)
+    embeds = _embed(columns, voice, talker, embedding_source or talker)
     if constant < WORTH_KEEPING:
         return Prompt(embeds, trailing)
-    beginning = (columns.text[:constant], columns.codec[:constant], voice.key if voice else None, lender is None)
+    beginning = (
+        columns.text[:constant],
+        columns.codec[:constant],
+        voice.key if voice else None,
+        embedding_source is None,
+    )
     key = hashlib.blake2b(repr(beginning).encode(), digest_size=16).hexdigest()
     return Prompt(embeds, trailing, constant, key)
 

@@ -54,7 +54,7 @@ class SlotInputs:
     trailing: list[int] = field(default_factory=list)  # Text ids fed with the coming frames, then padding.
     holds_end: bool = False  # EOS is banned until the frame that is fed the last of them (tts_eos).
     is_open: bool = False  # More text may arrive.
-    is_grafted: bool = False  # Another checkpoint embeds the inputs (cross_checkpoint_embeddings.py).
+    is_cross_embedded: bool = False  # Another checkpoint embeds the inputs (cross_checkpoint_embeddings.py).
     is_written: bool = False  # Written to the device.
 
     @property
@@ -225,7 +225,7 @@ class SlotCache:
         self.talker_level = LevelCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
         self.predictor_level = LevelCache(self._reals[3:5], self._ints[6:8], config.predictor.vocab_size)
         # Where fused operations look up what a slot is fed: tables of codes 0 and of text in the talker's width, and of
-        # codes 0 in the code predictor's. By ``is_grafted``.
+        # codes 0 in the code predictor's. By ``is_cross_embedded``.
         self.addresses = self._ints[8:11]
         self.tables: dict[bool, tuple[int, int, int]] = {False: (0, 0, 0), True: (0, 0, 0)}
 
@@ -238,7 +238,7 @@ class SlotCache:
 
         self.host_position = np.zeros(slots, np.int64)  # Host copy of ``position``.
         self.host_frame = np.zeros(slots, np.int64)  # Host copy of ``frame``.
-        self.host_grafted = np.zeros(slots, np.bool_)
+        self.host_cross_embedded = np.zeros(slots, np.bool_)
         self.inputs: dict[int, SlotInputs] = {}  # By slot, of the sequence that took it last.
         # The slot freed first is taken first: a frame that is still in flight may write to the one freed last.
         self.free_slots = deque(range(slots))
@@ -277,7 +277,7 @@ class SlotCache:
         self.inputs[slot] = inputs
         self.talker_level.note(slot, inputs.settings.talker)
         self.predictor_level.note(slot, inputs.settings.predictor)
-        self.host_grafted[slot] = inputs.is_grafted
+        self.host_cross_embedded[slot] = inputs.is_cross_embedded
         self.host_position[slot] = self.host_frame[slot] = 0
         return slot
 
@@ -341,5 +341,5 @@ class SlotCache:
         for level, choice in ((self.talker_level, settings.talker), (self.predictor_level, settings.predictor)):
             ints += [choice.top_k or level.vocabulary, choice.greedy]
             reals += [choice.temperature, choice.top_p]
-        ints += self.tables[inputs.is_grafted]
+        ints += self.tables[inputs.is_cross_embedded]
         return np.array(ints, np.int64), np.array([*reals, 0], np.float32)

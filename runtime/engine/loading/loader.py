@@ -122,9 +122,9 @@ class CheckpointLoader:
             reader = registry.reader(other)
             if reader is None or reader is other:
                 continue
-            speaker, lender = (core if each is entry else each.core for each in (other, reader))
-            if speaker is not None and lender is not None:
-                speaker.speak_voices_of(lender, may_graft=registry.may_graft(other))
+            speaker, embedding_source = (core if each is entry else each.core for each in (other, reader))
+            if speaker is not None and embedding_source is not None:
+                speaker.share_voices_of(embedding_source, may_cross_embed=registry.may_cross_embed(other))
 
     def prepare_thread(self, *coming: Checkpoint) -> None:
         """Set the device and OpenMP's number of threads, which both belong to the calling thread."""
@@ -186,7 +186,7 @@ def _run_once(core: EngineCore) -> None:
     prompt_inputs = PromptInputs("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)
     slot, read, first = slot_cache.take(SlotInputs(fill_in(Sampling(), config.generation), 0)), 0, None
     with core.runner.starting(slot):
-        prompt = core.parts.embedded(prompt_inputs)
+        prompt = core.segment_runner.embed_prompt(prompt_inputs)
         slot_cache.restart(slot, prompt.trailing)
     while first is None:
         read, first = core.runner.prefill(slot, prompt, read)

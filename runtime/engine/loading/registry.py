@@ -152,7 +152,7 @@ class Registry:
             return None
         return base
 
-    def may_graft(self, entry: RegistryEntry) -> bool:
+    def may_cross_embed(self, entry: RegistryEntry) -> bool:
         """True if the checkpoint that reads this one's voices can also embed its inputs: both use the same ids."""
         reader = self.reader(entry)
         return reader is not None and reader is not entry and _ids(reader.config) == _ids(entry.config)
@@ -168,7 +168,7 @@ class Registry:
             replace(
                 entry.card(device, limits),
                 styles_voices=self.styles_voices(entry),
-                grafts_voices=self.styles_voices(entry) and self.may_graft(entry),
+                grafts_voices=self.styles_voices(entry) and self.may_cross_embed(entry),
             )
             for entry in self.entries
         )

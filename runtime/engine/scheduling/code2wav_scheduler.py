@@ -94,19 +94,19 @@ class Code2WavScheduler:
         self._withdrawn = False
         self._outputs: deque[_Output] = deque()  # Filled by the worker.
 
-    def keep(self, slots: Slots, codes: Codes) -> None:
+    def store_frames(self, slots: Slots, codes: Codes) -> None:
         """Keep a new frame of some rows until its sound is made. Shapes: slots [B], codes [B, Q]."""
         self._codes[slots, self._table.made[slots] % MAX_BACKLOG_FRAMES] = codes
         self._table.made[slots] += 1
 
     # --- the first sound, behind the first frame
 
-    def follow(self, sequences: list[Sequence], codes: Tensor) -> None:
+    def launch_first_audio(self, sequences: list[Sequence], codes: Tensor) -> None:
         """Have the first sound of sequences made right behind their first frame, which the host need not know for it.
 
         Shapes: codes [B, Q], on the device; within ``Stream.STARTS``.
         """
-        places = [place for place, sequence in enumerate(sequences) if self._may_follow(sequence)]
+        places = [place for place, sequence in enumerate(sequences) if self._can_launch_first_audio(sequence)]
         followed = [sequences[place] for place in places]
         if not followed:
             return
@@ -120,19 +120,19 @@ class Code2WavScheduler:
             return
         for sequence, sound in zip(followed, sounds, strict=True):
             sequence.opened = True
-            sequence.following = sound
+            sequence.first_audio = sound
 
-    def _may_follow(self, sequence: Sequence) -> bool:
+    def _can_launch_first_audio(self, sequence: Sequence) -> bool:
         table, slot = self._table, sequence.slot
         is_first = not sequence.opened and table.made[slot] == 0 and table.first_chunk[slot] == 1
         # What the worker still makes in this slot belongs to the sequence that had it before.
         return bool(is_first and not table.in_code2wav[slot]) and self._streams.can_follow(sequence.voice)
 
     @staticmethod
-    def unfollow(sequence: Sequence) -> None:
+    def discard_first_audio(sequence: Sequence) -> None:
         """The first frame of a sequence was the end, so that what followed it is sound of no frame."""
-        if sequence.following is not None:
-            sequence.following = None
+        if sequence.first_audio is not None:
+            sequence.first_audio = None
             sequence.opened = False
 
     # --- what waits in the worker
@@ -171,7 +171,7 @@ class Code2WavScheduler:
             current = [row for row in rows if self._sequences.get(row[0].slot) is row[0]]
             slots = np.array([sequence.slot for sequence, _, _ in current], np.int64)
             frames = np.array([sound.frames for _, sound, _ in current], np.int64)
-            starved = self.scheduler.hand_out(self._table, slots, frames, at)
+            starved = self.scheduler.record_sent(self._table, slots, frames, at)
             self._table.buffer_empty_at[slots] += np.array([paused for _, _, paused in current]) / SAMPLE_RATE
             for was_dry, (sequence, sound, _) in zip(starved, current, strict=True):
                 sequence.underruns += int(was_dry)
@@ -219,7 +219,7 @@ class Code2WavScheduler:
             with self._worker.lock:  # The request must not end between these lines.
                 if sound.error is None and not sequence.silenced:
                     codes_out = row[: sound.frames]
-                    paused[place] = sequence.hand_out(sound.pcm, codes_out, first, self._streams.samples_per_frame)
+                    paused[place] = sequence.emit_audio(sound.pcm, codes_out, first, self._streams.samples_per_frame)
         now = self._clock()
         self.pace.sound_s = (now - began) / int(chunk.frames.sum())
         self._outputs.append(_Output(chunk, sequences, sounds, paused, now))
@@ -232,15 +232,15 @@ class Code2WavScheduler:
             for place, sequence in enumerate(sequences):
                 if not self._open(sequence):
                     sounds[place] = GenerationFailed()
-            places = [place for place, row in enumerate(sequences) if place not in sounds and row.following is None]
+            places = [place for place, row in enumerate(sequences) if place not in sounds and row.first_audio is None]
             if places:
                 slots = [sequences[place].slot for place in places]
                 made = self._streams.decode(slots, torch.from_numpy(codes[places]), stream, at_end=chunk.at_end)
                 sounds.update(zip(places, made, strict=True))
         for place, sequence in enumerate(sequences):
-            if place not in sounds and sequence.following is not None:
-                following, sequence.following = sequence.following, None
-                sounds[place] = following.pcm()
+            if place not in sounds and sequence.first_audio is not None:
+                first_audio, sequence.first_audio = sequence.first_audio, None
+                sounds[place] = first_audio.pcm()
         return [sounds[place] for place in range(len(sequences))]
 
     def _open(self, sequence: Sequence) -> bool:
@@ -271,8 +271,10 @@ class Code2WavScheduler:
 
 def spent_from(sequence: Sequence) -> int:
     """The frame from which on a part's text has been spoken, as far as the number of frames tells."""
-    if not sequence.text_stream.by_token or sequence.part is None:
+    if not sequence.text_stream.by_token or sequence.segment is None:
         return sequence.before + sequence.spent_after
     return (
-        sequence.before + max(sequence.tokens, spent_after(sequence.part.spoken)) if sequence.part.closed else ENDLESS
+        sequence.before + max(sequence.tokens, spent_after(sequence.segment.spoken))
+        if sequence.segment.closed
+        else ENDLESS
     )

@@ -40,10 +40,10 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """Shapes: slots, given_up [B]. Without ``launched`` it is of prefill chunks that no frame follows."""
+    """Shapes: slots, discarded [B]. Without ``launched`` it is of prefill chunks that no frame follows."""
 
     slots: Slots
-    given_up: NDArray[np.int64]
+    discarded: NDArray[np.int64]
     event: Event
     launched: LaunchedFrame | None
     prompts: list[Prompt]
@@ -65,7 +65,7 @@ class InFlight:
         self._max_in_flight = max_in_flight
         self._expect = expect
         self._clock = clock
-        self._given_up = np.zeros(slots, np.int64)  # By slot: number of abandoned launches.
+        self._discarded = np.zeros(slots, np.int64)  # By slot: number of abandoned launches.
         self._frames: deque[_Launch] = deque()
         self._starts: deque[_Launch] = deque()
         self._last_output = -np.inf
@@ -109,12 +109,12 @@ class InFlight:
             self._table.begun[slots] += 1
         began = self._clock() if began is None else began
         launches = self._frames if stream is Stream.FRAMES else self._starts
-        launches.append(_Launch(slots, self._given_up[slots], event, launched, [*prompts], began))
+        launches.append(_Launch(slots, self._discarded[slots], event, launched, [*prompts], began))
         self._expect(stream, event)
 
-    def give_up(self, slot: int) -> None:
+    def discard_launches(self, slot: int) -> None:
         """Whatever was begun for a row until now is not wanted any more."""
-        self._given_up[slot] += 1
+        self._discarded[slot] += 1
         self._table.begun[slot] = self._table.made[slot]
 
     def outputs(self) -> Iterator[StepOutput]:
@@ -143,7 +143,7 @@ class InFlight:
         return bool(launches)
 
     def _wanted(self, launch: _Launch, result: FrameResult | None) -> StepOutput:
-        wanted = self._given_up[launch.slots] == launch.given_up
+        wanted = self._discarded[launch.slots] == launch.discarded
         if result is not None and not wanted.all():
             result = FrameResult(result.codes[wanted], result.ended[wanted], result.finite[wanted])
         now = self._clock()

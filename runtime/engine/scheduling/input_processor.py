@@ -41,8 +41,10 @@ from runtime.shared.speech_rate import is_another_text
 SEEDS = (0, 2**63 - 1)
 POSITIONS_PER_CHARACTER = 8  # A digit takes 4 frames and one token; an emoji takes several tokens.
 
-GRAFTED = "Text and codes are embedded as the Base checkpoint does it (graft); this is experimental."
-NOT_GRAFTED = "graft is for stored voices with instructions, beside a Base checkpoint of the same ids; it was ignored."
+CROSS_EMBEDDING_USED = "Text and codes are embedded as the Base checkpoint does it (graft); this is experimental."
+CROSS_EMBEDDING_IGNORED = (
+    "graft is for stored voices with instructions, beside a Base checkpoint of the same ids; it was ignored."
+)
 
 BOUNDS: dict[str, tuple[float, float]] = {
     "temperature": (0, 100),
@@ -53,7 +55,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PartPlan:
+class SegmentPlan:
     """Frame limit of one part; ``at_limit`` is the stop reason when the part reaches it."""
 
     prompt_inputs: PromptInputs
@@ -78,11 +80,11 @@ class Admission:
     slot_length: int
     reference_frames: int
     part_chars: int  # Characters of a text that the checkpoint speaks as one part.
-    is_grafted: bool  # True if the checkpoint that read the voice embeds the inputs.
+    is_cross_embedded: bool  # True if the checkpoint that read the voice embeds the inputs.
     may_repeat: bool  # True if a part that ends too early may be generated again.
     notes: tuple[str, ...]
 
-    def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> PartPlan:
+    def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> SegmentPlan:
         """Plan a part after ``made`` frames of earlier parts. If it need not fit, it may use the whole slot.
 
         Raises:
@@ -99,14 +101,14 @@ class Admission:
         budget = frame_budget(text)
         allowed = frame_limit(room, min(budget, self.most), asked)
         runs_away = asked is None and allowed == budget
-        return PartPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
+        return SegmentPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
-    def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> PartPlan:
+    def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> SegmentPlan:
         """Plan a part whose text still grows: up to the slot's end, after ``made`` frames of earlier parts."""
         prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
         room, _ = self._room(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
         asked = None if self.asked is None else self.asked - made
-        return PartPlan(prompt_inputs, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
+        return SegmentPlan(prompt_inputs, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
 
     def styled(self, style: str) -> Admission:
         """Return the same for a part with a style of its own, which follows the description of a voice."""
@@ -134,12 +136,12 @@ def seed_of_repeat(seed: int) -> int:
 
 
 def admit(
-    request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int, *, may_graft: bool = False
+    request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int, *, may_cross_embed: bool = False
 ) -> tuple[Admission, TextStream]:
     """Check and translate a request: how it is spoken, and the text that there is of it.
 
     Args:
-        may_graft: whether the checkpoint that reads its voices can embed what this one reads.
+        may_cross_embed: whether the checkpoint that reads its voices can embed what this one reads.
 
     Raises:
         BadRequest: the leaf that says what is wrong with it.
@@ -153,9 +155,11 @@ def admit(
     reference = _reference(request, checkpoint, limits)
     if request.mode is Mode.CUSTOM_VOICE and reference is not None:
         notes.append("The voice is spoken by its sound alone, so that it can take a style; this is experimental.")
-    is_grafted = request.graft and may_graft and request.mode is Mode.CUSTOM_VOICE and reference is not None
+    is_cross_embedded = (
+        request.graft and may_cross_embed and request.mode is Mode.CUSTOM_VOICE and reference is not None
+    )
     if request.graft:
-        notes.append(GRAFTED if is_grafted else NOT_GRAFTED)
+        notes.append(CROSS_EMBEDDING_USED if is_cross_embedded else CROSS_EMBEDDING_IGNORED)
     _judge_transcript(reference, notes)
     speaker = None if reference is not None else _speaker(request, config, notes)
     layout = _layout(request, config)
@@ -179,7 +183,7 @@ def admit(
         slot_length=slot_length,
         reference_frames=frames,
         part_chars=config.part_chars or limits.part_chars,
-        is_grafted=is_grafted,
+        is_cross_embedded=is_cross_embedded,
         may_repeat=config.speaks and not request.sampling.greedy and request.max_frames is None,
         notes=tuple(notes),
     )
@@ -222,7 +226,7 @@ def _fill(text_stream: TextStream, text: str, admission: Admission, tokenizer: T
     """
     text_stream.add(text)
     text_stream.finish()
-    for part in text_stream.parts:
+    for part in text_stream.segments:
         admission.styled(part.style).plan(part.spoken, tokenizer)
 
 

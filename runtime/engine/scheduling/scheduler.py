@@ -38,8 +38,8 @@ class SequenceTable:
         self.sent = np.zeros(slots, np.int64)  # Frames whose audio was sent.
         self.limit = np.zeros(slots, np.int64)  # Maximum frames in total.
         self.text = np.zeros(slots, np.int64)  # Frames that the text received so far allows.
-        self.taken = np.zeros(slots, np.int64)  # Frames whose audio the listener has acknowledged.
-        self.acknowledged = np.zeros(slots, bool)  # True if the listener acknowledges audio.
+        self.acknowledged_frames = np.zeros(slots, np.int64)  # Frames whose audio the listener has acknowledged.
+        self.has_acks = np.zeros(slots, bool)  # True if the listener acknowledges audio.
         # Time at which the buffer of a listener that plays from the first audio on is empty.
         self.buffer_empty_at = np.zeros(slots)
         self.last_chunk = np.zeros(slots, np.int64)  # Frames of the last chunk; 0 before the first.
@@ -93,8 +93,8 @@ class SoundChunk:
 class Scheduler:
     """The decisions of one turn.
 
-    ``company`` is for devices on which many rows cost little more than one: the share of all speaking rows that a
-    further chunk waits for, so that they are decoded in one call. With 0 no chunk waits, and none is filled up.
+    ``batch_fill_ratio`` is for devices on which many rows cost little more than one: the share of all speaking rows
+    that a further chunk waits for, so that they are decoded in one call. With 0 no chunk waits, and none is filled up.
 
     ``first_alone`` is for devices on which frames and sound take processor and interpreter from each other: where there
     is time, no frame that can wait is made while a listener waits for its first sound.
@@ -104,10 +104,12 @@ class Scheduler:
     lead_cap_s: float
     reader_frames: int  # Frames that may wait for a slow reader.
     sound_work: int  # Maximum frames of all rows in one Code2Wav call.
-    company: float = 0.0
+    batch_fill_ratio: float = 0.0
     first_alone: bool = False
 
-    def runnable(self, table: SequenceTable, now: float, *, is_scarce: bool, is_patient: bool = False) -> Slots:
+    def runnable(
+        self, table: SequenceTable, now: float, *, is_scarce: bool, yields_to_first_audio: bool = False
+    ) -> Slots:
         """Slots whose next frame is to be made: they have text, room and a listener that keeps up.
 
         Where slots are scarce, a row with more than ``lead_cap_s`` of unplayed sound yields. While a first sound is
@@ -118,23 +120,23 @@ class Scheduler:
         may &= ~self.waits_for_reader(table, begun)
         if is_scarce:
             may &= table.buffer_empty_at - now + (begun - table.sent) * self.frame_s <= self.lead_cap_s
-        if is_patient:
+        if yields_to_first_audio:
             unheard = (table.made >= np.maximum(1, table.first_chunk)) & (table.last_chunk == 0)
             if unheard.any():
                 may &= (table.buffer_empty_at - now <= LOW_BUFFER_S) & ~unheard
         return np.flatnonzero(may)
 
-    def is_ample(self, pace: Pace) -> bool:
+    def is_decoding_fast(self, pace: Pace) -> bool:
         """True if decoding is fast enough to let rows that are ahead finish and free their slots."""
         return pace.turn_s <= FAST_TURN_SHARE * self.frame_s
 
-    def is_patient(self, pace: Pace) -> bool:
+    def yields_to_first_audio(self, pace: Pace) -> bool:
         """True if rows may wait for another row's first chunk: a frame and its chunk in sequence are still in time."""
         return self.first_alone and pace.turn_s + pace.sound_s <= MAX_TURN_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Rows that, with so many frames, make no more until more of their sound was taken. Shapes: frames [S]."""
-        return table.acknowledged & (frames - table.taken >= self.reader_frames)
+        return table.has_acks & (frames - table.acknowledged_frames >= self.reader_frames)
 
     def chunk_sizes(self, table: SequenceTable, now: float, pace: Pace) -> NDArray[np.int64]:
         """Frames of every row's next chunk, 0 where none is due.
@@ -179,7 +181,7 @@ class Scheduler:
         has been heard, and would wait for the call ahead: it is urgent too.
         """
         sizes, is_urgent = self.chunk_sizes(table, now, pace), table.last_chunk == 0
-        if self.company:
+        if self.batch_fill_ratio:
             self._gather(table, sizes, ~is_urgent, now)
             is_urgent |= (table.buffer_empty_at - now <= LOW_BUFFER_S) & (sizes <= URGENT_FRAMES)
         chunks = [
@@ -195,7 +197,7 @@ class Scheduler:
         No row waits that has little to play, whose text has run dry or ended, or that has as much again without sound,
         or as much as there can be: a row that waits makes frames, so that this is asked again. ``sizes`` are changed.
         """
-        enough = self.company * np.count_nonzero(table.speaking)
+        enough = self.batch_fill_ratio * np.count_nonzero(table.speaking)
         waits = (
             (table.buffer_empty_at - now > LOW_BUFFER_S)
             & ~self._at_rest(table)
@@ -225,7 +227,7 @@ class Scheduler:
                 at_end = bool((table.ended[part] & (pending == frames)).all())
                 yield SoundChunk(part, frames, is_urgent, at_end, float(table.buffer_empty_at[part[0]]))
 
-    def hand_out(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
+    def record_sent(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
         """Write down that sound of ``size`` frames (of each) went out; returns the rows that ran dry before it came."""
         starved = (table.last_chunk[slots] > 0) & (now > table.buffer_empty_at[slots])
         table.buffer_empty_at[slots] = np.maximum(table.buffer_empty_at[slots], now) + size * self.frame_s

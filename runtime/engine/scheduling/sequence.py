@@ -14,9 +14,9 @@ from runtime.engine.audio.guards import RunawayDetector
 from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import SlotInputs
-from runtime.engine.scheduling.input_processor import Admission, PartPlan
+from runtime.engine.scheduling.input_processor import Admission, SegmentPlan
 from runtime.engine.scheduling.scheduler import ENDLESS, SequenceTable
-from runtime.engine.text.text_stream import Part, TextStream
+from runtime.engine.text.text_stream import Segment, TextStream
 from runtime.errors import SpeechError
 from runtime.request import (
     SAMPLE_RATE,
@@ -70,20 +70,20 @@ class Sequence:
     limit: int = 0  # Maximum frames in total.
 
     # The part of the text that is spoken.
-    part: Part | None = None
-    plan: PartPlan | None = None
+    segment: Segment | None = None
+    plan: SegmentPlan | None = None
     prompt: Prompt | None = None  # The prompt while it is being read.
     prefill_position: int = 0  # Prompt positions already read.
     before: int = 0  # Frames of earlier parts.
     tokens: int = 0  # Text tokens of the part.
     spent_after: int = 0  # Frames of the part after which its text is assumed to be spoken.
-    short_at: int = 0  # Text length at the last report of missing text.
+    reported_chars: int = 0  # Text length at the last report of missing text.
     is_repeat: bool = False  # The part is being generated again.
     detector: RunawayDetector = field(default_factory=RunawayDetector)
 
     # Its sound.
     opened: bool = False  # Its Code2Wav stream is open.
-    following: FirstSound | None = None  # Code2Wav work launched after its first frame.
+    first_audio: FirstSound | None = None  # Code2Wav work launched after its first frame.
     pauses: deque[tuple[int, int]] = field(default_factory=deque)  # Coming pauses: frames before each, and its samples.
     samples: int = 0  # Samples handed out.
     paused: int = 0  # Of these, samples of pauses.
@@ -95,12 +95,12 @@ class Sequence:
     admitted: float = 0.0
     prefilled: float | None = None
     first_sound: float | None = None
-    parts: int = 0
+    segments: int = 0
     repeated: int = 0
     prompt_tokens: int = 0
     underruns: int = 0
     guard: Guard | None = None
-    told: tuple[str, ...] = ()  # Notes reported at the start.
+    reported_notes: tuple[str, ...] = ()  # Notes reported at the start.
     cut_short: StopReason | None = None  # Stop reason of an earlier part that did not end with EOS.
 
     def admit(self, admission: Admission, text_stream: TextStream, seed: int, now: float) -> None:
@@ -116,13 +116,13 @@ class Sequence:
         self.inputs = inputs
         self.table = table
         self.admitted = now
-        table.acknowledged[slot] = self.request.acknowledged
+        table.has_acks[slot] = self.request.acknowledged
         table.buffer_empty_at[slot] = self.asked  # Until the first audio, the earliest request is served first.
         table.first_chunk[slot] = self.request.first_chunk_frames or mode.first_chunk_frames
         table.largest_chunk[slot] = mode.max_chunk_frames
         table.batch[slot] = mode.sound_batch
 
-    def hand_out(self, pcm: bytes, codes: NDArray[np.int64], first: int, samples_per_frame: int) -> int:
+    def emit_audio(self, pcm: bytes, codes: NDArray[np.int64], first: int, samples_per_frame: int) -> int:
         """Have its sink hear the sound of frames from ``first`` on, with the pauses among them and before them.
 
         Shapes: codes [n, Q]. Returns the samples of pauses. Under the Code2Wav worker's lock.
@@ -131,30 +131,30 @@ class Sequence:
         while self.pauses and self.pauses[0][0] < first + len(codes):
             before, samples = self.pauses.popleft()
             end = max(begin, before - first)
-            self._sound(pcm, codes, begin, end, 2 * samples_per_frame)
-            self.rest(samples, codes[:0])
+            self._emit_samples(pcm, codes, begin, end, 2 * samples_per_frame)
+            self.emit_pause(samples, codes[:0])
             begin = end
-        self._sound(pcm, codes, begin, len(codes), 2 * samples_per_frame)
+        self._emit_samples(pcm, codes, begin, len(codes), 2 * samples_per_frame)
         return self.paused - paused
 
-    def _sound(self, pcm: bytes, codes: NDArray[np.int64], begin: int, end: int, frame_bytes: int) -> None:
+    def _emit_samples(self, pcm: bytes, codes: NDArray[np.int64], begin: int, end: int, frame_bytes: int) -> None:
         if begin < end:
             sound = pcm[begin * frame_bytes : end * frame_bytes]
             self.sink(AudioChunk(pcm=sound, codes=codes[begin:end], first_sample=self.samples))
             self.samples += len(sound) // 2
 
-    def rest(self, samples: int, no_codes: NDArray[np.int64]) -> None:
+    def emit_pause(self, samples: int, no_codes: NDArray[np.int64]) -> None:
         """Have its sink hear silence."""
         self.sink(AudioChunk(pcm=bytes(2 * samples), codes=no_codes, first_sample=self.samples))
         self.samples += samples
         self.paused += samples
 
-    def enter(self, state: SequenceState) -> None:
+    def set_state(self, state: SequenceState) -> None:
         """Go on to another state of a sequence with a slot."""
         self.state = state
-        self.show()
+        self.update_table()
 
-    def show(self) -> None:
+    def update_table(self) -> None:
         """Write down for the scheduler what the sequence may do now."""
         table, slot = self.table, self.slot
         table.speaking[slot] = self.state is SequenceState.DECODE
@@ -187,7 +187,7 @@ class Sequence:
             prompt_tokens=self.prompt_tokens,
             frames=frames,
             audio_s=frames * frame_s + self.paused / SAMPLE_RATE,
-            parts=max(1, self.parts),
+            parts=max(1, self.segments),
             repeated=self.repeated,
             underruns=self.underruns,
             guard=self.guard,

@@ -47,13 +47,13 @@ class WaitingQueue:
         self._hold_s: float | None = None  # Running mean of how long a slot is held.
         self._holding: Counter[str] = Counter()  # Slots by caller.
         self._has_moved = False  # Places may have changed since the last notification.
-        self._told_at = -inf
+        self._reported_at = -inf
 
-    def open(self, voices: VoiceCache, slots: int, patience_s: float, wake: Callable[[], None]) -> None:
+    def open(self, voices: VoiceCache, slots: int, queue_timeout_s: float, wake: Callable[[], None]) -> None:
         """The checkpoint is loaded; ``wake`` is called when a voice was read."""
         self.voices = voices
         self._slots = slots
-        self._patience_s = patience_s
+        self._queue_timeout_s = queue_timeout_s
         self._wake = wake
 
     def __len__(self) -> int:
@@ -108,16 +108,16 @@ class WaitingQueue:
 
     # --- without a voice, a text or a slot
 
-    def enter(self, sequence: Sequence, now: float) -> None:
+    def add_request(self, sequence: Sequence, now: float) -> None:
         """A request that was admitted; one that needs nothing more waits for a slot at once."""
         reference, key = sequence.admission.reference, sequence.admission.voice_key
         if reference is not None and key is not None:
             sequence.voice = self.voices.get(key)
             if sequence.voice is None:
                 self._reading[sequence.ticket] = self.voices.make(reference, key, self._wake)
-        self.look(sequence, now)
+        self.update_request(sequence, now)
 
-    def look(self, sequence: Sequence, now: float) -> None:
+    def update_request(self, sequence: Sequence, now: float) -> None:
         """See what a request waits for now."""
         if sequence.state is SequenceState.NO_SLOT:
             return
@@ -133,7 +133,7 @@ class WaitingQueue:
         """A request that was admitted."""
         return self._no_slot.get(ticket) or self._no_text.get(ticket) or self._no_voice.get(ticket)
 
-    def leave(self, ticket: int) -> Sequence | None:
+    def remove_request(self, ticket: int) -> Sequence | None:
         """Take a request out; None if it does not wait here."""
         self._reading.pop(ticket, None)
         if (sequence := self.find(ticket)) is not None:
@@ -149,45 +149,45 @@ class WaitingQueue:
         self._has_moved = True
         return sequence
 
-    def drain(self) -> list[Sequence]:
+    def remove_all(self) -> list[Sequence]:
         """Take out all that were admitted."""
         tickets = [*self._no_text, *self._no_voice, *self._no_slot]
-        return [sequence for ticket in tickets if (sequence := self.leave(ticket)) is not None]
+        return [sequence for ticket in tickets if (sequence := self.remove_request(ticket)) is not None]
 
-    def read(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
+    def collect_voices(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
         """Take in the voices that were read; yields the requests that have to leave, and why."""
         for ticket in [ticket for ticket, reading in self._reading.items() if reading.done()]:
             sequence, reading = self.find(ticket), self._reading.pop(ticket)
             assert sequence is not None
             assert sequence.admission.voice_key is not None
             try:
-                sequence.voice = self.voices.keep(sequence.admission.voice_key, reading)
+                sequence.voice = self.voices.store(sequence.admission.voice_key, reading)
             except Exception:
                 log.exception("the reference of request %d could not be read", ticket)
-                self.leave(ticket)
+                self.remove_request(ticket)
                 yield sequence, GenerationFailed()
             else:
-                self.look(sequence, now)
+                self.update_request(sequence, now)
 
-    def expired(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
+    def remove_expired(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
         """Take out the requests that have waited for a slot for too long; yields them and why they have to leave."""
-        late = [sequence for sequence in self._no_slot.values() if now - sequence.queued > self._patience_s]
+        late = [sequence for sequence in self._no_slot.values() if now - sequence.queued > self._queue_timeout_s]
         for sequence in late:
-            self.leave(sequence.ticket)
+            self.remove_request(sequence.ticket)
         for sequence in late:
-            wait_s = self.wait_s(self.ready) or self._patience_s
-            yield sequence, QueueTimeout(limit=self._patience_s, retry_after_s=round(wait_s, 1))
+            wait_s = self.wait_s(self.ready) or self._queue_timeout_s
+            yield sequence, QueueTimeout(limit=self._queue_timeout_s, retry_after_s=round(wait_s, 1))
 
-    def tell_places(self, now: float) -> None:
+    def report_places(self, now: float) -> None:
         """Tell those that wait for a slot where they stand, if that has changed.
 
         Every slot that is taken moves all of them. Hundreds that were told each time kept the sockets' thread from
         everybody's sound, so that many are told now and then.
         """
-        is_due = len(self._no_slot) <= FEW or now - self._told_at >= PLACES_S
+        is_due = len(self._no_slot) <= FEW or now - self._reported_at >= PLACES_S
         if not (self._has_moved and is_due):
             return
-        self._has_moved, self._told_at = False, now
+        self._has_moved, self._reported_at = False, now
         turns = self._turns()
         for place, ticket in enumerate(sorted(turns, key=turns.__getitem__)):
             sequence = self._no_slot[ticket]

@@ -1,6 +1,6 @@
-"""Holds the text of a running request: parts that are spoken one after the other, and tokens that come during one.
+"""Text of a running request: segments that are spoken one after the other, and tokens that come during one.
 
-In the streaming layout without reference codes the tokens of a part follow the frames; everywhere else a part is
+In the streaming layout without reference codes the tokens of a segment follow the frames; everywhere else a segment is
 spoken when it is complete (docs/api.md).
 """
 
@@ -37,10 +37,10 @@ _SHORT_TAG_CHARS = 100  # In a request without tags, longer brackets are not com
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class Segment:
     """A text that is spoken in one go. ``tokens`` are those that are not taken yet, where it grows by tokens.
 
-    ``style`` is of a tag, empty where none asks for one; ``pause``: samples of silence before the part.
+    ``style`` is of a tag, empty where none asks for one; ``pause``: samples of silence before the segment.
     """
 
     text: str
@@ -60,10 +60,10 @@ class Part:
 
 
 class TextStream:
-    """Text goes in as the client sends it; parts come out.
+    """Text goes in as the client sends it; segments come out.
 
     Each is complete, or, ``by_token``, grows while it is spoken; then it ends behind ``longest`` characters. With
-    ``tags`` a part ends also where a pause stands, or where the style changes; a style is dropped that nobody
+    ``tags`` a segment ends also where a pause stands, or where the style changes; a style is dropped that nobody
     ``follows``. ``max_break_s``: as in `SpeechRequest`. ``languages`` are the checkpoint's: a text in a script of none
     of them is spoken, and noted.
     """
@@ -81,11 +81,11 @@ class TextStream:
         follows: bool = False,
         languages: Sequence[str] = (),
     ) -> None:
-        self.parts: deque[Part] = deque()  # not taken up yet
+        self.segments: deque[Segment] = deque()  # not taken up yet
         self.closed = False
         self.by_token = by_token
         self.chars = 0  # that have come
-        self.pause = 0  # samples of silence behind the last part
+        self.pause = 0  # samples of silence behind the last segment
         self.notes: tuple[str, ...] = ()  # what is not done of what its tags ask for, or cannot be spoken of it
         self._languages = languages
         if tags and max_break_s is None:
@@ -100,14 +100,14 @@ class TextStream:
         self._limits = limits
         self._longest = longest
         self._splitter = Splitter(split, None if by_token else longest)
-        self._begin_part()
+        self._begin_segment()
         self.text = ""  # without tags
         self._seam = ""  # the end of it, as the checkpoint spells it
         self._speakable = False
 
-    def _begin_part(self) -> None:
-        """Begin the part that grows by tokens."""
-        self._last = Part("", closed=False)
+    def _begin_segment(self) -> None:
+        """Begin the segment that grows by tokens."""
+        self._last = Segment("", closed=False)
         self._incremental = IncrementalTokenizer(self._tokenizer)
         self._tokenized = 0  # characters of it that tokens are made of
         self._offered = False  # it stands in ``parts``, or did
@@ -137,7 +137,7 @@ class TextStream:
             self._tokenize_to(len(self._last.text))
             self._give(self._incremental.flush(), ends=True)
         else:
-            self._end_part()
+            self._end_segment()
 
     def finish(self) -> None:
         """The text is complete.
@@ -157,7 +157,7 @@ class TextStream:
         if not self._speakable and is_speakable(self.text):
             raise UnreadableText(param="text")
         if not self.is_silent:
-            self._end_part()
+            self._end_segment()
 
     @property
     def is_silent(self) -> bool:
@@ -166,13 +166,13 @@ class TextStream:
 
     @property
     def is_ready(self) -> bool:
-        """Something can be spoken: a whole part, or the first token of a growing one."""
-        return self._speakable and bool(self.parts)
+        """Something can be spoken: a whole segment, or the first token of a growing one."""
+        return self._speakable and bool(self.segments)
 
     @property
     def is_spent(self) -> bool:
         """All that came of an open text was taken up, and nothing of a sentence waits for more of it."""
-        if self.closed or self.parts or not self._speakable:
+        if self.closed or self.segments or not self._speakable:
             return False
         if self._reading is not None and self._reading.holds_words:
             return False
@@ -194,7 +194,7 @@ class TextStream:
             elif isinstance(item, Pause):
                 self._say(text)
                 text = ""
-                self._end_part()
+                self._end_segment()
                 self.pause += round(item.seconds * SAMPLE_RATE)
             elif not self._follows:
                 if item.words:
@@ -203,7 +203,7 @@ class TextStream:
                 refuse_control(item.words, self._tokenizer, "text")
                 self._say(text)
                 text = ""
-                self._end_part()
+                self._end_segment()
                 self._style = item.words
         self._say(text)
 
@@ -250,8 +250,8 @@ class TextStream:
         if words not in self.notes:
             self.notes = (*self.notes, words)
 
-    def _end_part(self) -> None:
-        """What there is of the text is spoken, and what follows is no part of it."""
+    def _end_segment(self) -> None:
+        """End the current segment: the text so far is spoken, and later text begins another."""
         self._flush_reading()
         if self.by_token:
             self._close_last()
@@ -259,42 +259,42 @@ class TextStream:
             self._offer(self._splitter.flush())
 
     def _offer(self, texts: list[str]) -> None:
-        """Whole parts may be taken up."""
+        """Whole segments may be taken up."""
         for text in texts:
-            self.parts.append(Part(text, style=self._style, pause=self.pause))
+            self.segments.append(Segment(text, style=self._style, pause=self.pause))
             self.pause = 0
 
     def _grow(self, text: str) -> None:
-        """More text of the part that grows, and of parts behind it where that has become long enough."""
-        part = self._last
-        part.text = part.text + text if part.text else text.lstrip()
-        while self._longest is not None and (end := certain_end_past(part.text, self._longest, self._tokenized)):
-            rest, part.text = part.text[end:].lstrip(), part.text[:end]
+        """More text of the segment that grows, and of segments behind it where that has become long enough."""
+        segment = self._last
+        segment.text = segment.text + text if segment.text else text.lstrip()
+        while self._longest is not None and (end := certain_end_past(segment.text, self._longest, self._tokenized)):
+            rest, segment.text = segment.text[end:].lstrip(), segment.text[:end]
             self._close_last()
-            part = self._last
-            part.text = rest
-        self._tokenize_to(settled_end(part.text, self._longest))
+            segment = self._last
+            segment.text = rest
+        self._tokenize_to(settled_end(segment.text, self._longest))
 
     def _tokenize_to(self, end: int) -> None:
-        """Turn the text of the part that grows into tokens, up to ``end``."""
+        """Turn the text of the segment that grows into tokens, up to ``end``."""
         if end > self._tokenized:
             self._give(self._incremental.add(self._last.text[self._tokenized : end]))
             self._tokenized = end
 
     def _give(self, tokens: list[int], *, ends: bool = False) -> None:
-        """Tokens of the part that grows. With the first of them it may be taken up, if there is a word in it.
+        """Tokens of the segment that grows. With the first of them it may be taken up, if there is a word in it.
 
         ``ends``: no word comes, so a symbol that has a name is enough.
         """
-        part = self._last
-        part.tokens += tokens
-        if part.tokens and not self._offered and (is_readable if ends else is_speakable)(part.text):
+        segment = self._last
+        segment.tokens += tokens
+        if segment.tokens and not self._offered and (is_readable if ends else is_speakable)(segment.text):
             self._offered = True
-            part.style, part.pause, self.pause = self._style, self.pause, 0
-            self.parts.append(part)
+            segment.style, segment.pause, self.pause = self._style, self.pause, 0
+            self.segments.append(segment)
 
     def _close_last(self) -> None:
         self._tokenize_to(len(self._last.text))
         self._give(self._incremental.flush(), ends=True)
         self._last.closed = True
-        self._begin_part()
+        self._begin_segment()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.engine.scheduling.input_processor import Admission, PartPlan, admit
+from runtime.engine.scheduling.input_processor import Admission, SegmentPlan, admit
 from runtime.errors import (
     DoesNotFit,
     EmptyText,
@@ -38,7 +38,7 @@ def admitted(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGT
     return admission
 
 
-def planned(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGTH) -> PartPlan:
+def planned(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGTH) -> SegmentPlan:
     """How the one part of a text is spoken."""
     admission, text_stream = admit(request, checkpoint, Limits(), length)
     return admission.plan(text_stream.text, checkpoint.text_tokenizer)

@@ -57,7 +57,9 @@ def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] 
     """The first frame of each, then frames of both at once, in the order of the slots turned round."""
     slots, results = [], []
     for serial, (prompt, level) in enumerate(zip(prompts, LEVELS, strict=True)):
-        inputs = SlotInputs(RowSettings(level, level, 1.05), 11 + serial, prompt.trailing, is_grafted=grafted[serial])
+        inputs = SlotInputs(
+            RowSettings(level, level, 1.05), 11 + serial, prompt.trailing, is_cross_embedded=grafted[serial]
+        )
         slots.append(runner.slot_cache.take(inputs))
         start, launched = 0, None
         while launched is None:
@@ -113,7 +115,7 @@ def test_a_row_whose_inputs_another_checkpoint_embeds_stands_beside_one_of_its_o
         runner = ModelRunner(copy.deepcopy(checkpoint), device, torch.float32, 2, LENGTH, 16)
         if device.fused(torch.float32) is not None:
             tabulated.tabulate()
-        runner.frame.lend(tabulated)
+        runner.frame.set_embedding_source(tabulated)
         mixed.append(said(runner, prompts, (False, True)))
     for ours, truth in zip(*mixed, strict=True):
         assert np.array_equal(ours.codes, truth.codes)

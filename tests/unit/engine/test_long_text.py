@@ -47,7 +47,7 @@ def free(text: str = TEXT, **words: Any) -> SpeechRequest:
 
 def parts_of(request: SpeechRequest, checkpoint: Checkpoint, **limits: Any) -> list[str]:
     _, text_stream = admit(request, checkpoint, Limits(**limits), 512)
-    return [part.spoken for part in text_stream.parts]
+    return [part.spoken for part in text_stream.segments]
 
 
 @pytest.mark.usefixtures("few_frames")
@@ -104,7 +104,7 @@ def test_live_text_that_comes_at_once_has_the_parts_of_the_whole_before_it_ends(
     assert np.array_equal(said_live(engine, free(), [TEXT]).codes, said(engine, free()).codes)
     _, text_stream = admit(replace(free(), text="", open_text=True), short, Limits(), 512)
     text_stream.add(TEXT)
-    assert [part.text for part in text_stream.parts] == SENTENCES_IN_PARTS[:1]
+    assert [part.text for part in text_stream.segments] == SENTENCES_IN_PARTS[:1]
 
 
 # --- token by token
@@ -122,7 +122,7 @@ def token_parts(checkpoint: Checkpoint, text: str, *pieces: str) -> list[tuple[s
     for piece in pieces:
         text_stream.add(piece)
     text_stream.finish()
-    return [(part.spoken, part.tokens) for part in text_stream.parts]
+    return [(part.spoken, part.tokens) for part in text_stream.segments]
 
 
 @pytest.mark.usefixtures("few_frames")
@@ -188,4 +188,4 @@ def test_thousands_of_tokens_of_a_growing_text_take_no_time(short: Checkpoint) -
         text_stream.add("a")
         text_stream.add(" ")
     text_stream.finish()
-    assert len(text_stream.parts) == 14
+    assert len(text_stream.segments) == 14

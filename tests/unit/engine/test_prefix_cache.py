@@ -27,16 +27,16 @@ def prefix(positions: int = 24) -> PromptPrefix:
 
 def test_the_one_that_was_not_used_for_longest_goes() -> None:
     kept = PrefixCache(2)
-    kept.keep("a", prefix)
-    kept.keep("b", prefix)
+    kept.put("a", prefix)
+    kept.put("b", prefix)
     assert kept.get("a") is not None
-    kept.keep("c", prefix)
+    kept.put("c", prefix)
     assert [key for key in "abc" if kept.get(key) is not None] == ["a", "c"]
 
 
 def test_a_cache_of_none_keeps_nothing() -> None:
     kept = PrefixCache(0)
-    kept.keep("a", prefix)
+    kept.put("a", prefix)
     assert len(kept) == 0
 
 

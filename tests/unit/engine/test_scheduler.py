@@ -23,14 +23,18 @@ from tests.support.examples import examples
 from tests.support.simulation import FRAME_S, Listener, Simulation, nobody_waits_for, stepped_with
 
 
-def speaking(slots: int, *, made: int = 1, work: int = 16, company: float = 0.0) -> tuple[Scheduler, SequenceTable]:
+def speaking(
+    slots: int, *, made: int = 1, work: int = 16, batch_fill_ratio: float = 0.0
+) -> tuple[Scheduler, SequenceTable]:
     """Rows that all speak and have sent nothing."""
     table = SequenceTable(slots)
     table.speaking[:] = True
     table.limit[:], table.text[:] = 1000, ENDLESS
     table.begun[:] = table.made[:] = made
     table.first_chunk[:], table.largest_chunk[:], table.batch[:] = 1, 16, 4
-    return Scheduler(frame_s=FRAME_S, lead_cap_s=3.0, reader_frames=25, sound_work=work, company=company), table
+    return Scheduler(
+        frame_s=FRAME_S, lead_cap_s=3.0, reader_frames=25, sound_work=work, batch_fill_ratio=batch_fill_ratio
+    ), table
 
 
 # --- a listener alone
@@ -154,34 +158,38 @@ def test_while_a_first_sound_is_made_only_rows_near_their_end_make_frames() -> N
     scheduler, table = speaking(4)
     table.made[:3], table.sent[:3], table.last_chunk[:3] = 9, 8, 4
     table.buffer_empty_at[:3] = 100.0 + LOW_BUFFER_S + np.array([0.1, -0.1, -9.0])
-    assert scheduler.runnable(table, 100.0, is_scarce=False, is_patient=True).tolist() == [1, 2]
-    assert scheduler.runnable(table, 100.0, is_scarce=False, is_patient=False).tolist() == [0, 1, 2, 3]
+    assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=True).tolist() == [1, 2]
+    assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=False).tolist() == [0, 1, 2, 3]
     table.first_chunk[3] = 2  # it lacks a frame of its first sound
-    assert scheduler.runnable(table, 100.0, is_scarce=False, is_patient=True).tolist() == [0, 1, 2, 3]
+    assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=True).tolist() == [0, 1, 2, 3]
     table.first_chunk[3], table.last_chunk[3] = 1, 1  # it is out
-    assert scheduler.runnable(table, 100.0, is_scarce=False, is_patient=True).tolist() == [0, 1, 2, 3]
+    assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=True).tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(("turn_s", "is_patient"), [(np.inf, False), (0.7 * FRAME_S, False), (0.6 * FRAME_S, True)])
-def test_rows_wait_for_a_first_sound_where_their_own_next_is_in_time(turn_s: float, is_patient: bool) -> None:
+@pytest.mark.parametrize(
+    ("turn_s", "yields_to_first_audio"), [(np.inf, False), (0.7 * FRAME_S, False), (0.6 * FRAME_S, True)]
+)
+def test_rows_wait_for_a_first_sound_where_their_own_next_is_in_time(
+    turn_s: float, yields_to_first_audio: bool
+) -> None:
     scheduler = Simulation.of(1, first_alone=True).scheduler
-    assert scheduler.is_patient(Pace(turn_s=turn_s, sound_s=0.1 * FRAME_S)) == is_patient
-    assert not Simulation.of(1).scheduler.is_patient(Pace(turn_s=0.0, sound_s=0.0))
+    assert scheduler.yields_to_first_audio(Pace(turn_s=turn_s, sound_s=0.1 * FRAME_S)) == yields_to_first_audio
+    assert not Simulation.of(1).scheduler.yields_to_first_audio(Pace(turn_s=0.0, sound_s=0.0))
 
 
-@pytest.mark.parametrize(("turn_s", "is_ample"), [(np.inf, False), (FRAME_S / 3, False), (FRAME_S / 5, True)])
-def test_a_machine_that_makes_frames_fast_asks_nobody_to_yield(turn_s: float, is_ample: bool) -> None:
+@pytest.mark.parametrize(("turn_s", "is_decoding_fast"), [(np.inf, False), (FRAME_S / 3, False), (FRAME_S / 5, True)])
+def test_a_machine_that_makes_frames_fast_asks_nobody_to_yield(turn_s: float, is_decoding_fast: bool) -> None:
     scheduler, _ = speaking(1)
-    assert scheduler.is_ample(Pace(turn_s=turn_s)) == is_ample
+    assert scheduler.is_decoding_fast(Pace(turn_s=turn_s)) == is_decoding_fast
 
 
 def test_a_slow_reader_pauses_alone_and_goes_on_when_it_reads() -> None:
     scheduler, table = speaking(2, made=40)
     table.sent[:] = 40
-    table.acknowledged[0] = True
-    table.taken[0] = 15
+    table.has_acks[0] = True
+    table.acknowledged_frames[0] = 15
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [1]
-    table.taken[0] = 16
+    table.acknowledged_frames[0] = 16
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [0, 1]
 
 
@@ -205,7 +213,7 @@ def test_frames_that_are_begun_count_as_if_they_were_known(what: str) -> None:
     elif what == "backlog":
         table.sent[:], table.begun[:] = 10 - MAX_BACKLOG_FRAMES, (10, 9)
     else:
-        table.acknowledged[:], table.taken[:] = True, 10 - scheduler.reader_frames
+        table.has_acks[:], table.acknowledged_frames[:] = True, 10 - scheduler.reader_frames
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [1]
 
 
@@ -286,12 +294,12 @@ def test_the_last_frames_of_an_ended_row_are_not_held_back() -> None:
     assert [chunk.size for chunk in scheduler.sound(table, 0.0, Pace())] == [3]
 
 
-# --- company
+# --- batches of chunks
 
 
-def in_company(*pending: int, company: float = 0.5) -> tuple[Scheduler, SequenceTable]:
+def in_company(*pending: int, batch_fill_ratio: float = 0.5) -> tuple[Scheduler, SequenceTable]:
     """Rows that are all far ahead and have so many frames without sound; chunks of 16."""
-    scheduler, table = speaking(len(pending), work=512, company=company)
+    scheduler, table = speaking(len(pending), work=512, batch_fill_ratio=batch_fill_ratio)
     table.last_chunk[:], table.sent[:], table.buffer_empty_at[:], table.batch[:] = 16, 21, 50.0, 32
     table.begun[:] = table.made[:] = table.sent + pending
     return scheduler, table
@@ -329,7 +337,7 @@ def test_a_short_chunk_of_a_listener_near_its_end_does_not_wait_for_a_call_of_ma
     chunks = asked(scheduler, table)
     assert [chunk for chunk in chunks if chunk[0]] == [(True, [4, 5], [1, 1])]
     assert [chunk for chunk in chunks if not chunk[0]] == [(False, [0, 1, 2, 3], [16] * 4)]
-    alone, table_alone = in_company(16, 16, company=0.0)
+    alone, table_alone = in_company(16, 16, batch_fill_ratio=0.0)
     table_alone.last_chunk[1], table_alone.sent[1], table_alone.buffer_empty_at[1] = 1, 1, 0.08
     table_alone.made[1] = table_alone.begun[1] = 2
     assert not any(is_urgent for is_urgent, *_ in asked(alone, table_alone)), (
@@ -359,16 +367,18 @@ def test_ends_go_into_a_larger_call_whatever_is_left_of_them() -> None:
     assert asked(scheduler, table) == [(False, [0, 1, 2], [5, 16, 9])]
     table.speaking[:] = True  # not enough for half of them, and nothing that would have to go
     assert asked(scheduler, table) == [(False, [0], [5]), (False, [2], [9])]
-    alone, table = in_company(5, 16, 9, 3, company=0.0)
+    alone, table = in_company(5, 16, 9, 3, batch_fill_ratio=0.0)
     table.ended[[0, 2]] = True
     assert [frames for *_, frames in asked(alone, table)] == [[5], [9], [16]]
 
 
 @settings(max_examples=examples(60), deadline=None, derandomize=True)
-@given(arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8), company=st.sampled_from([0.25, 0.5, 1.0]))
-def test_company_costs_nobody_a_gap_or_the_end(arrivals: list[float], company: float) -> None:
+@given(arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8), batch_fill_ratio=st.sampled_from([0.25, 0.5, 1.0]))
+def test_company_costs_nobody_a_gap_or_the_end(arrivals: list[float], batch_fill_ratio: float) -> None:
     """Of patient and urgent chunks on one line: the worst place for it."""
-    simulation = Simulation.of(8, work=512, company=company, frame_cost=(0.005, 0.0), sound_cost=(0.001, 0.0001))
+    simulation = Simulation.of(
+        8, work=512, batch_fill_ratio=batch_fill_ratio, frame_cost=(0.005, 0.0), sound_cost=(0.001, 0.0001)
+    )
     simulation.prefill_s = 0.005
     listeners = [Listener(frames=30 + 7 * place, arrives=arrival) for place, arrival in enumerate(arrivals)]
     simulation.run(listeners)
@@ -382,7 +392,7 @@ def test_company_costs_nobody_a_gap_or_the_end(arrivals: list[float], company: f
 def test_handing_out_moves_the_end_of_the_buffer_and_tells_who_had_run_dry() -> None:
     scheduler, table = speaking(3, made=4)
     table.last_chunk[:], table.buffer_empty_at[:] = [0, 2, 2], [1.0, 1.0, 9.0]
-    starved = scheduler.hand_out(table, np.arange(3), 2, 2.0)
+    starved = scheduler.record_sent(table, np.arange(3), 2, 2.0)
     assert starved.tolist() == [False, True, False]
     assert table.buffer_empty_at.tolist() == pytest.approx([2.16, 2.16, 9.16])
     assert table.sent.tolist() == [2, 2, 2]

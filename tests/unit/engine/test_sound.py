@@ -197,13 +197,13 @@ def test_a_first_frame_that_is_the_end_leaves_a_fresh_stream(quick: Checkpoint) 
     expected = said(engine_of(quick, device=CpuDevice()), two)
     engine = engine_of(quick)
     core, first = core_of(engine), []
-    follow = core.code2wav_scheduler.follow
+    follow = core.code2wav_scheduler.launch_first_audio
 
     def noted(sequences: Any, codes: torch.Tensor) -> None:
         follow(sequences, codes)
-        first.extend(sequence for sequence in sequences if sequence.following is not None)
+        first.extend(sequence for sequence in sequences if sequence.first_audio is not None)
 
-    core.code2wav_scheduler.follow = noted  # type: ignore[method-assign]
+    core.code2wav_scheduler.launch_first_audio = noted  # type: ignore[method-assign]
     assert_same(said(engine, two), expected)
     assert len(first) == (1 if engine.device.holds_graphs else 0), "of a request, only its first part's"
 
@@ -212,7 +212,7 @@ def test_company_changes_no_bit_of_the_sound(quick: Checkpoint) -> None:
     """Patient chunks together, ends filled up: as on cards, on a device that does everything later."""
     engine = engine_of(quick, device=LateDevice(2), slots=4)
     core, chunks = core_of(engine), []
-    many = replace(core.scheduler, company=0.5, sound_work=512)
+    many = replace(core.scheduler, batch_fill_ratio=0.5, sound_work=512)
     core.scheduler = core.code2wav_scheduler.scheduler = many
     make = core.code2wav_scheduler.make
 

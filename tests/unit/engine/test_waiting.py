@@ -28,7 +28,7 @@ class Voices:
     def make(self, reference: object, key: str, done: Callable[[], None]) -> Future[Any]:
         return self.reading.setdefault(key, Future())
 
-    def keep(self, key: str, future: Future[Any]) -> Any:
+    def store(self, key: str, future: Future[Any]) -> Any:
         return future.result()
 
 
@@ -43,7 +43,7 @@ def queue_of(count: int, slots: int = 2, patience_s: float = 10.0) -> WaitingQue
     queue = WaitingQueue()
     queue.open(Voices(), slots, patience_s, lambda: None)  # type: ignore[arg-type]
     for ticket in range(count):
-        queue.enter(sequence_of(ticket), now=float(ticket))
+        queue.add_request(sequence_of(ticket), now=float(ticket))
     return queue
 
 
@@ -61,11 +61,11 @@ def test_who_came_first_goes_first() -> None:
 
 def test_who_lacks_nothing_but_a_slot_first_goes_first() -> None:
     queue, late = queue_of(0), sequence_of(0, is_ready=False)
-    queue.enter(late, 0.0)
-    queue.enter(sequence_of(1), 1.0)
+    queue.add_request(late, 0.0)
+    queue.add_request(sequence_of(1), 1.0)
     assert (late.state, queue.ready, queue.unready, queue.short_of_text) == (SequenceState.NO_TEXT, 1, 1, 1)
     late.text_stream = SimpleNamespace(is_ready=True)  # type: ignore[assignment]
-    queue.look(late, 2.0)
+    queue.update_request(late, 2.0)
     assert (late.state, queue.ready, queue.unready, queue.short_of_text) == (SequenceState.NO_SLOT, 2, 0, 0)
     assert [queue.next().ticket for _ in range(2)] == [1, 0]
     assert late.queued == 2.0
@@ -73,16 +73,16 @@ def test_who_lacks_nothing_but_a_slot_first_goes_first() -> None:
 
 def test_a_voice_that_is_being_read_is_waited_for() -> None:
     queue = queue_of(0)
-    queue.enter(sequence_of(0, voice="one"), 0.0)
-    queue.enter(sequence_of(1, voice="other"), 0.0)
-    queue.enter(sequence_of(2, voice="one", is_ready=False), 0.0)
+    queue.add_request(sequence_of(0, voice="one"), 0.0)
+    queue.add_request(sequence_of(1, voice="other"), 0.0)
+    queue.add_request(sequence_of(2, voice="one", is_ready=False), 0.0)
     assert [queue.find(ticket).state for ticket in range(3)] == [  # type: ignore[union-attr]
         SequenceState.NO_VOICE,
         SequenceState.NO_VOICE,
         SequenceState.NO_TEXT,
     ]
     queue.voices.reading["one"].set_result("a voice")  # type: ignore[attr-defined]
-    assert list(queue.read(1.0)) == []
+    assert list(queue.collect_voices(1.0)) == []
     assert queue.ready == 1
     assert queue.next().voice == "a voice"
     assert queue.unready == 2
@@ -91,9 +91,9 @@ def test_a_voice_that_is_being_read_is_waited_for() -> None:
 @pytest.mark.logs_errors
 def test_a_voice_that_cannot_be_read_sends_its_requests_away() -> None:
     queue = queue_of(1)
-    queue.enter(sequence_of(7, voice="bad"), 0.0)
+    queue.add_request(sequence_of(7, voice="bad"), 0.0)
     queue.voices.reading["bad"].set_exception(OSError())  # type: ignore[attr-defined]
-    ((sequence, error),) = queue.read(1.0)
+    ((sequence, error),) = queue.collect_voices(1.0)
     assert (sequence.ticket, type(error), len(queue)) == (7, GenerationFailed, 1)
 
 
@@ -119,22 +119,22 @@ def test_without_a_checkpoint_requests_and_what_is_wanted_of_them_are_kept() -> 
 def test_places_are_told_once_and_again_when_they_change() -> None:
     queue = queue_of(3)
     heards = [heard_by(queue.find(ticket)) for ticket in range(3)]
-    queue.tell_places(7.0)
-    queue.tell_places(7.0)
+    queue.report_places(7.0)
+    queue.report_places(7.0)
     assert [heard.places for heard in heards] == [[0], [1], [2]]
     queue.next()
-    queue.tell_places(7.0)
+    queue.report_places(7.0)
     assert [heard.places for heard in heards] == [[0], [1, 0], [2, 1]]
 
 
 def test_many_are_told_their_places_now_and_then() -> None:
     queue = queue_of(FEW + 2)
     last = heard_by(queue.find(FEW + 1))
-    queue.tell_places(7.0)
+    queue.report_places(7.0)
     queue.next()
-    queue.tell_places(7.1)
+    queue.report_places(7.1)
     assert last.places == [FEW + 1], "all were told a moment ago"
-    queue.tell_places(7.0 + PLACES_S)
+    queue.report_places(7.0 + PLACES_S)
     assert last.places == [FEW + 1, FEW]
 
 
@@ -154,37 +154,37 @@ def test_the_estimate_follows_how_long_slots_are_held() -> None:
 def test_callers_take_turns_and_each_ones_requests_are_served_as_they_came() -> None:
     queue = queue_of(0)
     for ticket, caller in enumerate("aaaabbc"):
-        queue.enter(sequence_of(ticket, caller=caller), float(ticket))
+        queue.add_request(sequence_of(ticket, caller=caller), float(ticket))
     assert [queue.next().ticket for _ in range(7)] == [0, 4, 6, 1, 5, 2, 3]
 
 
 def test_the_caller_with_fewest_slots_is_next() -> None:
     queue = queue_of(0)
     for ticket, caller in enumerate("aaab"):
-        queue.enter(sequence_of(ticket, caller=caller), float(ticket))
+        queue.add_request(sequence_of(ticket, caller=caller), float(ticket))
     assert [queue.next().ticket for _ in range(2)] == [0, 3]
-    queue.enter(sequence_of(4, caller="c"), 4.0)
+    queue.add_request(sequence_of(4, caller="c"), 4.0)
     assert queue.next().ticket == 4  # the others have one each
     queue.slot_freed("b", 1.0)
-    queue.enter(sequence_of(5, caller="b"), 5.0)
+    queue.add_request(sequence_of(5, caller="b"), 5.0)
     assert [queue.next().ticket for _ in range(3)] == [5, 1, 2]
 
 
 def test_a_place_is_where_one_stands_when_callers_take_turns() -> None:
     queue = queue_of(0)
     for ticket, caller in enumerate("aab"):
-        queue.enter(sequence_of(ticket, caller=caller), float(ticket))
+        queue.add_request(sequence_of(ticket, caller=caller), float(ticket))
     heards = [heard_by(queue.find(ticket)) for ticket in range(3)]
-    queue.tell_places(2.0)
+    queue.report_places(2.0)
     assert [heard.places for heard in heards] == [[0], [2], [1]]
-    queue.enter(sequence_of(3, caller="c"), 2.1)
-    queue.tell_places(2.1)
+    queue.add_request(sequence_of(3, caller="c"), 2.1)
+    queue.report_places(2.1)
     assert [heard.places for heard in heards] == [[0], [2, 3], [1]]
 
 
 def test_who_has_waited_too_long_is_taken_out_and_the_others_stay() -> None:
     queue = queue_of(4)
-    gone = list(queue.expired(11.5))
+    gone = list(queue.remove_expired(11.5))
     assert [sequence.ticket for sequence, _ in gone] == [0, 1]
     assert all(isinstance(error, QueueTimeout) for _, error in gone)
     assert [queue.next().ticket for _ in range(2)] == [2, 3]
@@ -192,8 +192,8 @@ def test_who_has_waited_too_long_is_taken_out_and_the_others_stay() -> None:
 
 def test_leaving_the_queue() -> None:
     queue = queue_of(3)
-    gone = queue.leave(1)
+    gone = queue.remove_request(1)
     assert gone is not None
     assert gone.ticket == 1
-    assert queue.leave(1) is None
-    assert [sequence.ticket for sequence in queue.drain()] == [0, 2]
+    assert queue.remove_request(1) is None
+    assert [sequence.ticket for sequence in queue.remove_all()] == [0, 2]
