@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -97,7 +98,7 @@ class EngineCore:
         self.table = SequenceTable(slots)
         self.in_flight = InFlight(self.table, slots, device.max_in_flight, expect, clock)
         self.segment_runner = SegmentRunner(
-            checkpoint, self.runner, self.in_flight, self.prefix_cache, self.end, guarded=engine.guard
+            checkpoint, self.runner, self.in_flight, self.prefix_cache, guarded=engine.guard
         )
         self.prefilling = self.segment_runner.prefilling
         self.code2wav_scheduler = Code2WavScheduler(
@@ -160,7 +161,8 @@ class EngineCore:
         elif sequence.slot < 0:
             self.waiting.update_request(sequence, self.clock())
         elif sequence.state is SequenceState.AT_REST:
-            self.segment_runner.resume(sequence)
+            with self._ending_on_error(sequence):
+                self.segment_runner.resume(sequence)
         else:
             self.segment_runner.append_tokens(sequence)
 
@@ -201,7 +203,8 @@ class EngineCore:
             if sound.error is not None:
                 self.end(sequence, sound.error)
             elif sound.guard is not None:
-                self.segment_runner.cut_segment(sequence, sound.guard, sound.left_out)
+                with self._ending_on_error(sequence):
+                    self.segment_runner.cut_segment(sequence, sound.guard, sound.left_out)
 
     def process_outputs(self) -> bool:
         """Keep the frames that the device has finished, but for those of rows that have given them up."""
@@ -307,6 +310,13 @@ class EngineCore:
         level = logging.DEBUG if sequence.request.yields else logging.INFO
         log.log(level, "request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
+    @contextmanager
+    def _ending_on_error(self, sequence: Sequence) -> Iterator[None]:
+        try:
+            yield
+        except SpeechError as error:
+            self.end(sequence, error)
+
     def end_all(self, error: SpeechError) -> None:
         """End all requests for a reason that is not their own."""
         for sequence in [*self.waiting.remove_all(), *self.holders.values()]:
@@ -327,7 +337,8 @@ class EngineCore:
         sequence.take_slot(slot, inputs, self.table, self.modes[sequence.request.mode], now)
         self.holders[slot] = sequence
         self._emit_started(sequence)
-        self.segment_runner.start_segment(sequence)
+        with self._ending_on_error(sequence):
+            self.segment_runner.start_segment(sequence)
 
     def _emit_silence(self, sequence: Sequence) -> None:
         """Serve a text without a word: a pause in its rhythm, which takes no slot."""
@@ -410,9 +421,13 @@ class EngineCore:
         for slot in slots[~finite]:
             self.end(self.holders[int(slot)], NonFiniteOutput())
         for slot in slots[finite & ended]:
-            self.segment_runner.finish_segment(self.holders[int(slot)], StopReason.EOS)
+            sequence = self.holders[int(slot)]
+            with self._ending_on_error(sequence):
+                self.segment_runner.finish_segment(sequence, StopReason.EOS)
         for slot in kept[table.made[kept] >= table.limit[kept]]:
-            self.segment_runner.stop_at_limit(self.holders[int(slot)])
+            sequence = self.holders[int(slot)]
+            with self._ending_on_error(sequence):
+                self.segment_runner.stop_at_limit(sequence)
 
     def _fail(self, slots: Slots) -> None:
         """End the requests of some slots."""

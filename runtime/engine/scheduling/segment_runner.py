@@ -1,11 +1,25 @@
-"""State machine of the segments of a sequence's text: prompt, growth, end, repetition."""
+"""State machine of the segments of a sequence's text.
+
+        start_segment            start_decoding             finish_segment
+    ────────────────► PREFILL ────────────────► DECODE ────────────────────► next_step
+                         ▲       first frame      │ ▲    EOS, limit, guard      │
+                         │                        └─┘                           │
+                         │                   append_tokens                      │
+                         ├───────────────── START, REPEAT ◄─────────────────────┤
+                         │ resume: more text                                    │
+                         └────────────────────── REST ◄─────────────────────────┤
+                                                  │ resume: end of the text     │
+                                                  └────────► DRAIN ◄────────────┘
+
+`next_step` is the table of what follows the end of a segment; the other methods carry it out.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum, auto
 
 import torch
 
@@ -24,15 +38,43 @@ from runtime.model.talker import Talker
 from runtime.request import Guard, StopReason
 
 log = logging.getLogger(__name__)
-End = Callable[[Sequence, StopReason | SpeechError], None]
+
+
+class Step(Enum):
+    """Action of a sequence after a segment."""
+
+    START = auto()  # Start the next segment of the text.
+    REPEAT = auto()  # Generate the same segment again with another seed.
+    REST = auto()  # Wait for more text.
+    DRAIN = auto()  # Generate no more frames; only audio is left.
+
+
+def next_step(
+    *, is_too_short: bool, has_all_frames: bool, is_segment_open: bool, has_next: bool, is_text_closed: bool
+) -> Step:
+    """Return the step after a segment whose frames have ended.
+
+    Args:
+        is_too_short: It ended with much less audio than its text needs, and has not been repeated yet.
+        has_all_frames: The request asked for a number of frames, and they are generated.
+        is_segment_open: The frames ended before the segment's text did; the rest of the text is not spoken.
+        has_next: Another segment can start.
+        is_text_closed: No more text arrives.
+    """
+    if is_too_short:
+        return Step.REPEAT
+    if has_all_frames or is_segment_open:
+        return Step.DRAIN
+    if has_next:
+        return Step.START
+    return Step.DRAIN if is_text_closed else Step.REST
 
 
 class SegmentRunner:
-    """Engine thread only.
+    """Runs the segments of all sequences of one checkpoint. Engine thread only.
 
     Args:
-        guarded: whether a segment that ends long before its text can is made again.
-        end: ends a sequence.
+        guarded: True if a segment that ends long before its text can is generated again.
     """
 
     def __init__(
@@ -41,7 +83,6 @@ class SegmentRunner:
         runner: ModelRunner,
         in_flight: InFlight,
         prefix_cache: PrefixCache,
-        end: End,
         *,
         guarded: bool,
     ) -> None:
@@ -49,13 +90,16 @@ class SegmentRunner:
         self._runner = runner
         self._in_flight = in_flight
         self._prefix_cache = prefix_cache
-        self._end = end
         self._guarded = guarded
         self.embedding_source: Talker | None = None  # Embeds the text of sequences with cross-checkpoint embeddings.
         self.prefilling: deque[Sequence] = deque()  # Sequences whose prompts are not fully read.
 
     def start_segment(self, sequence: Sequence) -> None:
-        """Take the next segment of the text up; its prompt is to be read. A request that fails here fails alone."""
+        """Start the next segment of the text: embed its prompt and queue it for prefill.
+
+        Raises:
+            SpeechError: The request has to end; others are not affected.
+        """
         sequence.before = sequence.made
         segment = sequence.segment = sequence.text_stream.segments.popleft()
         if segment.pause and not sequence.is_repeat:
@@ -73,13 +117,11 @@ class SegmentRunner:
                 if prompt.key and (prefix := self._prefix_cache.get(prompt.key)) is not None:
                     slot_cache.copy_prefix(slot, prefix)
                     position = prefix.length
-        except SpeechError as error:
-            self._end(sequence, error)
-            return
+        except SpeechError:
+            raise
         except Exception:
             log.exception("the prompt of request %d failed", sequence.ticket)
-            self._end(sequence, GenerationFailed())
-            return
+            raise GenerationFailed from None
         sequence.plan = plan
         sequence.prompt = prompt
         sequence.prefill_position = position
@@ -114,7 +156,7 @@ class SegmentRunner:
             return replace(prompt, embeds=prompt.embeds.to(talker.codec_head.weight.dtype))
 
     def start_decoding(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
-        """A prompt was read and its first frame is known: frames may follow, and what is worth it is kept."""
+        """Allow frames after the prompt's first one; with ``keeps`` cache the prompt's prefix."""
         if prompt.key and keeps:
             slot_cache, slot = self._runner.slot_cache, sequence.slot
             with self._runner.starting(slot):
@@ -124,7 +166,7 @@ class SegmentRunner:
         self.append_tokens(sequence)
 
     def append_tokens(self, sequence: Sequence) -> None:
-        """Tokens for a segment whose text is open; before its first frame is known they wait in the text stream."""
+        """Feed new tokens of an open segment; until its first frame is known they wait in the text stream."""
         segment = sequence.segment
         if segment is None or sequence.state is not SequenceState.DECODE or not sequence.inputs.is_open:
             return
@@ -141,43 +183,70 @@ class SegmentRunner:
         sequence.update_table()
 
     def stop_at_limit(self, sequence: Sequence) -> None:
-        """A segment has made as many frames as it may."""
+        """Finish a segment that has as many frames as it may have.
+
+        Raises:
+            SpeechError: as `start_segment`.
+        """
         assert sequence.plan is not None
         reason = sequence.plan.at_limit
         self.finish_segment(sequence, reason, Guard.BUDGET if reason is StopReason.RUNAWAY else None)
 
     def finish_segment(self, sequence: Sequence, reason: StopReason, guard: Guard | None = None) -> None:
-        """A segment made its last frame: go on with the next, rest until there is one, or speak no more."""
+        """Take the next step after a segment's last frame.
+
+        Raises:
+            SpeechError: as `start_segment`.
+        """
         self._in_flight.discard_launches(sequence.slot)
-        if reason is StopReason.EOS and self._is_short(sequence):
-            if not sequence.is_repeat:
-                self._repeat(sequence)
-                return
+        is_short = reason is StopReason.EOS and self._is_short(sequence)
+        if is_short and not sequence.is_repeat:
+            self._take_step(sequence, is_too_short=True)
+            return
+        if is_short:
             reason, guard = StopReason.SHORT, Guard.SHORT
         sequence.is_repeat = False
         sequence.guard = sequence.guard or guard
         if reason is not StopReason.EOS:
             sequence.cut_short = reason
         asked = sequence.admission.asked
-        if asked is not None and sequence.made >= asked:
-            sequence.set_state(SequenceState.DRAIN)
-        else:
-            self.resume(sequence)
+        self._take_step(sequence, has_all_frames=asked is not None and sequence.made >= asked)
 
     def resume(self, sequence: Sequence) -> None:
-        """Take up what there is of the text behind a segment; without an end of the text the sequence rests."""
-        if sequence.segment is not None and not sequence.segment.closed:
-            # Its end came before that of its text, and nothing more of it is said.
-            sequence.set_state(SequenceState.DRAIN)
-        elif sequence.text_stream.segments:
-            self.start_segment(sequence)
-        else:
-            sequence.set_state(SequenceState.DRAIN if sequence.text_stream.closed else SequenceState.AT_REST)
+        """Take the next step of a resting sequence after a change of its text.
+
+        Raises:
+            SpeechError: as `start_segment`.
+        """
+        self._take_step(sequence)
+
+    def _take_step(self, sequence: Sequence, *, is_too_short: bool = False, has_all_frames: bool = False) -> None:
+        segment, text_stream = sequence.segment, sequence.text_stream
+        step = next_step(
+            is_too_short=is_too_short,
+            has_all_frames=has_all_frames,
+            is_segment_open=segment is not None and not segment.closed,
+            has_next=bool(text_stream.segments),
+            is_text_closed=text_stream.closed,
+        )
+        match step:
+            case Step.START:
+                self.start_segment(sequence)
+            case Step.REPEAT:
+                self._repeat(sequence)
+            case Step.REST:
+                sequence.set_state(SequenceState.AT_REST)
+            case Step.DRAIN:
+                sequence.set_state(SequenceState.DRAIN)
 
     def cut_segment(self, sequence: Sequence, guard: Guard, left_out: int) -> None:
-        """End a segment whose audio the Code2Wav worker has cut, because it looped or fell silent after its text."""
+        """End a segment whose audio the Code2Wav worker has cut, because it looped or fell silent after its text.
+
+        Raises:
+            SpeechError: as `start_segment`.
+        """
         table, slot = sequence.table, sequence.slot
-        # The next segment has begun, and stands behind what is left out.
+        # The next segment has already started after the frames that are left out.
         if sequence.before >= table.sent[slot] + left_out:
             table.sent[slot] += left_out
             sequence.guard = sequence.guard or guard
@@ -190,14 +259,14 @@ class SegmentRunner:
             self.finish_segment(sequence, StopReason.RUNAWAY, guard)
 
     def _is_short(self, sequence: Sequence) -> bool:
-        """A segment has ended by itself with much less sound than its text can be said in."""
+        """True if a segment has ended with much less audio than its text needs, and may be repeated."""
         segment = sequence.segment
         if segment is None or not segment.closed or not sequence.admission.may_repeat or not self._guarded:
             return False
         return sequence.made - sequence.before < least_frames(segment.spoken)
 
     def _repeat(self, sequence: Sequence) -> None:
-        """Make a segment again with another seed, behind what of it has been made: that may have been heard already."""
+        """Generate a segment again with another seed, after its first frames: they may have been heard already."""
         segment = sequence.segment
         assert segment is not None
         if sequence.text_stream.by_token:

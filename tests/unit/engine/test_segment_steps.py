@@ -1,0 +1,34 @@
+"""Table of what follows the end of a segment."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from runtime.engine.scheduling.segment_runner import Step, next_step
+
+FLAGS = ("is_too_short", "has_all_frames", "is_segment_open", "has_next", "is_text_closed")
+
+# A dash stands for either value; the first line that fits counts.
+TABLE = """
+1 - - - -  REPEAT
+0 1 - - -  DRAIN
+0 0 1 - -  DRAIN
+0 0 0 1 -  START
+0 0 0 0 1  DRAIN
+0 0 0 0 0  REST
+"""
+
+
+def expected_step(values: tuple[bool, ...]) -> Step:
+    for line in TABLE.strip().splitlines():
+        *wanted, step = line.split()
+        if all(flag in ("-", str(int(value))) for flag, value in zip(wanted, values, strict=True)):
+            return Step[step]
+    raise AssertionError(values)
+
+
+@pytest.mark.parametrize("values", list(product((False, True), repeat=len(FLAGS))))
+def test_every_end_of_a_segment_has_one_next_step(values: tuple[bool, ...]) -> None:
+    assert next_step(**dict(zip(FLAGS, values, strict=True))) is expected_step(values)
