@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -44,6 +45,28 @@ DEVICE_SOUND_WORK = 512
 DEVICE_BATCH_FILL_RATIO = 0.125  # Share of the speaking rows decoded by one call if chunks can wait.
 
 
+@dataclass(frozen=True, slots=True)
+class CoreConfig:
+    """Size of one engine core, and the settings of all."""
+
+    settings: Settings
+    slots: int
+    length: int  # Positions per slot.
+
+
+@dataclass(frozen=True, slots=True)
+class CoreHost:
+    """Worker, clock and callbacks that all cores of an engine share.
+
+    ``wake`` wakes the engine thread, and ``expect`` has it woken at an event of the device.
+    """
+
+    worker: Code2WavWorker
+    wake: Callable[[], None]
+    expect: Expect
+    clock: Clock
+
+
 class EngineCore:
     """Runs one checkpoint. A turn of the engine calls collect, process_outputs, retire, admit, prefill and decode.
 
@@ -52,24 +75,20 @@ class EngineCore:
 
     def __init__(
         self,
+        config: CoreConfig,
         checkpoint: Checkpoint,
         device: Device,
-        slots: int,
-        length: int,
-        settings: Settings,
         waiting: WaitingQueue,
-        worker: Code2WavWorker,
-        wake: Callable[[], None],
-        expect: Expect,
-        clock: Clock,
+        host: CoreHost,
     ) -> None:
+        settings, slots, length = config.settings, config.slots, config.length
         self.checkpoint = checkpoint
         self.device = device
         self.slots = slots
         self.length = length
         self.modes = settings.modes
         self.waiting = waiting
-        self.clock = clock
+        self.clock = host.clock
         engine, code2wav = settings.engine, checkpoint.speech_tokenizer.code2wav
         on_cpu, dtype = device.torch_device.type == "cpu", checkpoint.talker.codec_head.weight.dtype
         self._prefills = CPU_PREFILLS if on_cpu else STARTS[-1]
@@ -96,7 +115,7 @@ class EngineCore:
         self.holders: dict[int, Sequence] = {}  # By slot.
         self.frames_made = 0  # Frames with audio of all counted requests since the start.
         self.table = SequenceTable(slots)
-        self.in_flight = InFlight(self.table, slots, device.max_in_flight, expect, clock)
+        self.in_flight = InFlight(self.table, slots, device.max_in_flight, host.expect, host.clock)
         self.segment_runner = SegmentRunner(
             checkpoint, self.runner, self.in_flight, self.prefix_cache, guarded=engine.guard
         )
@@ -106,11 +125,11 @@ class EngineCore:
             self.scheduler,
             self.table,
             self.holders,
-            worker,
-            clock,
+            host.worker,
+            host.clock,
             guarded=engine.guard,
         )
-        waiting.open(self.voice_cache, slots, settings.limits.queue_s, wake)
+        waiting.open(self.voice_cache, slots, settings.limits.queue_s, host.wake)
 
     @property
     def busy(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Self
 from runtime.device import Device, open_device
 from runtime.device.interface import Stream
 from runtime.engine.audio.code2wav_worker import Code2WavWorker
-from runtime.engine.core import Clock, EngineCore
+from runtime.engine.core import Clock, CoreConfig, CoreHost, EngineCore
 from runtime.engine.execution.completion_waiter import CompletionWaiter
 from runtime.engine.execution.heartbeat import Heartbeat
 from runtime.engine.loading.loader import CheckpointLoader
@@ -328,18 +328,8 @@ class Engine:
     # --- checkpoints
 
     def _new_core(self, checkpoint: Checkpoint, slots: int, length: int, waiting: WaitingQueue) -> EngineCore:
-        return EngineCore(
-            checkpoint,
-            self.device,
-            slots,
-            length,
-            self.settings,
-            waiting,
-            self.code2wav_worker,
-            self._wake.set,
-            self.completion_waiter.expect,
-            self.clock,
-        )
+        host = CoreHost(self.code2wav_worker, self._wake.set, self.completion_waiter.expect, self.clock)
+        return EngineCore(CoreConfig(self.settings, slots, length), checkpoint, self.device, waiting, host)
 
     def _hold(self, entries: tuple[RegistryEntry, ...], sequence: Sequence) -> None:
         """Keep a request until what it needs is loaded, which begins now if it has not. Under the lock."""
