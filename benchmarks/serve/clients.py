@@ -118,7 +118,7 @@ class EngineClient:
         while call.manner is Manner.SLOW:
             await asyncio.sleep(0.1)
             taken = min(trace.bytes, taken + round(0.1 / SLOWNESS * BYTES_PER_S))
-            engine.taken(ticket, taken // 2)
+            engine.ack_sent(ticket, taken // 2)
 
 
 class SocketClient:

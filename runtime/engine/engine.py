@@ -71,7 +71,7 @@ class Engine:
         self.code2wav_worker = Code2WavWorker(self.loader.prepare_sound_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
-        self._taken: dict[int, int] = {}  # By ticket: samples that have left for the listener since the last turn.
+        self._sent_samples: dict[int, int] = {}  # By ticket: acknowledgements since the last turn.
         self._open = OpenRequests(settings)
         self._heartbeat = Heartbeat(clock)
         self.completion_waiter = CompletionWaiter(self._wake.set, device.enter_thread)
@@ -171,15 +171,15 @@ class Engine:
         """The text is complete."""
         self._change_text(ticket, TextStream.finish)
 
-    def taken(self, ticket: int, samples: int) -> None:
+    def ack_sent(self, ticket: int, samples: int) -> None:
         """So many samples in all have left for the listener.
 
         Said some times a second of every request's sound, so that it wakes nobody: it is heard at the next turn, which
         is ``PAUSE_S`` away at most where a row waits for it.
         """
-        self._taken[ticket] = samples
+        self._sent_samples[ticket] = samples
 
-    def played(self, ticket: int, ms: float) -> None:
+    def ack_played(self, ticket: int, ms: float) -> None:
         """The listener has heard so much in all."""
         self._command(ticket, lambda core: core.ack_played(ticket, ms))
 
@@ -317,12 +317,12 @@ class Engine:
         took = bool(self.commands)
         while self.commands:
             self.commands.popleft()()
-        taken: dict[int, int] = {}
-        while self._taken:  # Other threads write to this dict concurrently.
-            ticket, samples = self._taken.popitem()
-            taken[ticket] = samples
-        for core in self.registry.cores if taken else ():
-            core.ack_sent(taken)
+        sent_samples: dict[int, int] = {}
+        while self._sent_samples:  # Other threads write to this dict concurrently.
+            ticket, samples = self._sent_samples.popitem()
+            sent_samples[ticket] = samples
+        for core in self.registry.cores if sent_samples else ():
+            core.ack_sent(sent_samples)
         return took
 
     # --- checkpoints

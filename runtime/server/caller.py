@@ -73,8 +73,8 @@ class CallersEngine:
         self.append = engine.append
         self.flush = engine.flush
         self.finish_text = engine.finish_text
-        self.taken = engine.taken
-        self.played = engine.played
+        self.ack_sent = engine.ack_sent
+        self.ack_played = engine.ack_played
         self.cancel = engine.cancel
 
     @property

@@ -225,7 +225,7 @@ class Connection:
             case FinishText():
                 self._engine.finish_text(running.ticket)
             case Played(ms=ms):
-                self._engine.played(running.ticket, ms)
+                self._engine.ack_played(running.ticket, ms)
             case Cancel():
                 running.log.is_cancelled = True
                 self._engine.cancel(running.ticket)
@@ -337,7 +337,7 @@ class Connection:
             running = None if item.number is None else self._running.get(item.number)
             if item.samples and running is not None and running.is_wanted:
                 running.sent += item.samples
-                self._engine.taken(running.ticket, running.sent)
+                self._engine.ack_sent(running.ticket, running.sent)
 
     async def _send(self, item: Outgoing) -> None:
         match item:

@@ -52,11 +52,11 @@ class SpeechEngine(Protocol):
         """The text is complete."""
         ...
 
-    def taken(self, ticket: int, samples: int) -> None:
+    def ack_sent(self, ticket: int, samples: int) -> None:
         """So many samples in all have left for the listener. A request that is ``acknowledged`` pauses without it."""
         ...
 
-    def played(self, ticket: int, ms: float) -> None:
+    def ack_played(self, ticket: int, ms: float) -> None:
         """The listener has heard so much in all; better than the clock for a request that is far ahead."""
         ...
 

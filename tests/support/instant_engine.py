@@ -233,13 +233,13 @@ class InstantEngine:
     def finish_text(self, ticket: int) -> None:
         self._command(ticket, lambda saying: saying.text.finish())
 
-    def taken(self, ticket: int, samples: int) -> None:
+    def ack_sent(self, ticket: int, samples: int) -> None:
         def take(saying: Saying) -> None:
             saying.taken = samples
 
         self._command(ticket, take)
 
-    def played(self, ticket: int, ms: float) -> None: ...
+    def ack_played(self, ticket: int, ms: float) -> None: ...
 
     def cancel(self, ticket: int) -> None:
         self._command(ticket, lambda saying: self._end(ticket, saying, StopReason.CANCELLED))

@@ -95,10 +95,10 @@ class ScriptedEngine:
 
     def finish_text(self, ticket: int) -> None: ...
 
-    def taken(self, ticket: int, samples: int) -> None:
+    def ack_sent(self, ticket: int, samples: int) -> None:
         self.takings.append((ticket, samples))
 
-    def played(self, ticket: int, ms: float) -> None: ...
+    def ack_played(self, ticket: int, ms: float) -> None: ...
 
     def cancel(self, ticket: int) -> None:
         self.cancelled.append(ticket)

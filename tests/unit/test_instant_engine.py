@@ -106,7 +106,7 @@ def test_who_takes_nothing_is_not_sent_more(engine: InstantEngine, monkeypatch: 
     ticket = engine.submit(replace(LONG, acknowledged=True), heard)
     said(engine, REQUEST)  # both had their turns
     assert 0 < len(heard.pcm) // 2 // FRAME <= UNREAD
-    engine.taken(ticket, 10**9)
+    engine.ack_sent(ticket, 10**9)
     assert heard.until(Finished).stop_reason is StopReason.EOS
     assert len(heard.pcm) // 2 // FRAME > UNREAD
 

@@ -33,6 +33,7 @@ from runtime.request import (
 )
 from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import (
+    AckSent,
     Heard,
     Message,
     NotOpened,
@@ -43,7 +44,6 @@ from runtime.server.engine_process.messages import (
     Status,
     Step,
     Submit,
-    Taken,
     Tell,
     Verb,
 )
@@ -57,7 +57,7 @@ _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_p
 _BUFFER_BYTES = 2**18  # read from the process at once
 # Between two words on what has left for listeners: each of them wakes a thread that frames do not need, and a row that
 # makes a second of sound in 30 ms pauses (`VOICEWRIGHT_READER_S`) where it hears of that too late.
-TAKEN_S = 0.01
+ACK_INTERVAL_S = 0.01
 SILENT_S = 2.0  # without a word of a process at rest, eight times as long as it keeps silent: it counts as at work then
 _KILLED_S = 5.0  # for the system to bury a process
 
@@ -87,7 +87,7 @@ class EngineClient:
         listen = partial(self._listen, channel.receive)
         self._listener = threading.Thread(target=listen, name="engine-client", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None  # that listens in its place
-        self._taken: dict[int, int] = {}  # by ticket, samples that have left and of which the process knows not yet
+        self._sent_samples: dict[int, int] = {}  # By ticket: acknowledgements that are not sent to the process yet.
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress) -> Self:
@@ -182,21 +182,21 @@ class EngineClient:
     def finish_text(self, ticket: int) -> None:
         self._channel.send(Tell(Verb.FINISH_TEXT, ticket))
 
-    def taken(self, ticket: int, samples: int) -> None:
+    def ack_sent(self, ticket: int, samples: int) -> None:
         """Told a little later, of all requests together. Thread: the event loop, where one listens."""
         if self._loop is None:
-            self._channel.send(Taken({ticket: samples}))
+            self._channel.send(AckSent({ticket: samples}))
             return
-        if not self._taken:
-            self._loop.call_later(TAKEN_S, self._tell_taken)
-        self._taken[ticket] = samples
+        if not self._sent_samples:
+            self._loop.call_later(ACK_INTERVAL_S, self._send_acks)
+        self._sent_samples[ticket] = samples
 
-    def _tell_taken(self) -> None:
-        self._channel.send(Taken(self._taken))
-        self._taken = {}
+    def _send_acks(self) -> None:
+        self._channel.send(AckSent(self._sent_samples))
+        self._sent_samples = {}
 
-    def played(self, ticket: int, ms: float) -> None:
-        self._channel.send(Tell(Verb.PLAYED, ticket, (ms,)))
+    def ack_played(self, ticket: int, ms: float) -> None:
+        self._channel.send(Tell(Verb.ACK_PLAYED, ticket, (ms,)))
 
     def cancel(self, ticket: int) -> None:
         self._channel.send(Tell(Verb.CANCEL, ticket))

@@ -42,7 +42,7 @@ class Verb(StrEnum):
     APPEND = "append"
     FLUSH = "flush"
     FINISH_TEXT = "finish_text"
-    PLAYED = "played"
+    ACK_PLAYED = "ack_played"
     CANCEL = "cancel"
 
 
@@ -56,7 +56,7 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AckSent:
     """Of several requests, by ticket, how many samples in all have left for their listeners."""
 
     samples: dict[int, int]
@@ -116,4 +116,4 @@ class Prepared:
     result: VoicePrompt | SpeechError
 
 
-Message = Open | Order | Submit | Tell | Taken | Prepare | Step | Status | NotOpened | Heard | Prepared
+Message = Open | Order | Submit | Tell | AckSent | Prepare | Step | Status | NotOpened | Heard | Prepared

@@ -14,6 +14,7 @@ from runtime.errors import GenerationFailed, SpeechError
 from runtime.request import Broken, EngineLoad, Finished, ModelCard, Refused, SpeechEvent, Started, VoicePrompt
 from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import (
+    AckSent,
     Heard,
     Message,
     Order,
@@ -21,7 +22,6 @@ from runtime.server.engine_process.messages import (
     Prepared,
     Status,
     Submit,
-    Taken,
     Tell,
 )
 from runtime.server.speech_engine import SpeechEngine
@@ -90,10 +90,10 @@ class EngineService:
             case Tell(verb, ticket, arguments):
                 if (own := self._tickets.get(ticket)) is not None:
                     self._tell(own, getattr(self._engine, verb), *arguments)
-            case Taken(samples):
+            case AckSent(samples):
                 for ticket, count in samples.items():
                     if (own := self._tickets.get(ticket)) is not None:
-                        self._tell(own, self._engine.taken, count)
+                        self._tell(own, self._engine.ack_sent, count)
             case Prepare():
                 self._prepare(message)
 

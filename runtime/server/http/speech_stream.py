@@ -91,7 +91,7 @@ class SpeechStream:
             raise StopAsyncIteration
         if self._taken != self._given:
             self._taken = self._given
-            self._engine.taken(self._ticket, self._taken)
+            self._engine.ack_sent(self._ticket, self._taken)
         event = await self._events.get()
         match event:
             case Broken(error) | Refused(error):

@@ -50,10 +50,10 @@ def test_a_row_goes_on_as_far_as_its_reader_has_taken(quick: Checkpoint) -> None
     ticket, heard = patient(engine, frames=24)
     turns(engine, 30)
     for taken in (3, 3, 10):
-        engine.taken(ticket, taken * SAMPLES)
+        engine.ack_sent(ticket, taken * SAMPLES)
         turns(engine, 30)
         assert len(heard.codes) == 10 + taken
-    engine.taken(ticket, 20 * SAMPLES)
+    engine.ack_sent(ticket, 20 * SAMPLES)
     drain(engine)
     assert np.array_equal(heard.pcm, said(engine_of(quick), custom_voice(max_frames=24)).pcm)
 
@@ -65,7 +65,7 @@ def test_a_reader_of_few_frames_is_not_left_waiting_for_a_larger_chunk(quick: Ch
     ticket, heard = patient(engine, frames=30)
     for _ in range(200):
         engine.tick()
-        engine.taken(ticket, len(heard.pcm))
+        engine.ack_sent(ticket, len(heard.pcm))
         if heard.ended:
             break
     assert len(heard.codes) == 30
@@ -138,10 +138,10 @@ def test_a_listener_that_says_what_it_played_moves_its_lead(quick: Checkpoint) -
     turns(engine, 3)
     table = core_of(engine).table
     before = int(table.made[0])
-    engine.played(ticket, 1000 * FRAME_S * len(first.codes))
+    engine.ack_played(ticket, 1000 * FRAME_S * len(first.codes))
     turns(engine, 2)
     assert int(table.made[0]) > before, "it has nothing left to play, whatever the clock says"
-    engine.played(ticket, 0)
+    engine.ack_played(ticket, 0)
     turns(engine, 2)
     before = int(table.made[0])
     clock.now += 0.5
@@ -155,8 +155,8 @@ def test_what_strangers_report_is_ignored(quick: Checkpoint) -> None:
     ended = engine.submit(custom_voice(max_frames=1), heard)
     drain(engine)
     for stranger in (ended, 0, -1, 10**9):
-        engine.taken(stranger, 10**9)
-        engine.played(stranger, 1e9)
+        engine.ack_sent(stranger, 10**9)
+        engine.ack_played(stranger, 1e9)
     turns(engine, 2)
     assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
 

@@ -108,7 +108,7 @@ def test_a_request_rests_in_the_places_that_are_named_and_in_no_other(cloner: Ch
         if way.has_ended:
             break
         pcm += way.read()
-        engine.taken(way.ticket, len(pcm) // 2)
+        engine.ack_sent(way.ticket, len(pcm) // 2)
     assert way.has_ended
     assert way.visited == named_places()
     assert len(way.visited) <= 7

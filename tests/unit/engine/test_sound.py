@@ -110,7 +110,7 @@ def test_sixteen_requests_with_cancels_and_slow_readers_between_them_say_what_ea
         clock.now += float(stream.choice([0.0, 0.02, 0.2]))
         for index in slow & tickets.keys():
             if stream.randint(3) == 0:
-                engine.taken(tickets[index], len(heards[index].pcm))
+                engine.ack_sent(tickets[index], len(heards[index].pcm))
         for index in doomed & tickets.keys():
             if stream.randint(9) == 0:
                 engine.cancel(tickets[index])

@@ -175,8 +175,8 @@ class Walk(RuleBasedStateMachine):
     def take(self, back: int, share: float) -> None:
         ticket = len(self.heards) - back
         if ticket in self.heards:
-            self.engine.taken(ticket, int(share * len(self.heards[ticket].pcm)))
-            self.engine.played(ticket, share * len(self.heards[ticket].pcm) / 24)
+            self.engine.ack_sent(ticket, int(share * len(self.heards[ticket].pcm)))
+            self.engine.ack_played(ticket, share * len(self.heards[ticket].pcm) / 24)
 
     @rule(count=st.integers(1, 6), turn_s=st.sampled_from([0.0, 0.01, 0.1, 1.0]))
     def turn(self, count: int, turn_s: float) -> None:
@@ -227,7 +227,7 @@ class Walk(RuleBasedStateMachine):
             self.engine.tick()
             self.clock.now += 0.01
             for ticket, heard in self.heards.items():
-                self.engine.taken(ticket, len(heard.pcm))
+                self.engine.ack_sent(ticket, len(heard.pcm))
             if all(heard.ended for heard in self.heards.values()):
                 break
         self.engine.tick()

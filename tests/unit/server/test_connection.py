@@ -134,18 +134,18 @@ def test_the_engine_hears_what_has_left_and_not_what_waits() -> None:
         engine.sinks[101](Started(seed=1, checkpoint="tiny"))
         engine.sinks[101](FRAME)
         await client.hears("audio.start", "sound")
-        await becomes(lambda: ("taken", 101, 1920) in engine.told)
+        await becomes(lambda: ("ack_sent", 101, 1920) in engine.told)
         client.reads.clear()
         for _ in range(3):
             engine.sinks[101](FRAME)
         await asyncio.sleep(0.02)
-        assert [told for told in engine.told if told[0] == "taken"] == [("taken", 101, 1920)]
+        assert [told for told in engine.told if told[0] == "ack_sent"] == [("ack_sent", 101, 1920)]
         client.reads.set()
         await client.hears("sound", "sound", "sound")
-        await becomes(lambda: ("taken", 101, 4 * 1920) in engine.told)
-        assert [told[2] for told in engine.told if told[0] == "taken"] == [1920, 3840, 5760, 7680]
+        await becomes(lambda: ("ack_sent", 101, 4 * 1920) in engine.told)
+        assert [told[2] for told in engine.told if told[0] == "ack_sent"] == [1920, 3840, 5760, 7680]
         client.say("playback", played_ms=80)
-        await becomes(lambda: ("played", 101, 80.0) in engine.told)
+        await becomes(lambda: ("ack_played", 101, 80.0) in engine.told)
         engine.sinks[101](END)
         await client.hears("audio.done")
         assert ("cancel", 101) not in engine.told

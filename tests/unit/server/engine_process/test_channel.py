@@ -55,7 +55,7 @@ def test_what_several_threads_send_is_all_there_and_in_each_ones_order(ends: End
 
     def send(ticket: int) -> None:
         for samples in range(200):
-            one.send(Tell(Verb.PLAYED, ticket, (samples,)))
+            one.send(Tell(Verb.ACK_PLAYED, ticket, (samples,)))
 
     threads = [threading.Thread(target=send, args=(ticket,)) for ticket in range(4)]
     for thread in threads:
@@ -63,7 +63,7 @@ def test_what_several_threads_send_is_all_there_and_in_each_ones_order(ends: End
     came = received(other, 800)
     for ticket in range(4):
         mine = [message for message in came if isinstance(message, Tell) and message.ticket == ticket]
-        assert mine == [Tell(Verb.PLAYED, ticket, (samples,)) for samples in range(200)]
+        assert mine == [Tell(Verb.ACK_PLAYED, ticket, (samples,)) for samples in range(200)]
     for thread in threads:
         thread.join()
 

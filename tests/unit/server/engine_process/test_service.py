@@ -71,11 +71,11 @@ class RecordingEngine(ScriptedEngine):
     def finish_text(self, ticket: int) -> None:
         self._tell("finish_text", ticket)
 
-    def taken(self, ticket: int, samples: int) -> None:
-        self._tell("taken", ticket, samples)
+    def ack_sent(self, ticket: int, samples: int) -> None:
+        self._tell("ack_sent", ticket, samples)
 
-    def played(self, ticket: int, ms: float) -> None:
-        self._tell("played", ticket, ms)
+    def ack_played(self, ticket: int, ms: float) -> None:
+        self._tell("ack_played", ticket, ms)
 
     def cancel(self, ticket: int) -> None:
         self._tell("cancel", ticket)
@@ -210,14 +210,14 @@ def test_every_command_reaches_the_engine_under_its_own_ticket(apart: Apart) -> 
     client = apart.client
     client.append(ticket, "More.")
     client.flush(ticket)
-    client.played(ticket, 80.0)
+    client.ack_played(ticket, 80.0)
     client.finish_text(ticket)
     client.cancel(ticket)
     apart.settle()
     assert apart.engine.told == [
         ("append", 2, "More."),
         ("flush", 2),
-        ("played", 2, 80.0),
+        ("ack_played", 2, 80.0),
         ("finish_text", 2),
         ("cancel", 2),
     ]
@@ -228,12 +228,12 @@ def test_what_has_left_is_told_of_all_requests_together_the_last_word_of_each(ap
 
     def leave() -> None:
         for samples in (1920, 3840):
-            apart.client.taken(first, samples)
-            apart.client.taken(second, 2 * samples)
-        apart.client.taken(second + 1000, 1)  # of nobody
+            apart.client.ack_sent(first, samples)
+            apart.client.ack_sent(second, 2 * samples)
+        apart.client.ack_sent(second + 1000, 1)  # of nobody
 
     apart.run(leave)
-    last = [("taken", 1, 3840), ("taken", 2, 7680)]
+    last = [("ack_sent", 1, 3840), ("ack_sent", 2, 7680)]
     until(lambda: apart.engine.told[-2:] == last)
     if apart.by_loop:
         assert apart.engine.told == last
