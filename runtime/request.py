@@ -190,7 +190,7 @@ class EngineLoad:
     slots: int
     active: int
     waiting: int
-    short_of_text: int = 0  # Requests that wait for their client's text, with a slot (then also active) or without.
+    waiting_for_text: int = 0  # Requests that wait for their client's text, with a slot (then also active) or without.
     # Totals since the start, and the memory of the device.
     frames: int = field(default=0, compare=False)  # Codec frames with audio.
     # Code2Wav calls without a matching graph, although graphs are captured.
@@ -252,7 +252,7 @@ class AudioChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class ShortOfText:
+class WaitingForText:
     """All text received so far of an open text is spoken and its audio was emitted.
 
     ``chars`` is the number of characters received by then. The event is outdated if the client has sent more.
@@ -285,5 +285,5 @@ class Refused:
     error: SpeechError
 
 
-SpeechEvent = Queued | Started | AudioChunk | ShortOfText | Finished | Broken | Refused
+SpeechEvent = Queued | Started | AudioChunk | WaitingForText | Finished | Broken | Refused
 Sink = Callable[[SpeechEvent], None]  # Called on the engine's thread; must not block.

@@ -97,8 +97,9 @@ class ClusterView:
         if not loads:
             return error_response(NoReplica(retry_after_s=1.0), status="loading")
         sums = {name: sum(getattr(load, name) for load in loads) for name in ("slots", "active", "waiting")}
+        sums |= {"waiting_for_text": 0, "short_of_text": 0}  # The second is the first one's former name.
         return JSONResponse(
-            {"status": "ready", **sums, "short_of_text": 0, "ports": dict(self._state.ports), "replicas": len(loads)}
+            {"status": "ready", **sums, "ports": dict(self._state.ports), "replicas": len(loads)},
         )
 
     async def _cluster(self, request: Request) -> Response:

@@ -31,7 +31,7 @@ from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.engine.text.text_stream import TextStream
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import SAMPLE_RATE, ShortOfText, Started, StopReason
+from runtime.request import SAMPLE_RATE, Started, StopReason, WaitingForText
 from runtime.settings import Settings
 from runtime.shared.speech_rate import pause_frames
 
@@ -136,7 +136,7 @@ class EngineCore:
         return bool(self.holders) or len(self.waiting) > 0
 
     @property
-    def short_of_text(self) -> int:
+    def waiting_for_text(self) -> int:
         """Return the number of slots whose request has spoken all text received so far. Thread: any."""
         return int(np.count_nonzero(self._short))
 
@@ -265,7 +265,7 @@ class EngineCore:
             chars = sequence.text_stream.chars
             if sequence.reported_chars != chars and sequence.text_stream.is_spent:
                 sequence.reported_chars = chars
-                sequence.sink(ShortOfText(chars))
+                sequence.sink(WaitingForText(chars))
 
     def admit(self) -> None:
         """Give free slots to the next requests; tell the others their place when it has changed."""

@@ -214,14 +214,14 @@ class Engine:
         cores = self.registry.cores
         active = sum(not holder.request.yields for core in cores for holder in tuple(core.holders.values()))
         slots = sum(map(self._open.slots, self.registry.entries))
-        wordless = sum(entry.waiting.short_of_text for entry in self.registry.entries)
+        wordless = sum(entry.waiting.waiting_for_text for entry in self.registry.entries)
         with self._lock:
             waiting = self._open.lasting - active - wordless
         return EngineLoad(
             slots=slots,
             active=active,
             waiting=max(0, waiting),
-            short_of_text=wordless + sum(core.short_of_text for core in cores),
+            waiting_for_text=wordless + sum(core.waiting_for_text for core in cores),
             frames=sum(core.frames_made for core in cores),
             uncaptured=sum(core.code2wav_streams.uncaptured for core in cores),
             free_bytes=self.device.free_bytes(),

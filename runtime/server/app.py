@@ -64,7 +64,8 @@ class Ready(TypedDict):
     slots: int
     active: int
     waiting: int
-    short_of_text: int
+    waiting_for_text: int
+    short_of_text: int  # Former name of waiting_for_text.
     ports: dict[str, str]
 
 
@@ -108,7 +109,8 @@ def create_app(host: Host) -> FastAPI:
             loading = asdict(host.progress) if host.status == "loading" else {}
             return error_response(host.problem, status=host.status, **loading)
         load = host.engine.load()
-        figures = {name: getattr(load, name) for name in ("slots", "active", "waiting", "short_of_text")}
+        figures = {name: getattr(load, name) for name in ("slots", "active", "waiting", "waiting_for_text")}
+        figures["short_of_text"] = load.waiting_for_text
         return JSONResponse({"status": "ready", **figures, "ports": host.ports})
 
     @app.api_route("/metrics", methods=GET)

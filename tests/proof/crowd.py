@@ -36,7 +36,7 @@ async def held(runtime: BenchRuntime) -> Held:
         load = (await client.get("/ready")).json()
         page = (await client.get("/metrics")).text
     sessions = sum(float(line.split()[1]) for line in page.splitlines() if line.startswith("voicewright_sessions{"))
-    return Held(load["active"] + load["waiting"] + load["short_of_text"] + int(sessions), *_of_process(runtime.pid))
+    return Held(load["active"] + load["waiting"] + load["waiting_for_text"] + int(sessions), *_of_process(runtime.pid))
 
 
 def _of_process(pid: int) -> tuple[int, int, int]:

@@ -39,12 +39,12 @@ from runtime.request import (
     Queued,
     Reference,
     RequestStats,
-    ShortOfText,
     Sink,
     SpeechRequest,
     Started,
     StopReason,
     VoicePrompt,
+    WaitingForText,
 )
 from runtime.server.speech_engine import Progress
 from runtime.settings import Settings
@@ -81,7 +81,7 @@ class Saying:
     taken: int = 0  # samples
     chunk: int = 1  # frames of the next
     place: int = -1  # in the queue, as last told
-    short_at: int = -1  # characters, when it was last told that it is short of text
+    reported_chars: int = -1  # characters, when it was last told that it is short of text
     first_ms: float | None = None
 
     @property
@@ -267,7 +267,7 @@ class InstantEngine:
             slots=self._slots,
             active=active,
             waiting=len(sayings) - active - short,
-            short_of_text=short,
+            waiting_for_text=short,
             frames=self._frames,
             free_bytes=self._device.free_bytes(),
             total_bytes=self._device.total_bytes(),
@@ -353,9 +353,9 @@ class InstantEngine:
             saying.sink(chunk)
         if (reason := saying.reason) is not None:
             self._end(ticket, saying, reason)
-        elif not saying.pieces and saying.text.is_spent and saying.short_at != saying.text.chars:
-            saying.short_at = saying.text.chars
-            saying.sink(ShortOfText(saying.short_at))
+        elif not saying.pieces and saying.text.is_spent and saying.reported_chars != saying.text.chars:
+            saying.reported_chars = saying.text.chars
+            saying.sink(WaitingForText(saying.reported_chars))
         return frames > 0
 
     def _end(self, ticket: int, saying: Saying, end: StopReason | SpeechError) -> None:

@@ -17,12 +17,12 @@ from runtime.request import (
     Mode,
     Queued,
     Reference,
-    ShortOfText,
     SpeechEvent,
     SpeechRequest,
     Started,
     StopReason,
     VoicePrompt,
+    WaitingForText,
 )
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 from tests.support.instant_engine import UNREAD, InstantEngine
@@ -114,11 +114,11 @@ def test_who_takes_nothing_is_not_sent_more(engine: InstantEngine, monkeypatch: 
 def test_a_text_may_come_bit_by_bit(engine: InstantEngine) -> None:
     heard = Heard()
     ticket = engine.submit(replace(REQUEST, text="", open_text=True), heard)
-    assert engine.load().short_of_text == 1
+    assert engine.load().waiting_for_text == 1
     engine.append(ticket, "The kettle ")
     engine.append(ticket, "is on.")
     engine.flush(ticket)
-    heard.until(ShortOfText)
+    heard.until(WaitingForText)
     engine.append(ticket, " Come in.")
     engine.finish_text(ticket)
     heard.until(Finished)

@@ -66,7 +66,7 @@ def test_the_routes_answer(server: RunningServer) -> None:
     assert httpx.get(f"{server.http}/health").json() == {"status": "ok"}
     assert httpx.get(f"{server.http}/ready").json() == {
         "status": "ready",
-        **{"slots": 12, "active": 0, "waiting": 0, "short_of_text": 0, "ports": {}},
+        **{"slots": 12, "active": 0, "waiting": 0, "waiting_for_text": 0, "short_of_text": 0, "ports": {}},
     }
 
 

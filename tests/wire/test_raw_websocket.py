@@ -207,7 +207,7 @@ def test_a_client_that_answers_no_ping_is_gone_after_two(folder_of: FolderOf, se
         for message in (config, {"type": "input.text", "text": "Speak for a long time. "}):
             dead.send(frame(TEXT, json.dumps(message).encode()))
         began = time.monotonic()
-        while not server.load()["active"] and not server.load()["short_of_text"]:
+        while not server.load()["active"] and not server.load()["waiting_for_text"]:
             assert time.monotonic() - began < PATIENCE_S
             time.sleep(0.01)
         while 'voicewright_sessions{dialect="voicewright"} 0.0' not in server.metrics():

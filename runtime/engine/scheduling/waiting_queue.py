@@ -60,7 +60,7 @@ class WaitingQueue:
         return sum(map(len, self._by_state.values()))
 
     @property
-    def short_of_text(self) -> int:
+    def waiting_for_text(self) -> int:
         """Return the number of waiting requests that have no text yet. Thread: any."""
         return len(self._no_text)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from runtime.errors import BadRequest, InvalidConfig, OutOfOrder, SpeechError, TooManyContexts
-from runtime.request import AudioChunk, Broken, Finished, ShortOfText, SpeechEvent, Started
+from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, Started, WaitingForText
 from runtime.server.cartesia import replies
 from runtime.server.cartesia.contexts import Context, Segment
 from runtime.server.cartesia.schema import Generation, read_generation
@@ -78,7 +78,7 @@ class CartesiaSession(Dialect[Segment]):
                 context.note(event.notes)
             case AudioChunk():
                 self._sound(context, event.pcm)
-            case ShortOfText(chars):
+            case WaitingForText(chars):
                 if chars == utterance.told_chars:
                     context.short_since = self._clock()
             case Finished():

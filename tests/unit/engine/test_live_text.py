@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from runtime.engine.engine import Engine
 from runtime.errors import EmptyText, InvalidConfig, SpeechError, TextTooLong
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import Broken, Finished, Guard, Layout, ShortOfText, SpeechRequest, Split, Started, StopReason
+from runtime.request import Broken, Finished, Guard, Layout, SpeechRequest, Split, Started, StopReason, WaitingForText
 from runtime.settings import Limits
 from tests.conftest import Loaded
 from tests.support.engines import (
@@ -206,24 +206,24 @@ def test_text_for_nobody_is_ignored(engine: Engine) -> None:
     assert not engine.busy
 
 
-def test_who_is_short_of_text_is_counted_apart(quick: Checkpoint) -> None:
+def test_who_is_waiting_for_text_is_counted_apart(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=2)
     wordless, _ = begun(engine)
     speaking, heard = begun(engine, "Hello world. ", max_frames=200)
     turns(engine, 1)
     load = engine.load()
-    assert (load.active, load.waiting, load.short_of_text) == (1, 0, 1)
-    while len(heard.codes) < 3 or engine.load().short_of_text < 2:
+    assert (load.active, load.waiting, load.waiting_for_text) == (1, 0, 1)
+    while len(heard.codes) < 3 or engine.load().waiting_for_text < 2:
         engine.tick()
     assert (engine.load().active, engine.load().waiting) == (1, 0)
     engine.append(speaking, "You speak. ")
     turns(engine, 1)
-    assert engine.load().short_of_text == 1
-    assert json.loads(json.dumps(asdict(engine.load())))["short_of_text"] == 1  # a figure of /ready
+    assert engine.load().waiting_for_text == 1
+    assert json.loads(json.dumps(asdict(engine.load())))["waiting_for_text"] == 1  # a figure of /ready
     for ticket in (wordless, speaking):
         engine.cancel(ticket)
     drain(engine)
-    assert engine.load().short_of_text == 0
+    assert engine.load().waiting_for_text == 0
 
 
 def test_a_request_that_has_said_all_its_text_is_told_once_its_sound_is_out(quick: Checkpoint) -> None:
@@ -235,24 +235,24 @@ def test_a_request_that_has_said_all_its_text_is_told_once_its_sound_is_out(quic
     turns(engine, 40)
     assert heard.events == []  # a sentence that may go on
     engine.flush(ticket)
-    until(engine, lambda: bool(heard.of(ShortOfText)))
-    assert heard.events[-1] == ShortOfText(len(first))
+    until(engine, lambda: bool(heard.of(WaitingForText)))
+    assert heard.events[-1] == WaitingForText(len(first))
     assert heard.chunks
     said_so_far = len(heard.codes)
     turns(engine, 40)
-    assert len(heard.of(ShortOfText)) == 1
+    assert len(heard.of(WaitingForText)) == 1
     engine.append(ticket, second)
     engine.append(ticket, third)
-    until(engine, lambda: len(heard.codes) > said_so_far and core_of(engine).short_of_text == 1)
+    until(engine, lambda: len(heard.codes) > said_so_far and core_of(engine).waiting_for_text == 1)
     turns(engine, 40)
-    assert len(heard.of(ShortOfText)) == 1  # a word is held back
+    assert len(heard.of(WaitingForText)) == 1  # a word is held back
     engine.flush(ticket)
-    until(engine, lambda: len(heard.of(ShortOfText)) == 2)
-    assert heard.events[-1] == ShortOfText(len(first + second + third))
+    until(engine, lambda: len(heard.of(WaitingForText)) == 2)
+    assert heard.events[-1] == WaitingForText(len(first + second + third))
     engine.finish_text(ticket)
     drain(engine)
     assert isinstance(heard.end, Finished)
-    assert len(heard.of(ShortOfText)) == 2
+    assert len(heard.of(WaitingForText)) == 2
 
 
 @pytest.mark.parametrize(("text", "is_told"), [("Hello world. ", True), ("Hello world, ", False), ("Hello wor", False)])
@@ -261,9 +261,9 @@ def test_text_that_is_spoken_as_it_comes_is_said_where_a_sentence_may_end(
 ) -> None:
     engine = engine_of(quick, slots=1)
     ticket, heard = begun(engine, text, max_frames=200)
-    until(engine, lambda: bool(heard.chunks) and core_of(engine).short_of_text == 1)
+    until(engine, lambda: bool(heard.chunks) and core_of(engine).waiting_for_text == 1)
     turns(engine, 60)
-    assert [event.chars for event in heard.of(ShortOfText)] == [len(text)] * is_told
+    assert [event.chars for event in heard.of(WaitingForText)] == [len(text)] * is_told
     engine.cancel(ticket)
     drain(engine)
 

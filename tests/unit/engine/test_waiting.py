@@ -63,10 +63,10 @@ def test_who_lacks_nothing_but_a_slot_first_goes_first() -> None:
     queue, late = queue_of(0), sequence_of(0, is_ready=False)
     queue.add_request(late, 0.0)
     queue.add_request(sequence_of(1), 1.0)
-    assert (late.state, queue.ready, queue.unready, queue.short_of_text) == (SequenceState.NO_TEXT, 1, 1, 1)
+    assert (late.state, queue.ready, queue.unready, queue.waiting_for_text) == (SequenceState.NO_TEXT, 1, 1, 1)
     late.text_stream = SimpleNamespace(is_ready=True)  # type: ignore[assignment]
     queue.update_request(late, 2.0)
-    assert (late.state, queue.ready, queue.unready, queue.short_of_text) == (SequenceState.NO_SLOT, 2, 0, 0)
+    assert (late.state, queue.ready, queue.unready, queue.waiting_for_text) == (SequenceState.NO_SLOT, 2, 0, 0)
     assert [queue.next().ticket for _ in range(2)] == [1, 0]
     assert late.queued == 2.0
 

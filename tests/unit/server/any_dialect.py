@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from runtime.errors import BadReferenceAudio, GenerationFailed, Overloaded
-from runtime.request import Broken, RequestStats, ShortOfText
+from runtime.request import Broken, RequestStats, WaitingForText
 from runtime.server.session.commands import Append, Cancel, Close, Decode, FinishText, Flush, Recall, Submit
 from runtime.settings import Limits
 from tests.unit.server.dialects import REFERENCE, Clock, DialectDriver
@@ -80,7 +80,7 @@ class AnyDialect(RuleBasedStateMachine):
     @rule(data=st.data(), chars=st.integers(0, 30))
     def run_short(self, data: st.DataObject, chars: int) -> None:
         number = data.draw(st.sampled_from(sorted(self.running)))
-        self.driver.dialect.on_speech(number, ShortOfText(chars))
+        self.driver.dialect.on_speech(number, WaitingForText(chars))
         self.after()
 
     @precondition(lambda self: self.running)

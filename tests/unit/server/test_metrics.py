@@ -56,9 +56,12 @@ def test_runaways_cancels_and_failures_are_told_apart() -> None:
 def test_sessions_and_load_are_as_they_are_now() -> None:
     metrics = ServerMetrics()
     with metrics.session("omni"), metrics.session("omni"):
-        values = read(metrics, EngineLoad(slots=8, active=3, waiting=2, free_bytes=5, total_bytes=9))
+        values = read(
+            metrics, EngineLoad(slots=8, active=3, waiting=2, waiting_for_text=1, free_bytes=5, total_bytes=9)
+        )
     assert values["voicewright_sessions", "omni"] == 2
     assert [values[f"voicewright_{name}",] for name in ("slots", "active", "waiting")] == [8, 3, 2]
+    assert values["voicewright_waiting_for_text",] == values["voicewright_short_of_text",] == 1  # the former name
     assert read(metrics)["voicewright_sessions", "omni"] == 0
 
 

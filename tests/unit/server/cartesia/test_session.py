@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from runtime.errors import Draining, GenerationFailed, Overloaded, VoiceNotFound
-from runtime.request import OTHER_SPEAKER, Broken, Mode, Queued, RequestStats, ShortOfText, StopReason
+from runtime.request import OTHER_SPEAKER, Broken, Mode, Queued, RequestStats, StopReason, WaitingForText
 from runtime.server.session.commands import Append, FinishText, Flush, Recall, Submit, TextMessage
 from runtime.settings import Limits
 from tests.unit.server.dialects import STORED, Clock, DialectDriver, cartesia
@@ -547,7 +547,7 @@ def waits(driver: DialectDriver, clock: Clock, seconds: float) -> None:
 
 
 def short(driver: DialectDriver, number: int, chars: int) -> None:
-    driver.dialect.on_speech(number, ShortOfText(chars))
+    driver.dialect.on_speech(number, WaitingForText(chars))
     driver.gather()
 
 
