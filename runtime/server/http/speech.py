@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from fastapi import Request
 
-from runtime.errors import InvalidMessage, MessageTooLarge
+from runtime.errors import InvalidMessage, MessageTooLarge, TextTooLong
 from runtime.request import Reference, SpeechRequest
 from runtime.server.engine_host import Host
 from runtime.server.http.speech_stream import SpeechStream, StreamingReply
@@ -24,6 +24,7 @@ from runtime.server.wire import decode
 from runtime.shared.port.bodies import whole_body
 
 _SMALL_BODY_BYTES = 16 * 2**10  # A body that is parsed on the loop, in 3 ms at most.
+_MAX_MARKUP_RATIO = 4  # Characters of a text with its markup for each that is spoken.
 
 Body = TypeVar("Body")
 Value = TypeVar("Value")
@@ -82,11 +83,18 @@ class HttpSpeech(ABC, Generic[Body]):
         return self._speech
 
     async def _filtered(self, name: FilterName, text: str, words: Iterable[Pronunciation], *, tags: bool) -> str:
-        """Return what is to be spoken of a text. A thread filters it, in turn with other texts."""
+        """Return what is to be spoken of a text. A thread filters it, in turn with other texts.
+
+        Raises:
+            TextTooLong: it has more characters than the markup of the longest text may have.
+        """
         entries = tuple(words)
         if name == "none" and not entries:
             return text
         limits = self._host.settings.limits
+        max_chars = _MAX_MARKUP_RATIO * limits.max_text_chars
+        if len(text) > max_chars:
+            raise TextTooLong(count=len(text), unit="characters", limit=max_chars, param=self.text_field)
         pieces = filtered(name, text, lambda: dictionary_for(entries, limits, tags=tags))
         run = partial(asyncio.get_running_loop().run_in_executor, self._host.texts)
         spoken: list[str] = []
