@@ -17,10 +17,9 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.settings import Settings
-from runtime.shared.port.door import Door
-from runtime.shared.port.hosts import Hosts
-from runtime.shared.port.origins import Cors, Origins
-from runtime.shared.port.unrouted import no_socket, unrouted
+from runtime.shared.port.errors import no_socket, unrouted
+from runtime.shared.port.guard import RequestGuard
+from runtime.shared.port.origins import Cors, Hosts, Origins
 from runtime.shipped import shipped
 from studio.downloads import Downloads
 from studio.fetching import Plan
@@ -104,7 +103,7 @@ def build(
     app.add_middleware(SecurityHeaders, ancestors=settings.visits.frame_ancestors)
     origins = Origins(runtime_settings.server.origins, RUNTIME_PATHS)
     app.add_middleware(
-        Door,
+        RequestGuard,
         settings=runtime_settings.server,
         hosts=Hosts(runtime_settings.server.hosts, settings.host),
         origins=origins,

@@ -19,9 +19,7 @@ from runtime.settings import Settings
 from runtime.shared.certificates import certificates
 from runtime.shared.interpreter import settle, switch_often
 from runtime.shared.port import serving
-from runtime.shared.port.listening import listen
-from runtime.shared.port.serving import Server
-from runtime.shared.port.signals import ignore_signals, stop_on_signals, tell_of_wait
+from runtime.shared.port.serving import Server, ignore_signals, listen, stop_on_signals, tell_of_wait
 from runtime.variables import warn_of_unknown
 from studio.app import build
 from studio.page.app import page

@@ -8,7 +8,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from runtime.errors import MethodNotAllowed, UnknownRoute
-from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.errors import error_response
 
 _METHODS = ("GET", "HEAD")
 

@@ -18,7 +18,7 @@ from runtime.cluster.local_ray import ENVIRONMENT, logs_folder, start_ray, stop_
 from runtime.errors import InvalidSetting
 from runtime.server.wyoming.announcement import check_announced
 from runtime.settings import Settings
-from runtime.shared.port.tcp_uri import WYOMING, address_of
+from runtime.shared.port.serving import WYOMING, address_of
 
 log = logging.getLogger(__name__)
 

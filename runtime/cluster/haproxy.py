@@ -24,10 +24,10 @@ from runtime.cluster.view import HEALTH_OF_SERVE
 from runtime.errors import InvalidSetting, NoReplica, PortInUse, ReplicaLost, TooManyConnections
 from runtime.request import Mode
 from runtime.settings import Settings
-from runtime.shared.port.allowance import ACCOUNT
-from runtime.shared.port.error_shapes import DIALECT_PATHS, shaped
-from runtime.shared.port.tcp_uri import WYOMING as WYOMING_SETTING
-from runtime.shared.port.tcp_uri import address_of
+from runtime.shared.port.errors import DIALECT_PATHS, shaped
+from runtime.shared.port.limits import ACCOUNT_HEADER
+from runtime.shared.port.serving import WYOMING as WYOMING_SETTING
+from runtime.shared.port.serving import address_of
 from runtime.shared.system import most_files
 
 ANY = "any"  # Backend of all replicas, in addition to one per mode.
@@ -42,7 +42,9 @@ START_TIMEOUT_S = 10.0  # Timeout until the admin socket answers.
 _PID = "haproxy.pid"
 MAX_COMMANDS_PER_LINE = 100  # Commands in one line of the admin socket, limited by its buffer.
 # Replicas see HAProxy's address. Without keys the client's address is sent in a header, for fair scheduling.
-SET_ACCOUNT_HEADER = f"    http-request set-header {ACCOUNT} address:%[src] unless {{ req.hdr({ACCOUNT}) -m found }}"
+SET_ACCOUNT_HEADER = (
+    f"    http-request set-header {ACCOUNT_HEADER} address:%[src] unless {{ req.hdr({ACCOUNT_HEADER}) -m found }}"
+)
 _BUFFER = 16_384  # Bytes that HAProxy buffers per direction, and of a body for routing.
 
 

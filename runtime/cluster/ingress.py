@@ -21,8 +21,8 @@ from runtime.server.wyoming.announcement import announced
 from runtime.settings import Settings
 from runtime.shared.certificates import certificates
 from runtime.shared.names import new_id
-from runtime.shared.port.tcp_uri import WYOMING as WYOMING_SETTING
-from runtime.shared.port.tcp_uri import address_of
+from runtime.shared.port.serving import WYOMING as WYOMING_SETTING
+from runtime.shared.port.serving import address_of
 
 log = logging.getLogger(__name__)
 

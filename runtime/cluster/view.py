@@ -23,7 +23,7 @@ from starlette.routing import Route
 from runtime.cluster.balance import Load, Replica
 from runtime.errors import NoReplica
 from runtime.settings import Settings
-from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.errors import error_response
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 OURS = "voicewright_"

@@ -34,11 +34,9 @@ from runtime.server.openapi import routes as openapi_routes
 from runtime.server.openapi.operations import UNREADY, documented
 from runtime.server.pronunciations import routes as pronunciation_routes
 from runtime.server.voices.routes import voices_router
-from runtime.shared.port.door import Door
-from runtime.shared.port.error_responses import error_response
-from runtime.shared.port.hosts import ANY, Hosts
-from runtime.shared.port.origins import Cors, Origins
-from runtime.shared.port.unrouted import no_socket, unrouted
+from runtime.shared.port.errors import error_response, no_socket, unrouted
+from runtime.shared.port.guard import RequestGuard
+from runtime.shared.port.origins import ANY, Cors, Hosts, Origins
 from runtime.version import package_version
 
 GET = ["GET", "HEAD"]
@@ -88,7 +86,7 @@ def create_app(host: Host) -> FastAPI:
     origins = Origins(server.origins)
     hosts = Hosts(ANY if keys.is_needed else server.hosts, server.host)
     app.add_middleware(AccessControl, host=host, keys=keys, tickets=tickets)
-    app.add_middleware(Door, settings=server, hosts=hosts, origins=origins, refused=host.metrics.refused)
+    app.add_middleware(RequestGuard, settings=server, hosts=hosts, origins=origins, refused=host.metrics.refused)
     if origins:
         app.add_middleware(Cors, origins=origins)
     app.add_middleware(RequestIds)  # The last middleware added is the outermost.

@@ -20,7 +20,7 @@ from runtime.request import (
 )
 from runtime.server.http.spending import Spending
 from runtime.server.speech_engine import SpeechEngine
-from runtime.shared.port.allowance import Allowance
+from runtime.shared.port.limits import Allowance
 
 
 def _any_number() -> float:

@@ -42,7 +42,7 @@ from runtime.server.session.commands import (
 from runtime.server.session.dialect import Dialect
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_library import VoiceLibrary
-from runtime.shared.port.sending import within
+from runtime.shared.port.limits import within
 
 log = logging.getLogger(__name__)
 

@@ -24,9 +24,8 @@ from runtime.server.wyoming.port import WyomingPort
 from runtime.settings import ServerSettings, Settings
 from runtime.shared import system
 from runtime.shared.interpreter import settle, switch_often
-from runtime.shared.port import listening as port
-from runtime.shared.port.serving import Server, config
-from runtime.shared.port.signals import ignore_signals, stop_on_signals, tell_of_wait
+from runtime.shared.port import serving as port
+from runtime.shared.port.serving import Server, config, ignore_signals, stop_on_signals, tell_of_wait
 
 GOODBYE_S = 2.0  # Timeout for the final messages to all clients.
 HURRIED_GOODBYE_S = 0.3  # The same after a second signal.

@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runtime.errors import UnknownRoute
-from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.errors import error_response
 from runtime.shipped import shipped
 from studio.presets import FOLDER as PRESETS
 from studio.presets import Presets

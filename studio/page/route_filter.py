@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.errors import GenerationFailed, InvalidConfig, MethodNotAllowed, SpeechError, UnknownRoute
-from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.errors import error_response
 from studio.routes.responses import read_body
 from studio.store.records import decode
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.errors import error_response
 from runtime.shipped import shipped
 from studio.errors import StudioOpening
 from studio.page.security_headers import nonce_of

@@ -13,9 +13,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from runtime.errors import Draining, SlowReader, SpeechError
-from runtime.shared.port.bodies import bounded
-from runtime.shared.port.error_responses import error_response
-from runtime.shared.port.sending import send_stream
+from runtime.shared.port.errors import error_response
+from runtime.shared.port.limits import bounded, send_stream
 from studio.errors import RuntimeUnavailable
 from studio.relay.draining import Drain
 from studio.relay.upstream import connections_closed

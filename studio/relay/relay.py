@@ -26,11 +26,9 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from runtime.errors import Draining, SlowReader, SpeechError
 from runtime.settings import Settings
-from runtime.shared.port import allowance
-from runtime.shared.port.error_responses import error_response
-from runtime.shared.port.error_shapes import told_on_socket
-from runtime.shared.port.listening import give_up
-from runtime.shared.port.sending import within
+from runtime.shared.port.errors import error_response, told_on_socket
+from runtime.shared.port.limits import ACCOUNT_KEY_HEADER, ALLOWANCE_HEADERS, Allowance, within
+from runtime.shared.port.serving import give_up
 from studio.errors import RuntimeUnavailable
 from studio.relay.draining import Drain
 from studio.relay.proxy_response import ProxyResponse
@@ -70,11 +68,11 @@ GONE = (RuntimeError, WebSocketDisconnect)  # Exceptions of a socket whose page 
 # The word under which the runtime keeps the voices of whoever is there; empty for the host, whose are the common ones.
 Whose = Callable[[HTTPConnection], str]
 # For whom a request is, and how much speech that may have made.
-Allowed = Callable[[HTTPConnection], allowance.Allowance]
+Allowed = Callable[[HTTPConnection], Allowance]
 
 
 class Relay:
-    """Passes requests on to wherever the runtime is now. Their origins were judged before (`Door`)."""
+    """Passes requests on to wherever the runtime is now. Their origins were judged before (`RequestGuard`)."""
 
     def __init__(
         self,
@@ -94,7 +92,7 @@ class Relay:
         self.allowed = allowed
         self.settings = settings or Settings.from_env()
         secret = self.settings.server.account_key
-        self.key = ({"x-api-key": api_key} if api_key else {}) | ({allowance.KEY: secret} if secret else {})
+        self.key = ({"x-api-key": api_key} if api_key else {}) | ({ACCOUNT_KEY_HEADER: secret} if secret else {})
         self.drain = Drain()
         # No read timeout: a stream may be silent for as long as a sentence waits for its slot. No limit and no pool:
         # whom there is no room for is the runtime's to say, and a kept connection may just be being closed there.
@@ -146,7 +144,7 @@ class Relay:
         Raises:
             SpeechError: it is not known whose the request is, and that matters.
         """
-        own = dict.fromkeys(allowance.HEADERS, "") | self.key
+        own = dict.fromkeys(ALLOWANCE_HEADERS, "") | self.key
         if self.whose is not None:
             own[OWNER] = self.whose(connection)
         allowed = self.allowed(connection) if self.allowed is not None else None

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from runtime.errors import UnknownRoute
-from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.errors import error_response
 from runtime.shipped import shipped
 from studio.page.security_headers import nonce_of
 from studio.static_files import FreshFiles

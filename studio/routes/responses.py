@@ -23,8 +23,8 @@ from runtime.errors import (
     StorageFailed,
 )
 from runtime.shared.file_names import disposition
-from runtime.shared.port.bodies import body_pieces
-from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.errors import error_response
+from runtime.shared.port.limits import body_pieces
 from runtime.shared.port.origins import SAFE_METHODS, may_use
 
 BODY_BYTES = 2 * 2**20  # Bytes of a JSON body.

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runtime.settings import Limits
-from runtime.shared.port.bodies import whole_body
+from runtime.shared.port.limits import whole_body
 from studio.routes.responses import IDLE_S, handle_errors, json_response
 from studio.transcribing.service import TranscriptionService
 

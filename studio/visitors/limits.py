@@ -18,9 +18,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.errors import RateLimited, SpeechError, StorageFailed, TooManyConnections
-from runtime.shared.port.allowance import Allowance
-from runtime.shared.port.error_responses import error_response
-from runtime.shared.port.error_shapes import told_on_socket
+from runtime.shared.port.errors import error_response, told_on_socket
+from runtime.shared.port.limits import Allowance
 from runtime.shared.port.origins import SAFE_METHODS
 from studio.errors import SignInNeeded, StoreBusy, StoreFull
 from studio.relay.relay import Allowed

@@ -21,7 +21,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runtime.shared.port.proxies import network_of
+from runtime.shared.port.origins import network_of
 from studio.errors import VisitorUnknown
 from studio.store.owners import HOST, MEMBER, VISITOR
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from runtime.shared.port.allowance import ACCOUNT
+from runtime.shared.port.limits import ACCOUNT_HEADER
 from tests.support.app import App, running_app
 from tests.support.visiting import new_visitor
 
@@ -35,7 +35,7 @@ async def _two_visitors(app: App) -> str:
         async with httpx.AsyncClient(headers=new_visitor(port), timeout=30, trust_env=False) as client:
             while True:
                 number = statuses.total()
-                invented = {ACCOUNT: f"somebody {number}", "x-forwarded-for": f"192.0.2.{number % 256}"}
+                invented = {ACCOUNT_HEADER: f"somebody {number}", "x-forwarded-for": f"192.0.2.{number % 256}"}
                 reply = await client.post(f"{app.url}/v1/audio/speech", json=BODY, headers=invented)
                 statuses[reply.status_code] += 1
                 if reply.status_code == httpx.codes.TOO_MANY_REQUESTS:

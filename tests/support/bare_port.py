@@ -20,7 +20,7 @@ from runtime.errors import SlowReader
 from runtime.shared.port.connections.http import HttpConnection
 from runtime.shared.port.connections.waiting import Waiting
 from runtime.shared.port.connections.websocket import WebSocketConnection
-from runtime.shared.port.sending import within
+from runtime.shared.port.limits import within
 from runtime.shared.port.serving import Server
 from tests.support.patience import PATIENCE_S, becomes
 

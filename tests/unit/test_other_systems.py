@@ -22,7 +22,7 @@ from tests.support.voices import a_voice, crafted
 from tests.support.without_unix import MODULES, OF_OS, OF_SOCKETS
 
 ROOT = Path(__file__).resolve().parents[2]
-MAY_ASK = {"runtime/shared/system.py", "runtime/shared/port/signals.py", "runtime/device/host_memory.py"}
+MAY_ASK = {"runtime/shared/system.py", "runtime/shared/port/serving.py", "runtime/device/host_memory.py"}
 OURS = ("runtime", "studio", "clients/python", "presets")
 WAIT_S = 120
 

@@ -122,7 +122,7 @@ def test_a_refusal_says_until_when(studio: int) -> None:
 
 def test_a_day_begins_anew_and_accounts_are_bounded() -> None:
     from runtime.errors import SpeechSpent
-    from runtime.shared.port.allowance import Allowance
+    from runtime.shared.port.limits import Allowance
 
     now = 86_400.0
     spending = Spending(lambda: now)

@@ -9,7 +9,7 @@ import json
 import httpx
 import pytest
 
-from runtime.shared.port import bodies
+from runtime.shared.port import limits
 from tests.support.bare_port import exchange
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import spoken
@@ -69,7 +69,7 @@ def test_a_text_of_much_markup_is_refused_before_it_is_read(either: RunningServe
 
 @pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/voices"])
 def test_a_body_that_drips_is_refused(either: RunningServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "GRACE_S", 0.3)
+    monkeypatch.setattr(limits, "GRACE_S", 0.3)
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n"
     head += "Content-Type: multipart/form-data; boundary=b\r\n\r\n"
     head += '--b\r\nContent-Disposition: form-data; name="name"\r\n\r\n'

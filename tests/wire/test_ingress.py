@@ -21,7 +21,7 @@ from runtime.cluster.haproxy import ANY, WYOMING, HAProxy, find_haproxy, kill_or
 from runtime.cluster.ingress import server_commands
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import ServerSettings, Settings
-from runtime.shared.port.allowance import ACCOUNT
+from runtime.shared.port.limits import ACCOUNT_HEADER
 from tests.support.cluster import python_with_ray, require_haproxy
 
 require_haproxy()
@@ -36,7 +36,7 @@ def answering(name: str) -> Iterator[int]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
-            self.send_header("asked-for", self.headers.get(ACCOUNT, ""))
+            self.send_header("asked-for", self.headers.get(ACCOUNT_HEADER, ""))
             self.end_headers()
             self.wfile.write(name.encode())
 
@@ -131,7 +131,7 @@ def test_where_all_serve_all_modes_no_body_is_waited_for(settings: Settings, tmp
 
 def test_a_replica_hears_for_whom_a_request_is(settings: Settings, tmp_path: Path) -> None:
     asked = {"method": "GET", "url": "/v1/audio/speech/stream"}
-    plain, told = ask(settings, [asked, {**asked, "headers": {ACCOUNT: "anna"}}], tmp_path, {"a": ("base",)})
+    plain, told = ask(settings, [asked, {**asked, "headers": {ACCOUNT_HEADER: "anna"}}], tmp_path, {"a": ("base",)})
     assert (plain.headers["asked-for"], told.headers["asked-for"]) == ("address:127.0.0.1", "anna")
     with_keys = replace(settings, server=replace(settings.server, api_keys="one"))
     (keyed,) = ask(with_keys, [asked], tmp_path / "keys", {"a": ("base",)})

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from runtime.settings import EngineSettings, ServerSettings
-from runtime.shared.port.allowance import ACCOUNT
+from runtime.shared.port.limits import ACCOUNT_HEADER
 from tests.conftest import FolderOf
 from tests.support.patience import until
 from tests.support.runtime_server import running_server
@@ -110,7 +110,7 @@ def test_who_asks_too_often_keeps_nobody_else_out_of_the_studio(folder_of: Folde
         greedy, polite = Somebody("127.0.0.2"), Somebody("127.0.0.3")
         if visitors == "each":
             greedy, polite = Somebody(headers=new_visitor(port)), Somebody(headers=new_visitor(port))
-        inventing = replace(greedy, headers=greedy.headers | {ACCOUNT: "another", FORWARDED: "192.0.2.1"})
+        inventing = replace(greedy, headers=greedy.headers | {ACCOUNT_HEADER: "another", FORWARDED: "192.0.2.1"})
 
         async def scenario() -> None:
             statuses = [(await inventing.post(port)).status_code for _ in range(6)]

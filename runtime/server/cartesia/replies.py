@@ -9,7 +9,7 @@ from typing import Any
 from runtime.errors import SpeechError
 from runtime.server.cartesia.contexts import Context
 from runtime.server.wire import Reply
-from runtime.shared.port.error_shapes import cartesia_message
+from runtime.shared.port.errors import cartesia_message
 from runtime.shared.word_times import TimedWords
 
 _PARTIAL = 206  # status_code of all messages without an error, also of the last.

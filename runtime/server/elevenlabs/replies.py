@@ -8,7 +8,7 @@ from typing import Any
 
 from runtime.errors import InvalidMessage, SpeechError
 from runtime.server.wire import Reply
-from runtime.shared.port.error_shapes import elevenlabs_message
+from runtime.shared.port.errors import elevenlabs_message
 
 _MISTAKE = 1008  # Close code of errors that the client can fix.
 

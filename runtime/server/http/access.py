@@ -1,6 +1,6 @@
 """Access control: one middleware around every route, HTTP and WebSocket.
 
-It stands behind the checks that both of our ports make (`shared/port/door.py`) and checks in this order, so that a
+It stands behind the checks that both of our ports make (`shared/port/guard.py`) and checks in this order, so that a
 caller learns no more than it may:
 
 1. /health and /ready are open to every client.
@@ -28,10 +28,9 @@ from runtime.errors import MessageTooLarge, MoreThan, RateLimited, SpeechError, 
 from runtime.server.caller import CALLER, Caller
 from runtime.server.engine_host import Host
 from runtime.server.http.keys import Clock, KeyRing, Tickets, digest
-from runtime.shared.port.allowance import KEY, Allowance, allowance_of
-from runtime.shared.port.checking import Checking
-from runtime.shared.port.error_responses import error_response
-from runtime.shared.port.error_shapes import CARTESIA
+from runtime.shared.port.errors import CARTESIA, error_response
+from runtime.shared.port.guard import AccessCheck
+from runtime.shared.port.limits import ACCOUNT_KEY_HEADER, Allowance, allowance_of
 
 TOKEN = "voicewright.token."  # noqa: S105  prefix of a subprotocol that carries a key, for browsers
 
@@ -73,7 +72,7 @@ class Rate:
         return 0.0
 
 
-class AccessControl(Checking):
+class AccessControl(AccessCheck):
     """ASGI middleware. Thread: event loop."""
 
     def __init__(
@@ -117,7 +116,7 @@ class AccessControl(Checking):
     def _counted_as(self, headers: Headers, door: bytes, allowance: Allowance | None) -> bytes:
         """The bucket of a request. Only who has the secret names an account: others would invent one each time."""
         secret = self._settings.account_key.encode()
-        offered = headers.get(KEY, "").encode()
+        offered = headers.get(ACCOUNT_KEY_HEADER, "").encode()
         if allowance is None or not secret or not hmac.compare_digest(offered, secret):
             return door
         return door + b"/" + allowance.account.encode()

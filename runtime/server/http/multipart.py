@@ -10,7 +10,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from runtime.errors import InvalidConfig, MessageTooLarge, StorageFailed
 from runtime.settings import Limits
-from runtime.shared.port.bodies import body_pieces
+from runtime.shared.port.limits import body_pieces
 
 FIELD_BYTES = 32 * 2**10
 MAX_FIELDS, MAX_FILES = 16, 2

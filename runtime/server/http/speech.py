@@ -21,7 +21,7 @@ from runtime.server.text.pronunciations import Pronunciation, dictionary_for
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import decode
-from runtime.shared.port.bodies import whole_body
+from runtime.shared.port.limits import whole_body
 
 _SMALL_BODY_BYTES = 16 * 2**10  # A body that is parsed on the loop, in 3 ms at most.
 _MAX_MARKUP_RATIO = 4  # Characters of a text with its markup for each that is spoken.

@@ -22,7 +22,7 @@ from runtime.request import AudioChunk, Broken, Finished, Refused, SpeechEvent, 
 from runtime.server.descriptions import end_notes
 from runtime.server.speech_engine import SpeechEngine
 from runtime.server.wire import BYTES_PER_SAMPLE
-from runtime.shared.port.sending import send_stream
+from runtime.shared.port.limits import send_stream
 
 log = logging.getLogger(__name__)
 Value = TypeVar("Value")

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from runtime.errors import SpeechSpent
-from runtime.shared.port.allowance import Allowance
+from runtime.shared.port.limits import Allowance
 
 _DAY_S = 86_400
 _BYTES_PER_S = 48_000  # PCM s16le at 24 kHz.

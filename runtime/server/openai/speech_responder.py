@@ -17,7 +17,7 @@ from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import Reply
 from runtime.shared.encoding import Encoder
-from runtime.shared.port.error_shapes import error_body
+from runtime.shared.port.errors import error_body
 
 SEEDS = 2**63
 

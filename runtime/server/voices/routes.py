@@ -41,7 +41,7 @@ from runtime.server.wire import Reply, decode
 from runtime.settings import OBJECTS, VOICES_AS, Limits
 from runtime.shared.confusables import find_look_alike
 from runtime.shared.file_names import disposition, file_name
-from runtime.shared.port.bodies import whole_body
+from runtime.shared.port.limits import whole_body
 from runtime.voices.checks import Advice
 from runtime.voices.examination import Examination
 from runtime.voices.listing import Problem, file_of

@@ -19,10 +19,9 @@ from runtime.server.wyoming import replies
 from runtime.server.wyoming.announcement import announced, check_announced
 from runtime.server.wyoming.event_socket import EventSocket
 from runtime.server.wyoming.session import WyomingSession
-from runtime.shared.port.caps import ConnectionCaps
-from runtime.shared.port.listening import WAITING, bind
-from runtime.shared.port.tcp_uri import WYOMING as SETTING
-from runtime.shared.port.tcp_uri import address_of
+from runtime.shared.port.limits import ConnectionCaps
+from runtime.shared.port.serving import WAITING, address_of, bind
+from runtime.shared.port.serving import WYOMING as SETTING
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,10 @@
-"""The pages that may use a port: its own, and those of origins that its operator names."""
+"""Origins of pages, names of a port, and addresses of clients behind proxies."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -109,3 +112,114 @@ def _origin(word: str) -> Origin | None:
     if not (parts.scheme and parts.hostname and is_whole and word.isascii() and word.isprintable()) or " " in word:
         return None
     return parts.scheme, parts.hostname, port or _PORTS.get(parts.scheme)
+
+
+_LOOPBACK = frozenset({"localhost", "*.localhost"})
+# Names that cannot be registered, so that no stranger's page has one: of a home, a company, a cluster.
+_PRIVATE = frozenset({"*.local", "*.internal", "*.home.arpa", "*.lan", "*.test"})
+ANY = "*"
+
+
+class Hosts:
+    """The names. An address of digits is always one: rebinding needs a name."""
+
+    def __init__(self, names: str, address: str, env: Mapping[str, str] | None = None) -> None:
+        """``names`` are the operator's, with commas between; ``address`` is what the port is bound to."""
+        env = os.environ if env is None else env
+        words = {word.strip().lower() for word in names.split(",") if word.strip()} | {address.lower()} | _LOOPBACK
+        # What is reached from other machines is called by its machine's or its container's name as well.
+        self._takes_bare = not _is_loopback(address)
+        if self._takes_bare:
+            words |= _PRIVATE
+        self._names = words
+        self._endings = tuple(word[1:] for word in words if word.startswith("*."))
+        # A Space is reached through its proxy only, by names that are the host's to choose.
+        self._any = ANY in self._names or bool(env.get("SPACE_ID"))
+
+    def know(self, header: str) -> bool:
+        """Whether the Host header of a request names us; a program of old may send none."""
+        if self._any or not header:
+            return True
+        try:
+            parts = urlsplit(f"//{header}")
+            name = (parts.hostname or "").rstrip(".")
+            _ = parts.port
+        except ValueError:
+            return False
+        if not name or parts.username is not None or parts.path or parts.query or parts.fragment:
+            return False
+        is_bare = "." not in name
+        return (
+            name in self._names or name.endswith(self._endings) or _is_address(name) or (is_bare and self._takes_bare)
+        )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return address.lower() == "localhost"
+
+
+_IPV6_NETWORK_BITS = 64  # One customer of a provider has at least these addresses.
+
+
+class TrustedProxies:
+    """ASGI middleware around everything else. Thread: event loop.
+
+    Each proxy appends the address that it was called from to ``X-Forwarded-For``. So the last ``count`` entries are the
+    trusted proxies' and every earlier one may be the client's invention.
+    """
+
+    def __init__(self, app: ASGIApp, count: int) -> None:
+        self._app = app
+        self._count = count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._count and scope["type"] in {"http", "websocket"}:
+            headers = Headers(scope=scope)
+            if address := _address(self._entry(headers, "x-forwarded-for") or ""):
+                scope["client"] = (address, 0)
+            # Proxies pass this header on or replace it, so that there may be fewer entries than proxies.
+            scheme = self._entry(headers, "x-forwarded-proto") or headers.get("x-forwarded-proto", "")
+            if scheme in {"http", "https"}:
+                scope["scheme"] = scheme.replace("http", "ws") if scope["type"] == "websocket" else scheme
+        await self._app(scope, receive, send)
+
+    def _entry(self, headers: Headers, name: str) -> str | None:
+        """The entry of the outermost trusted proxy; None if fewer proxies than trusted have written one."""
+        entries = [entry.strip() for line in headers.getlist(name) for entry in line.split(",")]
+        return entries[-self._count] if len(entries) >= self._count else None
+
+
+def _address(entry: str) -> str | None:
+    """The address of an entry, to which some proxies add the port; None if it is no address."""
+    if entry.startswith("["):
+        entry = entry[1:].partition("]")[0]
+    elif entry.count(":") == 1:
+        entry = entry.partition(":")[0]
+    try:
+        return str(ip_address(entry))
+    except ValueError:
+        return None
+
+
+def network_of(address: str) -> str:
+    """Return the name under which limits count an address: a public IPv6 client owns a whole /64 network."""
+    try:
+        known = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(known, IPv6Address):
+        return address
+    if known.ipv4_mapped is not None:
+        return str(known.ipv4_mapped)
+    return str(IPv6Network((known, _IPV6_NETWORK_BITS), strict=False)) if known.is_global else address

@@ -22,7 +22,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from runtime.settings import Limits
-from runtime.shared.port.allowance import Allowance
+from runtime.shared.port.limits import Allowance
 from studio.app import build
 from studio.errors import StoreFull
 from studio.page.startup import StartupPage

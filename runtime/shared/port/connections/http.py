@@ -16,7 +16,7 @@ from runtime.errors import HeadersTooLarge, MalformedRequest, SpeechError, TooMa
 from runtime.shared.port.connections.request_meter import RequestMeter
 from runtime.shared.port.connections.small_reads import SmallReads
 from runtime.shared.port.connections.waiting import Waiting
-from runtime.shared.port.error_responses import raw_error_response
+from runtime.shared.port.errors import raw_error_response
 from runtime.shared.system import lingers_not
 
 _RETRY_S = 1  # after which a refused client may try again
@@ -42,7 +42,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
-        # A send waits until what was sent before it has left for the kernel, whose buffer is small (listening.py).
+        # A send waits until what was sent before it has left for the kernel, whose buffer is small (serving.py).
         transport.set_write_buffer_limits(high=0)
         if len(self.connections) > self._waiting.most:
             longest = self._waiting.longest()

@@ -21,7 +21,7 @@ from runtime.shared.port.connections.frame_meter import FrameMeter
 from runtime.shared.port.connections.loop_share import MESSAGE_PAUSE_S, LoopShare, LoopShares, message_cost
 from runtime.shared.port.connections.request_meter import headers_too_large
 from runtime.shared.port.connections.small_reads import SmallReads
-from runtime.shared.port.error_shapes import shaped, told_on_socket
+from runtime.shared.port.errors import shaped, told_on_socket
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     A client whose messages need much of the loop's time is read more slowly. One that sends many frames without
     content is closed with 1008.
 
-    A send waits until what was sent before it has left for the kernel, whose buffer is small (listening.py).
+    A send waits until what was sent before it has left for the kernel, whose buffer is small (serving.py).
     """
 
     def __init__(self, *arguments: Any, shares: LoopShares | None = None, **words: Any) -> None:

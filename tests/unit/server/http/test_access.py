@@ -19,10 +19,8 @@ from runtime.server.http.access import AccessControl, Rate
 from runtime.server.http.keys import KeyRing, Tickets
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
-from runtime.shared.port.checking import OPEN
-from runtime.shared.port.door import Door as PortDoor
-from runtime.shared.port.hosts import Hosts
-from runtime.shared.port.origins import Origins
+from runtime.shared.port.guard import OPEN, RequestGuard
+from runtime.shared.port.origins import Hosts, Origins
 from tests.support.library import MemoryLibrary
 
 KEY = "key-one"
@@ -51,7 +49,7 @@ class Door:
         keys = KeyRing(self.settings, lambda: self.now)
         self.access = AccessControl(self.room, self.host, keys, self.tickets, lambda: self.now)
         hosts = Hosts("studio.example", self.settings.host)
-        self.door = PortDoor(self.access, self.settings, hosts, Origins(self.settings.origins))
+        self.door = RequestGuard(self.access, self.settings, hosts, Origins(self.settings.origins))
 
     async def room(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.inside.append(scope)

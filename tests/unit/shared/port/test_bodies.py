@@ -9,8 +9,8 @@ import pytest
 from starlette.datastructures import Headers
 
 from runtime.errors import BodyTooSlow, MessageTooLarge, SessionIdle, SpeechError, UnsupportedEncoding
-from runtime.shared.port import bodies
-from runtime.shared.port.bodies import bounded
+from runtime.shared.port import limits
+from runtime.shared.port.limits import bounded
 
 
 async def sent(pieces: list[bytes], pause_s: float = 0.0) -> AsyncIterator[bytes]:
@@ -55,8 +55,8 @@ def test_a_body_that_stops() -> None:
 
 
 def test_a_body_that_drips(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "GRACE_S", 0.2)
+    monkeypatch.setattr(limits, "GRACE_S", 0.2)
     with pytest.raises(BodyTooSlow):
         read([b"1"] * 10, pause_s=0.05)
-    monkeypatch.setattr(bodies, "GRACE_S", 60.0)
+    monkeypatch.setattr(limits, "GRACE_S", 60.0)
     assert read([b"1"] * 10, pause_s=0.05) == b"1" * 10

@@ -21,10 +21,9 @@ from runtime.server.http.access import AccessControl
 from runtime.server.http.keys import KeyRing, Tickets
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
-from runtime.shared.port.door import Door
-from runtime.shared.port.error_shapes import shaped
-from runtime.shared.port.hosts import ANY, Hosts
-from runtime.shared.port.unrouted import unrouted
+from runtime.shared.port.errors import shaped, unrouted
+from runtime.shared.port.guard import RequestGuard
+from runtime.shared.port.origins import ANY, Hosts
 from studio.relay.relay import Relay
 from studio.runtimes.given_runtime import GivenRuntime
 from studio.settings import VisitSettings
@@ -69,11 +68,11 @@ def test_the_door_of_either_port(path: str, code_of: CodeOf) -> None:
 
     app = Starlette()
     app.add_route("/{path:path}", none, methods=["GET"])
-    full = Door(app, settings=ServerSettings(max_connections=0), hosts=Hosts(ANY, "127.0.0.1"))
+    full = RequestGuard(app, settings=ServerSettings(max_connections=0), hosts=Hosts(ANY, "127.0.0.1"))
     answer = asked(full, path, "GET")
     assert (answer.status_code, code_of(answer.json())) == (503, "too_many_connections")
     assert answer.headers["retry-after"]
-    door = Door(app, settings=ServerSettings(), hosts=Hosts(ANY, "127.0.0.1"))
+    door = RequestGuard(app, settings=ServerSettings(), hosts=Hosts(ANY, "127.0.0.1"))
     assert code_of(asked(door, path, headers={"origin": "http://elsewhere.example"}).json()) == "origin_refused"
     assert code_of(asked(door, path, "GET").json()) == "unknown_route"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.shared.port.hosts import Hosts
+from runtime.shared.port.origins import Hosts
 
 ALWAYS = ["", "localhost", "LOCALHOST:7860", "localhost.", "a.localhost:1", "127.0.0.1:80", "[::1]:7860", "192.168.1.5"]
 NEVER = [

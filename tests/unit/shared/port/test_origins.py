@@ -14,9 +14,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from runtime.errors import InvalidSetting
 from runtime.settings import ServerSettings
-from runtime.shared.port.door import Door
-from runtime.shared.port.hosts import Hosts
-from runtime.shared.port.origins import Cors, Origins
+from runtime.shared.port.guard import RequestGuard
+from runtime.shared.port.origins import Cors, Hosts, Origins
 
 SETTING = (
     "https://app.example, http://localhost:3000/, app://obsidian.md,chrome-extension://abcdefgh,moz-extension://*,"
@@ -69,7 +68,7 @@ def answers(setting: str, origin: str) -> set[bool]:
         Route("/speak", lambda _: PlainTextResponse("spoken"), methods=["POST"]),
         WebSocketRoute("/stream", socket),
     ]
-    door: Any = Door(Starlette(routes=routes), ServerSettings(), Hosts("*", "127.0.0.1"), origins)
+    door: Any = RequestGuard(Starlette(routes=routes), ServerSettings(), Hosts("*", "127.0.0.1"), origins)
     client = TestClient(Cors(door, origins))
     headers = {"Origin": origin}
     preflight = client.options("/speak", headers={**headers, "Access-Control-Request-Method": "POST"})
@@ -131,7 +130,7 @@ def test_the_refusal_names_the_setting() -> None:
         async def receive() -> Any:
             return {"type": "http.request", "body": b"", "more_body": False}
 
-        door = Door(Starlette(), ServerSettings(), Hosts("*", "127.0.0.1"), Origins())
+        door = RequestGuard(Starlette(), ServerSettings(), Hosts("*", "127.0.0.1"), Origins())
         headers = [(b"host", b"a"), (b"origin", b"app://obsidian.md")]
         scope = {"type": "http", "method": "POST", "path": "/speak", "headers": headers, "client": ("127.0.0.1", 1)}
         await door(scope, receive, send)

@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from runtime.settings import ServerSettings
-from runtime.shared.port.proxies import TrustedProxies, network_of
+from runtime.shared.port.origins import TrustedProxies, network_of
 
 PROXY = "10.0.0.9"
 

@@ -5,29 +5,61 @@ It looks at, in this order, so that cheap checks come before dear ones:
 1. /health and /ready are open to every client.
 2. The path: a path with dots means another one once they are resolved, which the next reader may not do, so there is no
    such route.
-3. The name that the port was called by: 403 (hosts.py).
+3. The name that the port was called by: 403 (origins.py).
 4. Connections, in all and of one address (loopback excepted): 503.
 5. Origin, of WebSockets and of methods that change something: 403. A request without one comes from a program.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runtime.errors import HostRefused, OriginRefused, UnknownRoute
+from runtime.errors import HostRefused, OriginRefused, SpeechError, UnknownRoute
 from runtime.settings import ServerSettings
-from runtime.shared.port.caps import ConnectionCaps
-from runtime.shared.port.checking import Checking
-from runtime.shared.port.hosts import Hosts
-from runtime.shared.port.origins import SAFE_METHODS, Origins, may_use
+from runtime.shared.port.errors import error_response
+from runtime.shared.port.limits import ConnectionCaps
+from runtime.shared.port.origins import SAFE_METHODS, Hosts, Origins, may_use, network_of
+
+OPEN = frozenset({"/health", "/ready"})  # Routes without access control.
+
+
+class AccessCheck(ABC):
+    """ASGI middleware. ``refused`` hears the code of each refusal. Thread: event loop."""
+
+    def __init__(self, app: ASGIApp, refused: Callable[[str], None] = lambda _: None) -> None:
+        self._app = app
+        self._refused = refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in {"http", "websocket"} or scope["path"] in OPEN:
+            await self._app(scope, receive, send)
+            return
+        address = network_of(scope["client"][0] if scope.get("client") else "")
+        try:
+            self._check(scope, address)
+        except SpeechError as error:
+            self._refused(error.code)
+            await error_response(error)(scope, receive, send)
+        else:
+            await self._admit(scope, receive, send, address)
+
+    @abstractmethod
+    def _check(self, scope: Scope, address: str) -> None:
+        """Raise the SpeechError that says why this request may not come in."""
+
+    @abstractmethod
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
+        """Serve a request that may."""
+
 
 _DOTS = frozenset({".", ".."})
 
 
-class Door(Checking):
+class RequestGuard(AccessCheck):
     """ASGI middleware. Thread: event loop."""
 
     def __init__(

@@ -1,0 +1,201 @@
+"""Limits of connections, bodies and sends, and what an account may have; the same for runtime and studio."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message, Send
+
+from runtime.errors import (
+    BodyTooSlow,
+    InvalidMessage,
+    MessageTooLarge,
+    MoreThan,
+    SessionIdle,
+    SlowReader,
+    TooManyConnections,
+    UnsupportedEncoding,
+)
+from runtime.settings import ServerSettings
+
+_RETRY_AFTER_S = 1.0
+
+
+class ConnectionCaps:
+    """Thread: event loop."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.by_address: Counter[str] = Counter()
+        self._settings = settings
+
+    def check(self, address: str) -> None:
+        """Refuse one more of this address; loopback has no cap of its own.
+
+        Raises:
+            TooManyConnections: there are as many as there may be.
+        """
+        most, per_address = self._settings.max_connections, self._settings.max_connections_per_address
+        if self.by_address.total() >= most:
+            raise TooManyConnections(limit=most, retry_after_s=_RETRY_AFTER_S)
+        if self.by_address[address] >= per_address and not _is_loopback(address):
+            raise TooManyConnections(limit=per_address, retry_after_s=_RETRY_AFTER_S)
+
+    @contextmanager
+    def holding(self, address: str) -> Iterator[None]:
+        """Count a connection of this address while it lasts."""
+        self.by_address[address] += 1
+        try:
+            yield
+        finally:
+            self.by_address[address] -= 1
+            if not self.by_address[address]:
+                del self.by_address[address]
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+ACCOUNT_HEADER, SECONDS_HEADER, ACCOUNT_KEY_HEADER = ALLOWANCE_HEADERS = (
+    "x-speech-account",
+    "x-speech-seconds",
+    "x-speech-account-key",
+)
+_MAX_ACCOUNT_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """``account`` is any word that stands for the visitor; ``seconds`` of speech a day, None: as many as it likes."""
+
+    account: str
+    seconds: float | None = None
+
+    def headers(self) -> dict[str, str]:
+        return {ACCOUNT_HEADER: self.account} | ({} if self.seconds is None else {SECONDS_HEADER: f"{self.seconds:g}"})
+
+
+def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
+    """What a request carries; None: no account is named."""
+    account = headers.get(ACCOUNT_HEADER, "")[:_MAX_ACCOUNT_CHARS]
+    try:
+        seconds = float(headers.get(SECONDS_HEADER, ""))
+    except ValueError:
+        seconds = math.inf
+    return Allowance(account, seconds if math.isfinite(seconds) else None) if account else None
+
+
+MIN_BYTES_PER_S = 1024
+GRACE_S = 30.0  # Of waiting in all, before the pace matters.
+_MAX_DIGITS = 19  # Of a Content-Length that is compared.
+
+
+async def body_pieces(
+    request: Request, *, max_bytes: int, idle_s: float, what: str = "The body"
+) -> AsyncGenerator[bytes, None]:
+    """Yield the body of a request piece by piece.
+
+    Raises:
+        UnsupportedEncoding, MessageTooLarge, SessionIdle, BodyTooSlow: as `bounded`.
+        InvalidMessage: the client left before the end.
+    """
+    pieces = bounded(request.stream(), request.headers, max_bytes=max_bytes, idle_s=idle_s, what=what)
+    try:
+        async for piece in pieces:
+            yield piece
+    except ClientDisconnect:
+        raise InvalidMessage(why="it was cut short") from None
+
+
+async def whole_body(request: Request, *, max_bytes: int, idle_s: float, what: str = "The body") -> bytes:
+    """Return the body of a request; raises as `body_pieces` does."""
+    return b"".join([piece async for piece in body_pieces(request, max_bytes=max_bytes, idle_s=idle_s, what=what)])
+
+
+async def bounded(
+    received: AsyncIterator[bytes], headers: Headers, *, max_bytes: int, idle_s: float, what: str = "The body"
+) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces of a body that are received. Only the time in which the client is waited for counts.
+
+    Raises:
+        UnsupportedEncoding: the body is compressed.
+        MessageTooLarge: it is larger than ``max_bytes``, or announced to be.
+        SessionIdle: nothing of it was received for ``idle_s``.
+        BodyTooSlow: it is slower than `MIN_BYTES_PER_S` after `GRACE_S`.
+    """
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in {"identity", ""}:
+        raise UnsupportedEncoding
+    announced = headers.get("content-length", "")
+    if announced.isdecimal() and int(announced[:_MAX_DIGITS]) > max_bytes:
+        raise MessageTooLarge(what=what, size=int(announced[:_MAX_DIGITS]), limit=max_bytes)
+    size, waited_s = 0, 0.0
+    while True:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(idle_s):
+                piece = await anext(received)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise SessionIdle(limit=idle_s) from None
+        waited_s += time.monotonic() - began
+        size += len(piece)
+        if size > max_bytes:
+            raise MessageTooLarge(what=what, size=MoreThan(max_bytes), limit=max_bytes)
+        if waited_s > GRACE_S + size / MIN_BYTES_PER_S:
+            raise BodyTooSlow(limit=MIN_BYTES_PER_S)
+        yield piece
+
+
+@asynccontextmanager
+async def within(limit_s: float) -> AsyncIterator[None]:
+    """Give what is sent inside so many seconds to leave for the client.
+
+    Raises:
+        SlowReader: it did not.
+    """
+    try:
+        async with asyncio.timeout(limit_s):
+            yield
+    except TimeoutError:
+        raise SlowReader(limit=limit_s) from None
+
+
+async def send_stream(
+    send: Send,
+    status: int,
+    headers: Sequence[tuple[bytes, bytes]],
+    pieces: AsyncIterator[bytes],
+    limit_s: float,
+    *,
+    first: bytes = b"",
+) -> None:
+    """Send a response, ``first`` and then the pieces as they come.
+
+    Raises:
+        SlowReader: a piece did not leave within ``limit_s``.
+    """
+
+    async def pass_on(message: Message) -> None:
+        async with within(limit_s):
+            await send(message)
+
+    await pass_on({"type": "http.response.start", "status": status, "headers": headers})
+    if first:
+        await pass_on({"type": "http.response.body", "body": first, "more_body": True})
+    async for piece in pieces:
+        await pass_on({"type": "http.response.body", "body": piece, "more_body": True})
+    await pass_on({"type": "http.response.body", "body": b"", "more_body": False})
