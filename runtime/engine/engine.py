@@ -114,15 +114,15 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
-    def close(self, patience_s: float | None = None) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """End the threads; what still waits or speaks is told that the engine is gone.
 
-        A device that hangs keeps them; ``patience_s`` says how long to wait for them, None that there is no limit.
+        A device that hangs keeps them; ``timeout_s`` says how long to wait for them, None that there is no limit.
         """
         self._closing = True
         self._wake.set()
         if self._thread is not None:
-            self._thread.join(patience_s)
+            self._thread.join(timeout_s)
         else:
             self._end()
 

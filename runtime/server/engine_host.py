@@ -215,14 +215,14 @@ class Host:
         """Take no new request in any more."""
         self._problem = error
 
-    async def shut(self, error: SpeechError, code: int, *, patience_s: float) -> None:
+    async def shut(self, error: SpeechError, code: int, *, timeout_s: float) -> None:
         """Take no new request in any more, and say goodbye to every connected client."""
         self.refuse(error)
         for socket in tuple(self.sockets):
             socket.shut(error, code)
         tasks = {task for task in self.sockets.values() if task is not None} | self.replies
         if tasks:
-            await asyncio.wait(tasks, timeout=patience_s)
+            await asyncio.wait(tasks, timeout=timeout_s)
         for reply in self.replies:
             reply.cancel()
 

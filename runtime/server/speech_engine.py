@@ -27,7 +27,7 @@ class SpeechEngine(Protocol):
 
     def start(self) -> None: ...
 
-    def close(self, patience_s: float | None = None) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """End its threads; wait so long for them, or as long as it takes."""
         ...
 

@@ -196,12 +196,12 @@ class InstantEngine:
     def start(self) -> None:
         self._thread.start()
 
-    def close(self, patience_s: float | None = None) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         with self._lock:
             self.alive = False
             self._lock.notify()
         if self._thread.ident is not None:
-            self._thread.join(patience_s)
+            self._thread.join(timeout_s)
 
     def stacks(self) -> str:
         return ""

@@ -71,7 +71,7 @@ class ScriptedEngine:
     def stacks(self) -> str:
         return ""
 
-    def close(self, patience_s: float | None = None) -> None: ...
+    def close(self, timeout_s: float | None = None) -> None: ...
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         if self.refusal is not None:

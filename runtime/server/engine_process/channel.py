@@ -113,12 +113,12 @@ class Channel:
         """The file descriptor that messages come from."""
         return self._source.fileno()
 
-    def close(self, patience_s: float) -> None:
+    def close(self, timeout_s: float) -> None:
         """Write what is left, and then nothing more: the other end finds that this one has gone."""
         with self._lock:
             self._closing = True
             self._is_behind.notify()
-        self._writer.join(patience_s)
+        self._writer.join(timeout_s)
 
     def _write(self) -> None:
         """Write what the pipe takes at once. Under the lock."""

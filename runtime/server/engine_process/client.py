@@ -141,15 +141,15 @@ class EngineClient:
             os.set_blocking(self._channel.source, False)
             listen()  # to what came with the word that it is loaded
 
-    def close(self, patience_s: float | None = None) -> None:
-        """Have the engine end what runs, and its process; after ``patience_s`` the process is killed."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """Have the engine end what runs, and its process; after ``timeout_s`` the process is killed."""
         self._channel.send(Order.CLOSE)
         if self._loop is not None:  # it waits here: a thread hears the last words, or the process could not say them
             self._stop_listening()
             os.set_blocking(self._channel.source, True)
             self._listener.start()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience_s)
+            self._process.wait(timeout_s)
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_KILLED_S)

@@ -39,9 +39,9 @@ def sequence_of(ticket: int, *, is_ready: bool = True, voice: str | None = None,
     return sequence
 
 
-def queue_of(count: int, slots: int = 2, patience_s: float = 10.0) -> WaitingQueue:
+def queue_of(count: int, slots: int = 2, timeout_s: float = 10.0) -> WaitingQueue:
     queue = WaitingQueue()
-    queue.open(Voices(), slots, patience_s, lambda: None)  # type: ignore[arg-type]
+    queue.open(Voices(), slots, timeout_s, lambda: None)  # type: ignore[arg-type]
     for ticket in range(count):
         queue.add_request(sequence_of(ticket), now=float(ticket))
     return queue

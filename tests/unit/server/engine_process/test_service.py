@@ -59,7 +59,7 @@ class RecordingEngine(ScriptedEngine):
     def start(self) -> None:
         self.is_started = True
 
-    def close(self, patience_s: float | None = None) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         self.is_closed = True
 
     def append(self, ticket: int, text: str) -> None:
@@ -142,9 +142,9 @@ class Apart:
     run: Run
     by_loop: bool  # listens, and no thread
 
-    def close(self, patience_s: float) -> None:
+    def close(self, timeout_s: float) -> None:
         """Close the client where it was started."""
-        self.run(lambda: self.client.close(patience_s))
+        self.run(lambda: self.client.close(timeout_s))
 
     def submit(self, request: SpeechRequest = REQUEST) -> tuple[int, list[SpeechEvent]]:
         """A ticket of the client's, and what its sink hears."""
