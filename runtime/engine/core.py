@@ -68,9 +68,10 @@ class CoreHost:
 
 
 class EngineCore:
-    """Runs one checkpoint. A turn of the engine calls collect, process_outputs, retire, admit, prefill and decode.
+    """Engine core of one checkpoint.
 
-    Sound goes to the Code2Wav worker whenever some is due.
+    A turn of the engine calls collect, process_outputs, retire, admit, prefill and decode. Audio that is due is offered
+    to the Code2Wav worker.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class EngineCore:
         self.segment_runner.embedding_source = reader.checkpoint.talker if may_cross_embed else None
         self.runner.frame.set_embedding_source(self.segment_runner.embedding_source)
 
-    # --- what clients do
+    # --- commands of clients
 
     def add_request(self, sequence: Sequence) -> None:
         if sequence.text_stream.is_silent:
@@ -164,7 +165,7 @@ class EngineCore:
             self.waiting.add_request(sequence, self.clock())
 
     def change_text(self, ticket: int, change: Callable[[TextStream], None]) -> None:
-        """More text, or its end."""
+        """Apply a change to a request's text: more text, a flush, or its end."""
         sequence = self.waiting.find(ticket) or self._holder(ticket)
         if sequence is None or sequence.text_stream.closed:
             return
@@ -186,14 +187,14 @@ class EngineCore:
             self.segment_runner.append_tokens(sequence)
 
     def ack_sent(self, samples: Mapping[int, int]) -> None:
-        """By ticket, of this core's requests and of others: what has left for the listener in all."""
+        """Record the samples sent to listeners, by ticket; tickets of other cores are ignored."""
         for slot, sequence in self.holders.items():
             if (left := samples.get(sequence.ticket)) is not None:
                 spoken = max(0, left - sequence.paused)  # Pauses do not count as acknowledged frames.
                 self.table.acknowledged_frames[slot] = spoken // self.samples_per_frame
 
     def ack_played(self, ticket: int, ms: float) -> None:
-        """The listener's own word on how much it still has to hear."""
+        """Correct the estimate of a listener's buffer by the milliseconds that it has played."""
         sequence = self._holder(ticket)
         if sequence is not None and sequence.first_sound is not None:
             sent_s = float(self.table.sent[sequence.slot]) * self.frame_s + sequence.paused / SAMPLE_RATE
@@ -201,13 +202,13 @@ class EngineCore:
             self.table.buffer_empty_at[sequence.slot] = self.clock() + max(0.0, left_s)
 
     def cancel(self, ticket: int) -> None:
-        """End a request wherever it is; its sink hears of nothing but the end after this."""
+        """End a request in any state; after this its sink receives only the final event."""
         sequence = self.waiting.remove_request(ticket) or self._holder(ticket)
         if sequence is not None:
             self.end(sequence, StopReason.CANCELLED)
 
     def preempt(self, ticket: int, error: SpeechError) -> bool:
-        """End a request that waits for a slot; False if it has one by now, or has ended."""
+        """End a request that waits for a slot; return False if it has a slot or has ended."""
         sequence = self.waiting.remove_request(ticket)
         if sequence is not None:
             self.end(sequence, error)
@@ -216,7 +217,7 @@ class EngineCore:
     # --- the turn
 
     def collect(self) -> None:
-        """Write down the sound that the Code2Wav worker has handed out, and give it more."""
+        """Record the audio that the Code2Wav worker has emitted, and offer it more chunks."""
         for sequence, sound in self.code2wav_scheduler.collect():
             self.frames_made += 0 if sequence.request.yields else sound.frames
             if sound.error is not None:
@@ -226,7 +227,7 @@ class EngineCore:
                     self.segment_runner.cut_segment(sequence, sound.guard, sound.left_out)
 
     def process_outputs(self) -> bool:
-        """Keep the frames that the device has finished, but for those of rows that have given them up."""
+        """Store the frames that the device has finished, except those that their rows have discarded."""
         worked = False
         for output in self.in_flight.outputs():
             worked = True
@@ -248,7 +249,7 @@ class EngineCore:
         return worked
 
     def retire(self) -> None:
-        """End the requests whose sound has all been handed out."""
+        """End the requests whose audio has been emitted completely."""
         table = self.table
         for slot in np.flatnonzero(table.ended & (table.made == table.sent) & ~table.in_code2wav):
             sequence = self.holders[int(slot)]
@@ -258,7 +259,7 @@ class EngineCore:
             self.end(sequence, sequence.stop_reason)
 
     def report_waiting_for_text(self) -> None:
-        """Tell the requests that have said all the text that has come, once its sound is out."""
+        """Notify requests that have emitted the audio of all text received so far."""
         table = self.table
         for slot in np.flatnonzero(self._short & (table.made == table.sent) & ~table.in_code2wav & ~table.ended):
             sequence = self.holders[int(slot)]
@@ -268,7 +269,7 @@ class EngineCore:
                 sequence.sink(WaitingForText(chars))
 
     def admit(self) -> None:
-        """Give free slots to the next requests; tell the others their place when it has changed."""
+        """Give free slots to the next requests, and report changed places to those that wait."""
         now = self.clock()
         for sequence, error in self.waiting.collect_voices(now):
             self.end(sequence, error)
@@ -310,7 +311,7 @@ class EngineCore:
         return True
 
     def end(self, sequence: Sequence, outcome: StopReason | SpeechError) -> None:
-        """Free whatever the request holds and say its last word."""
+        """Release the request's resources and emit its final event."""
         now = self.clock()
         if sequence.slot >= 0:
             with self.code2wav_scheduler.silencing(sequence):
@@ -325,7 +326,7 @@ class EngineCore:
         sequence.end(
             outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.reported_notes)
         )
-        # What yields is the canary, and in no figure either.
+        # Only the canary yields; it is not counted either.
         level = logging.DEBUG if sequence.request.yields else logging.INFO
         log.log(level, "request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
@@ -337,14 +338,14 @@ class EngineCore:
             self.end(sequence, error)
 
     def end_all(self, error: SpeechError) -> None:
-        """End all requests for a reason that is not their own."""
+        """End all requests with an error of the engine."""
         for sequence in [*self.waiting.remove_all(), *self.holders.values()]:
             self.end(sequence, error)
 
     # --- steps of a turn
 
     def _begin(self, sequence: Sequence, now: float) -> None:
-        """Take a slot for a request, and its first part up."""
+        """Take a slot for a request and start its first segment."""
         admission = sequence.admission
         inputs = SlotInputs(
             admission.settings,
@@ -360,7 +361,7 @@ class EngineCore:
             self.segment_runner.start_segment(sequence)
 
     def _emit_silence(self, sequence: Sequence) -> None:
-        """Serve a text without a word: a pause in its rhythm, which takes no slot."""
+        """Serve a text without a word as a pause of its length, without a slot."""
         text_stream = sequence.text_stream
         has_rhythm = bool(text_stream.text.strip()) or not text_stream.pause
         in_marks = pause_frames(text_stream.text) * self.samples_per_frame if has_rhythm else 0
@@ -378,7 +379,7 @@ class EngineCore:
         sequence.sink(Started(seed=sequence.seed, checkpoint=self.checkpoint.name, notes=sequence.reported_notes))
 
     def _prefill_chunks(self, sequences: list[Sequence]) -> None:
-        """Prefill the next chunk of some prompts at once, and have the first frames made of those that are through."""
+        """Prefill the next chunk of some prompts at once; launch the first frames of prompts that are complete."""
         wanted = [
             (sequence.slot, sequence.prompt, sequence.prefill_position)
             for sequence in sequences
@@ -411,9 +412,9 @@ class EngineCore:
                 sequence.prompt = None
 
     def _decode_step(self, slots: Slots, began: float) -> None:
-        """Begin a frame of some rows. Where that fails each half is tried again, until the faulty row fails alone.
+        """Launch a frame of some rows. If it fails, retry each half, until only the faulty row fails.
 
-        A frame that fails has moved nothing on (execution/frame.py), so the others make the frame they would have.
+        A failed frame changes no state (execution/frame.py), so the other rows get the same frame as without it.
         """
         try:
             step = self.runner.step(slots)
@@ -432,7 +433,7 @@ class EngineCore:
                 self._decode_step(left, began)
 
     def _store_frames(self, slots: Slots, result: FrameResult) -> None:
-        """Keep every row's new frame until its sound is made; a row without one has come to its end."""
+        """Store every row's new frame until it is decoded to audio; a row without a frame has ended."""
         table, ended, finite = self.table, result.ended, result.finite
         good = finite & ~ended
         kept = slots[good]

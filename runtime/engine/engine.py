@@ -115,9 +115,10 @@ class Engine:
         self._thread.start()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """End the threads; what still waits or speaks is told that the engine is gone.
+        """End the threads; open requests end with EngineDead.
 
-        A device that hangs keeps them; ``timeout_s`` says how long to wait for them, None that there is no limit.
+        Args:
+            timeout_s: Maximum wait for threads that a hanging device keeps; None waits without a limit.
         """
         self._closing = True
         self._wake.set()
@@ -126,10 +127,10 @@ class Engine:
         else:
             self._end()
 
-    # --- the door; any thread
+    # --- requests; any thread
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Take a request and return its ticket; its sink hears the rest on the engine's threads.
+        """Accept a request and return its ticket; its sink receives the events on the engine's threads.
 
         Raises:
             BadRequest: it cannot be served as it is; nothing was started.
@@ -160,7 +161,7 @@ class Engine:
         return ticket
 
     def append(self, ticket: int, text: str) -> None:
-        """More text of a request with ``open_text``."""
+        """Append text to a request with ``open_text``."""
         self._change_text(ticket, lambda text_stream: text_stream.add(text))
 
     def flush(self, ticket: int) -> None:
@@ -168,19 +169,19 @@ class Engine:
         self._change_text(ticket, TextStream.flush)
 
     def finish_text(self, ticket: int) -> None:
-        """The text is complete."""
+        """Mark the text as complete."""
         self._change_text(ticket, TextStream.finish)
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        """So many samples in all have left for the listener.
+        """Acknowledge the total number of samples that were sent to the listener.
 
-        Said some times a second of every request's sound, so that it wakes nobody: it is heard at the next turn, which
-        is ``PAUSE_S`` away at most where a row waits for it.
+        Called several times a second per request, so it does not wake the engine thread: the next turn reads it, after
+        at most ``PAUSE_S`` if a row waits for it.
         """
         self._sent_samples[ticket] = samples
 
     def ack_played(self, ticket: int, ms: float) -> None:
-        """The listener has heard so much in all."""
+        """Acknowledge the total milliseconds that the listener has played."""
         self._command(ticket, lambda core: core.ack_played(ticket, ms))
 
     def cancel(self, ticket: int) -> None:
@@ -263,7 +264,7 @@ class Engine:
     # --- the engine's thread
 
     def tick(self) -> bool:
-        """One turn for every checkpoint; returns whether anything was done that leads on at once."""
+        """Run one turn of every checkpoint; return True if the next turn should follow at once."""
         cores = self.registry.cores
         self._heartbeat.step()
         with self.device.stream(Stream.FRAMES):
@@ -285,7 +286,7 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """There are requests that have not ended."""
+        """True if there are requests that have not ended."""
         return bool(self.commands) or any(core.busy for core in self.registry.cores)
 
     def _run(self) -> None:
@@ -332,7 +333,7 @@ class Engine:
         return EngineCore(CoreConfig(self.settings, slots, length), checkpoint, self.device, waiting, host)
 
     def _hold(self, entries: tuple[RegistryEntry, ...], sequence: Sequence) -> None:
-        """Keep a request until what it needs is loaded, which begins now if it has not. Under the lock."""
+        """Hold a request until its checkpoints are loaded; start to load them if necessary. Under the lock."""
         entries[0].waiting.hold(sequence)
         for needed in entries:
             if needed.core is None and not needed.is_loading:
@@ -370,7 +371,7 @@ class Engine:
             for command in commands:
                 command()
 
-    # --- helpers of the door
+    # --- helpers of requests
 
     def _is_settled(self, sequence: Sequence) -> bool:
         """True if a request needs no further checkpoint to be loaded."""
@@ -399,7 +400,7 @@ class Engine:
         self._command(ticket, lambda core: core.change_text(ticket, change))
 
     def _command(self, ticket: int, tell: Callable[[EngineCore], None]) -> None:
-        """Have something done about a request by its engine core, in the order of the calls."""
+        """Queue a command for the engine core of a request; commands run in the order of the calls."""
 
         def command() -> None:
             opened = self._open.get(ticket)
@@ -414,7 +415,7 @@ class Engine:
         self._wake.set()
 
     def _closing_sink(self, ticket: int, sink: Sink) -> Sink:
-        """The client's sink, forgetting the ticket at its last event. A sink that fails ends its request only."""
+        """Wrap the client's sink: forget the ticket at its last event, and end the request if the sink fails."""
 
         def tell(event: SpeechEvent) -> None:
             if isinstance(event, Started):

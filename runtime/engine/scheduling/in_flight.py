@@ -1,7 +1,7 @@
 """Launches on the device whose results are not read yet: frames of many rows, and prefill chunks.
 
-A row that ends, or begins a new part, may have frames in flight that are not wanted any more. They are told apart by
-how often the row was given up: what was begun before that is thrown away when it comes.
+A row that ends, or starts a new segment, may have unwanted frames in flight. A counter of discards per row identifies
+them: results of launches from before the last discard are dropped.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class InFlight:
         prompts: Sequence[Prompt] = (),
         began: float | None = None,
     ) -> None:
-        """Something was launched for some rows: a frame, or, on ``Stream.STARTS``, prefill chunks.
+        """Add a launch for some rows: a frame, or, on ``Stream.STARTS``, prefill chunks.
 
         Args:
             launched: the frame; None where none follows the chunks.
@@ -113,7 +113,7 @@ class InFlight:
         self._expect(stream, event)
 
     def discard_launches(self, slot: int) -> None:
-        """Whatever was begun for a row until now is not wanted any more."""
+        """Discard the results of all launches of a row so far."""
         self._discarded[slot] += 1
         self._table.begun[slot] = self._table.made[slot]
 

@@ -81,7 +81,7 @@ class WaitingQueue:
     # --- without a checkpoint
 
     def hold(self, sequence: Sequence) -> None:
-        """Keep a request until its checkpoint is loaded."""
+        """Hold a request until its checkpoint is loaded."""
         self._put(sequence, SequenceState.NO_CHECKPOINT)
         sequence.sink(Queued(len(self._no_checkpoint) - 1))
 
@@ -91,7 +91,7 @@ class WaitingQueue:
         return self._no_checkpoint.pop(ticket, None)
 
     def defer(self, ticket: int, command: Command) -> bool:
-        """Keep what a client wants of a request that waits for its checkpoint; False if it does not."""
+        """Defer a client's command if the request waits for its checkpoint; return False if it does not."""
         if ticket not in self._no_checkpoint:
             return False
         self._commands.setdefault(ticket, []).append(command)
@@ -109,7 +109,7 @@ class WaitingQueue:
     # --- without a voice, a text or a slot
 
     def add_request(self, sequence: Sequence, now: float) -> None:
-        """A request that was admitted; one that needs nothing more waits for a slot at once."""
+        """Add an admitted request; it waits for its voice, its text or a slot."""
         reference, key = sequence.admission.reference, sequence.admission.voice_key
         if reference is not None and key is not None:
             sequence.voice = self.voices.get(key)
@@ -118,7 +118,7 @@ class WaitingQueue:
         self.update_request(sequence, now)
 
     def update_request(self, sequence: Sequence, now: float) -> None:
-        """See what a request waits for now."""
+        """Update what a request waits for."""
         if sequence.state is SequenceState.NO_SLOT:
             return
         if not sequence.text_stream.is_ready:
@@ -130,7 +130,7 @@ class WaitingQueue:
             self._put(sequence, SequenceState.NO_SLOT)
 
     def find(self, ticket: int) -> Sequence | None:
-        """A request that was admitted."""
+        """Return an admitted request, or None if it does not wait here."""
         return self._no_slot.get(ticket) or self._no_text.get(ticket) or self._no_voice.get(ticket)
 
     def remove_request(self, ticket: int) -> Sequence | None:
@@ -155,7 +155,7 @@ class WaitingQueue:
         return [sequence for ticket in tickets if (sequence := self.remove_request(ticket)) is not None]
 
     def collect_voices(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
-        """Take in the voices that were read; yields the requests that have to leave, and why."""
+        """Collect the voices that were read; yield requests that have to end, with the error."""
         for ticket in [ticket for ticket, reading in self._reading.items() if reading.done()]:
             sequence, reading = self.find(ticket), self._reading.pop(ticket)
             assert sequence is not None
@@ -179,10 +179,10 @@ class WaitingQueue:
             yield sequence, QueueTimeout(limit=self._queue_timeout_s, retry_after_s=round(wait_s, 1))
 
     def report_places(self, now: float) -> None:
-        """Tell those that wait for a slot where they stand, if that has changed.
+        """Report changed places to the requests that wait for a slot.
 
-        Every slot that is taken moves all of them. Hundreds that were told each time kept the sockets' thread from
-        everybody's sound, so that many are told now and then.
+        Every slot that is taken changes all places. Reports to hundreds of requests each time delayed everybody's audio
+        on the thread of the sockets, so a long queue gets reports at intervals.
         """
         is_due = len(self._no_slot) <= FEW or now - self._reported_at >= PLACES_S
         if not (self._has_moved and is_due):
@@ -197,7 +197,7 @@ class WaitingQueue:
                 sequence.sink(Queued(place, None if wait_s is None else 1000 * wait_s))
 
     def slot_freed(self, caller: str, held_s: float) -> None:
-        """A caller has given a slot back after so long."""
+        """Record that a caller has released a slot after ``held_s`` seconds."""
         known = self._hold_s
         self._hold_s = held_s if known is None else known + WEIGHT * (held_s - known)
         self._holding -= Counter([caller])  # Counter subtraction drops callers without slots.
