@@ -24,8 +24,8 @@ from studio.routes.pronunciation import PronunciationRoutes
 from studio.routes.responses import WorkerPool
 from studio.routes.scripts import ScriptRoutes
 from studio.routes.sharing import SharingRoutes
-from studio.routes.take_voice import take_voice_routes
 from studio.routes.takes import TakeRoutes
+from studio.routes.voices import take_voice_routes
 from studio.routes.word_times import WordTimeRoutes
 from studio.settings import StoreSettings
 from studio.store.store import Store

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from studio.routes.responses import WorkerPool, handle_errors, json_response, read_body
-from studio.store.files_out import FORMATS
+from studio.store.audio_files import FORMATS
 from studio.store.records import decode, preferences_of
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors

@@ -20,8 +20,7 @@ from runtime.errors import SpeechError
 from runtime.shared.file_names import file_name
 from studio.errors import NotKept, SharingBusy, SharingOff
 from studio.routes.responses import PRIVATE, WorkerPool, file_headers, handle_errors, json_response
-from studio.store.files_out import FORMATS, encoded
-from studio.store.provenance import tags_of
+from studio.store.audio_files import FORMATS, encoded, tags_of
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 from studio.words import languages, words

@@ -23,9 +23,7 @@ from studio.routes.responses import (
     read_form,
     stored_json,
 )
-from studio.store.files_out import FORMATS, encoded, kind_of, version_of
-from studio.store.outline import outline
-from studio.store.provenance import tags_of, title_of
+from studio.store.audio_files import FORMATS, encoded, kind_of, outline, tags_of, title_of, version_of
 from studio.store.records import TakeChanges, TakeFields, decode, read
 from studio.store.store import Store
 from studio.store.takes import MAX_PAGE_SIZE, Wanted

@@ -20,7 +20,7 @@ from studio.aligning.fitting import written
 from studio.aligning.service import AlignmentService
 from studio.plugins import code_of
 from studio.routes.responses import WorkerPool, file_response, handle_errors, json_response
-from studio.store.provenance import title_of
+from studio.store.audio_files import title_of
 from studio.store.records import words_heard, words_read
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors

@@ -16,9 +16,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.shared.file_names import file_name
-from studio.store.files_out import FORMATS, encoded
+from studio.store.audio_files import FORMATS, encoded, joined_tags
 from studio.store.programme import Clip, ProgrammePart, Samples, joined, parts_of, silence, subtitles
-from studio.store.provenance import joined_tags
 from studio.store.records import Line
 from studio.store.takes import Takes
 

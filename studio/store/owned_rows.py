@@ -8,11 +8,22 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from runtime.shared.strict_json import parse_object
 from studio.errors import ChangedMeanwhile, NotKept
 from studio.store.database import Database
+
+HOST = "host"  # Shared owner if visitors have no separate history.
+VISITOR = "visitor:"  # Followed by a digest of the visitor's cookie.
+MEMBER = "member:"  # Followed by the name of a signed-in user.
+
+
+class MakeRoom(Protocol):
+    """Makes room in the store, as `Takes.make_room`."""
+
+    def __call__(self, owner: str, address: str | None, size: int, *, what: str) -> None: ...
+
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from runtime.shared.inline_tags import tag_pattern
 from runtime.shared.pronouncing import pronounced
 from studio.settings import StoreSettings
 from studio.store.database import Database
-from studio.store.owned_rows import OwnedRows, next_version
-from studio.store.owners import VISITOR, MakeRoom
+from studio.store.owned_rows import VISITOR, MakeRoom, OwnedRows, next_version
 from studio.store.records import PronunciationFields, TextToSay
 
 TAG = tag_pattern(Limits(), brackets=True)  # Tags are not part of a dictionary's words.

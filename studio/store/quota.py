@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from studio.errors import StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
-from studio.store.owners import VISITOR
+from studio.store.owned_rows import VISITOR
 from studio.store.scripts import takes_in_scripts
 
 _MIB = 2**20

@@ -19,8 +19,7 @@ from runtime.shared.strict_json import MAX_DEPTH, parse_object
 from studio.errors import NotKept, StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
-from studio.store.owned_rows import OwnedRows, next_version
-from studio.store.owners import VISITOR, MakeRoom
+from studio.store.owned_rows import VISITOR, MakeRoom, OwnedRows, next_version
 from studio.store.records import MAX_SCRIPT_LINES, ScriptHead, ScriptLine, read
 
 MAX_BYTES = 8 * 2**20  # Bytes of one script as JSON.

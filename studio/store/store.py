@@ -16,8 +16,7 @@ from runtime.errors import InvalidConfig
 from runtime.shared.files import locked, make_private
 from studio.settings import StoreSettings
 from studio.store.database import Database
-from studio.store.owned_rows import OwnedRows
-from studio.store.owners import VISITOR
+from studio.store.owned_rows import VISITOR, OwnedRows
 from studio.store.pronunciations import Pronunciations
 from studio.store.quota import Quota
 from studio.store.runtime_owners import RuntimeOwners

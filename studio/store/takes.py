@@ -23,8 +23,7 @@ from runtime.shared.names import name_key, new_id
 from studio.errors import NotKept
 from studio.settings import StoreSettings
 from studio.store.database import Database
-from studio.store.owned_rows import OwnedRows
-from studio.store.owners import VISITOR
+from studio.store.owned_rows import VISITOR, OwnedRows
 from studio.store.quota import Quota, Removable
 from studio.store.records import TakeChanges, TakeFields
 from studio.store.scripts import takes_in_scripts

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.shared.port.origins import network_of
 from studio.errors import VisitorUnknown
-from studio.store.owners import HOST, MEMBER, VISITOR
+from studio.store.owned_rows import HOST, MEMBER, VISITOR
 
 COOKIE = "voicewright_visitor"
 COOKIE_S = 365 * 86400

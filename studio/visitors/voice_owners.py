@@ -10,7 +10,7 @@ from starlette.types import Scope
 from runtime.shared.port.origins import SAFE_METHODS
 from studio.errors import VisitorUnknown
 from studio.relay.relay import Whose
-from studio.store.owners import HOST
+from studio.store.owned_rows import HOST
 from studio.visitors.visitors import Visitors
 
 TAKE_VOICE = re.compile(r"/studio/takes/[^/]+/voice")

@@ -15,7 +15,7 @@ from typing import IO, Any
 import httpx
 
 from runtime.voices.library import Library
-from studio.store.owners import HOST
+from studio.store.owned_rows import HOST
 from tests.support.app import ROOT, START_S, App, running_app
 from tests.support.keeping import keep, pcm_of, post, visitor
 from tests.support.small_disk import small_disk

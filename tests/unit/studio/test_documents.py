@@ -14,8 +14,7 @@ import pytest
 from runtime.errors import Overloaded, RateLimited
 from studio.documents import values
 from studio.documents.reading import read
-from studio.documents.service import DocumentService
-from studio.documents.turns import Turns
+from studio.documents.service import DocumentService, Turns
 from studio.errors import DocumentUnreadable
 from studio.routes.documents import MAX_BYTES, document_routes
 from studio.words import languages, words

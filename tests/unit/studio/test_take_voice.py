@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from runtime.settings import EngineSettings
-from studio.routes.take_voice import CONSENT
+from studio.routes.voices import CONSENT
 from tests.conftest import FolderOf
 from tests.support.keeping import keep, kept, pcm_of, visitor
 from tests.support.runtime_server import RunningServer, running_server

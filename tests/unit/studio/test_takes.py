@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.shared.encoding import COMMENT, read_tags
-from studio.store.outline import outline
+from studio.store.audio_files import outline
 from tests.support.examples import examples
 from tests.support.keeping import a_take, keep, kept, pcm_of, post, visitor
 

@@ -1,0 +1,114 @@
+"""Audio files made of takes: encoding, tags of their origin, media types and outlines of the waveform."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from runtime.shared.encoding import COMMENT, Encoder
+from runtime.shared.encoding import FORMATS as ENCODED
+from runtime.version import package_version
+
+FORMATS = {name: ENCODED[name].media_type for name in ("wav", "mp3", "flac", "opus", "pcm")}
+
+# A reference is given back as what its first bytes say, and never as a type that a browser would run.
+_KINDS = (
+    (0, b"RIFF", "audio/wav", "wav"),
+    (0, b"fLaC", "audio/flac", "flac"),
+    (0, b"OggS", "audio/ogg", "ogg"),
+    (0, b"ID3", "audio/mpeg", "mp3"),
+    (0, b"\xff\xfb", "audio/mpeg", "mp3"),
+    (0, b"FORM", "audio/aiff", "aiff"),
+    (0, b"\x1aE\xdf\xa3", "audio/webm", "webm"),
+    (4, b"ftyp", "audio/mp4", "m4a"),
+)
+
+
+def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str]) -> bytes:
+    """Return a whole file. The lossless ones are made of the samples as they are.
+
+    Raises:
+        KeyError: not one of ``FORMATS``.
+    """
+    encoder = Encoder(wanted, whole=True, tags=tags)
+    return encoder.add(pcm) + encoder.finish()
+
+
+def version_of(wanted: str, tags: Mapping[str, str]) -> str:
+    """Return a digest that changes whenever the file would."""
+    return hashlib.sha256(repr((wanted, sorted(tags.items()))).encode()).hexdigest()[:32]
+
+
+def kind_of(data: bytes) -> tuple[str, str]:
+    """Media type and suffix by content."""
+    for start, magic, media_type, suffix in _KINDS:
+        if data.startswith(magic, start):
+            return media_type, suffix
+    return "application/octet-stream", "bin"
+
+
+MAX_SEEDS = 32  # Seeds in the tags of a joined file.
+
+
+def tags_of(record: dict[str, Any]) -> dict[str, str]:
+    """Return the tags of one take's file."""
+    return joined_tags([record], title_of(record), record["sha256"])
+
+
+def joined_tags(records: Sequence[dict[str, Any]], title: str, sha256: str) -> dict[str, str]:
+    """Return the tags of a file that several takes are joined in; ``sha256`` is of its samples, s16le at 24 kHz."""
+    said = {
+        "title": title,
+        "comment": COMMENT,
+        "software": f"Voicewright {package_version()}",
+        "date": time.strftime("%Y-%m-%d", time.gmtime(max(record["created_at"] for record in records))),
+        "model": _all(model_of(record["model"]) for record in records),
+        "mode": _all(record["mode"] for record in records),
+        "voice": _all(record["voice"] for record in records),
+        "language": _all(record["language"] for record in records),
+        "seed": _all(record["seed"] for record in records),
+        "sha256": sha256,
+    }
+    return {name: _line(value) for name, value in said.items() if value}
+
+
+def title_of(record: dict[str, Any]) -> str:
+    """Return a take's title: its name, or the start of its text."""
+    return _line(record["name"] or record["text"][:80] or record["label"] or "Take")
+
+
+def model_of(model: object) -> str:
+    """Return a model as one line."""
+    if isinstance(model, dict):
+        parts = [model.get("id"), model.get("revision") or model.get("fingerprint")]
+        return " ".join(str(part) for part in parts if part)
+    return str(model or "")
+
+
+def _all(values: Any) -> str:
+    """Each of several values once, in their order."""
+    named = [str(value) for value in dict.fromkeys(values) if value is not None and value != ""]
+    return ", ".join(named[:MAX_SEEDS] + ["…"] * (len(named) > MAX_SEEDS))
+
+
+def _line(text: str) -> str:
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
+
+
+PARTS = 32
+FULL = 255  # Value of a full-scale sample.
+
+
+def outline(pcm: bytes) -> list[int]:
+    """Return the largest magnitude in each of the parts, 0 to ``FULL``; fewer parts where there are fewer samples.
+
+    Args:
+        pcm: s16le, mono.
+    """
+    samples = np.abs(np.frombuffer(pcm, "<i2").astype(np.int32))
+    parts = np.array_split(samples, min(PARTS, max(len(samples), 1)))
+    return [int(part.max(initial=0)) * FULL // 32768 for part in parts]
