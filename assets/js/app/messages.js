@@ -167,6 +167,64 @@ export class ErrorMessages {
   }
 }
 
+/** Ways back from what was done: Ctrl+Z, for as long as nothing else is written and the room is shown, and a toast. */
+export class Undo {
+  /** Takes back what was done last. @type {(() => void)|null} */
+  back = null;
+  /** Takes away the toast that offers it. @type {(() => void)|null} */
+  dismiss = null;
+
+  /** @param {import('./studio.js').Studio} studio */
+  constructor(studio) {
+    this.studio = studio;
+  }
+
+  forget() {
+    this.back = null;
+  }
+
+  /**
+   * Do what replaces words in a room's form. After suggestions one upon another, the way back leads to the words that
+   * stood before the first.
+   *
+   * @param {import('../common/storage.js').Source} room @param {boolean} isOwn  the words were somebody's own: a toast offers the way back
+   * @param {() => import('./studio.js').Back|void} action what it returns takes back what no draft holds
+   * @param {string} [sentence] what was done
+   */
+  replacing(room, isOwn, action, sentence = this.studio.t('shell.replaced')) {
+    const { studio } = this;
+    /** @type {import('../common/storage.js').Source[]} */
+    const sources = [studio, studio.variation, room];
+    const before = sources.map((source) => ({ source, draft: source.draft?.() }));
+    const back = action();
+    if (this.back && !isOwn) return;
+    this.dismiss?.();
+    this.forget();
+    const recall = () => {
+      for (const { source, draft } of before) if (draft) source.recall?.(draft);
+      back?.();
+    };
+    this.offer(recall, isOwn ? sentence : '');
+  }
+
+  /** Give what was done a way back, before that of what was done earlier. @param {() => void} back @param {string} [sentence]  of the toast */
+  offer(back, sentence = '') {
+    const { studio, back: before } = this;
+    /** @type {(() => void)|null} */
+    let dismiss = null;
+    const undo = () => {
+      if (this.back === undo) this.back = before;
+      dismiss?.();
+      back();
+      studio.drafts.touch();
+    };
+    this.back = undo;
+    if (!sentence) return;
+    this.dismiss?.();
+    this.dismiss = dismiss = studio.toast(sentence, { action: studio.t('shell.undo'), onAction: undo });
+  }
+}
+
 // --- What stands beside the name of a take: its place in the queue, or what its voice has left out of the
 // text. The line has place for the beginning of a sentence; a sheet has all of it, and the way on. The server's
 // sentences are for programs, so the page has its own for those that people meet.

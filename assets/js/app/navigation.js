@@ -1,5 +1,7 @@
 /** Ways from room to room: addresses and keys. */
 
+import { need } from '../common/elements.js';
+
 // --- The room that the address names, as `#/design`: for bookmarks, for Back and Forward, and for a reload.
 
 /** Where a room's address has another word than its id. @type {Object<string, string>} */
@@ -33,7 +35,7 @@ export class Addresses {
 const ROOMS = { s: 'speakers', d: 'design', c: 'clone', t: 'script', l: 'library' };
 const PAUSE_MS = 1500; // Maximum time between g and the letter.
 
-export class Shortcuts {
+class Shortcuts {
   /** @param {HTMLDialogElement} sheet @param {(room: string) => void} go */
   constructor(sheet, go) {
     this.sheet = sheet;
@@ -51,4 +53,68 @@ export class Shortcuts {
     else return key === 'g';
     return true;
   }
+}
+
+/** The page's keys. A field, a dialog or the room that is shown takes its own first. */
+export class Keys {
+  /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.page = page;
+    this.studio = studio;
+    this.shortcuts = new Shortcuts(need(page, '#vw-shortcuts', HTMLDialogElement), (id) => studio.go(id));
+    document.addEventListener('keydown', (event) => this.onKey(event));
+    page.addEventListener('click', leaveFocus);
+    need(page, '[role=tablist]').onkeydown = (event) => this.onTabKey(event);
+  }
+
+  /** @param {KeyboardEvent} event */
+  onKey(event) {
+    const { page, studio } = this;
+    if (event.target instanceof Element && event.target.closest('dialog')) return; // A dialog has its own keys.
+    const isCommand = event.ctrlKey || event.metaKey;
+    if (event.key === 'Enter' && isCommand) {
+      event.preventDefault();
+      studio.speak();
+    } else if (event.key === 'z' && isCommand && (studio.undo.back || !isTyping(event))) {
+      event.preventDefault(); // The browser's own undo would change a field that is not visible.
+      studio.undo.back?.();
+    } else if (event.key === 'Escape' && !studio.stopButton.disabled && !page.querySelector(':popover-open')) {
+      studio.stop();
+    } else if (!isTyping(event) && !isCommand && !event.altKey) {
+      if (studio.current?.onKey?.(event) || this.shortcuts.onKey(event)) event.preventDefault();
+      else if (event.key === ' ' && !isPressing(event)) {
+        event.preventDefault();
+        studio.stage.toggle();
+      }
+    }
+  }
+
+  /** @param {KeyboardEvent} event */
+  onTabKey({ key }) {
+    const step = key === 'ArrowRight' ? 1 : key === 'ArrowLeft' ? -1 : 0;
+    if (step === 0) return;
+    const { tabs } = this.studio;
+    const at = tabs.findIndex(({ tabIndex }) => tabIndex === 0);
+    const tab = tabs[(at + step + tabs.length) % tabs.length];
+    this.studio.go(tab.dataset.room ?? '');
+    tab.focus();
+  }
+}
+
+/** A button that was clicked by hand lets go of the keys, so that Space plays and pauses; so does the one that took its place. @param {MouseEvent} event */
+function leaveFocus({ detail, target }) {
+  const button = detail > 0 && target instanceof Element ? target.closest('button:not([role=tab])') : null;
+  const focused = document.activeElement;
+  if (!(button instanceof HTMLElement && focused instanceof HTMLButtonElement) || button.closest('dialog')) return;
+  if (focused === button || (button.hidden && focused.parentElement === button.parentElement)) focused.blur();
+}
+
+/** Whether the key belongs to a field. @param {KeyboardEvent} event */
+function isTyping({ target }) {
+  return target instanceof Element && target.matches('textarea, select, [contenteditable], input:not([type=checkbox], [type=radio], [type=range])');
+}
+
+/** Whether Space already means something where the focus is. @param {KeyboardEvent} event */
+function isPressing({ target }) {
+  return target instanceof Element && target.closest('button, a[href], summary, input, audio, [role=button]') !== null;
 }

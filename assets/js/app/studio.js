@@ -35,8 +35,8 @@ import { Variation } from '../speak/variation.js';
 import { VoicePopover } from '../speak/voice_picker.js';
 import { VoiceSamples } from '../speak/voice_samples.js';
 import { VoiceCatalogue, Voices } from '../speak/voices.js';
-import { ErrorMessages, Notes, Toasts } from './messages.js';
-import { Addresses, Shortcuts } from './navigation.js';
+import { ErrorMessages, Notes, Toasts, Undo } from './messages.js';
+import { Addresses, Keys } from './navigation.js';
 import { endOrphanedFrames, offerSigningIn, Preferences } from './preferences.js';
 import { Status } from './status.js';
 
@@ -65,10 +65,6 @@ export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign',
 const PATIENCE_MS = 1000; // Time without a response before the page reports it.
 
 export class Studio {
-  /** What takes back the last replacement, and takes away the toast that offers it. @type {(() => void)|null} */
-  undo = null;
-  /** @type {(() => void)|null} */
-  dismiss = null;
   /** The room that is shown; none before the page is built. @type {Room|null} */
   current = null;
 
@@ -102,6 +98,7 @@ export class Studio {
     /** Where each room was left. @type {Map<string, number>} */
     this.scrolled = new Map();
     this.toasts = new Toasts(need(page, '#vw-toasts'));
+    this.undo = new Undo(this);
     this.notes = new Notes(page, this);
     this.stage = new Stage(page, this.t, (take) => this.captionOf(take));
     this.stage.keep.isShared = Boolean(me.features?.share);
@@ -122,7 +119,7 @@ export class Studio {
     this.voicePopover = new VoicePopover(page, this);
     this.history = new TakeHistory(this.speech, this.t);
     this.takeFiles = new TakeFiles(page);
-    this.shortcuts = new Shortcuts(need(page, '#vw-shortcuts', HTMLDialogElement), (id) => this.go(id));
+    this.keys = new Keys(page, this);
     this.pronunciationSheet = new PronunciationSheet(page, this);
     this.code = new CodeDialog(need(page, '#vw-code', HTMLDialogElement), this);
     this.soundingText = new SoundingText(page, this);
@@ -148,19 +145,16 @@ export class Studio {
     const arm = () => this.stage.player.arm().catch(() => {});
     document.addEventListener('pointerdown', arm, { capture: true });
     document.addEventListener('keydown', arm, { capture: true });
-    document.addEventListener('keydown', (event) => this.onKey(event));
-    this.page.addEventListener('click', leaveFocus);
     this.speakButton.onclick = () => this.speak();
     this.stopButton.onclick = this.dock.halt.onclick = () => this.stop();
     // Who writes on has that to undo, and not what was replaced before.
     this.page.addEventListener('input', ({ target }) => {
-      this.undo = null;
+      this.undo.forget();
       if (target instanceof HTMLElement) this.errorMessages.clearField(target);
     });
     // What was chosen decides what would be begun.
     for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.sayLine()));
     for (const door of this.doors) door.onclick = () => this.go(door.dataset.room ?? '');
-    need(this.page, '[role=tablist]').onkeydown = (event) => this.onTabKey(event);
     this.stage.addEventListener('change', () => this.refresh());
     this.stage.addEventListener('code', () => this.stage.take instanceof Take && this.showCode(this.stage.take));
     this.stage.addEventListener('star', () => this.stage.take instanceof Take && this.star(this.stage.take));
@@ -240,7 +234,7 @@ export class Studio {
     if (room !== this.current) {
       if (this.current) this.scrolled.set(this.current.id, this.scroller.scrollTop);
       this.current?.leave?.();
-      this.undo = null; // The undo step would not be visible here.
+      this.undo.forget(); // The undo step would not be visible here.
       if (this.current) this.toasts.leaveRoom();
       this.current = room;
       for (const tab of this.doors) {
@@ -345,50 +339,14 @@ export class Studio {
     this.text = text;
   }
 
-  /**
-   * Do what replaces words in a room's form. Ctrl+Z takes it back for as long as nothing else is written and the room
-   * is shown; where the words were somebody's own, so does a toast. After suggestions one upon another, the way back
-   * leads to the words that stood before the first.
-   *
-   * @param {import('../common/storage.js').Source} room @param {boolean} isOwn
-   * @param {() => Back|void} action what it returns takes back what no draft holds
-   * @param {string} [sentence] what was done
-   */
-  replacing(room, isOwn, action, sentence = this.t('shell.replaced')) {
-    /** @type {import('../common/storage.js').Source[]} */
-    const sources = [this, this.variation, room];
-    const before = sources.map((source) => ({ source, draft: source.draft?.() }));
-    const back = action();
-    if (this.undo && !isOwn) return;
-    const recall = () => {
-      for (const { source, draft } of before) if (draft) source.recall?.(draft);
-      back?.();
-    };
-    this.dismiss?.();
-    this.undo = null;
-    this.undoable(recall, isOwn ? sentence : '');
+  /** Do what replaces words in a room's form, with a way back. @param {Parameters<Undo['replacing']>} replaced */
+  replacing(...replaced) {
+    this.undo.replacing(...replaced);
   }
 
-  /**
-   * Give what was done a way back: Ctrl+Z, for as long as nothing else is written and the room is shown, and a toast where
-   * a sentence says what was done. Behind it lies the way back of what was done before.
-   *
-   * @param {Back} back @param {string} [sentence]
-   */
-  undoable(back, sentence = '') {
-    const before = this.undo;
-    /** @type {(() => void)|null} */
-    let dismiss = null;
-    const undo = () => {
-      if (this.undo === undo) this.undo = before;
-      dismiss?.();
-      back();
-      this.drafts.touch();
-    };
-    this.undo = undo;
-    if (!sentence) return;
-    this.dismiss?.();
-    this.dismiss = dismiss = this.toast(sentence, { action: this.t('shell.undo'), onAction: undo });
+  /** Give what was done a way back. @param {Back} back @param {string} [sentence] */
+  undoable(back, sentence) {
+    this.undo.offer(back, sentence);
   }
 
   // --- speaking
@@ -558,38 +516,6 @@ export class Studio {
     notes.say(this.t(key, { n, time: span((etaMs ?? 0) / 1000, this.t) }));
   }
 
-  // --- keys
-
-  /** @param {KeyboardEvent} event */
-  onKey(event) {
-    if (event.target instanceof Element && event.target.closest('dialog')) return; // A dialog has its own keys.
-    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
-      event.preventDefault();
-      this.speak();
-    } else if (event.key === 'z' && (event.ctrlKey || event.metaKey) && (this.undo || !isTyping(event))) {
-      event.preventDefault(); // The browser's own undo would change a field that is not visible.
-      this.undo?.();
-    } else if (event.key === 'Escape' && !this.stopButton.disabled && !this.page.querySelector(':popover-open')) {
-      this.stop();
-    } else if (!isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      if (this.current?.onKey?.(event) || this.shortcuts.onKey(event)) event.preventDefault();
-      else if (event.key === ' ' && !isPressing(event)) {
-        event.preventDefault();
-        this.stage.toggle();
-      }
-    }
-  }
-
-  /** @param {KeyboardEvent} event */
-  onTabKey({ key }) {
-    const step = key === 'ArrowRight' ? 1 : key === 'ArrowLeft' ? -1 : 0;
-    if (step === 0) return;
-    const at = this.tabs.findIndex(({ tabIndex }) => tabIndex === 0);
-    const tab = this.tabs[(at + step + this.tabs.length) % this.tabs.length];
-    this.go(tab.dataset.room ?? '');
-    tab.focus();
-  }
-
   // --- telling
 
   /** What a take is captioned. @param {Pick<TakeRecord, 'room'|'label'|'config'>} take */
@@ -615,24 +541,6 @@ export class Studio {
 /** What a room speaks with: one of these. @param {{mode?: string, modes?: string[]}} room */
 function modesOf({ mode, modes }) {
   return modes ?? (mode ? [mode] : []);
-}
-
-/** A button that was clicked by hand lets go of the keys, so that Space plays and pauses; so does the one that took its place. @param {MouseEvent} event */
-function leaveFocus({ detail, target }) {
-  const button = detail > 0 && target instanceof Element ? target.closest('button:not([role=tab])') : null;
-  const focused = document.activeElement;
-  if (!(button instanceof HTMLElement && focused instanceof HTMLButtonElement) || button.closest('dialog')) return;
-  if (focused === button || (button.hidden && focused.parentElement === button.parentElement)) focused.blur();
-}
-
-/** Whether the key belongs to a field. @param {KeyboardEvent} event */
-function isTyping({ target }) {
-  return target instanceof Element && target.matches('textarea, select, [contenteditable], input:not([type=checkbox], [type=radio], [type=range])');
-}
-
-/** Whether Space already means something where the focus is. @param {KeyboardEvent} event */
-function isPressing({ target }) {
-  return target instanceof Element && target.closest('button, a[href], summary, input, audio, [role=button]') !== null;
 }
 
 function socketUrl() {

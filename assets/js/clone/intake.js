@@ -7,7 +7,6 @@ import { preselect } from '../common/fields.js';
 import { recordings } from '../common/storage.js';
 import { clock } from './audio_checks.js';
 import { decoded, Reference, TooMuch } from './reference.js';
-import { offerUndo } from './selection.js';
 import { addressed } from './steps.js';
 
 // --- What was left in the Clone room's steps: recording, words and choices, for a reload and for a way back.
@@ -206,11 +205,7 @@ export class Intake {
     room.xvector.checked = false; // The next recording is checked from the start.
     this.take(null);
     room.find('record').focus({ preventScroll: true });
-    offerUndo(studio, studio.t('clone.put_away'), () => {
-      if (room.reference) return;
-      back();
-      studio.drafts.touch();
-    });
+    studio.undoable(() => room.reference || back(), studio.t('clone.put_away'));
   }
 
   /** Another part is chosen, not by the handles. */

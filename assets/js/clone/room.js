@@ -8,7 +8,7 @@ import { AudioChecks } from './audio_checks.js';
 import { Intake, SavedState } from './intake.js';
 import { CloneRequest, KeepForm } from './keep_form.js';
 import { Microphone } from './microphone.js';
-import { Choosing, offerUndo } from './selection.js';
+import { Choosing } from './selection.js';
 import { addressed, Showing, Steps } from './steps.js';
 import { Hearing, Stored } from './stored_voice.js';
 import { areSimilar, Transcript } from './transcript.js';
@@ -246,7 +246,7 @@ export class CloneRoom {
     this.showing.paint();
     studio.refresh();
     this.find('done-speak').focus();
-    offerUndo(studio, studio.t('clone.kept', { name: voice.name }), async () => {
+    const back = async () => {
       await api.delete(`v1/audio/voices/${voice.id}`).catch((error) => studio.toast(error.message));
       await studio.voices.refresh().catch(() => {});
       if (this.made !== voice || this.reference !== reference) return;
@@ -255,7 +255,8 @@ export class CloneRoom {
       this.keepForm.name.value = name;
       this.steps.open(3);
       studio.drafts.touch();
-    });
+    };
+    studio.undoable(back, studio.t('clone.kept', { name: voice.name }));
   }
 
   /** Where kept voices speak. @param {StoredVoice|null} voice */

@@ -199,24 +199,11 @@ export class Choosing {
     const before = reference.choice;
     action();
     this.onChanged();
-    offerUndo(studio, sentence, () => {
+    const back = () => {
       if (this.reference !== reference) return;
       reference.choose(before);
       this.onChanged();
-      studio.drafts.touch();
-    });
+    };
+    studio.undoable(back, sentence);
   }
-}
-
-/** Say what was done, with the way back. @param {import('../app/studio.js').Studio} studio @param {string} sentence @param {() => void} back */
-export function offerUndo(studio, sentence, back) {
-  studio.dismiss?.();
-  const undo = () => {
-    if (studio.undo === undo) studio.undo = null;
-    dismiss();
-    back();
-  };
-  const dismiss = studio.toast(sentence, { action: studio.t('shell.undo'), onAction: undo });
-  studio.dismiss = dismiss;
-  studio.undo = undo;
 }

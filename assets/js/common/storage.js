@@ -1,4 +1,30 @@
-/** What this browser keeps: recordings, and what was written in each room. */
+/** What this browser keeps: small values, recordings, and what was written in each room. */
+
+/** Values for which the browser gives no storage: they last as long as the page. @type {Map<string, string>} */
+const inMemory = new Map();
+
+/** Read a value that was stored; null: none, or another program's. @param {'localStorage'|'sessionStorage'} where @param {string} key @returns {any} */
+export function recall(where, key) {
+  try {
+    return JSON.parse(inMemory.get(key) ?? window[where].getItem(key) ?? 'null');
+  } catch {
+    return null;
+  }
+}
+
+/** Store a value of JSON. @param {'localStorage'|'sessionStorage'} where @param {string} key @param {unknown} value */
+export function remember(where, key, value) {
+  rememberText(where, key, JSON.stringify(value));
+}
+
+/** @param {'localStorage'|'sessionStorage'} where @param {string} key @param {string} text JSON */
+function rememberText(where, key, text) {
+  try {
+    window[where].setItem(key, text);
+  } catch {
+    inMemory.set(key, text);
+  }
+}
 
 // --- Recordings that outlive the page, in the browser's own database; where there is none, they last as long
 // as the page.
@@ -86,11 +112,7 @@ export class Drafts {
 
   /** @param {string} id @returns {Draft|null} */
   read(id) {
-    try {
-      return JSON.parse(sessionStorage.getItem(PREFIX + id) ?? localStorage.getItem(PREFIX + id) ?? 'null');
-    } catch {
-      return null; // No storage, or another program's data.
-    }
+    return recall('sessionStorage', PREFIX + id) ?? recall('localStorage', PREFIX + id);
   }
 
   /** Something may be different: keep it soon. */
@@ -106,11 +128,8 @@ export class Drafts {
       const text = JSON.stringify(source.draft?.());
       if (text === this.known.get(source.id)) continue;
       this.known.set(source.id, text);
-      try {
-        for (const storage of [sessionStorage, localStorage]) storage.setItem(PREFIX + source.id, text);
-      } catch {
-        // A browser that gives the page no place: what is written lasts as long as the page.
-      }
+      rememberText('sessionStorage', PREFIX + source.id, text);
+      rememberText('localStorage', PREFIX + source.id, text);
     }
     this.tookMs = performance.now() - begun;
   }

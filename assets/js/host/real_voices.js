@@ -6,6 +6,7 @@
 
 import { StudioError } from '../common/api.js';
 import { need } from '../common/elements.js';
+import { recall, remember } from '../common/storage.js';
 import { inPageWords, sentenceOf } from '../common/server_messages.js';
 import { gigabytes, Offers, UNDER_WAY } from './real_voices_sheet.js';
 
@@ -157,30 +158,17 @@ export class RealVoices {
 
   dismiss() {
     if (this.download.state === 'failed') this.tell(() => this.send('', 'DELETE')); // Downloaded parts are kept for the next time.
-    this.remember('1');
+    remember('localStorage', AWAY, 1);
     this.paint();
     const back = () => {
-      this.remember('');
+      remember('localStorage', AWAY, 0);
       this.paint();
     };
     this.say(this.t('real_voices.stays', { name: this.t('real_voices.small') }), { action: this.t('shell.undo'), onAction: back });
   }
 
-  /** @param {string} value */
-  remember(value) {
-    try {
-      localStorage.setItem(AWAY, value);
-    } catch {
-      this.isAway = Boolean(value); // A browser without storage.
-    }
-  }
-
   get away() {
-    try {
-      return Boolean(localStorage.getItem(AWAY)) || Boolean(this.isAway);
-    } catch {
-      return Boolean(this.isAway);
-    }
+    return Boolean(recall('localStorage', AWAY));
   }
 
   /** What happens now, in one line: of a download, or of the voice that speaks. */

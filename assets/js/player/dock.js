@@ -1,5 +1,7 @@
 /** The dock: the last row of the page. It holds the room's first button, and the player once there is something to hear. */
 
+import { recall, remember } from '../common/storage.js';
+
 const VOLUME = 'voicewright.volume';
 const RATE = 'voicewright.rate';
 
@@ -54,7 +56,7 @@ export class Dock {
   /** Volume and speed as they were left in this browser. */
   recallSound() {
     const { player } = this.studio.stage;
-    const volume = recalled(VOLUME, 1);
+    const volume = recall('localStorage', VOLUME) ?? 1;
     if (volume >= 0 && volume <= 1) this.volume.value = String(volume);
     const hear = () => {
       player.volume = this.volume.valueAsNumber;
@@ -63,14 +65,14 @@ export class Dock {
     hear();
     this.volume.oninput = () => {
       hear();
-      remember(VOLUME, this.volume.value);
+      remember('localStorage', VOLUME, this.volume.valueAsNumber);
     };
-    const rate = recalled(RATE, 1);
+    const rate = recall('localStorage', RATE) ?? 1;
     for (const choice of this.rates) {
       choice.checked = Number(choice.value) === rate;
       choice.onchange = () => {
         player.rate = Number(choice.value);
-        remember(RATE, choice.value);
+        remember('localStorage', RATE, Number(choice.value));
         this.sayRate();
       };
     }
@@ -92,23 +94,5 @@ export class Dock {
     const { rate } = stage.player;
     this.rate.textContent = `${rate}×`;
     this.rate.ariaLabel = this.rate.title = t('shell.speed_of', { rate });
-  }
-}
-
-/** @param {string} key @param {number} otherwise */
-function recalled(key, otherwise) {
-  try {
-    return Number(localStorage.getItem(key) ?? otherwise);
-  } catch {
-    return otherwise; // The browser gives the page no storage.
-  }
-}
-
-/** @param {string} key @param {string} value */
-function remember(key, value) {
-  try {
-    localStorage.setItem(key, value);
-  } catch {
-    // The same: it holds until the page is left.
   }
 }

@@ -2,6 +2,7 @@
 
 import { api, errorOf } from '../common/api.js';
 import { digestOf } from '../common/files.js';
+import { recall, remember } from '../common/storage.js';
 import { Take } from './take.js';
 
 // --- What the dock held when the page was left: a reload brings it back, silent, and its sound behind it.
@@ -14,8 +15,8 @@ const LONG_S = 300; // Longer audio is loaded when it is played.
 export class LastHeard {
   /** The script whose whole is to be shown once it is open: its id; until then the dock has the player's place. @type {string|null} */
   script = null;
-  /** What is kept of it, as it was written last. @type {string|null|undefined} */
-  kept = undefined;
+  /** What was remembered last. @type {Heard} */
+  kept = {};
 
   /** @param {import('../app/studio.js').Studio} studio */
   constructor(studio) {
@@ -25,7 +26,7 @@ export class LastHeard {
 
   /** Show it, before the page is seen: what stands there first is moved by nothing. */
   recall() {
-    const { take: record, script = null } = read();
+    const { take: record, script = null } = /** @type {Heard} */ (recall('sessionStorage', HEARD_KEY) ?? {});
     this.script = script;
     if (record) this.show(record);
   }
@@ -71,25 +72,11 @@ export class LastHeard {
   note() {
     const { take } = this.studio.stage;
     if (take) this.script = null;
+    /** @type {Heard|null} */
     const heard = take instanceof Take ? take.record && { take: take.record } : take && { script: take.maker.script?.id };
     if (!heard) return;
-    const text = JSON.stringify(heard);
-    if (text === this.kept) return;
-    this.kept = text;
-    try {
-      sessionStorage.setItem(HEARD_KEY, text);
-    } catch {
-      // A browser that gives the page no place: the Library has it.
-    }
-  }
-}
-
-/** @returns {Heard} */
-function read() {
-  try {
-    return JSON.parse(sessionStorage.getItem(HEARD_KEY) ?? '{}');
-  } catch {
-    return {}; // No storage, or another program's data.
+    if (heard.take !== this.kept.take || heard.script !== this.kept.script) remember('sessionStorage', HEARD_KEY, heard);
+    this.kept = heard;
   }
 }
 
@@ -134,11 +121,7 @@ export class CutOff {
     const room = this.studio.room(last.room);
     const ofRoom = room.placeOf ? cut.filter((take) => take.room === room.id) : [last];
     const left = ofRoom.map((take) => leftOf(take, room.placeOf?.(take) ?? null)).filter(({ place }) => place || !room.placeOf);
-    try {
-      sessionStorage.setItem(CUT_OFF_KEY, JSON.stringify(left));
-    } catch {
-      // A browser that gives the page no place: there is nothing to offer then.
-    }
+    remember('sessionStorage', CUT_OFF_KEY, left);
   }
 
   /** Something can be spoken now. */
@@ -223,11 +206,7 @@ function sameRequest(record, { asked, digest }) {
 
 /** What was kept, which is there no more. @returns {Left[]} */
 function taken() {
-  try {
-    const left = JSON.parse(sessionStorage.getItem(CUT_OFF_KEY) ?? '[]');
-    sessionStorage.removeItem(CUT_OFF_KEY);
-    return Array.isArray(left) ? left : [];
-  } catch {
-    return [];
-  }
+  const left = recall('sessionStorage', CUT_OFF_KEY);
+  if (left) remember('sessionStorage', CUT_OFF_KEY, null);
+  return Array.isArray(left) ? left : [];
 }

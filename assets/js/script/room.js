@@ -184,7 +184,7 @@ export class ScriptRoom {
     const { stage } = this.studio;
     const isShown = stage.take === this.fullAudio || this.studio.lastHeard.claims(script.id);
     if (stage.take === this.fullAudio) this.studio.stop();
-    if (this.studio.current === this) this.studio.undo = null; // The undo step belonged to another script.
+    if (this.studio.current === this) this.studio.undo.forget(); // The undo step belonged to another script.
     this.forgetTold();
     this.parts.gap.value = String(script.gap);
     this.maker.open(script);
