@@ -1,6 +1,6 @@
 /** Messages of the page: toasts, errors at their fields, and notes on a take. */
 
-import { all, need, write } from '../common/elements.js';
+import { all, make, need, write } from '../common/elements.js';
 import { scriptName, strangeScript } from '../common/language_detection.js';
 import { inPageWords, nameOf } from '../common/server_messages.js';
 
@@ -39,12 +39,12 @@ export class Toasts {
   show(sentence, { action, onAction, stayMs = STAY_MS, isOfPage = false, dismiss, keys } = {}) {
     const toast = document.createElement('p');
     toast.className = dismiss ? 'vw-toast vw-stays' : 'vw-toast';
-    const words = Object.assign(document.createElement('span'), { textContent: sentence });
+    const words = make('span', { textContent: sentence });
     if (keys) words.dataset.i18n = keys.sentence;
     toast.append(words);
     const leave = () => toast.remove();
     if (action) {
-      const button = Object.assign(document.createElement('button'), { type: 'button', textContent: action });
+      const button = make('button', { type: 'button', textContent: action });
       if (keys) button.dataset.i18n = keys.action;
       button.onclick = () => {
         if (!dismiss) leave();
@@ -65,7 +65,7 @@ export class Toasts {
 
 /** The button that takes an offer away. @param {string} name @param {string|undefined} key of the name @param {() => void} leave */
 function dismissing(name, key, leave) {
-  const button = Object.assign(document.createElement('button'), { type: 'button', className: 'vw-quiet', ariaLabel: name, title: name });
+  const button = make('button', { type: 'button', className: 'vw-quiet', ariaLabel: name, title: name });
   button.dataset.icon = 'close';
   if (key) button.dataset.i18nAriaLabel = button.dataset.i18nTitle = key;
   button.onclick = leave;
@@ -294,4 +294,4 @@ export class Notes {
 }
 
 /** @param {string} words */
-const paragraph = (words) => Object.assign(document.createElement('p'), { textContent: words });
+const paragraph = (words) => make('p', { textContent: words });

@@ -1,7 +1,7 @@
 /** What the runtime says of the reference as it is chosen now, asked a moment after it was last changed. */
 
 import { api, errorOf } from '../common/api.js';
-import { need } from '../common/elements.js';
+import { make, need } from '../common/elements.js';
 
 const SETTLED_MS = 500;
 const MAX_FAULTS = 4; // Faults of one kind shown at once.
@@ -139,10 +139,8 @@ export class AudioChecks {
   good(name, db) {
     const item = this.item(this.studio.t(`clone.ok.${name}`), `ok.${name}`);
     item.className = '';
-    const figure = document.createElement('span');
-    figure.textContent = this.studio.t(`clone.ok.${name}_figure`, { db: db.toFixed(0).replace('-', '−') });
     item.dataset.icon = 'check';
-    item.append(figure);
+    item.append(make('span', { textContent: this.studio.t(`clone.ok.${name}_figure`, { db: db.toFixed(0).replace('-', '−') }) }));
     return item;
   }
 
@@ -155,25 +153,16 @@ export class AudioChecks {
 
   /** @param {string} text @param {string} code @param {Remedy} [remedy] @param {Fault[]} [faults] */
   item(text, code, remedy, faults) {
-    const item = document.createElement('li');
-    item.className = 'vw-care';
-    item.dataset.code = code;
-    item.dataset.icon = 'care';
-    const sentence = document.createElement('b');
-    sentence.textContent = text;
-    item.append(sentence);
+    const item = make('li', { className: 'vw-care' }, [make('b', { textContent: text })]);
+    Object.assign(item.dataset, { code, icon: 'care' });
     if (remedy) item.append(this.button(remedy, faults));
     return item;
   }
 
   /** @param {Remedy} remedy @param {Fault[]} [faults] */
   button(remedy, faults = []) {
-    const button = document.createElement('button');
-    button.type = 'button';
-    button.className = 'vw-link';
-    button.textContent = this.studio.t(`clone.remedy.${remedy}`);
-    button.onclick = () => this.remedies[remedy](faults);
-    return button;
+    const textContent = this.studio.t(`clone.remedy.${remedy}`);
+    return make('button', { type: 'button', className: 'vw-link', textContent, onclick: () => this.remedies[remedy](faults) });
   }
 }
 

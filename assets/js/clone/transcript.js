@@ -1,5 +1,6 @@
 /** The words of a recording: compared, written by hand, or written down by a recogniser. */
 
+import { make } from '../common/elements.js';
 import { api, errorOf } from '../common/api.js';
 
 // --- Whether two texts are so alike that one was mistaken for the other. Pure.
@@ -139,7 +140,7 @@ export class Transcript {
     const said = studio.t('clone.heard', { n: heard, all: words.length });
     const [bar, sentence] = /** @type {HTMLElement[]} */ ([...match.children]);
     bar.ariaLabel = said;
-    bar.replaceChildren(...words.map((one) => Object.assign(document.createElement('i'), { className: one.heard ? '' : 'vw-not' })));
+    bar.replaceChildren(...words.map((one) => make('i', { className: one.heard ? '' : 'vw-not' })));
     const strong = document.createElement('b');
     strong.textContent = `${said}.`;
     const named = missing.slice(0, MAX_NAMED).join(', ') + (missing.length > MAX_NAMED ? ' …' : '');

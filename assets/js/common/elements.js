@@ -30,11 +30,32 @@ export function all(root, selector, kind = HTMLElement) {
   return [...root.querySelectorAll(selector)].filter((one) => one instanceof kind);
 }
 
+/**
+ * Make an element.
+ *
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag @param {Object<string, unknown>} [properties] @param {(Node|string)[]} [children]
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
+export function make(tag, properties = {}, children = []) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
 /** What a template holds, as a new element. @param {HTMLTemplateElement} template @returns {HTMLElement} */
 export function copyOf(template) {
   const copy = template.content.firstElementChild?.cloneNode(true);
   if (copy instanceof HTMLElement) return copy;
   throw new Error(`The template #${template.id} is empty`);
+}
+
+/** Have these children in this order. Those that stay are not moved: that would take the focus away. @param {Element} parent @param {Element[]} wanted */
+export function arrangeChildren(parent, wanted) {
+  wanted.forEach((child, at) => {
+    if (parent.children[at] !== child) parent.insertBefore(child, parent.children[at] ?? null);
+  });
+  while (parent.children.length > wanted.length) parent.lastElementChild?.remove();
 }
 
 /**

@@ -16,6 +16,8 @@
  * @property {Object<string, number|null>} sampling  what a request gets that says nothing
  */
 
+import { make } from './elements.js';
+
 /** A mistake that the form itself can see, at the field that it is about. */
 export class FieldError extends Error {
   /** @param {string} field @param {string} sentence */
@@ -82,14 +84,7 @@ export function preselect(select, value) {
 
 /** Buttons of suggestions. @param {HTMLElement} holder @param {{name: string, text: string}[]} suggestions @param {(text: string) => void} choose */
 export function fillChips(holder, suggestions, choose) {
-  const chips = suggestions.map(({ name, text }) => {
-    const chip = document.createElement('button');
-    chip.type = 'button';
-    chip.textContent = name;
-    chip.title = text;
-    chip.onclick = () => choose(text);
-    return chip;
-  });
+  const chips = suggestions.map(({ name, text }) => make('button', { type: 'button', textContent: name, title: text, onclick: () => choose(text) }));
   holder.replaceChildren(...chips);
 }
 

@@ -1,6 +1,6 @@
 /** The voices that were designed: their names, where each comes from, and what to do with it. */
 
-import { all, need } from '../common/elements.js';
+import { all, make, need } from '../common/elements.js';
 import { title } from '../common/fields.js';
 
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
@@ -64,11 +64,4 @@ export class DesignedVoices {
     );
     return make('dl', {}, rows);
   }
-}
-
-/** @param {string} tag @param {Object<string, any>} [properties] @param {Node[]} [children] */
-function make(tag, properties = {}, children = []) {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
 }

@@ -7,7 +7,7 @@
  * @typedef {import('../common/fields.js').ModelCard} ModelCard
  */
 
-import { all, Emitter, need } from '../common/elements.js';
+import { all, Emitter, make, need } from '../common/elements.js';
 import { languageName, tagOf } from '../common/fields.js';
 
 /** @extends {Emitter<{choose: Design}>} */
@@ -51,7 +51,7 @@ export class PresetPicker extends Emitter {
   /** @param {string[]} languages */
   group(languages) {
     if (languages.length === 0) return [];
-    const group = Object.assign(document.createElement('optgroup'), { label: this.t('design.not_spoken') });
+    const group = make('optgroup', { label: this.t('design.not_spoken') });
     group.append(...options(languages));
     return [group];
   }
@@ -76,7 +76,7 @@ export class PresetPicker extends Emitter {
 
   /** @param {Design} design */
   chip(design) {
-    const chip = Object.assign(document.createElement('button'), { type: 'button', textContent: design.name, title: design.text });
+    const chip = make('button', { type: 'button', textContent: design.name, title: design.text });
     chip.onclick = () => this.emit('choose', design);
     return chip;
   }

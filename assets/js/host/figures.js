@@ -1,5 +1,7 @@
 /** The host's figures, each a number over a small chart of the last minutes. */
 
+import { make } from '../common/elements.js';
+
 // --- A small calm chart: one or two lines over the last minutes, drawn as SVG.
 
 const SVG = 'http://www.w3.org/2000/svg';
@@ -96,19 +98,14 @@ export class Figures {
     this.before = null;
     this.shown = FIGURES.map(({ name, count, lines, say, ofGraphs = false }) => {
       const chart = new Sparkline(count, POINTS);
-      const figure = document.createElement('figure');
-      figure.id = `vw-host-figure-${name}`;
-      const caption = document.createElement('figcaption');
+      const caption = make('figcaption', { textContent: t(`host.figure.${name}`) });
       caption.dataset.i18n = `host.figure.${name}`;
-      caption.textContent = t(`host.figure.${name}`);
-      figure.dataset.i18nTitle = `host.figure.${name}_title`;
-      figure.title = t(`host.figure.${name}_title`);
-      const value = document.createElement('div');
-      value.className = 'vw-host-value';
       const large = new Text('–');
-      const small = document.createElement('small');
-      value.append(large, small);
-      figure.append(caption, value, chart.element);
+      const small = make('small');
+      const value = make('div', { className: 'vw-host-value' }, [large, small]);
+      const title = t(`host.figure.${name}_title`);
+      const figure = make('figure', { id: `vw-host-figure-${name}`, title }, [caption, value, chart.element]);
+      figure.dataset.i18nTitle = `host.figure.${name}_title`;
       place.append(figure);
       return { figure, chart, large, small, lines, say, ofGraphs };
     });

@@ -5,7 +5,7 @@
  */
 
 import { StudioError } from '../common/api.js';
-import { need } from '../common/elements.js';
+import { make, need } from '../common/elements.js';
 import { recall, remember } from '../common/storage.js';
 import { inPageWords, sentenceOf } from '../common/server_messages.js';
 import { gigabytes, Offers, UNDER_WAY } from './real_voices_sheet.js';
@@ -199,9 +199,8 @@ export class RealVoices {
     const room = this.studio.current?.id ?? this.studio.addresses?.room ?? 'speakers';
     this.banner.hidden = !ROOMS.has(room) || !(moves || (this.speaks && !this.away));
     this.banner.dataset.kind = moves ? state : 'small';
-    const [head, rest] = [document.createElement('b'), this.may || moves ? ` ${this.sentence}` : ''];
-    head.textContent = this.t(`real_voices.head.${moves ? state : 'small'}`);
-    this.says.replaceChildren(head, rest);
+    const head = make('b', { textContent: this.t(`real_voices.head.${moves ? state : 'small'}`) });
+    this.says.replaceChildren(head, this.may || moves ? ` ${this.sentence}` : '');
     this.bar.hidden = !moves || state === 'failed';
     if (state === 'changing' || !of) this.bar.removeAttribute('value');
     else this.bar.value = got / of;
@@ -229,16 +228,11 @@ export class RealVoices {
   introduce(cards) {
     this.loadedNames.replaceChildren(
       ...cards.map(({ id, device, dtype }) => {
-        const item = document.createElement('li');
-        const name = document.createElement('b');
-        name.textContent = this.nameOf(id);
-        const about = document.createElement('p');
-        about.className = 'vw-hint';
+        const hint = id === this.small ? this.t('real_voices.small_hint') : '';
         const runs = this.inWords('runs', device.split(':')[0]) ?? device;
-        about.textContent = [id === this.small ? this.t('real_voices.small_hint') : '', runs, this.inWords('precise', dtype) ?? dtype].filter(Boolean).join(' · ');
-        about.title = `${device}, ${dtype}`; // In operators' terms.
-        item.append(name, about);
-        return item;
+        const textContent = [hint, runs, this.inWords('precise', dtype) ?? dtype].filter(Boolean).join(' · ');
+        const about = make('p', { className: 'vw-hint', textContent, title: `${device}, ${dtype}` }); // The title is for operators.
+        return make('li', {}, [make('b', { textContent: this.nameOf(id) }), about]);
       }),
     );
   }

@@ -1,6 +1,6 @@
 /** The sheet of real voices: what is published, what of it this machine can have, and the download while it runs. */
 
-import { need } from '../common/elements.js';
+import { make, need } from '../common/elements.js';
 
 /** States of a download that is not over. */
 export const UNDER_WAY = new Set(['fetching', 'paused', 'changing', 'failed']);
@@ -165,7 +165,7 @@ export class Offers {
     const { id, size, kind, mode, download } = offer;
     const { memory = null, fits = null } = this.taken(offer) ?? {};
     const card = element('label', 'vw-offer');
-    const box = Object.assign(document.createElement('input'), { type: 'checkbox', value: id, disabled: fits === false });
+    const box = make('input', { type: 'checkbox', value: id, disabled: fits === false });
     const values = { get: gigabytes(download), memory: memory === null ? '' : gigabytes(memory) };
     const sizes = download === 0 ? this.t('real_voices.is_here') : this.t('real_voices.to_download', values);
     const facts = [sizes, memory === null ? '' : this.t('real_voices.of_memory', values)].filter(Boolean).join(' · ');
@@ -256,11 +256,6 @@ export class Offers {
   }
 }
 
-/** @param {string} tag @param {string} name @param {string} [text] */
-function element(tag, name, text = '') {
-  return Object.assign(document.createElement(tag), { className: name, textContent: text });
-}
-
 /** How many times faster than real time a real-time factor is. @param {number} rtf */
 function times(rtf) {
   const pace = 1 / rtf;
@@ -269,3 +264,6 @@ function times(rtf) {
 
 /** @param {number} bytes */
 export const gigabytes = (bytes) => (bytes / 1e9).toFixed(1);
+
+/** @param {keyof HTMLElementTagNameMap} tag @param {string} className @param {string} [textContent] */
+const element = (tag, className, textContent = '') => make(tag, { className, textContent });

@@ -1,7 +1,7 @@
 /** The host's room: what the studio runs on, how it does, and other checkpoints. */
 
 import { StudioError } from '../common/api.js';
-import { need } from '../common/elements.js';
+import { make, need } from '../common/elements.js';
 import { inPageWords } from '../common/server_messages.js';
 import { Figures } from './figures.js';
 
@@ -164,14 +164,10 @@ export class HostRoom {
   /** @param {Now['models']} models */
   showModels(models) {
     this.models.replaceChildren(
-      ...models.map((card) => {
-        const item = document.createElement('li');
-        const more = document.createElement('small');
-        more.textContent = [card.modes.map((mode) => this.studio.t(`shell.mode.${mode}`)).join(', '), card.device, card.dtype, card.loaded ? null : this.studio.t('host.at_first_use'), card.fingerprint.slice(0, 12)]
-          .filter(Boolean)
-          .join(' · ');
-        item.append(card.id, more);
-        return item;
+      ...models.map(({ id, modes, device, dtype, loaded, fingerprint }) => {
+        const names = modes.map((mode) => this.studio.t(`shell.mode.${mode}`)).join(', ');
+        const about = [names, device, dtype, loaded ? null : this.studio.t('host.at_first_use'), fingerprint.slice(0, 12)];
+        return make('li', {}, [id, make('small', { textContent: about.filter(Boolean).join(' · ') })]);
       }),
     );
   }
@@ -179,15 +175,7 @@ export class HostRoom {
   /** Files in the folder of the voices that are no voices, each with why. @param {Now['voice_problems']} problems */
   showProblems(problems) {
     this.voices.hidden = !problems.length;
-    this.voiceProblems.replaceChildren(
-      ...problems.map(({ file, why }) => {
-        const item = document.createElement('li');
-        const small = document.createElement('small');
-        small.textContent = inPageWords(why);
-        item.append(file, small);
-        return item;
-      }),
-    );
+    this.voiceProblems.replaceChildren(...problems.map(({ file, why }) => make('li', {}, [file, make('small', { textContent: inPageWords(why) })])));
   }
 
   /** Whether Home Assistant is served, and where. @param {Now} now */
@@ -205,12 +193,9 @@ export class HostRoom {
     this.wanted.value = checkpoints.join('\n');
     const offers = { [this.studio.t('host.these')]: checkpoints, ...KNOWN };
     this.known.replaceChildren(
-      ...Object.entries(offers).map(([name, models]) => {
-        const button = document.createElement('button');
-        Object.assign(button, { type: 'button', textContent: name, disabled: !own });
-        button.onclick = () => (this.wanted.value = models.join('\n'));
-        return button;
-      }),
+      ...Object.entries(offers).map(([name, models]) =>
+        make('button', { type: 'button', textContent: name, disabled: !own, onclick: () => (this.wanted.value = models.join('\n')) }),
+      ),
     );
     const groups = Map.groupBy(settings, ({ group }) => group);
     this.settings.replaceChildren(...[...groups].map(([name, knobs]) => this.group(name, knobs)));
@@ -218,39 +203,26 @@ export class HostRoom {
 
   /** @param {string} name @param {Knob[]} knobs */
   group(name, knobs) {
-    const details = document.createElement('details');
-    details.className = 'vw-unfolds';
-    const summary = document.createElement('summary');
-    summary.dataset.icon = 'right';
     const changed = knobs.filter((knob) => knob.changed).length;
-    summary.textContent = this.studio.t(`host.group.${name}`) + (changed ? ` (${this.studio.t('host.changed', { n: changed })})` : '');
-    const list = document.createElement('dl');
-    list.append(
-      ...knobs.map((knob) => {
-        const row = document.createElement('div');
-        row.classList.toggle('vw-host-changed', knob.changed);
-        const term = element('dt', knob.env);
-        const value = element('span', knob.value === '' ? '–' : String(knob.value));
-        const about = this.about(knob);
-        const told = document.createElement('dd');
-        told.append(value, about);
-        row.append(term, told);
-        return row;
-      }),
-    );
-    details.append(summary, list);
-    return details;
+    const title = this.studio.t(`host.group.${name}`) + (changed ? ` (${this.studio.t('host.changed', { n: changed })})` : '');
+    const summary = make('summary', { textContent: title });
+    summary.dataset.icon = 'right';
+    return make('details', { className: 'vw-unfolds' }, [summary, make('dl', {}, knobs.map((knob) => this.row(knob)))]);
+  }
+
+  /** @param {Knob} knob */
+  row(knob) {
+    const value = make('span', { textContent: knob.value === '' ? '–' : String(knob.value) });
+    const told = [make('dt', { textContent: knob.env }), make('dd', {}, [value, this.about(knob)])];
+    return make('div', { className: knob.changed ? 'vw-host-changed' : '' }, told);
   }
 
   /** What a setting means. English stands with the setting itself, in runtime/settings.py and studio/settings.py. @param {Knob} knob */
   about({ env, about }) {
     const key = `settings.${env}`;
     const said = this.studio.t(key);
-    const small = element('small', said === key ? about : said);
+    const small = make('small', { textContent: said === key ? about : said });
     if (said === key) small.lang = 'en';
     return small;
   }
 }
-
-/** @param {string} tag @param {string} textContent */
-const element = (tag, textContent) => Object.assign(document.createElement(tag), { textContent });

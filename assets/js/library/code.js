@@ -12,7 +12,7 @@
  */
 
 import { api } from '../common/api.js';
-import { all, need } from '../common/elements.js';
+import { all, make, need } from '../common/elements.js';
 import { Take } from '../player/take.js';
 
 const FILE = 'take.wav';
@@ -195,7 +195,7 @@ export class CodeDialog {
 
   /** @param {Language} language */
   tab(language) {
-    const tab = Object.assign(document.createElement('button'), { type: 'button', role: 'tab', textContent: language });
+    const tab = make('button', { type: 'button', role: 'tab', textContent: language });
     tab.id = `vw-code-${language.toLowerCase()}`;
     tab.setAttribute('aria-controls', 'vw-code-panel');
     tab.onclick = () => this.choose(language);

@@ -2,7 +2,7 @@
 
 import { errorOf } from '../common/api.js';
 import { dayOf, nameOfDay } from '../common/dates.js';
-import { all, need, write } from '../common/elements.js';
+import { all, arrangeChildren, make, need, write } from '../common/elements.js';
 import { SavedScripts } from './saved_scripts.js';
 import { headOf, speakerOf, TakeRow } from './take_row.js';
 import { VoicesPanel } from './voices_panel.js';
@@ -116,11 +116,7 @@ export class TakesPanel {
     const entries = [...rows.map(({ record, element }) => ({ at: record.created_at, element })), ...this.scriptsSince(next ? list.at(-1) : null)];
     entries.sort((one, other) => other.at - one.at);
     const elements = this.underDays(entries);
-    // Elements that stay are left where they are: to move one would take the focus away.
-    elements.forEach((element, index) => {
-      if (this.list.children[index] !== element) this.list.insertBefore(element, this.list.children[index] ?? null);
-    });
-    while (this.list.children.length > elements.length) this.list.lastElementChild?.remove();
+    arrangeChildren(this.list, elements);
     const { search, room, favourite } = this.wanted;
     const { fault } = this;
     this.empty.hidden = entries.length > 0 && !fault;
@@ -148,12 +144,7 @@ export class TakesPanel {
   }
 }
 
-function headOfDay() {
-  const head = document.createElement('li');
-  head.className = 'vw-takes-day';
-  head.append(document.createElement('h3'));
-  return head;
-}
+const headOfDay = () => make('li', { className: 'vw-takes-day' }, [make('h3')]);
 
 // --- The Library: what was spoken, and the voices that were kept. In a narrow window one of the two is shown.
 

@@ -2,7 +2,7 @@
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { timeOfDay } from '../common/dates.js';
-import { all, need } from '../common/elements.js';
+import { all, make, need } from '../common/elements.js';
 import { calledBy } from '../script/line_text.js';
 import { TakeRow } from './take_row.js';
 
@@ -112,7 +112,7 @@ export class SavedScripts extends EventTarget {
     const unfolded = takes.map((/** @type {import('../player/take.js').TakeRecord} */ record) => new TakeRow(record, this.studio));
     this.rows.set(id, unfolded);
     const rows = unfolded.map((/** @type {TakeRow} */ { element }) => element);
-    const none = Object.assign(document.createElement('li'), { className: 'vw-hint', textContent: this.studio.t('library.no_takes') });
+    const none = make('li', { className: 'vw-hint', textContent: this.studio.t('library.no_takes') });
     list.replaceChildren(...(rows.length ? rows : [none]));
   }
 

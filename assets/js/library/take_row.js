@@ -3,7 +3,7 @@
 import { errorOf, StudioError } from '../common/api.js';
 import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { timeOfDay } from '../common/dates.js';
-import { all, mark, need, write } from '../common/elements.js';
+import { all, make, mark, need, write } from '../common/elements.js';
 import { languageName, title } from '../common/fields.js';
 import { called } from '../design/names.js';
 import { kept } from '../player/stage_panel.js';
@@ -259,7 +259,7 @@ export class TakeRow {
     for (const field of this.fields) {
       if (field !== document.activeElement) field.value = written[field.dataset.field ?? ''] ?? '';
     }
-    this.find('.vw-take-settings').replaceChildren(...this.settings().flatMap(([term, value]) => [cell('dt', term), cell('dd', value)]));
+    this.find('.vw-take-settings').replaceChildren(...this.settings().flatMap(([term, value]) => [make('dt', { textContent: term }), make('dd', { textContent: value, dir: 'auto' })]));
   }
 
   /** Everything that the take was made with, and what came of it. @returns {string[][]} */
@@ -349,9 +349,4 @@ export function speakerOf(record, studio) {
 function shortened(label) {
   const letters = [...label];
   return letters.length <= LABEL ? label : `${letters.slice(0, LABEL - 1).join('').trimEnd()}…`;
-}
-
-/** @param {string} tag @param {string} text */
-function cell(tag, text) {
-  return Object.assign(document.createElement(tag), { textContent: text, dir: 'auto' });
 }

@@ -1,7 +1,7 @@
 /** One stored voice in the library: how it sounds, what is known of it, and what can be done with it. */
 
 import { api, errorOf } from '../common/api.js';
-import { all, need } from '../common/elements.js';
+import { all, make, need } from '../common/elements.js';
 import { languageName } from '../common/fields.js';
 import { recordingOf } from '../speak/voice_samples.js';
 import { kindOf, markOf } from '../speak/voices.js';
@@ -167,7 +167,7 @@ export class VoiceRow {
       const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true'; // A refused text stays next to its error.
       if (isOthers) field.value = written[field.dataset.field ?? ''] ?? '';
     }
-    this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, said]) => [cell('dt', term), cell('dd', said)]));
+    this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, said]) => [make('dt', { textContent: term }), make('dd', { textContent: said })]));
   }
 
   /** What is known of the voice, in words. @returns {string[][]} */
@@ -215,9 +215,4 @@ function errorPlace(field) {
   const place = field.closest('label')?.nextElementSibling;
   if (place) return place;
   throw new Error(`There is no place for what is wrong with ${field.dataset.field}`);
-}
-
-/** @param {string} kind @param {string} text */
-function cell(kind, text) {
-  return Object.assign(document.createElement(kind), { textContent: text });
 }

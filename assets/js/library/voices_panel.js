@@ -1,7 +1,7 @@
 /** The stored voices: searched, changed, brought in and taken out as files. Half of the library room. */
 
 import { api, errorOf } from '../common/api.js';
-import { need } from '../common/elements.js';
+import { arrangeChildren, need } from '../common/elements.js';
 import { acceptDrops } from '../common/files.js';
 import { VoiceRow } from './voice_row.js';
 
@@ -168,11 +168,7 @@ export class VoicesPanel {
       return row;
     });
     for (const row of rows) this.rows.set(row.voice.id, row);
-    // Elements that stay are left where they are: to move one would take the focus away.
-    rows.forEach(({ element }, index) => {
-      if (this.list.children[index] !== element) this.list.insertBefore(element, this.list.children[index] ?? null);
-    });
-    while (this.list.children.length > rows.length) this.list.lastElementChild?.remove();
+    arrangeChildren(this.list, rows.map(({ element }) => element));
     this.empty.hidden = rows.length > 0;
     this.begin.hidden = rows.length > 0 || this.search.value.trim() !== '';
     this.empty.textContent = this.studio.t(this.search.value.trim() ? 'voices.none_found' : 'voices.none_yet');

@@ -1,7 +1,7 @@
 /** Files that become text: reading them, and the sheets in which chapters and encodings are chosen. */
 
 import { api, errorOf } from '../common/api.js';
-import { need } from '../common/elements.js';
+import { make, need } from '../common/elements.js';
 import { acceptDrops } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
 import { readChat } from './chat.js';
@@ -55,10 +55,10 @@ export class ChapterSheet {
   /** @param {Chapter} chapter @param {number} index */
   row({ title, paragraphs, is_notes: isNotes }, index) {
     const row = document.createElement('li');
-    const label = Object.assign(document.createElement('label'), { className: 'vw-check' });
-    const box = Object.assign(document.createElement('input'), { type: 'checkbox', name: String(index) });
+    const label = make('label', { className: 'vw-check' });
+    const box = make('input', { type: 'checkbox', name: String(index) });
     const named = isNotes ? this.studio.t('importing.notes') : title || beginning(paragraphs[0]);
-    const name = Object.assign(document.createElement('span'), { textContent: named, dir: 'auto' });
+    const name = make('span', { textContent: named, dir: 'auto' });
     const time = document.createElement('small');
     time.textContent = this.studio.facts.time(secondsOf(paragraphs));
     label.append(box, name, time);
@@ -216,7 +216,7 @@ export function noteSentences(notes, t) {
 
 /** @param {string} text */
 function row(text) {
-  return Object.assign(document.createElement('li'), { textContent: text, dir: 'auto' });
+  return make('li', { textContent: text, dir: 'auto' });
 }
 
 // --- Files that become text: the studio reads them, chapters and encodings are chosen, and what is left out is

@@ -7,7 +7,7 @@
  * @typedef {import('./document.js').Voice} Voice
  */
 
-import { all, copyOf, need } from '../common/elements.js';
+import { all, copyOf, make, need } from '../common/elements.js';
 import { fillLanguages } from '../common/fields.js';
 import { tagsOf } from '../common/text.js';
 import { dress } from '../speak/voice_picker.js';
@@ -245,7 +245,7 @@ function marked(text) {
   const nodes = [];
   let end = 0;
   for (const tag of tagsOf(text)) {
-    nodes.push(text.slice(end, tag.index), Object.assign(document.createElement('mark'), { textContent: tag[0] }));
+    nodes.push(text.slice(end, tag.index), make('mark', { textContent: tag[0] }));
     end = tag.index + tag[0].length;
   }
   return [...nodes, `${text.slice(end)}\n`];

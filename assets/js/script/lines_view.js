@@ -4,7 +4,7 @@
  * @typedef {import('./document.js').Line} Line
  */
 
-import { all } from '../common/elements.js';
+import { all, arrangeChildren, make } from '../common/elements.js';
 import { newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
 
@@ -76,11 +76,7 @@ export class LinesView {
       this.near.unobserve(element);
       element.remove();
     }
-    const wanted = [...this.elements.values()];
-    wanted.forEach((element, at) => {
-      if (this.list.children[at] !== element) this.list.insertBefore(element, this.list.children[at] ?? null);
-    });
-    while (this.list.children.length > wanted.length) this.list.lastElementChild?.remove();
+    arrangeChildren(this.list, [...this.elements.values()]);
     this.show();
     if (focused?.isConnected) focused.focus();
   }
@@ -341,7 +337,7 @@ export class LinesView {
 
 /** An element that stands for a line without its fields. @param {string} id @param {number} [height] pixels */
 function emptyLine(id, height) {
-  const element = Object.assign(document.createElement('li'), { className: 'vw-line-empty' });
+  const element = make('li', { className: 'vw-line-empty' });
   element.dataset.line = id;
   if (height) element.style.minHeight = `${height}px`;
   return element;

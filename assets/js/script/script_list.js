@@ -1,7 +1,7 @@
 /** The scripts that the studio keeps: their addresses, saving, and the list on the page. */
 
 import { errorOf } from '../common/api.js';
-import { need } from '../common/elements.js';
+import { make, need } from '../common/elements.js';
 import { Script } from './document.js';
 import { calledBy } from './line_text.js';
 
@@ -314,7 +314,7 @@ export class ScriptListView {
 
 /** @param {string} label @param {() => void} action */
 function button(label, action) {
-  const element = Object.assign(document.createElement('button'), { type: 'button', textContent: label });
+  const element = make('button', { type: 'button', textContent: label });
   element.onclick = action;
   return element;
 }

@@ -1,7 +1,7 @@
 /** Next to the shared text: chips of tags, its length and time, and what is unknown of its language. */
 
 import { span } from '../common/dates.js';
-import { need } from '../common/elements.js';
+import { make, need } from '../common/elements.js';
 import { languageName } from '../common/fields.js';
 import { scriptName, unknownLanguage } from '../common/language_detection.js';
 import { expectedSeconds, sentLength, untagged } from '../common/text.js';
@@ -51,7 +51,7 @@ export class TagChips {
 
   /** @param {string} label @param {string} tag */
   chip(label, tag) {
-    const chip = Object.assign(document.createElement('button'), { type: 'button', textContent: label, title: tag });
+    const chip = make('button', { type: 'button', textContent: label, title: tag });
     chip.onclick = () => this.insert(tag);
     return chip;
   }

@@ -12,6 +12,7 @@
  * @property {(() => void)|null} [describe]  a voice may be described there instead, where a checkpoint makes one of words
  */
 
+import { make } from '../common/elements.js';
 import { fits, markOf } from './voices.js';
 
 const MAX_TAGS = 2;
@@ -126,14 +127,9 @@ export class VoicePicker {
 
   /** Who spoke last, as chips. @param {Choice[]} choices */
   strip(choices) {
-    const strip = document.createElement('div');
-    strip.className = 'vw-recents';
-    strip.role = 'group';
-    strip.ariaLabel = this.studio.t('picker.recent');
+    const strip = make('div', { className: 'vw-recents', role: 'group', ariaLabel: this.studio.t('picker.recent') });
     for (const choice of choices) {
-      const chip = document.createElement('button');
-      chip.type = 'button';
-      chip.className = 'vw-voice-chip';
+      const chip = make('button', { type: 'button', className: 'vw-voice-chip' });
       chip.dataset.voice = choice.key;
       dress(chip, choice);
       this.offer(chip, choice);
@@ -144,10 +140,7 @@ export class VoicePicker {
 
   /** @param {string} title @param {Choice[]} choices */
   group(title, choices) {
-    const list = document.createElement('ul');
-    list.ariaLabel = title;
-    list.append(...choices.map((choice) => this.row(choice)));
-    return list;
+    return make('ul', { ariaLabel: title }, choices.map((choice) => this.row(choice)));
   }
 
   /** @param {Choice} choice */
@@ -162,7 +155,7 @@ export class VoicePicker {
     const [name, about] = choose.children;
     choose.prepend(markOf(choice.voice, choice.kind));
     name.children[0].textContent = choice.name;
-    name.append(...choice.tags.slice(0, MAX_TAGS).map((tag) => text('span', 'vw-tag', tag)));
+    name.append(...choice.tags.slice(0, MAX_TAGS).map((tag) => make('span', { className: 'vw-tag', textContent: tag })));
     about.textContent = choice.why || choice.about;
     choose.title = choice.why || choice.about;
     this.offer(choose, choice);
@@ -185,11 +178,7 @@ export class VoicePicker {
     const { catalogue, t } = this.studio;
     const query = this.search.value.trim();
     const lines = query ? [t('picker.none_found', { query }), t('picker.describe')] : [t(catalogue.kind === 'recent' ? 'picker.none_recent' : 'picker.none_kept')];
-    const place = document.createElement('div');
-    place.className = 'vw-picker-none';
-    place.role = 'status';
-    place.append(...lines.map((line) => text('p', '', line)));
-    return place;
+    return make('div', { className: 'vw-picker-none', role: 'status' }, lines.map((textContent) => make('p', { textContent })));
   }
 
   // --- what is chosen, and what sounds
@@ -245,7 +234,7 @@ export class VoicePicker {
 
 /** A voice's mark and name in a button. @param {HTMLElement} chip @param {Pick<Choice, 'voice'|'kind'|'name'>|null} choice */
 export function dress(chip, choice) {
-  const name = text('span', '', choice?.name ?? '');
+  const name = make('span', { textContent: choice?.name ?? '' });
   name.dir = 'auto';
   chip.replaceChildren(...(choice ? [markOf(choice.voice, choice.kind)] : []), name);
 }
@@ -263,12 +252,7 @@ function keyAt(element) {
 
 /** @param {string} title */
 function heading(title) {
-  return text('h3', '', title);
-}
-
-/** @param {string} tag @param {string} className @param {string} content */
-function text(tag, className, content) {
-  return Object.assign(document.createElement(tag), { className, textContent: content });
+  return make('h3', { textContent: title });
 }
 
 // --- The voice picker in a sheet: beside the button that opens it, and at the bottom of a phone's window.
