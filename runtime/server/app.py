@@ -22,14 +22,14 @@ from runtime.server.elevenlabs import pronunciation_routes as elevenlabs_pronunc
 from runtime.server.elevenlabs import socket_routes as elevenlabs_sockets
 from runtime.server.elevenlabs import speech_routes as elevenlabs_speech
 from runtime.server.elevenlabs import user_routes as elevenlabs_user
-from runtime.server.elevenlabs.answers import ElevenLabsModel
+from runtime.server.elevenlabs.responses import ElevenLabsModel
 from runtime.server.engine_host import Host
 from runtime.server.http.access import AccessControl
 from runtime.server.http.keys import KeyRing, SharedTickets, Tickets
 from runtime.server.http.request_ids import HEADER, RequestIds, id_of
 from runtime.server.native import protocol_page
 from runtime.server.openai import routes as openai_routes
-from runtime.server.openai.answers import ModelList
+from runtime.server.openai.responses import ModelList
 from runtime.server.openapi import routes as openapi_routes
 from runtime.server.openapi.operations import UNREADY, documented
 from runtime.server.pronunciations import routes as pronunciation_routes

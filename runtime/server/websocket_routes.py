@@ -9,14 +9,14 @@ from typing import Any
 from fastapi import FastAPI, WebSocket
 
 from runtime.errors import SpeechError, SubprotocolRequired
-from runtime.server.cartesia import replies as cartesia_replies
+from runtime.server.cartesia import messages as cartesia_messages
 from runtime.server.cartesia.session import CartesiaSession
 from runtime.server.connection import Connection, Socket
 from runtime.server.engine_host import Host
-from runtime.server.native import replies
-from runtime.server.native.replies import PROTOCOL
+from runtime.server.native import messages
+from runtime.server.native.messages import PROTOCOL
 from runtime.server.native.session import Session
-from runtime.server.omni import replies as omni_replies
+from runtime.server.omni import messages as omni_messages
 from runtime.server.omni.session import OmniSession
 from runtime.server.session.dialect import Dialect
 from runtime.server.wire import Reply
@@ -35,16 +35,16 @@ def add_routes(app: FastAPI, host: Host) -> None:
         problem, session_id = host.problem, new_id()
         if PROTOCOL in offered:
             if problem is not None:
-                await turn_away(websocket, host, problem, replies.error(problem))
+                await turn_away(websocket, host, problem, messages.error(problem))
             else:
                 await speak(
                     websocket, host, _native(host, websocket, session_id), name="voicewright", session_id=session_id
                 )
         elif offered:
             error = SubprotocolRequired(protocol=PROTOCOL)
-            await turn_away(websocket, host, error, replies.error(error))
+            await turn_away(websocket, host, error, messages.error(error))
         elif problem is not None:
-            await turn_away(websocket, host, problem, omni_replies.error(str(problem), problem))
+            await turn_away(websocket, host, problem, omni_messages.error(str(problem), problem))
         else:
             await speak(websocket, host, _omni(host, websocket), name="omni", session_id=session_id)
 
@@ -54,7 +54,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         await websocket.accept()
         problem, session_id = host.problem, new_id()
         if problem is not None:
-            await turn_away(websocket, host, problem, cartesia_replies.error(problem, None, session_id))
+            await turn_away(websocket, host, problem, cartesia_messages.error(problem, None, session_id))
         else:
             await speak(websocket, host, _cartesia(host, websocket, session_id), name="cartesia", session_id=session_id)
 

@@ -19,7 +19,7 @@ import pytest
 import soundfile
 from websockets.sync.client import connect
 
-from runtime.server.native.replies import PROTOCOL
+from runtime.server.native.messages import PROTOCOL
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.voices.voice_file import read_voice
 from tests.conftest import FolderOf

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field
 from runtime.errors import DictionaryNotFound, InvalidConfig
 from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MAX_WORDS, PronunciationDictionary, Word
 from runtime.pronunciations.folder import DictionaryEdit
-from runtime.server.cartesia.answers import CartesiaDictionary, CartesiaDictionaryPage, CartesiaError
 from runtime.server.cartesia.paging import PARAMETERS, page, page_size
+from runtime.server.cartesia.responses import CartesiaDictionary, CartesiaDictionaryPage, CartesiaError
 from runtime.server.engine_host import Host
 from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import DICTIONARIES, documented

@@ -10,7 +10,7 @@ from pydantic import AliasChoices, Field, model_validator
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
 from runtime.server.languages import language_of
-from runtime.server.session.utterance import Manner
+from runtime.server.session.utterance import SynthesisOptions
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import Pronunciations
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
@@ -108,7 +108,7 @@ class CartesiaRequest(StrictFields):
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the request that this begins."""
-        manner = Manner(
+        options = SynthesisOptions(
             language=self.language_name,
             instruct=self.instructions,
             graft=self.graft,
@@ -116,7 +116,7 @@ class CartesiaRequest(StrictFields):
             seed=self.seed,
             max_frames=self.max_frames,
         )
-        return manner.request(text, resolved, reference)
+        return options.request(text, resolved, reference)
 
 
 class Generation(CartesiaRequest):

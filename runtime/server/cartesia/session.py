@@ -16,7 +16,7 @@ from typing import Any
 
 from runtime.errors import BadRequest, InvalidConfig, OutOfOrder, SpeechError, TooManyContexts
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, Started, WaitingForText
-from runtime.server.cartesia import replies
+from runtime.server.cartesia import messages
 from runtime.server.cartesia.contexts import Context, Segment
 from runtime.server.cartesia.schema import Generation, read_generation
 from runtime.server.descriptions import end_notes
@@ -115,13 +115,13 @@ class CartesiaSession(Dialect[Segment]):
         is_blank = not message.transcript.strip()
         if context is None and is_blank and not message.goes_on:
             if name not in self._cancelled:
-                self._say(name, replies.done(name))  # End of a context without text.
+                self._say(name, messages.done(name))  # End of a context without text.
             self._cancelled.forget(name)
             return
         if context is not None and context.is_complete:
             if not is_blank:  # A second end has no effect.
                 error = OutOfOrder(what="transcript", why="the text of that context was said to be complete")
-                self._say(name, {**replies.error(error, name, self._id), "done": False})
+                self._say(name, {**messages.error(error, name, self._id), "done": False})
             return
         try:
             self._extend(context or self._opened(name, message), message)
@@ -235,14 +235,14 @@ class CartesiaSession(Dialect[Segment]):
     def _send(self, context: Context, data: bytes) -> None:
         if data:
             now = self._clock()
-            message = replies.chunk(context, data, (now - context.said_at) * 1000)
+            message = messages.chunk(context, data, (now - context.said_at) * 1000)
             self._say(context.name, message, number=context.head.number, samples=context.owed_samples)
             context.said_at = now
             context.owed_samples = 0
 
     def _time(self, context: Context, times: TimedWords) -> None:
         if times.words:
-            self._say(context.name, replies.timestamps(context, times), number=context.head.number)
+            self._say(context.name, messages.timestamps(context, times), number=context.head.number)
 
     def _end_segment(self, context: Context) -> None:
         """Say that all of the head's sound was sent; the next is the head then, or the context has ended."""
@@ -253,7 +253,7 @@ class CartesiaSession(Dialect[Segment]):
         ended = context.segments.popleft()
         self.utterances.pop(ended.number, None)
         if ended.is_flushed:
-            self._say(context.name, replies.flush_done(context.name, ended.flush_id))
+            self._say(context.name, messages.flush_done(context.name, ended.flush_id))
         if context.segments:
             self._number(context.head)
             context.writer = context.voice.config.output_format.writer()
@@ -264,7 +264,7 @@ class CartesiaSession(Dialect[Segment]):
         del self._contexts[context.name]
         for segment in context.segments:
             self.utterances.pop(segment.number, None)
-        self._say(context.name, replies.done(context.name, context.notes))
+        self._say(context.name, messages.done(context.name, context.notes))
 
     def _say(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
         """Queue a message about a context."""
@@ -273,7 +273,7 @@ class CartesiaSession(Dialect[Segment]):
     # --- refusals and the end
 
     def _say_error(self, error: SpeechError) -> None:
-        self.send_queue.say(replies.error(error, None, self._id))
+        self.send_queue.say(messages.error(error, None, self._id))
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
         """Refuse a context, whether it is open or not; what the client had sent for it already is ignored."""
@@ -281,7 +281,7 @@ class CartesiaSession(Dialect[Segment]):
             self._release(context.head)
         if goes_on:
             self._muted.remember(name)
-        self._say(name, replies.error(error, name, self._id))
+        self._say(name, messages.error(error, name, self._id))
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
         name = fields.get("context_id")

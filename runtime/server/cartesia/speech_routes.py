@@ -10,8 +10,8 @@ from fastapi import FastAPI, Request, Response
 
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, SpeechRequest
-from runtime.server.cartesia import replies
-from runtime.server.cartesia.answers import CartesiaError
+from runtime.server.cartesia import messages
+from runtime.server.cartesia.responses import CartesiaError
 from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read
 from runtime.server.engine_host import Host
 from runtime.server.http.request_ids import id_of
@@ -91,7 +91,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
                     if not piece:
                         continue
                     now = clock()
-                    yield _event(replies.sound(piece, (now - said_at) * 1000) | told)
+                    yield _event(messages.sound(piece, (now - said_at) * 1000) | told)
                     said_at, begun = now, True
                     if words is not None:
                         if not heard:
@@ -100,17 +100,17 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
                         heard += len(piece)
                         samples = heard * SAMPLE_RATE // body.output_format.bytes_per_second
                         if (times := words.hear_until(samples)).words:
-                            yield _event(replies.timed(times) | told)
+                            yield _event(messages.timed(times) | told)
         except SpeechError as error:
             if not begun:
                 raise
             self._host.refused(error)
-            yield _event(replies.error(error, body.context_id, self._id))
+            yield _event(messages.error(error, body.context_id, self._id))
             return
         if words is not None and (times := words.finish()).words:
-            yield _event(replies.timed(times) | told)
+            yield _event(messages.timed(times) | told)
         notes = self._speech.notes if self._speech is not None else ()
-        yield _event(replies.end(notes) | told)
+        yield _event(messages.end(notes) | told)
 
     async def _request(self) -> SpeechRequest:
         body = self._body

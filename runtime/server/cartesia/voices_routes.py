@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import FastAPI, Request
 
 from runtime.errors import InvalidConfig, VoiceNotFound
-from runtime.server.cartesia.answers import CartesiaError, CartesiaVoiceEntry, CartesiaVoicePage
 from runtime.server.cartesia.paging import PARAMETERS, page, page_size
+from runtime.server.cartesia.responses import CartesiaError, CartesiaVoiceEntry, CartesiaVoicePage
 from runtime.server.engine_host import Host
 from runtime.server.openapi.operations import documented
 from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 
 from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.request import ModelCard
-from runtime.server.elevenlabs.answers import (
+from runtime.server.elevenlabs.responses import (
     ElevenLabsError,
     ElevenLabsVoice,
     ElevenLabsVoicePage,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from runtime.server.elevenlabs.chunk_schedule import ChunkSchedule
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.sound_messages import SoundMessages
-from runtime.server.session.utterance import Manner, Utterance
+from runtime.server.session.utterance import SynthesisOptions, Utterance
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.spelling import Spelling
 from runtime.shared.word_times import WordTimes
@@ -17,7 +17,7 @@ _LEAD_S = 1.0  # Time before a listener's buffer is empty, so that sentences are
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Context(Utterance[Manner]):
+class Context(Utterance[SynthesisOptions]):
     """One growing text and one stream of sound."""
 
     name: str

@@ -12,14 +12,6 @@ from runtime.pronunciations.dictionary import MAX_WORDS, PronunciationDictionary
 from runtime.pronunciations.folder import DictionaryEdit
 from runtime.pronunciations.lexicon import MEDIA_TYPE, read_lexicon, write_lexicon
 from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
-from runtime.server.elevenlabs.answers import (
-    ElevenLabsAddedDictionary,
-    ElevenLabsChangedRules,
-    ElevenLabsDictionary,
-    ElevenLabsDictionaryPage,
-    ElevenLabsError,
-    ElevenLabsWholeDictionary,
-)
 from runtime.server.elevenlabs.pronunciation_rules import (
     ChangedDictionary,
     LexiconForm,
@@ -28,6 +20,14 @@ from runtime.server.elevenlabs.pronunciation_rules import (
     RuleStrings,
     description_of,
     rule_of,
+)
+from runtime.server.elevenlabs.responses import (
+    ElevenLabsAddedDictionary,
+    ElevenLabsChangedRules,
+    ElevenLabsDictionary,
+    ElevenLabsDictionaryPage,
+    ElevenLabsError,
+    ElevenLabsWholeDictionary,
 )
 from runtime.server.engine_host import Host
 from runtime.server.http import paging

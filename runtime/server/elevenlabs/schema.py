@@ -14,7 +14,7 @@ from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import ModelCard, Sampling
 from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
 from runtime.server.languages import language_of
-from runtime.server.session.utterance import Manner
+from runtime.server.session.utterance import SynthesisOptions
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import MAX_DICTIONARIES, Pronunciations
 from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
@@ -153,9 +153,9 @@ def resolve_voice(
 
 def manner(
     spoken: Spoken, language_code: str | None, seed: int | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]
-) -> Manner:
+) -> SynthesisOptions:
     """Return how to speak; ``seed`` is the address's, for messages that bring none."""
-    return Manner(
+    return SynthesisOptions(
         language=language_of(language_code),
         instruct=spoken.instructions,
         graft=spoken.graft,

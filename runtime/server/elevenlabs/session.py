@@ -15,10 +15,16 @@ from typing import Any
 from runtime.errors import InvalidMessage, SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, Broken, Finished, SpeechEvent, Started
 from runtime.server.descriptions import end_notes
-from runtime.server.elevenlabs import replies
+from runtime.server.elevenlabs import messages
 from runtime.server.elevenlabs.chunk_schedule import DEFAULT, ChunkSchedule
 from runtime.server.elevenlabs.contexts import Context
-from runtime.server.elevenlabs.schema import ClientMessage, SocketOptions, manner, read_message, resolve_voice
+from runtime.server.elevenlabs.schema import (
+    ClientMessage,
+    SocketOptions,
+    read_message,
+    resolve_voice,
+    synthesis_options,
+)
 from runtime.server.elevenlabs.sound_messages import SoundMessages
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.utterance import GrowingText
@@ -105,7 +111,7 @@ class ElevenLabsSession(Dialect[Context]):
     def _opened(self, name: str, message: ClientMessage) -> Context:
         options, now = self._options, self._clock()
         resolved = self._resolved(message.instructions)
-        config = manner(message, options.language_code, options.seed, resolved, self._cards)
+        config = synthesis_options(message, options.language_code, options.seed, resolved, self._cards)
         pause_s = self._limits.max_buffer_delay_ms / 1000
         text = GrowingText(
             self._limits,
@@ -163,7 +169,7 @@ class ElevenLabsSession(Dialect[Context]):
         self.send_queue.say(message, number=number, samples=samples, about=name)
 
     def _say_error(self, error: SpeechError) -> None:
-        self.send_queue.say(replies.error(error))
+        self.send_queue.say(messages.error(error))
 
     def _refuse_no_json(self, text: str, error: InvalidMessage) -> None:
-        self.shut(error, replies.close_code(error))
+        self.shut(error, messages.close_code(error))

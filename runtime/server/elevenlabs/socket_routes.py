@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI, WebSocket
 
 from runtime.errors import SpeechError
-from runtime.server.elevenlabs import replies
+from runtime.server.elevenlabs import messages
 from runtime.server.elevenlabs.multi_stream_input import MultiStreamInputSession
 from runtime.server.elevenlabs.schema import read_socket_options
 from runtime.server.elevenlabs.session import ElevenLabsSession
@@ -26,7 +26,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             options = read_socket_options(websocket.query_params)
             dialect = kind(voice_id=voice_id, options=options, **shared(host, websocket))
         except SpeechError as error:
-            await turn_away(websocket, host, error, replies.error(error))
+            await turn_away(websocket, host, error, messages.error(error))
         else:
             await speak(websocket, host, dialect, name="elevenlabs", session_id=new_id())
 

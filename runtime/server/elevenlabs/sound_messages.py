@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.server.elevenlabs import alignment, replies
+from runtime.server.elevenlabs import alignment, messages
 from runtime.server.elevenlabs.output_formats import OutputFormat
 from runtime.server.wire import Reply
 from runtime.shared.pcm_formats import PcmWriter
@@ -39,4 +39,4 @@ class SoundMessages:
     def _message(self, data: bytes) -> Reply:
         told, self._told = self._told, TimedWords()
         times = alignment.realtime(told, self._speed, is_relative=self._is_relative)
-        return replies.audio(data, times, self._label)
+        return messages.audio(data, times, self._label)

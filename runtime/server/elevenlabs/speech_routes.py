@@ -10,16 +10,16 @@ from fastapi import APIRouter, FastAPI, Request, Response
 
 from runtime.errors import VoiceNotFound
 from runtime.request import AudioChunk, SpeechRequest
-from runtime.server.elevenlabs import alignment, replies
-from runtime.server.elevenlabs.answers import ElevenLabsError, TimedAudio
+from runtime.server.elevenlabs import alignment, messages
 from runtime.server.elevenlabs.output_formats import OUTPUT_FORMATS, OutputFormat
+from runtime.server.elevenlabs.responses import ElevenLabsError, TimedAudio
 from runtime.server.elevenlabs.schema import (
     FileOptions,
     TextToSpeechBody,
-    manner,
     read,
     read_file_options,
     resolve_voice,
+    synthesis_options,
 )
 from runtime.server.engine_host import Host
 from runtime.server.http.request_ids import id_of
@@ -150,13 +150,13 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
         yield await self._encoding(writer.finish), words.finish()
 
     def _line(self, data: bytes, told: TimedWords) -> bytes:
-        fields: Reply = replies.timed_audio(data, alignment.of_file(told, self._body.speed))
+        fields: Reply = messages.timed_audio(data, alignment.of_file(told, self._body.speed))
         return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
     async def _request(self) -> SpeechRequest:
         body, cards = self._body, self._host.engine.cards
         resolved = resolve_voice(self._voice_id, body.model_id, body.instructions, self._resolver())
-        config = manner(body, body.language_code, None, resolved, cards)
+        config = synthesis_options(body, body.language_code, None, resolved, cards)
         words = all_words(body, self._library)
         text = await self._filtered(body.text_filter or "none", spelled(body.text), words, tags=body.tags)
         read = ReadText(self._host.settings.limits, brackets=body.tags)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.errors import BadRequest, SessionIdle, SpeechError
-from runtime.server.elevenlabs import replies
+from runtime.server.elevenlabs import messages
 from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.session import ElevenLabsSession
@@ -35,7 +35,7 @@ class StreamInputSession(ElevenLabsSession):
         return None
 
     def _conclude(self, context: Context) -> None:
-        self._say(context.name, replies.final(None, context.notes))
+        self._say(context.name, messages.final(None, context.notes))
         self._close(1000)
 
     def _leave_off(self, context: Context) -> None:

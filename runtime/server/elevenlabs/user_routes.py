@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 
-from runtime.server.elevenlabs.answers import ElevenLabsError, ElevenLabsSubscription, ElevenLabsUser
+from runtime.server.elevenlabs.responses import ElevenLabsError, ElevenLabsSubscription, ElevenLabsUser
 from runtime.server.engine_host import OWNER, Host
 from runtime.server.openapi.operations import documented
 from runtime.server.voices.known_voices import known_voices

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
-from runtime.server.native.replies import PROTOCOL, ServerMessage
+from runtime.server.native.messages import PROTOCOL, ServerMessage
 from runtime.server.native.schema import ClientMessage
 
 _HEAD = f"""# Protocol
@@ -16,7 +16,7 @@ _HEAD = f"""# Protocol
 Look up the messages of `{PROTOCOL}`: every field, type and default. The [API](api.md#native-websocket) shows a
 conversation and explains contexts; `GET /v1/audio/speech/stream/schema` has the same as JSON schema.
 
-<!-- Written by tools/protocol_page.py from runtime/server/native/schema.py and replies.py. Do not edit. -->
+<!-- Written by tools/protocol_page.py from runtime/server/native/schema.py and messages.py. Do not edit. -->
 
 Every message except `session.close` and `ping` may have `context_id`, the utterance it is for; without it the client
 means `default`. The server sends it with every message about an utterance.

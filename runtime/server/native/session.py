@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime.errors import BadRequest, OutOfOrder, SpeechError, TooManyContexts
 from runtime.request import AudioChunk, Broken, Finished, Queued, SpeechEvent, Started, StopReason
-from runtime.server.native import binary_frame, replies, schema
+from runtime.server.native import binary_frame, messages, schema
 from runtime.server.native.contexts import NativeUtterance
 from runtime.server.session.commands import Played
 from runtime.server.session.dialect import Dialect
@@ -31,12 +31,12 @@ class Session(Dialect[NativeUtterance]):
         # By the context that they are for; None: every other one.
         self._voices: dict[str | None, ChosenVoice[schema.SessionConfig]] = {}
         cards, limits = shared["cards"], shared["limits"]
-        self.send_queue.say(replies.session_created(session_id, server, cards, limits))
+        self.send_queue.say(messages.session_created(session_id, server, cards, limits))
 
     # --- the clocks
 
     def _give_notice(self, remaining_s: float) -> None:
-        self.send_queue.say(replies.session_expiring(round(remaining_s, 3)))
+        self.send_queue.say(messages.session_expiring(round(remaining_s, 3)))
 
     # --- the engine
 
@@ -44,15 +44,15 @@ class Session(Dialect[NativeUtterance]):
         self._timers.stirred()
         match event:
             case Queued():
-                self.send_queue.say(replies.queue(utterance.context_id, event))
+                self.send_queue.say(messages.queue(utterance.context_id, event))
             case Started():
-                self.send_queue.say(replies.audio_start(utterance, event))
+                self.send_queue.say(messages.audio_start(utterance, event))
             case AudioChunk():
                 self._sound(utterance, event)
             case Finished(stop_reason=StopReason.CANCELLED):
-                self._ended(utterance, replies.context_cancelled(utterance))
+                self._ended(utterance, messages.context_cancelled(utterance))
             case Finished():
-                self._ended(utterance, replies.audio_done(utterance, event))
+                self._ended(utterance, messages.audio_done(utterance, event))
             case Broken():
                 self._fail(utterance, event.error)
 
@@ -66,7 +66,7 @@ class Session(Dialect[NativeUtterance]):
             first_sample += samples
 
     def _fail(self, utterance: NativeUtterance, error: SpeechError) -> None:
-        reply = replies.error(error, utterance.context_id, partial_audio=utterance.samples > 0)
+        reply = messages.error(error, utterance.context_id, partial_audio=utterance.samples > 0)
         self._ended(utterance, reply)
 
     def _go_on_with(self, voice: ChosenVoice[schema.SessionConfig]) -> None:
@@ -104,7 +104,7 @@ class Session(Dialect[NativeUtterance]):
             case schema.Playback():
                 self._played(name, message.played_ms)
             case schema.Ping():
-                self.send_queue.say(replies.pong(message.t))
+                self.send_queue.say(messages.pong(message.t))
             case schema.SessionClose():
                 self._bye()
 
@@ -155,14 +155,14 @@ class Session(Dialect[NativeUtterance]):
         if utterance := self._named(name):
             utterance.played_ms = utterance.played_ms if played_ms is None else played_ms
             self._release(utterance)
-            self._finish(utterance, replies.context_cancelled(utterance))
+            self._finish(utterance, messages.context_cancelled(utterance))
         elif self._voices.pop(name, None):  # Configured, but without text yet.
-            self.send_queue.say(replies.unbegun_cancelled(name, played_ms), is_terminal=True)
+            self.send_queue.say(messages.unbegun_cancelled(name, played_ms), is_terminal=True)
 
     def _bye(self) -> None:
         for utterance in tuple(self.utterances.values()):
             self._cancel(utterance.context_id)
-        self.send_queue.say(replies.session_done(self._uttered))
+        self.send_queue.say(messages.session_done(self._uttered))
         self._close(1000)
 
     # --- contexts
@@ -218,7 +218,7 @@ class Session(Dialect[NativeUtterance]):
     # --- refusals and the end
 
     def _say_error(self, error: SpeechError) -> None:
-        self.send_queue.say(replies.error(error))
+        self.send_queue.say(messages.error(error))
 
     def _refuse_name(self, name: str, error: SpeechError) -> None:
         """Refuse a context that is not open; what the client had sent for it already is ignored, or forgotten."""
@@ -227,7 +227,7 @@ class Session(Dialect[NativeUtterance]):
         else:
             self._voices.pop(name, None)
             self._muted.remember(name)
-            self.send_queue.say(replies.error(error, name), is_terminal=True)
+            self.send_queue.say(messages.error(error, name), is_terminal=True)
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
         name = schema.context_of(fields)

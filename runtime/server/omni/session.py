@@ -24,7 +24,7 @@ from runtime.errors import (
     TextTooLong,
 )
 from runtime.request import AudioChunk, Broken, Finished, Layout, SpeechEvent, Split, Started
-from runtime.server.omni import replies
+from runtime.server.omni import messages
 from runtime.server.omni.schema import OmniConfig, read_config
 from runtime.server.omni.sentence_queue import Goodbye, OpenEncoder, Sentence, SentenceQueue, Turn, TurnEnd
 from runtime.server.omni.sentences import Sentences
@@ -99,7 +99,7 @@ class OmniSession(Dialect[Sentence]):
 
     @property
     def is_congested(self) -> bool:
-        """There is enough to speak, or the client does not take its replies; read no more of it for now."""
+        """There is enough to speak, or the client does not take its messages; read no more of it for now."""
         is_full = len(self._queue) > _MAX_QUEUED or (
             self._queue.waiting_chars > _MAX_QUEUED_TEXTS * self._limits.max_text_chars
         )
@@ -243,7 +243,7 @@ class OmniSession(Dialect[Sentence]):
             turn.fragments += 1
             self._grow(turn, turn.text.add(text, self._clock()) + turn.text.flush())
             self._flush_live()
-            self.send_queue.say(replies.input_committed(commit_id, turn.fragments - 1, len(text)))
+            self.send_queue.say(messages.input_committed(commit_id, turn.fragments - 1, len(text)))
 
     def _grow(self, turn: Turn, text: str) -> None:
         """Add to the utterance's live text; its first words begin it."""
@@ -332,7 +332,7 @@ class OmniSession(Dialect[Sentence]):
                         break
                     self._conclude(sentence)
                 case TurnEnd(turn):
-                    self.send_queue.say(replies.session_done(turn))
+                    self.send_queue.say(messages.session_done(turn))
                 case Goodbye():
                     self._close(1000)
                     return
@@ -350,7 +350,7 @@ class OmniSession(Dialect[Sentence]):
         if sentence.is_announced:
             return
         sentence.is_announced = True
-        self.send_queue.say(replies.audio_start(sentence))
+        self.send_queue.say(messages.audio_start(sentence))
         if sentence.is_streamed:
             unsent, sentence.unsent = sentence.unsent, []
             for pcm in unsent:
@@ -407,8 +407,8 @@ class OmniSession(Dialect[Sentence]):
             self.send_queue.sound(data, number=sentence.number, samples=sentence.samples)
             sentence.sent_bytes = len(data)
         elif sentence.error is not None:
-            self.send_queue.say(replies.failure(sentence, sentence.error))
-        self.send_queue.say(replies.audio_done(sentence))
+            self.send_queue.say(messages.failure(sentence, sentence.error))
+        self.send_queue.say(messages.audio_done(sentence))
 
     # --- refusals and the end
 
@@ -427,7 +427,7 @@ class OmniSession(Dialect[Sentence]):
         self._close(1000, error.code)  # vLLM-Omni closes with 1000 for every reason.
 
     def _say(self, text: str, error: SpeechError) -> None:
-        self.send_queue.say(replies.error(text, error))
+        self.send_queue.say(messages.error(text, error))
 
     def _say_error(self, error: SpeechError) -> None:
         self._say(str(error), error)

@@ -24,7 +24,7 @@ from runtime.server.engine_host import Host
 from runtime.server.http.request_ids import id_of
 from runtime.server.http.speech import read_fields
 from runtime.server.http.speech_stream import while_connected
-from runtime.server.openai.answers import BatchReply, ModelAlias, SpeechBatch, SpeechModels
+from runtime.server.openai.responses import BatchReply, ModelAlias, SpeechBatch, SpeechModels
 from runtime.server.openai.schema import SpeechBody, read_batch, read_speech
 from runtime.server.openai.speech_responder import SpeechResponder, Whole, usage
 from runtime.server.openapi.operations import SPEECH, UNREADY, documented

@@ -32,7 +32,7 @@ class SpeechConfig(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class SynthesisOptions:
     """Synthesis options of protocols that cannot carry a client's own recording."""
 
     language: str

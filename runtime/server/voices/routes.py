@@ -24,7 +24,8 @@ from runtime.errors import (
 from runtime.request import SAMPLE_RATE
 from runtime.server.engine_host import Host
 from runtime.server.openapi.operations import FORM, LIBRARY, documented
-from runtime.server.voices.answers import (
+from runtime.server.voices.forms import VoiceForm, edit_of, examined, read_form, voice_of
+from runtime.server.voices.responses import (
     CreatedVoice,
     DeletedVoice,
     Recording,
@@ -34,7 +35,6 @@ from runtime.server.voices.answers import (
     VoiceList,
     VoiceUpload,
 )
-from runtime.server.voices.forms import VoiceForm, edit_of, examined, read_form, voice_of
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.server.voices.voice_resolver import is_speaker
 from runtime.server.wire import Reply, decode

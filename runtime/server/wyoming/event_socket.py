@@ -17,7 +17,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge, MoreThan
 from runtime.server.wire import Reply, decode
-from runtime.server.wyoming.replies import SOUND
+from runtime.server.wyoming.messages import SOUND
 from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, message_cost
 
 PROTOCOL = "1.10.2"  # version of the `wyoming` package whose events these are

@@ -15,7 +15,7 @@ from runtime.server.caller import CALLER, Caller
 from runtime.server.engine_host import Host
 from runtime.server.http.access import Rate
 from runtime.server.websocket_routes import new_id, shared, speak
-from runtime.server.wyoming import replies
+from runtime.server.wyoming import messages
 from runtime.server.wyoming.announcement import announced, check_announced
 from runtime.server.wyoming.event_socket import EventSocket
 from runtime.server.wyoming.session import WyomingSession
@@ -93,7 +93,7 @@ class WyomingPort:
         except SpeechError as error:
             self._host.metrics.refused(error.code)
             with suppress(WebSocketDisconnect):
-                await socket.send_text(json.dumps(replies.error(error)))
+                await socket.send_text(json.dumps(messages.error(error)))
                 await socket.close()
         else:
             CALLER.set(Caller(address, wait_s=partial(self._rate.wait_s, address.encode())))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
 from runtime.server.languages import language_of
-from runtime.server.session.utterance import Manner
+from runtime.server.session.utterance import SynthesisOptions
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import Name, StrictFields, Text, checked
 
@@ -21,7 +21,7 @@ class Voice(StrictFields):
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the request that this makes of a text."""
-        return Manner(language=language_of(self.language)).request(text, resolved, reference)
+        return SynthesisOptions(language=language_of(self.language)).request(text, resolved, reference)
 
 
 class Describe(StrictFields):

@@ -18,7 +18,7 @@ from runtime.server.session.dialect import Dialect
 from runtime.server.session.utterance import GrowingText, Utterance
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.wire import check_text
-from runtime.server.wyoming import replies
+from runtime.server.wyoming import messages
 from runtime.server.wyoming.schema import (
     Describe,
     Event,
@@ -67,7 +67,7 @@ class WyomingSession(Dialect[Spoken]):
                 self._send_sound(utterance, pcm)
             case Finished():
                 self._begin_sound(utterance)
-                self.send_queue.say(replies.AUDIO_STOP)
+                self.send_queue.say(messages.AUDIO_STOP)
                 self._end(utterance)
             case Broken(error=error):
                 self._fail(utterance, error)
@@ -75,12 +75,12 @@ class WyomingSession(Dialect[Spoken]):
     def _begin_sound(self, utterance: Spoken) -> None:
         if not utterance.is_heard:
             utterance.is_heard = True
-            self.send_queue.say(replies.AUDIO_START)
+            self.send_queue.say(messages.AUDIO_START)
 
     def _end(self, utterance: Spoken) -> None:
         """Say that a text was spoken, and take what came meanwhile."""
         if utterance.in_pieces:
-            self.send_queue.say(replies.SYNTHESIZE_STOPPED)
+            self.send_queue.say(messages.SYNTHESIZE_STOPPED)
         self._now = None
         while self._later and not self._is_speaking:
             self._take(self._later.popleft())
@@ -103,9 +103,9 @@ class WyomingSession(Dialect[Spoken]):
             case None:
                 return
             case Describe():
-                self.send_queue.say(replies.info(self._cards, self._library))
+                self.send_queue.say(messages.info(self._cards, self._library))
             case Ping(text=text):
-                self.send_queue.say(replies.pong(text))
+                self.send_queue.say(messages.pong(text))
             case _ if self._is_speaking:
                 self._later.append(event)
             case _:
@@ -167,4 +167,4 @@ class WyomingSession(Dialect[Spoken]):
             self._release(utterance)
 
     def _say_error(self, error: SpeechError) -> None:
-        self.send_queue.say(replies.error(error))
+        self.send_queue.say(messages.error(error))

@@ -17,7 +17,7 @@ from starlette.routing import Route, WebSocketRoute
 from websockets.asyncio.client import connect
 
 from runtime.errors import OriginRefused, StorageFailed, VoiceNotFound
-from runtime.server.native.replies import PROTOCOL
+from runtime.server.native.messages import PROTOCOL
 from runtime.settings import EngineSettings
 from studio.relay.relay import HTTP_METHODS, Relay
 from studio.routes.voices import voice_routes

@@ -18,8 +18,8 @@ from runtime.errors import (
     VoiceNotFound,
 )
 from runtime.request import OTHER_SPEAKER, Mode, Sampling
-from runtime.server.elevenlabs import replies
-from runtime.server.elevenlabs.schema import PREMADE, ClientMessage, manner, read, read_socket_options
+from runtime.server.elevenlabs import messages
+from runtime.server.elevenlabs.schema import PREMADE, ClientMessage, read, read_socket_options, synthesis_options
 from runtime.server.session.commands import Append, EncodedMessage, FinishText, Flush, Recall, Submit, TextMessage
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.settings import Limits
@@ -134,8 +134,8 @@ def test_a_message_that_needs_no_text_is_taken(fine: dict[str, Any]) -> None:
 
 def test_a_fault_names_their_field_and_not_ours() -> None:
     problem = UnsupportedLanguage(param="language", known="english")
-    assert replies.error(problem)["param"] == "language_code"
-    assert replies.error(UnknownVoice(param="voice", known="clara"))["param"] == "voice"
+    assert messages.error(problem)["param"] == "language_code"
+    assert messages.error(UnknownVoice(param="voice", known="clara"))["param"] == "voice"
 
 
 def test_a_pronunciation_dictionary_that_is_not_kept_is_one_clear_sentence() -> None:
@@ -440,7 +440,7 @@ def test_the_address_says_the_voice() -> None:
 def test_stability_turns_the_temperature(stability: float | None, factor: float | None) -> None:
     card = replace(CARD, sampling=Sampling(temperature=0.5))
     message = read(ClientMessage, {"voice_settings": {"stability": stability}}, Limits())
-    made = manner(message, None, None, ResolvedVoice(mode=Mode.CUSTOM_VOICE, speaker="anna"), (card,))
+    made = synthesis_options(message, None, None, ResolvedVoice(mode=Mode.CUSTOM_VOICE, speaker="anna"), (card,))
     assert made.sampling.temperature == (None if factor is None else pytest.approx(0.5 * factor))
 
 

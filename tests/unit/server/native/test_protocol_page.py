@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from runtime.errors import NonFiniteOutput
 from runtime.request import Broken, Guard, Queued, RequestStats, StopReason
 from runtime.server.descriptions import Metrics, metrics
+from runtime.server.native.messages import ServerMessage
 from runtime.server.native.protocol_page import page, schema
-from runtime.server.native.replies import ServerMessage
 from runtime.server.native.schema import MESSAGES, ClientMessage
 from runtime.settings import Limits
 from tests.unit.server.native.driver import Driver, ready
