@@ -112,7 +112,7 @@ class Connection:
 
     async def run(self) -> None:
         """Serve the client until it leaves or the session closes."""
-        self._feed(lambda: None)
+        self._dispatch(lambda: None)
         reader = asyncio.create_task(self._read(), name="speech-socket-reader")
         writer = asyncio.create_task(self._write(), name="speech-socket-writer")
         try:
@@ -123,14 +123,14 @@ class Connection:
             await asyncio.gather(reader, writer, return_exceptions=True)
             self._release()
 
-    def shut(self, error: SpeechError, code: int) -> None:
+    def close_with(self, error: SpeechError, code: int) -> None:
         """Say goodbye because the server must."""
-        self._feed(partial(self._dialect.shut, error, code))
+        self._dispatch(partial(self._dialect.close_with, error, code))
 
     def drain(self) -> None:
         """Start nothing new, and say goodbye once what is spoken has ended."""
         self._draining = True
-        self._feed(lambda: None)
+        self._dispatch(lambda: None)
 
     # --- in
 
@@ -140,7 +140,7 @@ class Connection:
             try:
                 message = await self._socket.receive()
             except BadRequest as error:
-                self.shut(error, error.close_code)
+                self.close_with(error, error.close_code)
                 continue  # Another task writes it; until then only a disconnect can arrive.
             if message["type"] == "websocket.disconnect":
                 if message.get("reason") == SlowReader.code and not self._dialect.closed:
@@ -148,9 +148,9 @@ class Connection:
                 return
             text = message.get("text")
             if text is None:
-                self._feed(self._dialect.receive_bytes)
+                self._dispatch(self._dialect.receive_bytes)
             elif len(text) <= _MAX_INLINE_CHARS:
-                self._feed(partial(self._dialect.receive_text, text))
+                self._dispatch(partial(self._dialect.receive_text, text))
             else:
                 await self._receive_long(text)
             while self._dialect.is_congested or len(self._reading) > _MAX_READING:
@@ -169,11 +169,11 @@ class Connection:
             if not work.done():  # The client has left, and the dialect is not released before the worker is done.
                 await asyncio.wait({work})
             waiting, self._waiting = self._waiting, None
-            self._feed(work.result)
+            self._dispatch(work.result)
             for event, goes_on in waiting:
-                self._feed(event, goes_on=goes_on)
+                self._dispatch(event, goes_on=goes_on)
 
-    def _feed(self, event: Callable[[], None], *, goes_on: bool = False) -> None:
+    def _dispatch(self, event: Callable[[], None], *, goes_on: bool = False) -> None:
         """Give the dialect an event, and do what it wants done about it.
 
         While draining, only what ``goes_on`` with a reply that runs may start something.
@@ -184,14 +184,14 @@ class Connection:
         self._may_submit = goes_on or not self._draining
         try:
             event()
-            self._obey()
+            self._run_commands()
         except Exception:
             log.exception("the session %s failed", self._session_id)
-            self._dialect.shut(GenerationFailed(), 1011)
-            self._obey()
+            self._dialect.close_with(GenerationFailed(), 1011)
+            self._run_commands()
         if self._draining and not self.is_speaking and not self._dialect.closed:
-            self._dialect.shut(Draining(), 1001)
-            self._obey()
+            self._dialect.close_with(Draining(), 1001)
+            self._run_commands()
         self._wake.set()
         self._set_timer()
 
@@ -200,7 +200,7 @@ class Connection:
         """True if an utterance that the client still wants has not ended."""
         return any(running.is_wanted for running in self._running.values())
 
-    def _obey(self) -> None:
+    def _run_commands(self) -> None:
         while commands := self._dialect.commands():
             for command in commands:
                 match command:
@@ -213,9 +213,9 @@ class Connection:
                         self._read_reference(upload, partial(_recalled, library, voice_id))
                     case _:
                         if (running := self._running.get(command.utterance)) is not None and running.is_wanted:
-                            self._tell(running, command)
+                            self._send_command(running, command)
 
-    def _tell(self, running: _Running, command: Append | Flush | FinishText | Played | Cancel) -> None:
+    def _send_command(self, running: _Running, command: Append | Flush | FinishText | Played | Cancel) -> None:
         match command:
             case Append(text=text):
                 running.log.append(text)
@@ -235,7 +235,7 @@ class Connection:
         try:
             if not self._may_submit:
                 raise Draining
-            ticket = self._engine.submit(request, partial(self._hand_over, utterance))
+            ticket = self._engine.submit(request, partial(self._emit_event, utterance))
         except SpeechError as error:
             refused = error
         except Exception:
@@ -257,7 +257,7 @@ class Connection:
         self._host.metrics.refused(error.code)
         self._dialect.on_refused(utterance, error)
 
-    def _hand_over(self, utterance: int, event: SpeechEvent) -> None:
+    def _emit_event(self, utterance: int, event: SpeechEvent) -> None:
         """The sink. Thread: engine."""
         # The loop is closed where the process ends before its engine; no client listens then.
         with contextlib.suppress(RuntimeError):
@@ -266,11 +266,11 @@ class Connection:
     def _on_speech(self, utterance: int, event: SpeechEvent) -> None:
         if isinstance(event, Refused):
             self._running.pop(utterance, None)
-            self._feed(partial(self._refuse, utterance, event.error))
+            self._dispatch(partial(self._refuse, utterance, event.error))
             return
         if isinstance(event, Finished | Broken) and (running := self._running.pop(utterance, None)) is not None:
             self._host.ended(running.log, event)
-        self._feed(partial(self._dialect.on_speech, utterance, event), goes_on=True)
+        self._dispatch(partial(self._dialect.on_speech, utterance, event), goes_on=True)
 
     def _read_reference(self, upload: int, read: Callable[[], Reference]) -> None:
         future = self._loop.run_in_executor(self._host.decoders, read)
@@ -291,7 +291,7 @@ class Connection:
             case failure:
                 log.error("a reference of the session %s could not be read", self._session_id, exc_info=failure)
                 result = GenerationFailed()
-        self._feed(partial(self._dialect.on_reference, upload, result))
+        self._dispatch(partial(self._dialect.on_reference, upload, result))
 
     def _set_timer(self) -> None:
         """See to it that the dialect is asked when something is due; every event moves that, mostly further away."""
@@ -305,13 +305,13 @@ class Connection:
     def _ring(self) -> None:
         self._timer = None
         if self._waiting is not None:
-            self._feed(lambda: None)  # It sets the timer again.
+            self._dispatch(lambda: None)  # It sets the timer again.
             return
         due = self._dialect.deadline
         if due is None or due > self._loop.time():
             self._set_timer()
         else:
-            self._feed(self._dialect.tick)
+            self._dispatch(self._dialect.tick)
 
     # --- out
 
@@ -357,7 +357,7 @@ class Connection:
             return await self._loop.run_in_executor(self._host.encoders, make)
         except Exception:
             log.exception("sound of the session %s could not be encoded", self._session_id)
-            self._feed(partial(self._dialect.shut, GenerationFailed(), 1011))
+            self._dispatch(partial(self._dialect.close_with, GenerationFailed(), 1011))
             return ""
 
     async def _drop_slow_reader(self, error: SlowReader) -> None:
@@ -366,14 +366,14 @@ class Connection:
             "the client of the session %s took nothing for %g s and was dropped", self._session_id, self._send_s
         )
         self._host.metrics.refused(error.code)
-        self._feed(partial(self._dialect.shut, error, error.close_code))
+        self._dispatch(partial(self._dialect.close_with, error, error.close_code))
         # The client has disconnected, or a close was already sent.
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._socket.close(error.close_code, error.code)
 
     def _release(self) -> None:
-        self._dialect.gone()
-        self._obey()
+        self._dialect.on_disconnect()
+        self._run_commands()
         for future in tuple(self._reading):
             future.cancel()
         if self._timer is not None:

@@ -219,7 +219,7 @@ class Host:
         """Take no new request in any more, and say goodbye to every connected client."""
         self.refuse(error)
         for socket in tuple(self.sockets):
-            socket.shut(error, code)
+            socket.close_with(error, code)
         tasks = {task for task in self.sockets.values() if task is not None} | self.replies
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)

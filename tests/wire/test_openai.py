@@ -387,14 +387,14 @@ def test_a_slow_reader_pauses_its_row_and_goes_on(
     serving: Serving, folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: dict[SpeechStream, int] = defaultdict(int)
-    hand_over = SpeechStream._hand_over
+    hand_over = SpeechStream._emit_event
 
     def counted(self: SpeechStream, event: SpeechEvent) -> None:
         if isinstance(event, AudioChunk):
             made[self] += len(event.pcm)
         hand_over(self, event)
 
-    monkeypatch.setattr(SpeechStream, "_hand_over", counted)
+    monkeypatch.setattr(SpeechStream, "_emit_event", counted)
     server_settings = ServerSettings(send_buffer_bytes=4096)
     with serving(folder_of("brief", "custom_voice"), server=server_settings) as server:
         with raw(server, LONG, receive_bytes=4096) as connection:

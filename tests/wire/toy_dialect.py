@@ -47,14 +47,14 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
                 self._release(utterance)
                 self.send_queue.say({"stopped_after": utterance.sent_samples})
         except SpeechError as error:
-            self._give_up_all(error) if self.utterances else self._say_error(error)
+            self._abort_all(error) if self.utterances else self._send_error(error)
 
     def _begun(self, message: ToyMessage) -> Utterance[ToyMessage]:
         resolved = self._resolver.resolve(mode=None, model=None, voice=message.voice, has_reference=False)
         text = GrowingText(self._limits, "markdown", PAUSE_S)
         return self._number(Utterance(self._commands, self._chosen(message, resolved), text))
 
-    def _hear(self, utterance: Utterance[ToyMessage], event: SpeechEvent) -> None:
+    def _on_event(self, utterance: Utterance[ToyMessage], event: SpeechEvent) -> None:
         match event:
             case AudioChunk(pcm=pcm):
                 self._send_sound(utterance, pcm)
@@ -64,9 +64,9 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
                 self._fail(utterance, error)
 
     def _fail(self, utterance: Utterance[ToyMessage], error: SpeechError) -> None:
-        self._say_error(error)
+        self._send_error(error)
 
-    def _say_error(self, error: SpeechError) -> None:
+    def _send_error(self, error: SpeechError) -> None:
         self.send_queue.say({"error": error.code, "message": str(error)})
 
 

@@ -60,7 +60,7 @@ class CartesiaSession(Dialect[Segment]):
     def _look_at_dues(self, now: float) -> None:
         for context in tuple(self._contexts.values()):
             if context.pause_due is not None and context.text.has_paused(now):
-                context.head.hold(context.text.flush())
+                context.head.queue_text(context.text.flush())
                 self._tell_of(context, is_flushed=True)
         for context in tuple(self._contexts.values()):
             expires_at = context.expires_at(self._expiry_s)
@@ -69,7 +69,7 @@ class CartesiaSession(Dialect[Segment]):
 
     # --- the engine
 
-    def _hear(self, utterance: Segment, event: SpeechEvent) -> None:
+    def _on_event(self, utterance: Segment, event: SpeechEvent) -> None:
         self._timers.stirred()
         context = utterance.context
         match event:
@@ -79,7 +79,7 @@ class CartesiaSession(Dialect[Segment]):
             case AudioChunk():
                 self._sound(context, event.pcm)
             case WaitingForText(chars):
-                if chars == utterance.told_chars:
+                if chars == utterance.sent_chars:
                     context.short_since = self._clock()
             case Finished():
                 context.note(end_notes(event))
@@ -104,7 +104,7 @@ class CartesiaSession(Dialect[Segment]):
             self._cancel(message.context_id)
             return
         if message.context_id is None and message.goes_on:
-            self._say_error(InvalidConfig(where="context_id", why="a text that goes on needs one", param="context_id"))
+            self._send_error(InvalidConfig(where="context_id", why="a text that goes on needs one", param="context_id"))
             return
         name = message.context_id or f"context-{self._uttered + 1}"
         if name in self._muted:
@@ -164,7 +164,7 @@ class CartesiaSession(Dialect[Segment]):
         elif message.speaks_at_once:
             spoken += context.text.flush()
             context.text.settle()
-        last.hold(spoken)
+        last.queue_text(spoken)
         if message.transcript.strip() and context.short_since is not None:
             # The engine does not hear of text of which nothing is spoken, such as code, and says nothing of it again.
             context.short_since = None if spoken.strip() else self._clock()
@@ -176,8 +176,8 @@ class CartesiaSession(Dialect[Segment]):
             context.segments[-1].is_complete = True
             context.is_complete = True
         self._tell_of(context, is_flushed=message.speaks_at_once)
-        if last.held and not last.is_complete and message.speaks_at_once:
-            last.hold(" ")  # While its voice is prepared, keep the next text from joining its last word.
+        if last.queued and not last.is_complete and message.speaks_at_once:
+            last.queue_text(" ")  # While its voice is prepared, keep the next text from joining its last word.
 
     def _cancel(self, name: str | None) -> None:
         if name is None:
@@ -191,7 +191,7 @@ class CartesiaSession(Dialect[Segment]):
 
     # --- contexts
 
-    def _tell(self, utterance: Segment) -> None:
+    def _send_text(self, utterance: Segment) -> None:
         self._tell_of(utterance.context)
 
     def _tell_of(self, context: Context, *, is_flushed: bool = False) -> None:
@@ -203,9 +203,9 @@ class CartesiaSession(Dialect[Segment]):
             self._end_segment(context)
         if not context.segments:
             return
-        told = "".join(piece or "" for piece in context.head.held)
-        context.head.tell(is_flushed=is_flushed)
-        if context.words is not None and not context.head.held:
+        told = "".join(piece or "" for piece in context.head.queued)
+        context.head.send_text(is_flushed=is_flushed)
+        if context.words is not None and not context.head.queued:
             context.words.add(context.read.add(told))
 
     def _end_unfinished(self, context: Context) -> None:
@@ -214,7 +214,7 @@ class CartesiaSession(Dialect[Segment]):
         What the filter holds of it is spoken before that.
         """
         if is_readable(rest := context.text.flush()):
-            context.head.hold(rest)
+            context.head.queue_text(rest)
             context.short_since = None
             self._tell_of(context)
         elif context.head.is_submitted:
@@ -272,7 +272,7 @@ class CartesiaSession(Dialect[Segment]):
 
     # --- refusals and the end
 
-    def _say_error(self, error: SpeechError) -> None:
+    def _send_error(self, error: SpeechError) -> None:
         self.send_queue.say(messages.error(error, None, self._id))
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
@@ -286,7 +286,7 @@ class CartesiaSession(Dialect[Segment]):
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
         name = fields.get("context_id")
         if not isinstance(name, str):
-            self._say_error(error)
+            self._send_error(error)
             return
         goes_on = fields.get("continue") is True
         if name not in self._muted:

@@ -61,7 +61,7 @@ class Context(Utterance[SynthesisOptions]):
             self._is_leading = not text
         if text:
             self._hold(self.text.add(self.spelling.add(text), now))
-            self.tell()
+            self.send_text()
         if self.schedule is not None:
             self.schedule.add(text, is_triggered=message.try_trigger_generation)
         is_phrase = self.schedule is None and bool(text.strip()) and not text[-1].isalnum()
@@ -86,7 +86,7 @@ class Context(Utterance[SynthesisOptions]):
         self._end_word()
         self.is_complete = True
         if self.is_submitted or self.is_readable:
-            self.tell()
+            self.send_text()
 
     def hear(self, seconds: float, now: float) -> None:
         """So much more of its sound was made."""
@@ -95,7 +95,7 @@ class Context(Utterance[SynthesisOptions]):
 
     def _hold(self, text: str) -> None:
         if text:
-            self.hold(text)
+            self.queue_text(text)
             self.words.add(self.read.add(text))
             self._last = text[-1]
 

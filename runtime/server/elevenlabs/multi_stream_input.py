@@ -95,9 +95,9 @@ class MultiStreamInputSession(ElevenLabsSession):
 
     # --- refusals and the end
 
-    def _give_up_all(self, error: SpeechError) -> None:
+    def _abort_all(self, error: SpeechError) -> None:
         self._is_leaving = False  # The error closes the socket, not the end of the last context.
-        super()._give_up_all(error)
+        super()._abort_all(error)
 
     def _fail(self, utterance: Context, error: SpeechError) -> None:
         if utterance.takes_text:
@@ -116,6 +116,6 @@ class MultiStreamInputSession(ElevenLabsSession):
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
         name = fields.get("context_id", fields.get("contextId", _DEFAULT))
         if not isinstance(name, str):
-            self._say_error(error)
+            self._send_error(error)
         elif name not in self._muted:
             self._refuse(name, error)

@@ -151,7 +151,7 @@ def resolve_voice(
     return resolver.resolve_foreign(model=model_id, voice=voice, style=instructions)
 
 
-def manner(
+def synthesis_options(
     spoken: Spoken, language_code: str | None, seed: int | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]
 ) -> SynthesisOptions:
     """Return how to speak; ``seed`` is the address's, for messages that bring none."""

@@ -67,7 +67,7 @@ class ElevenLabsSession(Dialect[Context]):
 
     # --- the engine
 
-    def _hear(self, utterance: Context, event: SpeechEvent) -> None:
+    def _on_event(self, utterance: Context, event: SpeechEvent) -> None:
         self._timers.stirred()
         match event:
             case Started():
@@ -168,8 +168,8 @@ class ElevenLabsSession(Dialect[Context]):
         """Queue a message about a context."""
         self.send_queue.say(message, number=number, samples=samples, about=name)
 
-    def _say_error(self, error: SpeechError) -> None:
+    def _send_error(self, error: SpeechError) -> None:
         self.send_queue.say(messages.error(error))
 
     def _refuse_no_json(self, text: str, error: InvalidMessage) -> None:
-        self.shut(error, messages.close_code(error))
+        self.close_with(error, messages.close_code(error))

@@ -29,7 +29,7 @@ class StreamInputSession(ElevenLabsSession):
             else:
                 self._take(context, message)
         except BadRequest as error:
-            self.shut(error, error.close_code)
+            self.close_with(error, error.close_code)
 
     def _label(self, name: str) -> str | None:
         return None
@@ -40,15 +40,15 @@ class StreamInputSession(ElevenLabsSession):
 
     def _leave_off(self, context: Context) -> None:
         error = SessionIdle(limit=self._options.inactivity_timeout)
-        self.shut(error, error.close_code)
+        self.close_with(error, error.close_code)
 
     def _fail(self, utterance: Context, error: SpeechError) -> None:
-        self.shut(error, error.close_code)
+        self.close_with(error, error.close_code)
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
-        self.shut(error, error.close_code)
+        self.close_with(error, error.close_code)
 
-    def _give_up_all(self, error: SpeechError) -> None:
+    def _abort_all(self, error: SpeechError) -> None:
         """The error is said once, as that of the socket."""
         for utterance in tuple(self.utterances.values()):
             self._release(utterance)

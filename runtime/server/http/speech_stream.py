@@ -73,7 +73,7 @@ class SpeechStream:
     async def __aenter__(self) -> Self:
         self._submitted = self._loop.time()
         try:
-            self._ticket = self._engine.submit(self._request, self._hand_over)
+            self._ticket = self._engine.submit(self._request, self._emit_event)
         except SpeechError as error:
             raise self._named(error) from None
         return self
@@ -110,7 +110,7 @@ class SpeechStream:
                 self._given += len(pcm) // BYTES_PER_SAMPLE
         return event
 
-    def _hand_over(self, event: SpeechEvent) -> None:
+    def _emit_event(self, event: SpeechEvent) -> None:
         """The sink. Thread: engine."""
         # The loop is closed where the process ends before its engine; no client listens then.
         with contextlib.suppress(RuntimeError):

@@ -40,7 +40,7 @@ class Session(Dialect[NativeUtterance]):
 
     # --- the engine
 
-    def _hear(self, utterance: NativeUtterance, event: SpeechEvent) -> None:
+    def _on_event(self, utterance: NativeUtterance, event: SpeechEvent) -> None:
         self._timers.stirred()
         match event:
             case Queued():
@@ -69,9 +69,9 @@ class Session(Dialect[NativeUtterance]):
         reply = messages.error(error, utterance.context_id, partial_audio=utterance.samples > 0)
         self._ended(utterance, reply)
 
-    def _go_on_with(self, voice: ChosenVoice[schema.SessionConfig]) -> None:
+    def _on_voice_ready(self, voice: ChosenVoice[schema.SessionConfig]) -> None:
         is_used = any(utterance.voice is voice for utterance in self.utterances.values())
-        super()._go_on_with(voice)
+        super()._on_voice_ready(voice)
         name = voice.config.context_id
         # No later voice has replaced it.
         if isinstance(voice.reference, SpeechError) and self._voices.get(name) is voice:
@@ -131,7 +131,7 @@ class Session(Dialect[NativeUtterance]):
             try:
                 utterance.append(text, self._clock())
             except BadRequest as error:
-                self._give_up(utterance, error)
+                self._abort(utterance, error)
 
     def _flush(self, name: str) -> None:
         utterance = self._named(name)
@@ -183,7 +183,7 @@ class Session(Dialect[NativeUtterance]):
         elif utterance.takes_text:
             return utterance
         else:
-            self._say_error(OutOfOrder(what=what, why="that context speaks; cancel it or await its end"))
+            self._send_error(OutOfOrder(what=what, why="that context speaks; cancel it or await its end"))
         return None
 
     def _opened(self, name: str, what: str) -> NativeUtterance:
@@ -210,20 +210,20 @@ class Session(Dialect[NativeUtterance]):
             self._muted.remember(utterance.context_id)
         self._finish(utterance, reply)
 
-    def _give_up(self, utterance: NativeUtterance, error: SpeechError) -> None:
+    def _abort(self, utterance: NativeUtterance, error: SpeechError) -> None:
         """End a context because its text cannot go on, whatever of it is spoken already."""
         self._release(utterance)
         self._fail(utterance, error)
 
     # --- refusals and the end
 
-    def _say_error(self, error: SpeechError) -> None:
+    def _send_error(self, error: SpeechError) -> None:
         self.send_queue.say(messages.error(error))
 
     def _refuse_name(self, name: str, error: SpeechError) -> None:
         """Refuse a context that is not open; what the client had sent for it already is ignored, or forgotten."""
         if self._named(name) is not None:
-            self._say_error(error)
+            self._send_error(error)
         else:
             self._voices.pop(name, None)
             self._muted.remember(name)
@@ -237,7 +237,7 @@ class Session(Dialect[NativeUtterance]):
         elif fields.get("type") == "input.text" and not is_misnamed:
             self._refuse_text(name or DEFAULT_CONTEXT, error)
         else:
-            self._say_error(error)
+            self._send_error(error)
 
     def _refuse_config(self, name: str | None, error: SpeechError) -> None:
         self._voices.pop(name, None)
@@ -247,6 +247,6 @@ class Session(Dialect[NativeUtterance]):
         """Refuse a part of a text, and so the text: speech with a hole in it would be worse than none."""
         utterance = self._named(name)
         if utterance is not None and utterance.takes_text:
-            self._give_up(utterance, error)
+            self._abort(utterance, error)
         elif name not in self._muted:
             self._refuse_name(name, error)

@@ -107,7 +107,7 @@ class OmniSession(Dialect[Sentence]):
 
     # --- the engine
 
-    def _hear(self, utterance: Sentence, event: SpeechEvent) -> None:
+    def _on_event(self, utterance: Sentence, event: SpeechEvent) -> None:
         match event:
             case Started():
                 utterance.has_begun = True
@@ -126,7 +126,7 @@ class OmniSession(Dialect[Sentence]):
         self._break(utterance, error)
         self._advance()
 
-    def _go_on_with(self, voice: ChosenVoice[OmniConfig]) -> None:
+    def _on_voice_ready(self, voice: ChosenVoice[OmniConfig]) -> None:
         """A failure is told with each sentence that needed the voice."""
         self._advance()
 
@@ -250,9 +250,9 @@ class OmniSession(Dialect[Sentence]):
         if text and self._live is None:
             self._live = self._enqueue(turn, text, is_live=True)
         elif text and self._live is not None and not self._live.is_over:
-            self._live.hold(text)
+            self._live.queue_text(text)
             if self._live.is_submitted:
-                self._live.tell()
+                self._live.send_text()
             else:
                 self._live.words += text
 
@@ -266,7 +266,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _flush_live(self) -> None:
         if self._live is not None and self._is_speaking(self._live):
-            self._live.tell(is_flushed=True)
+            self._live.send_text(is_flushed=True)
 
     def _done(self, voice: ChosenVoice[OmniConfig]) -> None:
         turn = self._opened(voice)
@@ -278,7 +278,7 @@ class OmniSession(Dialect[Sentence]):
         if self._live is not None:
             self._live.is_complete = True
             if self._is_speaking(self._live):
-                self._live.tell()
+                self._live.send_text()
         self._live = None
         self._enqueue_parts(turn, self._text.finish())
         self._unspoken_chars = 0
@@ -312,7 +312,7 @@ class OmniSession(Dialect[Sentence]):
             self._commands, turn.voice, turn.text, turn=turn, index=turn.sentences, words=text, shown=shown
         )
         sentence.is_complete = not is_live
-        sentence.hold(turn.style + text)
+        sentence.queue_text(turn.style + text)
         if turn.voice.config.tags and not is_live:
             turn.style = last_style(text, self._limits) or turn.style
         turn.sentences += 1
@@ -368,7 +368,7 @@ class OmniSession(Dialect[Sentence]):
             self._number(sentence)
             if not sentence.is_streamed:
                 sentence.encoder = self._open_encoder(voice.config.response_format, voice.config.speed)
-            sentence.tell()
+            sentence.send_text()
 
     def _is_speaking(self, sentence: Sentence) -> bool:
         return sentence.is_submitted and not sentence.is_over
@@ -393,9 +393,9 @@ class OmniSession(Dialect[Sentence]):
         if sentence is not self._queue.head and isinstance(error, Busy) and not sentence.samples:
             # It was only to save time. It is asked for again when its turn comes.
             sentence.is_submitted = False
-            sentence.is_told = False
+            sentence.is_end_sent = False
             sentence.may_go_ahead = False
-            sentence.hold(sentence.words)
+            sentence.queue_text(sentence.words)
         else:
             sentence.is_over = True
             sentence.error = error
@@ -429,10 +429,10 @@ class OmniSession(Dialect[Sentence]):
     def _say(self, text: str, error: SpeechError) -> None:
         self.send_queue.say(messages.error(text, error))
 
-    def _say_error(self, error: SpeechError) -> None:
+    def _send_error(self, error: SpeechError) -> None:
         self._say(str(error), error)
 
-    def _give_up_all(self, error: SpeechError) -> None:
+    def _abort_all(self, error: SpeechError) -> None:
         for sentence in tuple(self.utterances.values()):
             sentence.cancel()
             self._end(sentence)

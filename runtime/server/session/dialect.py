@@ -120,7 +120,7 @@ class Dialect(ABC, Generic[Speaking]):
 
     def receive_bytes(self) -> None:
         """Take a binary message; the client has none to send."""
-        self.shut(InvalidMessage(why="binary messages are not taken"), 1003)
+        self.close_with(InvalidMessage(why="binary messages are not taken"), 1003)
 
     def on_speech(self, number: int, event: SpeechEvent) -> None:
         """Take an event of the engine; one of an utterance that was given up meanwhile is dropped."""
@@ -134,7 +134,7 @@ class Dialect(ABC, Generic[Speaking]):
                 utterance.seed = seed
             case AudioChunk(pcm=pcm):
                 utterance.samples += len(pcm) // BYTES_PER_SAMPLE
-        self._hear(utterance, event)
+        self._on_event(utterance, event)
 
     def on_refused(self, number: int, error: SpeechError) -> None:
         """Take the engine's refusal of a Submit."""
@@ -146,7 +146,7 @@ class Dialect(ABC, Generic[Speaking]):
         voice = self._reading.pop(number, None)
         if voice is not None and not self.closed:
             voice.reference = result
-            self._go_on_with(voice)
+            self._on_voice_ready(voice)
 
     def tick(self) -> None:
         """Speak texts that nothing has followed; end the session if it was silent or has lasted for too long."""
@@ -158,14 +158,14 @@ class Dialect(ABC, Generic[Speaking]):
         elif (remaining_s := self._timers.notice()) is not None:
             self._give_notice(remaining_s)
 
-    def shut(self, error: SpeechError, code: int) -> None:
+    def close_with(self, error: SpeechError, code: int) -> None:
         """End what is being said and the session, because the server must."""
         if not self.closed:
-            self._give_up_all(error)
-            self._say_error(error)
+            self._abort_all(error)
+            self._send_error(error)
             self._close(code, error.code)
 
-    def gone(self) -> None:
+    def on_disconnect(self) -> None:
         """Give everything back: the client is not there any more."""
         for utterance in tuple(self.utterances.values()):
             self._release(utterance)
@@ -245,45 +245,45 @@ class Dialect(ABC, Generic[Speaking]):
     def _handle(self, message: Any) -> None: ...
 
     def _refuse_no_json(self, text: str, error: InvalidMessage) -> None:
-        self.shut(error, error.close_code)
+        self.close_with(error, error.close_code)
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
-        self._say_error(error)
+        self._send_error(error)
 
     @abstractmethod
-    def _hear(self, utterance: Speaking, event: SpeechEvent) -> None:
+    def _on_event(self, utterance: Speaking, event: SpeechEvent) -> None:
         """Tell the client what the engine says of an utterance. One that has ended is not open any more."""
 
     @abstractmethod
     def _fail(self, utterance: Speaking, error: SpeechError) -> None:
         """Tell the client of an utterance that is spoken no further; it is not open any more."""
 
-    def _go_on_with(self, voice: ChosenVoice[Any]) -> None:
+    def _on_voice_ready(self, voice: ChosenVoice[Any]) -> None:
         """The voice's reference was read, or could not be."""
         for utterance in [utterance for utterance in self.utterances.values() if utterance.voice is voice]:
             if isinstance(voice.reference, SpeechError):
                 del self.utterances[utterance.number]
                 self._fail(utterance, voice.reference)
             else:
-                self._tell(utterance)
+                self._send_text(utterance)
 
-    def _tell(self, utterance: Speaking) -> None:
-        utterance.tell()
+    def _send_text(self, utterance: Speaking) -> None:
+        utterance.send_text()
 
     def _expire(self, error: Expired) -> None:
-        self.shut(error, error.close_code)
+        self.close_with(error, error.close_code)
 
     def _give_notice(self, remaining_s: float) -> None:
         """The session has so much time left."""
 
-    def _give_up_all(self, error: SpeechError) -> None:
+    def _abort_all(self, error: SpeechError) -> None:
         """Tell of every utterance that it ends so."""
         for utterance in tuple(self.utterances.values()):
             self._release(utterance)
             self._fail(utterance, error)
 
     @abstractmethod
-    def _say_error(self, error: SpeechError) -> None:
+    def _send_error(self, error: SpeechError) -> None:
         """Say an error that is about no utterance."""
 
 

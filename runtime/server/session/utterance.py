@@ -164,9 +164,9 @@ class Utterance(Generic[Config]):
     keeps_pieces: bool = False
     is_submitted: bool = False
     is_complete: bool = False  # True if its text is complete.
-    is_told: bool = False  # The engine knows that the text is complete.
-    held: deque[str | None] = field(default_factory=deque)  # Text not sent to the engine yet; None: a flush.
-    told_chars: int = 0  # Characters sent to the engine.
+    is_end_sent: bool = False  # The engine knows that the text is complete.
+    queued: deque[str | None] = field(default_factory=deque)  # Text not sent to the engine yet; None: a flush.
+    sent_chars: int = 0  # Characters sent to the engine.
     samples: int = 0  # Samples generated.
     sent_samples: int = 0  # Samples taken by the connection.
     seed: int | None = None  # Known once it has a slot.
@@ -196,44 +196,44 @@ class Utterance(Generic[Config]):
             TextTooLong: that is too much.
         """
         self.text.count(text)
-        self.hold(self.text.add(text, now))
-        self.tell()
+        self.queue_text(self.text.add(text, now))
+        self.send_text()
 
     def flush(self) -> None:
         """Speak what there is of its text."""
         self.text.settle()
-        self.hold(self.text.flush())
-        if self.keeps_pieces and (not self.held or self.held[-1] is not None):
-            self.held.append(None)  # Consecutive flushes are merged, so that no client can grow this queue.
-        self.tell(is_flushed=not self.keeps_pieces)
+        self.queue_text(self.text.flush())
+        if self.keeps_pieces and (not self.queued or self.queued[-1] is not None):
+            self.queued.append(None)  # Consecutive flushes are merged, so that no client can grow this queue.
+        self.send_text(is_flushed=not self.keeps_pieces)
 
     def finish(self) -> None:
         """Its text is complete."""
-        self.hold(self.text.finish())
+        self.queue_text(self.text.finish())
         self.is_complete = True
-        self.tell()
+        self.send_text()
 
-    def hold(self, text: str) -> None:
+    def queue_text(self, text: str) -> None:
         """Have the engine told of this text next."""
-        if text and self.held and not self.keeps_pieces:
-            self.held[-1] = (self.held[-1] or "") + text
+        if text and self.queued and not self.keeps_pieces:
+            self.queued[-1] = (self.queued[-1] or "") + text
         elif text:
-            self.held.append(text)
+            self.queued.append(text)
 
-    def tell(self, *, is_flushed: bool = False) -> None:
+    def send_text(self, *, is_flushed: bool = False) -> None:
         """Hand the engine what it has not got, once there is a voice and a word to speak; a complete text is enough."""
-        if self.is_told:
+        if self.is_end_sent:
             return
         if not self.is_submitted:
             if not self.voice.is_ready or not (self.has_words or self.is_complete):
                 return
             self._submit()
-        for piece in self.held:
+        for piece in self.queued:
             self.commands.append(Flush(self.number) if piece is None else Append(self.number, piece))
-            self.told_chars += len(piece or "")
-        self.held.clear()
-        if self.is_complete and not self.is_told:
-            self.is_told = True
+            self.sent_chars += len(piece or "")
+        self.queued.clear()
+        if self.is_complete and not self.is_end_sent:
+            self.is_end_sent = True
             self.commands.append(FinishText(self.number))
         elif is_flushed and not self.is_complete:
             self.commands.append(Flush(self.number))
@@ -249,10 +249,10 @@ class Utterance(Generic[Config]):
             is_open, text = self.has_words, self._first_words()
         else:
             is_open, text = not self.is_complete, "".join(self._texts())
-            self.held.clear()
+            self.queued.clear()
         self.is_submitted = True
-        self.is_told = not is_open
-        self.told_chars += len(text)
+        self.is_end_sent = not is_open
+        self.sent_chars += len(text)
         self.commands.append(Submit(self.number, self.request(text, open_text=is_open)))
 
     def _first_words(self) -> str:
@@ -261,9 +261,9 @@ class Utterance(Generic[Config]):
         The engine is not asked to begin with a space or a quotation mark. A flush of that is none.
         """
         words = ""
-        while self.held and not is_speakable(words):
-            words += self.held.popleft() or ""
+        while self.queued and not is_speakable(words):
+            words += self.queued.popleft() or ""
         return words
 
     def _texts(self) -> Iterator[str]:
-        return (piece for piece in self.held if piece is not None)
+        return (piece for piece in self.queued if piece is not None)

@@ -59,7 +59,7 @@ class WyomingSession(Dialect[Spoken]):
 
     # --- the engine
 
-    def _hear(self, utterance: Spoken, event: SpeechEvent) -> None:
+    def _on_event(self, utterance: Spoken, event: SpeechEvent) -> None:
         self._timers.stirred()
         match event:
             case AudioChunk(pcm=pcm):
@@ -116,7 +116,7 @@ class WyomingSession(Dialect[Spoken]):
             match event:
                 case Synthesize() if self._now is None:
                     whole = self._begun(event, in_pieces=False)
-                    whole.hold(whole.text.add(event.text, self._clock()))
+                    whole.queue_text(whole.text.add(event.text, self._clock()))
                     whole.finish()
                 case Synthesize():
                     pass  # its pieces have come
@@ -131,7 +131,7 @@ class WyomingSession(Dialect[Spoken]):
                 case _:
                     raise OutOfOrder(what="A piece of a text", why="no synthesize-start has begun one")
         except BadRequest as error:
-            self.shut(error, error.close_code)
+            self.close_with(error, error.close_code)
 
     def _begun(self, event: SynthesizeStart, *, in_pieces: bool) -> Spoken:
         voice = event.voice or Voice()
@@ -145,10 +145,10 @@ class WyomingSession(Dialect[Spoken]):
 
     def _complete(self, utterance: Spoken) -> None:
         """Speak what is left of a text; one without a word ends without the engine."""
-        utterance.hold(utterance.text.finish())
+        utterance.queue_text(utterance.text.finish())
         utterance.is_complete = True
         if utterance.is_submitted or utterance.is_readable:
-            utterance.tell()
+            utterance.send_text()
         else:
             del self.utterances[utterance.number]
             self._end(utterance)
@@ -156,15 +156,15 @@ class WyomingSession(Dialect[Spoken]):
     # --- refusals and the end
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
-        self.shut(error, error.close_code)
+        self.close_with(error, error.close_code)
 
     def _fail(self, utterance: Spoken, error: SpeechError) -> None:
-        self.shut(error, error.close_code)
+        self.close_with(error, error.close_code)
 
-    def _give_up_all(self, error: SpeechError) -> None:
+    def _abort_all(self, error: SpeechError) -> None:
         self._later.clear()
         for utterance in tuple(self.utterances.values()):
             self._release(utterance)
 
-    def _say_error(self, error: SpeechError) -> None:
+    def _send_error(self, error: SpeechError) -> None:
         self.send_queue.say(messages.error(error))

@@ -119,7 +119,7 @@ class AnyDialect(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "driver"):
             self.take_everything()
-            self.driver.dialect.gone()
+            self.driver.dialect.on_disconnect()
             self.after()
             assert self.running == {}
             assert self.driver.heard() == []

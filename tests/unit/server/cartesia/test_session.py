@@ -643,7 +643,7 @@ def test_a_hang_up_gives_every_slot_back() -> None:
     driver = cartesia()
     driver.send(generation("One.", context="a"))
     driver.send(generation("Two ", context="b", **{"continue": True}))
-    driver.dialect.gone()
+    driver.dialect.on_disconnect()
     driver.gather()
     assert driver.cancelled == [1, 2]
     assert driver.heard() == []
@@ -652,7 +652,7 @@ def test_a_hang_up_gives_every_slot_back() -> None:
 def test_the_server_says_goodbye_to_every_context() -> None:
     driver = cartesia()
     driver.send(generation())
-    driver.dialect.shut(Draining(), 1001)
+    driver.dialect.close_with(Draining(), 1001)
     assert driver.kinds() == ["draining", "draining", "close 1001"]
 
 

@@ -410,7 +410,7 @@ def test_a_socket_without_a_context_is_kept_as_long_as_its_client_says() -> None
 def test_the_server_says_goodbye() -> None:
     driver = elevenlabs()
     spoken(driver, "Hi.", context_id="c")
-    driver.dialect.shut(Draining(), 1001)
+    driver.dialect.close_with(Draining(), 1001)
     assert driver.kinds() == ["draining", "final", "draining", "close 1001"]
 
 

@@ -595,8 +595,8 @@ def test_the_server_may_end_it() -> None:
     driver = ready(frames="labelled")
     number = driver.speak(context_id="a")
     driver.sound(number)
-    driver.session.shut(Draining(), 1001)
-    driver.session.shut(Draining(), 1001)
+    driver.session.close_with(Draining(), 1001)
+    driver.session.close_with(Draining(), 1001)
     assert driver.kinds() == ["draining@a", "draining@None", "close 1001"]
     assert [command.utterance for command in driver.session.commands()] == [number]
 
@@ -606,7 +606,7 @@ def test_a_client_that_left_gives_everything_back() -> None:
     number = driver.speak(context_id="a")
     driver.send("input.text", text="half", context_id="b")
     driver.sound(number)
-    driver.session.gone()
+    driver.session.on_disconnect()
     assert [command.utterance for command in driver.session.commands()] == [number, number + 1]
     driver.finish(number)
     driver.session.tick()

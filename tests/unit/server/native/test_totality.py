@@ -248,7 +248,7 @@ class AnySession(RuleBasedStateMachine):
         assert {
             utterance.number for utterance in open_ if utterance.is_submitted and utterance.takes_text
         } == self.texts_open
-        assert all(not utterance.held for utterance in open_ if utterance.is_submitted)
+        assert all(not utterance.queued for utterance in open_ if utterance.is_submitted)
         assert len(open_) <= 2
         assert not (session.closed and open_)
         if self.frames == "plain":
@@ -256,7 +256,7 @@ class AnySession(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "driver"):
-            self.driver.session.gone()
+            self.driver.session.on_disconnect()
             self.open_before = {}  # nobody is there to be told
             self.after()
             assert self.running == []

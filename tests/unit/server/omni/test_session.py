@@ -433,7 +433,7 @@ def test_a_hang_up_gives_every_slot_back() -> None:
     driver = configured(split_granularity="sentence", **STREAM)
     say(driver, "One. Two. Three.")
     driver.start(1)
-    driver.dialect.gone()
+    driver.dialect.on_disconnect()
     driver.gather()
     assert driver.cancelled == [1, 2]
     assert driver.heard() == []
@@ -445,7 +445,7 @@ def test_the_server_says_goodbye_with_a_reason() -> None:
     driver = configured(**STREAM)
     say(driver, "One.")
     driver.heard()
-    driver.dialect.shut(Draining(), 1001)
+    driver.dialect.close_with(Draining(), 1001)
     driver.gather()
     assert driver.cancelled == [1]
     assert driver.kinds() == ["draining", "audio.done", "draining", "close 1001"]

@@ -201,7 +201,7 @@ def test_a_goodbye_takes_back_what_was_not_heard() -> None:
     driver = wyoming()
     in_pieces(driver, "One. ")
     driver.sound(1)
-    driver.dialect.shut(Draining(), 1001)
+    driver.dialect.close_with(Draining(), 1001)
     driver.gather()
     assert driver.cancelled == [1]
     assert driver.kinds() == ["audio-start", "draining", "close 1001"]
