@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, SpeechError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from runtime.server.connection import Connection
 
 log = logging.getLogger(__name__)
+Value = TypeVar("Value")
 
 OpenEngine = Callable[[Settings, Progress], SpeechEngine]
 
@@ -211,11 +212,15 @@ class Host:
         assert self._watchdog is not None, "the engine is there"
         return await self._watchdog.watch()
 
+    async def run_in_worker(self, work: Callable[..., Value], *given: Any) -> Value:
+        """Return the result of work that reads the disk or decodes, done by one of the host's workers."""
+        return await asyncio.get_running_loop().run_in_executor(self.decoders, work, *given)
+
     def refuse(self, error: SpeechError) -> None:
         """Take no new request in any more."""
         self._problem = error
 
-    async def shut(self, error: SpeechError, code: int, *, timeout_s: float) -> None:
+    async def close_sessions(self, error: SpeechError, code: int, *, timeout_s: float) -> None:
         """Take no new request in any more, and say goodbye to every connected client."""
         self.refuse(error)
         for socket in tuple(self.sockets):

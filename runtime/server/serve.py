@@ -109,7 +109,7 @@ async def run(
             wyoming.close()
         died = living.done() and living.exception() is None
         if died:
-            await host.shut(EngineDead(), EngineDead().close_code, timeout_s=GOODBYE_S)
+            await host.close_sessions(EngineDead(), EngineDead().close_code, timeout_s=GOODBYE_S)
         elif living.done():
             living.result()
         elif serving.done():
@@ -170,4 +170,4 @@ async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None])
     end = loop.time() + drain_s
     while host.is_serving and loop.time() < end and not hurry.is_set():  # noqa: ASYNC110  several things to await at once
         await asyncio.sleep(_POLL_INTERVAL_S)
-    await host.shut(Draining(), 1001, timeout_s=HURRIED_GOODBYE_S if hurry.is_set() else GOODBYE_S)
+    await host.close_sessions(Draining(), 1001, timeout_s=HURRIED_GOODBYE_S if hurry.is_set() else GOODBYE_S)

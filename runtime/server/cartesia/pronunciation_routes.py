@@ -16,7 +16,7 @@ from runtime.server.cartesia.responses import CartesiaDictionary, CartesiaDictio
 from runtime.server.engine_host import Host
 from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import DICTIONARIES, documented
-from runtime.server.pronunciations.routes import CREATING, aside, dictionaries_of
+from runtime.server.pronunciations.routes import CREATING, dictionaries_of
 from runtime.server.text.pronunciations import line
 from runtime.server.wire import Name, Reply, StrictFields, Text, checked
 
@@ -77,7 +77,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     ) -> Reply:
         """Return a page of the kept pronunciation dictionaries, the newest first."""
         size = page_size(limit)
-        listed = [_entry(found) for found in await aside(host, dictionaries_of(host, request).all)]
+        listed = [_entry(found) for found in await host.run_in_worker(dictionaries_of(host, request).all)]
         return page(listed, size, starting_after, ending_before)
 
     @app.post(PATH)
@@ -93,13 +93,13 @@ def add_routes(app: FastAPI, host: Host) -> None:
         """Keep a pronunciation dictionary."""
         body = checked(NewDict, await read_fields(request, host))
         words = [item.kept() for item in body.items or ()]
-        return _entry(await aside(host, dictionaries_of(host, request).add, body.name, words))
+        return _entry(await host.run_in_worker(dictionaries_of(host, request).add, body.name, words))
 
     @app.api_route(ONE, methods=GET)
     @documented(answer=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}), refused_as=CartesiaError)
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
         """One of them."""
-        return _entry(await aside(host, dictionaries_of(host, request).get, dictionary_id))
+        return _entry(await host.run_in_worker(dictionaries_of(host, request).get, dictionary_id))
 
     @app.patch(ONE)
     @documented(body=ChangedDict, answer=CartesiaDictionary, refusals=DICTIONARIES, refused_as=CartesiaError)
@@ -108,13 +108,13 @@ def add_routes(app: FastAPI, host: Host) -> None:
         body = checked(ChangedDict, await read_fields(request, host))
         words = None if body.items is None else tuple(item.kept() for item in body.items)
         edit = DictionaryEdit(name=body.name, words=None if words is None else lambda _: words)
-        return _entry(await aside(host, dictionaries_of(host, request).change, dictionary_id, edit))
+        return _entry(await host.run_in_worker(dictionaries_of(host, request).change, dictionary_id, edit))
 
     @app.delete(ONE, status_code=204)
     @documented(status=204, refusals=DICTIONARIES, refused_as=CartesiaError)
     async def delete(request: Request, dictionary_id: str) -> Response:
         """Delete it for good."""
-        await aside(host, dictionaries_of(host, request).delete, dictionary_id)
+        await host.run_in_worker(dictionaries_of(host, request).delete, dictionary_id)
         return Response(status_code=204)
 
 

@@ -23,7 +23,7 @@ from runtime.server.descriptions import end_notes
 from runtime.server.session.dialect import Dialect, RecentNames
 from runtime.server.session.utterance import GrowingText
 from runtime.server.text.pronunciations import all_words
-from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
+from runtime.server.wire import BYTES_PER_SAMPLE, pieces
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_rate import is_readable
 from runtime.shared.word_times import TimedWords, WordTimes
@@ -115,13 +115,13 @@ class CartesiaSession(Dialect[Segment]):
         is_blank = not message.transcript.strip()
         if context is None and is_blank and not message.goes_on:
             if name not in self._cancelled:
-                self._say(name, messages.done(name))  # End of a context without text.
+                self._send_about(name, messages.done(name))  # End of a context without text.
             self._cancelled.forget(name)
             return
         if context is not None and context.is_complete:
             if not is_blank:  # A second end has no effect.
                 error = OutOfOrder(what="transcript", why="the text of that context was said to be complete")
-                self._say(name, {**messages.error(error, name, self._id), "done": False})
+                self._send_about(name, {**messages.error(error, name, self._id), "done": False})
             return
         try:
             self._extend(context or self._opened(name, message), message)
@@ -236,13 +236,13 @@ class CartesiaSession(Dialect[Segment]):
         if data:
             now = self._clock()
             message = messages.chunk(context, data, (now - context.said_at) * 1000)
-            self._say(context.name, message, number=context.head.number, samples=context.owed_samples)
+            self._send_about(context.name, message, number=context.head.number, samples=context.owed_samples)
             context.said_at = now
             context.owed_samples = 0
 
     def _time(self, context: Context, times: TimedWords) -> None:
         if times.words:
-            self._say(context.name, messages.timestamps(context, times), number=context.head.number)
+            self._send_about(context.name, messages.timestamps(context, times), number=context.head.number)
 
     def _end_segment(self, context: Context) -> None:
         """Say that all of the head's sound was sent; the next is the head then, or the context has ended."""
@@ -253,7 +253,7 @@ class CartesiaSession(Dialect[Segment]):
         ended = context.segments.popleft()
         self.utterances.pop(ended.number, None)
         if ended.is_flushed:
-            self._say(context.name, messages.flush_done(context.name, ended.flush_id))
+            self._send_about(context.name, messages.flush_done(context.name, ended.flush_id))
         if context.segments:
             self._number(context.head)
             context.writer = context.voice.config.output_format.writer()
@@ -264,11 +264,7 @@ class CartesiaSession(Dialect[Segment]):
         del self._contexts[context.name]
         for segment in context.segments:
             self.utterances.pop(segment.number, None)
-        self._say(context.name, messages.done(context.name, context.notes))
-
-    def _say(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
-        """Queue a message about a context."""
-        self.send_queue.say(message, number=number, samples=samples, about=name)
+        self._send_about(context.name, messages.done(context.name, context.notes))
 
     # --- refusals and the end
 
@@ -281,7 +277,7 @@ class CartesiaSession(Dialect[Segment]):
             self._release(context.head)
         if goes_on:
             self._muted.remember(name)
-        self._say(name, messages.error(error, name, self._id))
+        self._send_about(name, messages.error(error, name, self._id))
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
         name = fields.get("context_id")

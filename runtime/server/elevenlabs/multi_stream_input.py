@@ -46,7 +46,7 @@ class MultiStreamInputSession(ElevenLabsSession):
         elif context is not None and not context.takes_text:
             if (message.text or "").strip():
                 error = OutOfOrder(what="text", why="that context was closed")
-                self._say(name, messages.error(error, name))
+                self._send_about(name, messages.error(error, name))
         elif context is not None or message.text:  # An empty text keeps the socket open and opens no context.
             try:
                 self._take(context or self._begun(name, message), message)
@@ -85,7 +85,7 @@ class MultiStreamInputSession(ElevenLabsSession):
 
     def _end_name(self, name: str, notes: Sequence[str] = ()) -> None:
         """Say the last message about a context; the last context of a client that leaves ends the socket."""
-        self._say(name, messages.final(name, notes))
+        self._send_about(name, messages.final(name, notes))
         if self._is_leaving and not self.utterances:
             self._close(1000)
 
@@ -102,7 +102,7 @@ class MultiStreamInputSession(ElevenLabsSession):
     def _fail(self, utterance: Context, error: SpeechError) -> None:
         if utterance.takes_text:
             self._muted.remember(utterance.name)
-        self._say(utterance.name, messages.error(error, utterance.name))
+        self._send_about(utterance.name, messages.error(error, utterance.name))
         self._conclude(utterance)
 
     def _refuse(self, name: str, error: SpeechError) -> None:
@@ -110,7 +110,7 @@ class MultiStreamInputSession(ElevenLabsSession):
         if context := self._named(name):
             self._release(context)
         self._muted.remember(name)
-        self._say(name, messages.error(error, name))
+        self._send_about(name, messages.error(error, name))
         self._end_name(name)
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:

@@ -34,7 +34,7 @@ from runtime.server.http import paging
 from runtime.server.http.multipart import read_multipart
 from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import DICTIONARIES, FORM, documented
-from runtime.server.pronunciations.routes import CREATING, aside, dictionaries_of
+from runtime.server.pronunciations.routes import CREATING, dictionaries_of
 from runtime.server.wire import Checked, Reply, checked
 
 PATH = "/v1/pronunciation-dictionaries"
@@ -56,7 +56,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return checked(kind, {name: value for name, value in fields.items() if value is not None})
 
     async def changed(request: Request, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
-        return await aside(host, dictionaries_of(host, request).change, dictionary_id, edit)
+        return await host.run_in_worker(dictionaries_of(host, request).change, dictionary_id, edit)
 
     @router.post("/add-from-rules")
     @documented(
@@ -70,7 +70,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         """Keep a dictionary of alias rules."""
         body, kept = await body_of(request, NewDictionary), dictionaries_of(host, request)
         words = merged((), (rule.kept() for rule in body.rules))
-        return _added(await aside(host, lambda: kept.add(body.name, words, description=body.description)))
+        return _added(await host.run_in_worker(lambda: kept.add(body.name, words, description=body.description)))
 
     @router.post("/add-from-file")
     @documented(
@@ -97,7 +97,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             added = _added(kept.add(fields["name"], merged((), lexicon.words), description=description))
             return added if lexicon.note is None else {**added, "notes": [lexicon.note]}
 
-        return await aside(host, keep)
+        return await host.run_in_worker(keep)
 
     @router.api_route("", methods=GET)
     @documented(
@@ -144,7 +144,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
                 "has_more": found.has_more,
             }
 
-        return await aside(host, page)
+        return await host.run_in_worker(page)
 
     @router.api_route(ONE, methods=GET)
     @documented(answer=ElevenLabsWholeDictionary, refusals=_FOUND, refused_as=ElevenLabsError)
@@ -156,7 +156,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             found = kept.get(pronunciation_dictionary_id)
             return {**_entry(kept, found), "rules": [rule_of(word) for word in found.latest.words]}
 
-        return await aside(host, entry)
+        return await host.run_in_worker(entry)
 
     @router.patch(ONE)
     @documented(body=ChangedDictionary, answer=ElevenLabsDictionary, refusals=DICTIONARIES, refused_as=ElevenLabsError)
@@ -164,7 +164,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         """Another name, or archived; the version stays."""
         body = await body_of(request, ChangedDictionary)
         edit, kept = DictionaryEdit(name=body.name, is_archived=body.archived), dictionaries_of(host, request)
-        return await aside(host, lambda: _entry(kept, kept.change(pronunciation_dictionary_id, edit)))
+        return await host.run_in_worker(lambda: _entry(kept, kept.change(pronunciation_dictionary_id, edit)))
 
     changes_rules = documented(
         body=Rules,
@@ -207,7 +207,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @documented(sound=(MEDIA_TYPE,), refusals=_FOUND, refused_as=ElevenLabsError)
     async def download(request: Request, dictionary_id: str, version_id: str) -> Response:
         """Return the rules of one version as a PLS lexicon."""
-        version = await aside(host, dictionaries_of(host, request).version, dictionary_id, version_id)
+        version = await host.run_in_worker(dictionaries_of(host, request).version, dictionary_id, version_id)
         return Response(write_lexicon(version.words), media_type=MEDIA_TYPE)
 
     app.include_router(router)

@@ -92,7 +92,7 @@ class ElevenLabsSession(Dialect[Context]):
         if not context.sound.is_instant:
             self.send_queue.encoded(make, number=context.number, samples=context.owed_samples, about=context.name)
         elif (message := make()) is not None:
-            self._say(context.name, message, number=context.number, samples=context.owed_samples)
+            self._send_about(context.name, message, number=context.number, samples=context.owed_samples)
         else:
             return
         context.owed_samples = 0
@@ -163,10 +163,6 @@ class ElevenLabsSession(Dialect[Context]):
     @abstractmethod
     def _leave_off(self, context: Context) -> None:
         """Its client has said nothing of it for too long."""
-
-    def _say(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
-        """Queue a message about a context."""
-        self.send_queue.say(message, number=number, samples=samples, about=name)
 
     def _send_error(self, error: SpeechError) -> None:
         self.send_queue.say(messages.error(error))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from runtime.errors import BadRequest, SessionIdle, SpeechError
+from runtime.errors import BadRequest, SessionIdle
 from runtime.server.elevenlabs import messages
 from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.session import ElevenLabsSession
+from runtime.server.session.dialect import SingleErrorDialect
 
 
-class StreamInputSession(ElevenLabsSession):
+class StreamInputSession(SingleErrorDialect[Context], ElevenLabsSession):
     """Its first message says how it speaks, an empty text ends it; an error ends the socket."""
 
     @property
@@ -35,20 +34,9 @@ class StreamInputSession(ElevenLabsSession):
         return None
 
     def _conclude(self, context: Context) -> None:
-        self._say(context.name, messages.final(None, context.notes))
+        self._send_about(context.name, messages.final(None, context.notes))
         self._close(1000)
 
     def _leave_off(self, context: Context) -> None:
         error = SessionIdle(limit=self._options.inactivity_timeout)
         self.close_with(error, error.close_code)
-
-    def _fail(self, utterance: Context, error: SpeechError) -> None:
-        self.close_with(error, error.close_code)
-
-    def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
-        self.close_with(error, error.close_code)
-
-    def _abort_all(self, error: SpeechError) -> None:
-        """The error is said once, as that of the socket."""
-        for utterance in tuple(self.utterances.values()):
-            self._release(utterance)

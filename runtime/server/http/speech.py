@@ -27,7 +27,6 @@ _SMALL_BODY_BYTES = 16 * 2**10  # A body that is parsed on the loop, in 3 ms at 
 _MAX_MARKUP_RATIO = 4  # Characters of a text with its markup for each that is spoken.
 
 Body = TypeVar("Body")
-Value = TypeVar("Value")
 
 
 class HttpSpeech(ABC, Generic[Body]):
@@ -108,10 +107,7 @@ class HttpSpeech(ABC, Generic[Body]):
     async def _stored(self, resolved: ResolvedVoice) -> Reference | None:
         if resolved.stored is None:
             return None
-        return await self._decoding(self._library.reference, resolved.stored)
-
-    async def _decoding(self, work: Callable[..., Value], *given: Any) -> Value:
-        return await asyncio.get_running_loop().run_in_executor(self._host.decoders, work, *given)
+        return await self._host.run_in_worker(self._library.reference, resolved.stored)
 
     async def _encoding(self, work: Callable[..., bytes], *given: bytes) -> bytes:
         return await asyncio.get_running_loop().run_in_executor(self._host.encoders, work, *given)

@@ -119,7 +119,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         host, body = self._host, self._body
         if resolved.stored is not None or resolved.mode is not Mode.BASE or body.ref_audio is None:
             return await self._stored(resolved)
-        samples = await self._decoding(read_upload, body.ref_audio, host.settings.limits, host.fetcher)
+        samples = await self._host.run_in_worker(read_upload, body.ref_audio, host.settings.limits, host.fetcher)
         if isinstance(samples, SpeechError):
             raise samples
         return Reference(samples=samples, text=body.ref_text, x_vector_only=body.x_vector_only_mode)

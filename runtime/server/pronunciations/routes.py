@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import FastAPI, Request
 
@@ -32,8 +31,6 @@ ONE = PATH + "/{dictionary_id}"
 EXAMPLE = {"name": "Our names", "pronunciations": [{"word": "Nguyen", "say_as": "Win"}]}
 CREATING = DICTIONARIES - {DictionaryNotFound}
 
-Value = TypeVar("Value")
-
 
 def add_routes(app: FastAPI, host: Host) -> None:
     """Register the routes."""
@@ -43,7 +40,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def dictionaries(request: Request) -> Reply:
         """Every dictionary, without its words."""
         kept = dictionaries_of(host, request)
-        data = await aside(host, lambda: [entry(kept, found) for found in kept.all()])
+        data = await host.run_in_worker(lambda: [entry(kept, found) for found in kept.all()])
         return {"object": "list", "data": data}
 
     @app.post(PATH)
@@ -52,14 +49,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
         """Keep a dictionary."""
         body = checked(NewDictionary, await read_fields(request, host))
         kept, words = dictionaries_of(host, request), words_of(body.pronunciations)
-        return await aside(host, lambda: whole(kept, kept.add(body.name, words, description=body.description)))
+        return await host.run_in_worker(lambda: whole(kept, kept.add(body.name, words, description=body.description)))
 
     @app.api_route(ONE, methods=GET)
     @documented(answer=KeptDictionary, refusals=frozenset({DictionaryNotFound}))
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
         """One of them."""
         kept = dictionaries_of(host, request)
-        return await aside(host, lambda: whole(kept, kept.get(dictionary_id)))
+        return await host.run_in_worker(lambda: whole(kept, kept.get(dictionary_id)))
 
     @app.patch(ONE)
     @documented(body=ChangedDictionary, answer=KeptDictionary, refusals=DICTIONARIES)
@@ -71,24 +68,19 @@ def add_routes(app: FastAPI, host: Host) -> None:
             name=body.name, description=body.description, words=None if words is None else lambda _: words
         )
         kept = dictionaries_of(host, request)
-        return await aside(host, lambda: whole(kept, kept.change(dictionary_id, edit)))
+        return await host.run_in_worker(lambda: whole(kept, kept.change(dictionary_id, edit)))
 
     @app.delete(ONE)
     @documented(answer=DeletedDictionary, refusals=DICTIONARIES)
     async def delete(request: Request, dictionary_id: str) -> Reply:
         """Delete it for good."""
-        await aside(host, dictionaries_of(host, request).delete, dictionary_id)
+        await host.run_in_worker(dictionaries_of(host, request).delete, dictionary_id)
         return {"id": dictionary_id, "object": "audio.pronunciation_dictionary.deleted", "deleted": True}
 
 
 def dictionaries_of(host: Host, request: Request) -> OwnerDictionaries:
     """Those that a request sees."""
     return host.owner_library(request.headers).pronunciations
-
-
-async def aside(host: Host, work: Callable[..., Value], *given: object) -> Value:
-    """Do what touches the disk on one of the host's workers."""
-    return await asyncio.get_running_loop().run_in_executor(host.decoders, work, *given)
 
 
 def words_of(entries: Iterable[Pronunciation]) -> tuple[Word, ...]:

@@ -17,7 +17,7 @@ from runtime.server.session.send_queue import SendQueue
 from runtime.server.session.utterance import ChosenVoice, SpeechConfig, Utterance
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import BYTES_PER_SAMPLE, check_size, decode, pieces
+from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_size, decode, pieces
 from runtime.settings import Limits
 
 _NOTICE_S = 60.0  # Warning time before a session reaches its limit.
@@ -206,6 +206,10 @@ class Dialect(ABC, Generic[Speaking]):
         for piece in pieces(pcm):
             self.send_queue.sound(piece, number=utterance.number, samples=len(piece) // BYTES_PER_SAMPLE)
 
+    def _send_about(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
+        """Queue a message about a context, which can be taken back with the context's other messages."""
+        self.send_queue.say(message, number=number, samples=samples, about=name)
+
     def _close(self, code: int, reason: str = "") -> None:
         self.send_queue.close(code, reason)
         self.closed = True
@@ -285,6 +289,20 @@ class Dialect(ABC, Generic[Speaking]):
     @abstractmethod
     def _send_error(self, error: SpeechError) -> None:
         """Say an error that is about no utterance."""
+
+
+class SingleErrorDialect(Dialect[Speaking]):
+    """Dialect in which every error ends the session: it is sent once, then the socket is closed."""
+
+    def _fail(self, utterance: Speaking, error: SpeechError) -> None:
+        self.close_with(error, error.close_code)
+
+    def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
+        self.close_with(error, error.close_code)
+
+    def _abort_all(self, error: SpeechError) -> None:
+        for utterance in tuple(self.utterances.values()):
+            self._release(utterance)
 
 
 class SessionTimers:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import wave
-from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -56,15 +54,10 @@ KNOWN = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # Errors of
 
 SHADOWED = "A speaker has its name; rename it, or ask for it as voice:NAME."
 
-Value = TypeVar("Value")
-
 
 def voices_router(host: Host) -> APIRouter:
     """Return the routes. Everything that touches the disk or decodes runs on the host's workers."""
     router = APIRouter()
-
-    async def aside(work: Callable[..., Value], *given: object) -> Value:
-        return await asyncio.get_running_loop().run_in_executor(host.decoders, work, *given)
 
     def speakers() -> list[str]:
         return list(host.speakers())
@@ -96,7 +89,7 @@ def voices_router(host: Host) -> APIRouter:
         if of not in VOICES_AS:
             raise InvalidConfig(where="of", why=f"it must be {' or '.join(VOICES_AS)}", param="of")
         library = host.owner_library(request.headers)
-        cards = await aside(library.search, search[:256]) if search.strip() else library.cards()
+        cards = await host.run_in_worker(library.search, search[:256]) if search.strip() else library.cards()
         found = listed(library, cards, speakers())
         return {**found, "voices": as_objects(speakers(), cards)} if of == OBJECTS else found
 
@@ -105,7 +98,7 @@ def voices_router(host: Host) -> APIRouter:
     async def create(request: Request) -> Reply:
         """Keep a voice of a recording, or one that was exported elsewhere."""
         form, library = await read_form(request, host.settings.limits), host.owner_library(request.headers)
-        card = await aside(kept, library, form, host.settings.limits, speakers())
+        card = await host.run_in_worker(kept, library, form, host.settings.limits, speakers())
         host.wake_prompts()
         return created(library, card)
 
@@ -114,7 +107,7 @@ def voices_router(host: Host) -> APIRouter:
     async def check(request: Request) -> Reply:
         """Check a recording without storing it."""
         form = await read_form(request, host.settings.limits)
-        return checked(await aside(examined, form, host.settings.limits))
+        return checked(await host.run_in_worker(examined, form, host.settings.limits))
 
     # A name may hold a slash, which comes here decoded.
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
@@ -122,7 +115,7 @@ def voices_router(host: Host) -> APIRouter:
     async def voice_file(request: Request, name: str) -> Response:
         """Return the portable file."""
         library, card = known(request, name)
-        data = await aside(library.export, card.id)
+        data = await host.run_in_worker(library.export, card.id)
         headers = {"Content-Disposition": disposition(file_name(card.name, "voice", instead=card.id))}
         return Response(data, media_type="application/octet-stream", headers=headers)
 
@@ -131,7 +124,7 @@ def voices_router(host: Host) -> APIRouter:
     async def voice_audio(request: Request, name: str) -> Response:
         """Return the reference as WAV."""
         library, card = known(request, name)
-        return Response(await aside(wav_of, library, card.id), media_type="audio/wav")
+        return Response(await host.run_in_worker(wav_of, library, card.id), media_type="audio/wav")
 
     @router.api_route(VOICES + "/{name:path}", methods=GET)
     @documented(answer=StoredVoice, refusals=KNOWN)
@@ -147,14 +140,14 @@ def voices_router(host: Host) -> APIRouter:
         library, card = known(request, name)
         if edit.name is not None and edit.name != card.name:
             check_free(edit.name, speakers())
-        return entry(library, await aside(library.change, card.id, edit))
+        return entry(library, await host.run_in_worker(library.change, card.id, edit))
 
     @router.delete(VOICES + "/{name:path}")
     @documented(answer=DeletedVoice, refusals=LIBRARY)
     async def delete(request: Request, name: str) -> JSONResponse:
         """Delete it for good."""
         library, card = known(request, name)
-        await aside(library.delete, card.id)
+        await host.run_in_worker(library.delete, card.id)
         return JSONResponse(
             {"success": True, "id": card.id, "name": card.name, "object": "audio.voice.deleted", "deleted": True}
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 from runtime.errors import BadRequest, OutOfOrder, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, ModelCard, SpeechEvent
-from runtime.server.session.dialect import Dialect
+from runtime.server.session.dialect import SingleErrorDialect
 from runtime.server.session.utterance import GrowingText, Utterance
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.wire import check_text
@@ -42,7 +42,7 @@ class Spoken(Utterance[Voice]):
     is_heard: bool = False  # sound of it was sent
 
 
-class WyomingSession(Dialect[Spoken]):
+class WyomingSession(SingleErrorDialect[Spoken]):
     """One client on one connection."""
 
     def __init__(self, *, cards: Sequence[ModelCard], library: VoiceLibrary, **shared: Any) -> None:
@@ -155,16 +155,9 @@ class WyomingSession(Dialect[Spoken]):
 
     # --- refusals and the end
 
-    def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
-        self.close_with(error, error.close_code)
-
-    def _fail(self, utterance: Spoken, error: SpeechError) -> None:
-        self.close_with(error, error.close_code)
-
     def _abort_all(self, error: SpeechError) -> None:
         self._later.clear()
-        for utterance in tuple(self.utterances.values()):
-            self._release(utterance)
+        super()._abort_all(error)
 
     def _send_error(self, error: SpeechError) -> None:
         self.send_queue.say(messages.error(error))

@@ -275,7 +275,7 @@ def test_a_host_that_shuts_ends_what_takes_too_long(heard: int) -> None:
         await settle()
         engine.say(1, started(), *[chunk()] * heard)
         await settle()
-        await host.shut(Draining(), 1001, timeout_s=0.05)
+        await host.close_sessions(Draining(), 1001, timeout_s=0.05)
         if heard:
             await serving
             assert wire.body
