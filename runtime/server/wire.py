@@ -148,6 +148,11 @@ def _known_names(kind: type[BaseModel]) -> frozenset[str]:
     return frozenset(names)
 
 
+def given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields without those that are null, which mean the same as if they were not sent."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def pieces(pcm: bytes) -> Iterator[bytes]:
     """Cut sound into messages of a size that lets others pass."""
     return (pcm[start : start + PIECE_BYTES] for start in range(0, len(pcm), PIECE_BYTES))

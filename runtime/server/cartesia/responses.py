@@ -1,4 +1,4 @@
-"""Types what Cartesia's HTTP routes answer, for the OpenAPI document."""
+"""Response types of Cartesia's HTTP routes, for the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from runtime.server.session.utterance import SynthesisOptions
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import Pronunciations
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
+from runtime.server.wire import Name, StrictFields, Text, check_frames, checked, given
 from runtime.settings import Limits
 from runtime.shared.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 
@@ -187,6 +187,6 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     if isinstance(voice, dict) and voice.get("mode") == "embedding":
         why = "embeddings are not taken; name a voice by its id"
         raise InvalidConfig(where="voice", why=why, param="voice")
-    message = checked(kind, {name: value for name, value in fields.items() if value is not None})
+    message = checked(kind, given(fields))
     check_frames(message.max_frames, limits.max_frames)
     return message

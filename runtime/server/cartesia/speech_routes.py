@@ -17,8 +17,7 @@ from runtime.server.engine_host import Host
 from runtime.server.http.request_ids import id_of
 from runtime.server.http.speech import HttpSpeech, event, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
-from runtime.server.text.pronunciations import all_words
-from runtime.server.wire import Reply
+from runtime.server.wire import Reply, given
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.pcm_formats import PcmWriter
@@ -115,8 +114,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
     async def _request(self) -> SpeechRequest:
         body = self._body
         resolved = body.resolve_voice(self._resolver())
-        words = all_words(body, self._library)
-        self._text = await self._filtered(body.filter_name, spelled(body.transcript), words, tags=False)
+        self._text = await self._filtered(body.filter_name, spelled(body.transcript), tags=False)
         return body.request(self._text, resolved, await self._stored(resolved))
 
 
@@ -137,7 +135,7 @@ class _WavWriter:
 
 
 def _event(fields: Reply) -> bytes:
-    return event(**{name: value for name, value in fields.items() if value is not None})
+    return event(**given(fields))
 
 
 def _writer(form: FileFormat | OutputFormat) -> PcmWriter | _WavWriter | Encoder:

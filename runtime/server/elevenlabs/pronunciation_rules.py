@@ -1,4 +1,4 @@
-"""Reads the rules of ElevenLabs' pronunciation dictionaries: aliases; phonemes are refused in a sentence."""
+"""Rules of ElevenLabs' pronunciation dictionaries: aliases. Phonemes are refused."""
 
 from __future__ import annotations
 

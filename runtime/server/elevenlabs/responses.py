@@ -1,4 +1,4 @@
-"""Types what ElevenLabs' HTTP routes answer, for the OpenAPI document."""
+"""Response types of ElevenLabs' HTTP routes, for the OpenAPI document."""
 
 from __future__ import annotations
 

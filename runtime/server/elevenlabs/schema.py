@@ -18,7 +18,7 @@ from runtime.server.session.utterance import SynthesisOptions
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import MAX_DICTIONARIES, Pronunciations
 from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
-from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
+from runtime.server.wire import Name, StrictFields, Text, check_frames, checked, given
 from runtime.settings import Limits
 from runtime.shared.encoding import SPEEDS
 
@@ -173,7 +173,7 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     Raises:
         BadRequest: a field of the wrong type, out of its range, or for what is not served here.
     """
-    message = checked(kind, {name: value for name, value in fields.items() if value is not None})
+    message = checked(kind, given(fields))
     check_frames(message.max_frames, limits.max_frames)
     return message
 

@@ -25,7 +25,6 @@ from runtime.server.engine_host import Host
 from runtime.server.http.request_ids import id_of
 from runtime.server.http.speech import HttpSpeech, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
-from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.spelling import spelled
@@ -157,8 +156,7 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
         body, cards = self._body, self._host.engine.cards
         resolved = resolve_voice(self._voice_id, body.model_id, body.instructions, self._resolver())
         config = synthesis_options(body, body.language_code, None, resolved, cards)
-        words = all_words(body, self._library)
-        text = await self._filtered(body.text_filter or "none", spelled(body.text), words, tags=body.tags)
+        text = await self._filtered(body.text_filter or "none", spelled(body.text), tags=body.tags)
         read = ReadText(self._host.settings.limits, brackets=body.tags)
         self._read = read.add(text) + read.finish()
         return config.request(text, resolved, await self._stored(resolved))

@@ -1,4 +1,4 @@
-"""Carries messages between the server's process and the engine's over two pipes.
+"""Channel between the server's process and the engine's: messages over two pipes.
 
 Messages are pickled, which is safe here and nowhere else: both ends are this program, and what a client sends arrives
 as the values that the server's process has checked, never as a pickle of its own.

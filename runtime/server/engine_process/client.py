@@ -1,4 +1,4 @@
-"""The engine as the server's process sees it: it starts the engine's process and speaks with it over pipes."""
+"""Client of an engine in another process, which it starts and reaches over pipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines what the server's process and the engine's process say to each other. Values only."""
+"""Messages between the server's process and the engine's process. Values only."""
 
 from __future__ import annotations
 

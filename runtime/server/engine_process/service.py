@@ -1,4 +1,4 @@
-"""Serves an engine to the server's process: carries out what that asks, and passes on what the engine says."""
+"""Service in the engine's process: runs the server's commands and returns the engine's events."""
 
 from __future__ import annotations
 

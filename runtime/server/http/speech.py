@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -17,7 +17,7 @@ from runtime.server.engine_host import Host
 from runtime.server.http.speech_stream import SpeechStream, StreamingReply
 from runtime.server.logs import RequestLog
 from runtime.server.text.filter import FilterName, filtered
-from runtime.server.text.pronunciations import Pronunciation, dictionary_for
+from runtime.server.text.pronunciations import NamesDictionaries, all_words, dictionary_for
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import decode
@@ -26,7 +26,7 @@ from runtime.shared.port.limits import whole_body
 _SMALL_BODY_BYTES = 16 * 2**10  # A body that is parsed on the loop, in 3 ms at most.
 _MAX_MARKUP_RATIO = 4  # Characters of a text with its markup for each that is spoken.
 
-Body = TypeVar("Body")
+Body = TypeVar("Body", bound=NamesDictionaries)
 
 
 class HttpSpeech(ABC, Generic[Body]):
@@ -81,13 +81,13 @@ class HttpSpeech(ABC, Generic[Body]):
         self._speech = SpeechStream(host.engine, request, text_field=self.text_field, on_end=on_end)
         return self._speech
 
-    async def _filtered(self, name: FilterName, text: str, words: Iterable[Pronunciation], *, tags: bool) -> str:
+    async def _filtered(self, name: FilterName, text: str, *, tags: bool) -> str:
         """Return what is to be spoken of a text. A thread filters it, in turn with other texts.
 
         Raises:
             TextTooLong: it has more characters than the markup of the longest text may have.
         """
-        entries = tuple(words)
+        entries = all_words(self._body, self._library)
         if name == "none" and not entries:
             return text
         limits = self._host.settings.limits

@@ -27,7 +27,7 @@ from runtime.server.session.utterance import GrowingText
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import DictionaryIds, Pronunciations
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import Name, StrictFields, Text, checked
+from runtime.server.wire import Name, StrictFields, Text, checked, given
 from runtime.settings import Limits
 
 MODES = {
@@ -142,11 +142,11 @@ class SessionConfig(Message):
     @classmethod
     def _one_name_each(cls, fields: dict[str, Any]) -> dict[str, Any]:
         for names in (("voice", "speaker"), ("instructions", "instruct", "voice_description")):
-            given = [fields[name] for name in names if fields.get(name) is not None]
-            if any(value != given[0] for value in given[1:]):
+            values = [fields[name] for name in names if fields.get(name) is not None]
+            if any(value != values[0] for value in values[1:]):
                 raise ValueError(f"{' and '.join(names)} are the same field and differ")
         # An alias that is null must not hide the other one that is set.
-        return {name: value for name, value in fields.items() if value is not None}
+        return given(fields)
 
     @property
     def frame_limit(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Types what the routes of OpenAI's dialect answer, and the body of a batch, for the OpenAPI document."""
+"""Response types of OpenAI's dialect and the body of a batch, for the OpenAPI document."""
 
 from __future__ import annotations
 

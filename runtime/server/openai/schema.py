@@ -14,7 +14,7 @@ from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import Reference
 from runtime.server.native.schema import SessionConfig
 from runtime.server.text.filter import FilterName
-from runtime.server.wire import Name, Text, checked
+from runtime.server.wire import Name, Text, checked, given
 from runtime.shared.encoding import FORMATS, SPEEDS
 
 STREAM_FORMATS = ("audio", "sse")
@@ -121,8 +121,4 @@ def read_batch(fields: dict[str, Any], max_items: int) -> list[dict[str, Any]]:
     if not all(isinstance(item, dict) for item in items):
         raise InvalidConfig(where="items", why="each of them must be an object with an input", param="items")
     shared = {name: value for name, value in fields.items() if value is not None and name not in {"items", "input"}}
-    return [{"response_format": BATCH_FORMAT, **shared, **_given(item), **_WHOLE} for item in items]
-
-
-def _given(item: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if value is not None}
+    return [{"response_format": BATCH_FORMAT, **shared, **given(item), **_WHOLE} for item in items]

@@ -12,7 +12,6 @@ from runtime.server.descriptions import metrics
 from runtime.server.http.speech import HttpSpeech, event
 from runtime.server.http.speech_stream import SpeechStream
 from runtime.server.openai.schema import SpeechBody
-from runtime.server.text.pronunciations import all_words
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import Reply
@@ -111,8 +110,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
     async def _request(self) -> SpeechRequest:
         body = self._body
         resolved = body.resolve_voice(self._resolver())
-        words = all_words(body, self._library)
-        text = await self._filtered(body.text_filter, body.input, words, tags=body.tags)
+        text = await self._filtered(body.text_filter, body.input, tags=body.tags)
         return body.request(text, resolved, await self._reference(resolved))
 
     async def _reference(self, resolved: ResolvedVoice) -> Reference | None:

@@ -1,4 +1,4 @@
-"""Builds the OpenAPI document from the routes of an application, their operations, and the tree of errors."""
+"""OpenAPI document, built from an application's routes, their operations and the tree of errors."""
 
 from __future__ import annotations
 

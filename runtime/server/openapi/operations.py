@@ -1,4 +1,4 @@
-"""Lets a route say what it takes and answers, as far as its signature does not: bodies are read by hand, strictly."""
+"""OpenAPI operations of routes: bodies, responses and errors, which signatures do not state."""
 
 from __future__ import annotations
 

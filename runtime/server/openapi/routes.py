@@ -1,4 +1,4 @@
-"""Serves the OpenAPI document and its page, which needs no script and nothing from elsewhere."""
+"""Routes of the OpenAPI document and of its page, which needs no script."""
 
 from __future__ import annotations
 

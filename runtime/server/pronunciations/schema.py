@@ -1,4 +1,4 @@
-"""Types what the routes of kept pronunciation dictionaries take and answer."""
+"""Request and response types of stored pronunciation dictionaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applies a request's ``text_filter`` and its dictionary to its text before it is spoken; shared by all dialects."""
+"""Text filters of requests: ``text_filter``, then the pronunciation dictionary; for all dialects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the words that a request has said otherwise: those that it brings, and dictionaries that are kept here.
+"""Pronunciations of a request: its own entries, then those of stored dictionaries.
 
 Shared by all dialects.
 """

@@ -1,4 +1,4 @@
-"""Types what the routes of stored voices take and answer, for the OpenAPI document."""
+"""Request and response types of stored voices, for the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from runtime.request import Reference, SpeechRequest
 from runtime.server.languages import language_of
 from runtime.server.session.utterance import SynthesisOptions
 from runtime.server.voices.voice_resolver import ResolvedVoice
-from runtime.server.wire import Name, StrictFields, Text, checked
+from runtime.server.wire import Name, StrictFields, Text, checked, given
 
 
 class Voice(StrictFields):
@@ -81,4 +81,4 @@ def read(fields: dict[str, Any]) -> Event | None:
         return None
     if not isinstance(data, dict):
         raise InvalidConfig(where="data", why="it must be an object", param="data")
-    return checked(EVENTS[kind], {name: value for name, value in data.items() if value is not None})
+    return checked(EVENTS[kind], given(data))
