@@ -58,7 +58,7 @@ class Socket(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Those of the request that opened it."""
+        """Return the headers of the request that opened the socket."""
         ...
 
     async def receive(self) -> Message:
@@ -258,7 +258,7 @@ class Connection:
         self._dialect.on_refused(utterance, error)
 
     def _emit_event(self, utterance: int, event: SpeechEvent) -> None:
-        """The sink. Thread: engine."""
+        """Pass an event of the engine to the event loop. Thread: engine."""
         # The loop is closed where the process ends before its engine; no client listens then.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._on_speech, utterance, event)

@@ -90,7 +90,7 @@ class Host:
 
     @property
     def status(self) -> str:
-        """One word for /ready."""
+        """Return the state for /ready."""
         match self.problem:
             case None:
                 return "ready"
@@ -113,17 +113,17 @@ class Host:
 
     @property
     def is_serving(self) -> bool:
-        """A client is connected by a socket, or waits for an answer."""
+        """True if a client has a socket open or waits for a response."""
         return bool(self.sockets) or self._requests > 0
 
     @property
     def is_speaking(self) -> bool:
-        """Speech is being made, over HTTP or for a socket."""
+        """True if speech is being generated, over HTTP or for a socket."""
         return bool(self.replies) or any(socket.is_speaking for socket in self.sockets)
 
     @property
     def engine(self) -> SpeechEngine:
-        """The loaded engine, for new work of the request that is being answered.
+        """Return the loaded engine for the current request.
 
         Raises:
             SpeechError: `problem`.
@@ -183,7 +183,7 @@ class Host:
         self._keeping = asyncio.create_task(self._prompts.run(), name="prompts")
 
     def wake_prompts(self) -> None:
-        """A voice was kept: its prompt is to be made."""
+        """Start computing the prompt of a new voice."""
         if self._prompts is not None:
             self._prompts.wake()
 

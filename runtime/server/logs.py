@@ -31,7 +31,7 @@ class RequestLog:
     is_cancelled: bool = False  # No client waits for it, so that its end is not a fault.
 
     def append(self, text: str) -> None:
-        """More of its text has come."""
+        """Count more text of the request."""
         self.chars += len(text)
         if self.text is not None:
             self.text += text

@@ -29,7 +29,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.websocket("/v1/audio/speech/stream")
     async def speech_stream(websocket: WebSocket) -> None:
-        """Speech: in our own protocol if it is offered, in vLLM-Omni's if none is."""
+        """Speak in our own protocol if the client offers it, in vLLM-Omni's if it offers none."""
         offered = websocket.scope["subprotocols"]
         await websocket.accept(subprotocol=PROTOCOL if PROTOCOL in offered else None)
         problem, session_id = host.problem, new_id()
@@ -50,7 +50,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.websocket("/tts/websocket")
     async def cartesia(websocket: WebSocket) -> None:
-        """Speech for Cartesia's clients."""
+        """Speak for Cartesia's clients."""
         await websocket.accept()
         problem, session_id = host.problem, new_id()
         if problem is not None:

@@ -98,13 +98,13 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(ONE, methods=GET)
     @documented(answer=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}), refused_as=CartesiaError)
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
-        """One of them."""
+        """Return one pronunciation dictionary."""
         return _entry(await host.run_in_worker(dictionaries_of(host, request).get, dictionary_id))
 
     @app.patch(ONE)
     @documented(body=ChangedDict, answer=CartesiaDictionary, refusals=DICTIONARIES, refused_as=CartesiaError)
     async def change(request: Request, dictionary_id: str) -> Reply:
-        """Another name, or other words."""
+        """Change its name or its words."""
         body = checked(ChangedDict, await read_fields(request, host))
         words = None if body.items is None else tuple(item.kept() for item in body.items)
         edit = DictionaryEdit(name=body.name, words=None if words is None else lambda _: words)
@@ -113,7 +113,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.delete(ONE, status_code=204)
     @documented(status=204, refusals=DICTIONARIES, refused_as=CartesiaError)
     async def delete(request: Request, dictionary_id: str) -> Response:
-        """Delete it for good."""
+        """Delete a pronunciation dictionary."""
         await host.run_in_worker(dictionaries_of(host, request).delete, dictionary_id)
         return Response(status_code=204)
 

@@ -34,7 +34,7 @@ class CartesiaVoice(StrictFields):
     @model_validator(mode="before")
     @classmethod
     def _its_id_alone(cls, voice: object) -> object:
-        """Newer clients say no more than the id."""
+        """Accept the id alone, as newer clients send it."""
         return {"id": voice} if isinstance(voice, str) else voice
 
 
@@ -138,13 +138,13 @@ class Generation(CartesiaRequest):
 
     @property
     def pause_s(self) -> float:
-        """The pause of the text after which it is spoken."""
+        """Return the pause in seconds after which received text is spoken."""
         asked = self.max_buffer_delay_ms
         return (MAX_BUFFER_DELAY_MS if asked is None else asked) / 1000
 
     @property
     def speaks_at_once(self) -> bool:
-        """The client has gathered what belongs together: no text waits here for more."""
+        """True if received text is spoken at once: the client gathers it itself."""
         return self.flush or self.max_buffer_delay_ms == 0
 
 

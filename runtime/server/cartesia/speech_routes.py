@@ -61,7 +61,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         return self._body.output_format.sample_rate
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """The file as it is made.
+        """Yield the file while it is made.
 
         Raises:
             SpeechError: the request was refused, or broke.
@@ -75,7 +75,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         yield await self._encoding(writer.finish)
 
     async def events(self, body: SseBody) -> AsyncGenerator[bytes, None]:
-        """The sound as server-sent events, with estimated times of words. An error after the first is the last of them.
+        """Yield server-sent events with audio and estimated word times. An error after the first event is the last one.
 
         Raises:
             SpeechError: the request was refused, or broke before its first sound.

@@ -48,7 +48,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/voices/{voice_id}", methods=GET)
     @documented(answer=CartesiaVoiceEntry, refusals=frozenset({VoiceNotFound}), refused_as=CartesiaError)
     async def voice(request: Request, voice_id: str) -> Reply:
-        """One of them."""
+        """Return one voice."""
         return _entry(known_voice(host, request.headers, voice_id))
 
 

@@ -44,7 +44,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/v1/voices", methods=GET)
     @documented(answer=ElevenLabsVoices, refused_as=ElevenLabsError)
     async def voices(request: Request) -> Reply:
-        """Every voice."""
+        """Return all voices."""
         return {"voices": [_voice(voice) for voice in known_voices(host, request.headers)]}
 
     @app.api_route("/v2/voices", methods=GET)
@@ -78,7 +78,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/v1/voices/{voice_id}", methods=GET)
     @documented(answer=ElevenLabsVoice, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
     async def voice(request: Request, voice_id: str) -> Reply:
-        """One of them."""
+        """Return one voice."""
         return _voice(known_voice(host, request.headers, voice_id))
 
     @app.api_route("/v1/voices/settings/default", methods=GET)

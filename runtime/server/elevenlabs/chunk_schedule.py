@@ -26,7 +26,7 @@ class ChunkSchedule:
 
     @property
     def is_due(self) -> bool:
-        """So much has come that it is to be spoken, and no word of it is cut."""
+        """True if enough text has arrived to speak it without cutting a word."""
         length = self._lengths[min(self.chunks, len(self._lengths) - 1)]
         if self._is_triggered:
             length = min(length, _TRIGGER)
@@ -41,7 +41,7 @@ class ChunkSchedule:
         self._is_triggered = is_triggered
 
     def begin(self) -> None:
-        """All that has come is spoken; count the next chunk."""
+        """Start the next chunk, because all received text is spoken."""
         self.chunks += self._chars > 0
         self._chars = 0
         self._tail = ""

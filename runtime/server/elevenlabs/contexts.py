@@ -79,7 +79,7 @@ class Context(Utterance[SynthesisOptions]):
         self.flush()
 
     def close(self, now: float) -> None:
-        """Its text is complete."""
+        """Complete the text."""
         self._hold(self.text.add(self.spelling.finish(), now))
         self._hold(self.text.finish())
         self.words.add(self.read.finish())
@@ -89,7 +89,7 @@ class Context(Utterance[SynthesisOptions]):
             self.send_text()
 
     def hear(self, seconds: float, now: float) -> None:
-        """So much more of its sound was made."""
+        """Record that `seconds` more of its audio were generated."""
         self.heard_of = now
         self.plays_until = max(self.plays_until or now, now) + seconds
 
@@ -100,7 +100,7 @@ class Context(Utterance[SynthesisOptions]):
             self._last = text[-1]
 
     def _end_word(self) -> None:
-        """Clients take a word for one once there is a space behind it."""
+        """Add a space after the last word; clients show a word when a space follows it."""
         if not self._last.isspace():
             self.words.add(" ")
             self._last = " "

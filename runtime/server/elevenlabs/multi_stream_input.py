@@ -90,7 +90,7 @@ class MultiStreamInputSession(ElevenLabsSession):
             self._close(1000)
 
     def _leave_off(self, context: Context) -> None:
-        """It ends as if it had been closed."""
+        """Close the context, as if its client had."""
         self._close_context(context)
 
     # --- refusals and the end

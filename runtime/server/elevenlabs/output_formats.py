@@ -48,7 +48,7 @@ class OutputFormat:
 
     @property
     def has_head(self) -> bool:
-        """It begins with its length, which many readers believe."""
+        """True if the format begins with its length, on which many readers rely."""
         return self.codec == "wav"
 
     def writer(self, speed: float = 1.0, *, whole: bool = False) -> SoundWriter:

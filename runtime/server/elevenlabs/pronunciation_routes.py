@@ -148,7 +148,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.api_route(ONE, methods=GET)
     @documented(answer=ElevenLabsWholeDictionary, refusals=_FOUND, refused_as=ElevenLabsError)
     async def dictionary(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """One of them, with the rules of its latest version."""
+        """Return one dictionary with the rules of its latest version."""
         kept = dictionaries_of(host, request)
 
         def entry() -> Reply:
@@ -160,7 +160,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.patch(ONE)
     @documented(body=ChangedDictionary, answer=ElevenLabsDictionary, refusals=DICTIONARIES, refused_as=ElevenLabsError)
     async def change(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Another name, or archived; the version stays."""
+        """Rename or archive a dictionary; its version stays."""
         body = await body_of(request, ChangedDictionary)
         edit, kept = DictionaryEdit(name=body.name, is_archived=body.archived), dictionaries_of(host, request)
         return await host.run_in_worker(lambda: _entry(kept, kept.change(pronunciation_dictionary_id, edit)))
@@ -176,14 +176,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post(ONE + "/set-rules")
     @changes_rules
     async def set_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Other rules in the place of all; a version of its own, as below."""
+        """Replace all rules; this makes a new version."""
         words = merged((), [rule.kept() for rule in (await body_of(request, Rules)).rules])
         return _version(await changed(request, pronunciation_dictionary_id, DictionaryEdit(words=lambda _: words)))
 
     @router.post(ONE + "/add-rules")
     @changes_rules
     async def add_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """More rules; one of the same string takes the place of the one that was there."""
+        """Add rules; a rule replaces the one with the same string."""
         words = [rule.kept() for rule in (await body_of(request, Rules)).rules]
         edit = DictionaryEdit(words=lambda before: merged(before, words))
         return _version(await changed(request, pronunciation_dictionary_id, edit))
@@ -197,7 +197,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=ElevenLabsError,
     )
     async def remove_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Without the rules of these strings; those that there are not are none."""
+        """Remove the rules of these strings; unknown strings are ignored."""
         gone = {string.strip() for string in (await body_of(request, RuleStrings)).rule_strings}
         edit = DictionaryEdit(words=lambda before: [word for word in before if word.word not in gone])
         return _version(await changed(request, pronunciation_dictionary_id, edit))

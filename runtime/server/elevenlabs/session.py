@@ -144,7 +144,7 @@ class ElevenLabsSession(Dialect[Context]):
             context.speak(now)
 
     def _close_context(self, context: Context) -> None:
-        """Its text is complete; without a word it ends without the engine."""
+        """Complete the text; without a word it ends without the engine."""
         context.close(self._clock())
         if not context.is_submitted and not context.is_readable:
             self.utterances.pop(context.number)
@@ -162,7 +162,7 @@ class ElevenLabsSession(Dialect[Context]):
 
     @abstractmethod
     def _leave_off(self, context: Context) -> None:
-        """Its client has said nothing of it for too long."""
+        """End a context whose client was silent for too long."""
 
     def _send_error(self, error: SpeechError) -> None:
         self.send_queue.say(messages.error(error))

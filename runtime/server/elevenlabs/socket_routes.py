@@ -32,10 +32,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.websocket(PATH + "/stream-input")
     async def stream_input(websocket: WebSocket, voice_id: str) -> None:
-        """One text."""
+        """Speak one text."""
         await serve(StreamInputSession, websocket, voice_id)
 
     @app.websocket(PATH + "/multi-stream-input")
     async def multi_stream_input(websocket: WebSocket, voice_id: str) -> None:
-        """Several texts beside each other."""
+        """Speak several texts at the same time."""
         await serve(MultiStreamInputSession, websocket, voice_id)

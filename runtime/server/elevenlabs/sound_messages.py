@@ -21,7 +21,7 @@ class SoundMessages:
 
     @property
     def is_instant(self) -> bool:
-        """A call takes microseconds; a codec takes milliseconds for each 80 ms of sound."""
+        """True if a call takes microseconds; a codec takes milliseconds for 80 ms of audio."""
         return isinstance(self._writer, PcmWriter)
 
     def add(self, pcm: bytes, times: TimedWords) -> Reply | None:

@@ -76,7 +76,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post("/stream/with-timestamps", response_model=None)
     @documented(**_TAKEN, sound=(JSON_LINES,))
     async def stream_with_timestamps(request: Request, voice_id: str) -> Response:
-        """The same as it is made, a line of JSON a piece."""
+        """Speak one text with character times, one line of JSON for each piece."""
         text = await spoken(request, voice_id)
         return text.reply(text.timed_lines(), JSON_LINES)
 
@@ -99,7 +99,7 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
         return self.format.rate
 
     async def pieces(self, *, whole: bool = False) -> AsyncGenerator[bytes, None]:
-        """The file as it is made, or all of it at once.
+        """Yield the file while it is made, or all of it at once.
 
         Raises:
             SpeechError: the request was refused, or broke.
@@ -109,7 +109,7 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
                 yield data
 
     async def timed_lines(self) -> AsyncGenerator[bytes, None]:
-        """Its pieces with the times of what is spoken by their end.
+        """Yield lines with audio and the character times up to their end.
 
         Raises:
             SpeechError: the request was refused, or broke.
@@ -136,7 +136,7 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
         yield self._line(bytes(sound), told)
 
     async def _timed(self, *, whole: bool = False) -> AsyncGenerator[tuple[bytes, TimedWords], None]:
-        """Sound in its format, some of it empty, each with the words that are over by its end."""
+        """Yield encoded audio, which may be empty, with the words that end in it."""
         request = await self._request()
         writer = self.format.writer(self._body.speed, whole=whole)
         words = WordTimes()

@@ -52,7 +52,7 @@ class Rate:
         self._buckets: OrderedDict[bytes, _TokenBucket] = OrderedDict()
 
     def __len__(self) -> int:
-        """Callers that are remembered."""
+        """Return the number of callers that are remembered."""
         return len(self._buckets)
 
     def wait_s(self, caller: bytes) -> float:

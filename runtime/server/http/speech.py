@@ -45,7 +45,7 @@ class HttpSpeech(ABC, Generic[Body]):
     @property
     @abstractmethod
     def sample_rate(self) -> int:
-        """Of what is sent."""
+        """Sample rate of the response in Hz."""
 
     def headers(self) -> dict[str, str]:
         """Return the headers of every response."""

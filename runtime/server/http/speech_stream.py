@@ -111,7 +111,7 @@ class SpeechStream:
         return event
 
     def _emit_event(self, event: SpeechEvent) -> None:
-        """The sink. Thread: engine."""
+        """Pass an event of the engine to the event loop. Thread: engine."""
         # The loop is closed where the process ends before its engine; no client listens then.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._arrive, event)

@@ -28,7 +28,7 @@ class Spending:
         self._day = 0
 
     def __len__(self) -> int:
-        """Accounts that are remembered."""
+        """Return the number of accounts that are remembered."""
         return len(self._spent)
 
     def check(self, allowance: Allowance) -> None:

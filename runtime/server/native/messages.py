@@ -214,7 +214,7 @@ def context_cancelled(utterance: NativeUtterance) -> ContextCancelled:
 
 
 def unbegun_cancelled(context_id: str, played_ms: float | None) -> ContextCancelled:
-    """Of a context that had its configuration and no text yet."""
+    """Return the cancellation of a configured context without text."""
     return {"type": "context.cancelled", "context_id": context_id, "sent_ms": 0.0, "played_ms": played_ms}
 
 

@@ -27,7 +27,7 @@ _CONTEXT_ID = "context_id"  # The field that the head of the page explains once.
 
 @cache
 def schema() -> dict[str, Any]:
-    """Every message as JSON schema: ``client`` and ``server`` hold one each, by message type."""
+    """Return every message as JSON schema: ``client`` and ``server`` hold one each, by message type."""
     return {
         "protocol": PROTOCOL,
         "client": {kind: text for kind, text in _schemas(ClientMessage)},
@@ -36,7 +36,7 @@ def schema() -> dict[str, Any]:
 
 
 def page() -> str:
-    """docs/protocol.md."""
+    """Return the text of docs/protocol.md."""
     sections = [_HEAD]
     for heading, side in (("From the client", "client"), ("From the server", "server")):
         sections.append(f"## {heading}\n")

@@ -150,14 +150,14 @@ class SessionConfig(Message):
 
     @property
     def frame_limit(self) -> int | None:
-        """The asked number of frames; the last of max_new_tokens is the end token and no frame."""
+        """Return the requested number of frames; the last of max_new_tokens is the end token."""
         if self.max_frames is None and self.max_new_tokens is not None:
             return self.max_new_tokens - 1
         return self.max_frames
 
     @property
     def waits_for_its_end(self) -> bool:
-        """No pause in a text has it spoken, because it is one part."""
+        """True if no pause makes received text spoken, because the text is one part."""
         return self.split_granularity == "none"
 
     @property

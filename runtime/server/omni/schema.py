@@ -66,7 +66,7 @@ class OmniConfig(SessionConfig):
 
     @property
     def is_live(self) -> bool:
-        """One request, whose text grows while it is spoken."""
+        """True if the text grows while it is spoken as one request."""
         return self.streaming_mode != "sentence"
 
     @property
@@ -83,7 +83,7 @@ class OmniConfig(SessionConfig):
 
     @property
     def waits_for_its_end(self) -> bool:
-        """No pause has its text spoken: it is one sentence, or the client says by input.commit what is."""
+        """True if no pause makes received text spoken: it is one sentence, or the client commits it."""
         return self.streaming_mode == "sentence_commit" or (not self.is_live and self.cut is Split.NONE)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:

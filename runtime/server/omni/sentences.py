@@ -37,7 +37,7 @@ class Sentences:
 
     @property
     def waiting_chars(self) -> int:
-        """Characters of the part that is not complete yet."""
+        """Return the number of characters of the incomplete part."""
         return len(self._rest)
 
     def add(self, text: str) -> list[str]:

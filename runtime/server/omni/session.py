@@ -99,7 +99,7 @@ class OmniSession(Dialect[Sentence]):
 
     @property
     def is_congested(self) -> bool:
-        """There is enough to speak, or the client does not take its messages; read no more of it for now."""
+        """True if the session reads no more for now: enough text waits, or the client does not read."""
         is_full = len(self._queue) > _MAX_QUEUED or (
             self._queue.waiting_chars > _MAX_QUEUED_TEXTS * self._limits.max_text_chars
         )
@@ -127,7 +127,7 @@ class OmniSession(Dialect[Sentence]):
         self._advance()
 
     def _on_voice_ready(self, voice: ChosenVoice[OmniConfig]) -> None:
-        """A failure is told with each sentence that needed the voice."""
+        """Submit or fail the sentences that waited for the voice."""
         self._advance()
 
     # --- the client's messages

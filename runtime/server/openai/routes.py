@@ -90,7 +90,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/v1/models/{name:path}", methods=GET)
     @documented(answer=Model | ModelAlias, refusals=UNREADY | {UnknownModel})
     async def model(name: str) -> Reply:
-        """One loaded checkpoint, or a name of OpenAI's that means any."""
+        """Return one loaded checkpoint, or an alias of OpenAI's."""
         if not name:  # /v1/models/
             raise UnknownRoute
         cards = host.engine.cards
@@ -184,5 +184,5 @@ def _alias(name: str, cards: Sequence[ModelCard]) -> Reply:
 
 
 def _gone() -> Response:
-    """For a client that is not there any more, and reads nothing."""
+    """Return a response for a client that has disconnected."""
     return Response(status_code=499)

@@ -81,7 +81,7 @@ class SpeechBody(SessionConfig):
 
     @property
     def is_whole(self) -> bool:
-        """One body with its length, made before anything is sent."""
+        """True if the response is one complete body with its length."""
         if self.stream is None and self.stream_format is None:
             return self.response_format in LENGTH_FIRST
         return self.stream is False

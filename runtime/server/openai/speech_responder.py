@@ -43,7 +43,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         return self._body.sample_rate
 
     async def as_audio(self) -> AsyncGenerator[bytes, None]:
-        """Encoded sound as it is made.
+        """Yield encoded audio while it is made.
 
         Raises:
             SpeechError: the request was refused, or broke.
@@ -82,7 +82,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             yield event(type="speech.audio.error", error=error_body(error), partial_audio=True, action="discard")
 
     async def whole(self) -> Whole:
-        """The finished sound; a runaway or what is too short is made again with the next seed, as the body allows.
+        """Return the finished audio; runaways and short speech are retried with the next seed if the body allows.
 
         Raises:
             SpeechError: the request was refused, or broke.
@@ -148,7 +148,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
 
 
 def usage(end: Finished) -> Reply:
-    """OpenAI's count: positions of the prompt, and frames."""
+    """Return OpenAI's usage: positions of the prompt, and frames."""
     made = end.stats.frames
     return {
         "input_tokens": end.stats.prompt_tokens,

@@ -38,7 +38,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(PATH, methods=GET)
     @documented(answer=DictionaryList)
     async def dictionaries(request: Request) -> Reply:
-        """Every dictionary, without its words."""
+        """Return every dictionary without its words."""
         kept = dictionaries_of(host, request)
         data = await host.run_in_worker(lambda: [entry(kept, found) for found in kept.all()])
         return {"object": "list", "data": data}
@@ -54,14 +54,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(ONE, methods=GET)
     @documented(answer=KeptDictionary, refusals=frozenset({DictionaryNotFound}))
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
-        """One of them."""
+        """Return one dictionary with its words."""
         kept = dictionaries_of(host, request)
         return await host.run_in_worker(lambda: whole(kept, kept.get(dictionary_id)))
 
     @app.patch(ONE)
     @documented(body=ChangedDictionary, answer=KeptDictionary, refusals=DICTIONARIES)
     async def change(request: Request, dictionary_id: str) -> Reply:
-        """Another name, description or list of words."""
+        """Change a dictionary's name, description or words."""
         body = checked(ChangedDictionary, await read_fields(request, host))
         words = None if body.pronunciations is None else words_of(body.pronunciations)
         edit = DictionaryEdit(
@@ -79,7 +79,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def dictionaries_of(host: Host, request: Request) -> OwnerDictionaries:
-    """Those that a request sees."""
+    """Return the dictionaries that the request's owner has."""
     return host.owner_library(request.headers).pronunciations
 
 

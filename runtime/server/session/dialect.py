@@ -93,7 +93,7 @@ class Dialect(ABC, Generic[Speaking]):
 
     @property
     def is_congested(self) -> bool:
-        """The client does not take its replies; read no more of it until it does."""
+        """True if the client does not read its messages; read no more of it until it does."""
         return self.send_queue.is_congested
 
     # --- what goes in
@@ -234,7 +234,7 @@ class Dialect(ABC, Generic[Speaking]):
                 utterance.flush()
 
     def _size_limit(self, fields: dict[str, Any]) -> int:
-        """Bytes of such a message."""
+        """Return the maximum size of the message in bytes."""
         return self._limits.max_message_bytes
 
     @abstractmethod
@@ -263,7 +263,7 @@ class Dialect(ABC, Generic[Speaking]):
         """Tell the client of an utterance that is spoken no further; it is not open any more."""
 
     def _on_voice_ready(self, voice: ChosenVoice[Any]) -> None:
-        """The voice's reference was read, or could not be."""
+        """Continue the utterances that waited for the voice's reference."""
         for utterance in [utterance for utterance in self.utterances.values() if utterance.voice is voice]:
             if isinstance(voice.reference, SpeechError):
                 del self.utterances[utterance.number]
@@ -278,7 +278,7 @@ class Dialect(ABC, Generic[Speaking]):
         self.close_with(error, error.close_code)
 
     def _give_notice(self, remaining_s: float) -> None:
-        """The session has so much time left."""
+        """Tell the client how much time the session has left."""
 
     def _abort_all(self, error: SpeechError) -> None:
         """Tell of every utterance that it ends so."""
@@ -317,7 +317,7 @@ class SessionTimers:
         self._notice_s = min(_NOTICE_S, limits.session_s / 10) if gives_notice else None
 
     def stirred(self) -> None:
-        """The client has said something, or something has happened to what it asked for."""
+        """Restart the idle timer."""
         self._last_event = self._clock()
 
     def deadline(self, silence_s: float | None) -> float:
@@ -333,7 +333,7 @@ class SessionTimers:
         return SessionTooLong(limit=self._limits.session_s) if now >= self._end else None
 
     def notice(self) -> float | None:
-        """The seconds that are left, once, when notice of the end is due."""
+        """Return the remaining seconds once, when notice of the end is due."""
         now = self._clock()
         if self._notice_s is None or now < self._end - self._notice_s:
             return None

@@ -138,7 +138,7 @@ class GrowingText:
         return self._filter.finish()
 
     def settle(self) -> None:
-        """No pause counts before more text comes."""
+        """Ignore pauses until more text arrives."""
         self._tail = ""
         self.due = None
 
@@ -186,7 +186,7 @@ class Utterance(Generic[Config]):
 
     @property
     def is_readable(self) -> bool:
-        """There is something to speak in the text that the engine has not got, once that is complete."""
+        """True if there is something to speak in the text that the engine does not have yet."""
         return any(is_readable(piece) for piece in self._texts())
 
     def append(self, text: str, now: float) -> None:
@@ -208,7 +208,7 @@ class Utterance(Generic[Config]):
         self.send_text(is_flushed=not self.keeps_pieces)
 
     def finish(self) -> None:
-        """Its text is complete."""
+        """Complete the text."""
         self.queue_text(self.text.finish())
         self.is_complete = True
         self.send_text()

@@ -58,7 +58,7 @@ class NamesDictionaries(Protocol):
 
     @property
     def dictionaries(self) -> Sequence[tuple[str, str | None]]:
-        """Ids of the kept ones that it names, each with that of a version; None: the latest."""
+        """Return ids of stored dictionaries, each with a version id; None: the latest version."""
         ...
 
     @property

@@ -35,7 +35,7 @@ class PromptKeeper:
         self._failed: set[tuple[str, str]] = set()  # Voice and fingerprint: not retried before the next upload.
 
     def wake(self) -> None:
-        """There is a new voice, or an old one was replaced."""
+        """Look for voices without a prompt."""
         self._failed.clear()
         self._woken.set()
 

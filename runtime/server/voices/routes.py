@@ -84,7 +84,7 @@ def voices_router(host: Host) -> APIRouter:
         parameters={"search": "words that a voice must hold", "of": "names or objects: what voices holds"},
     )
     async def voices(request: Request, search: str = "", of: str = "") -> Reply:
-        """Every voice by name, or those that hold all the words of ``search``."""
+        """Return every voice by name, or those that match all words of ``search``."""
         of = of or host.settings.server.voices_as
         if of not in VOICES_AS:
             raise InvalidConfig(where="of", why=f"it must be {' or '.join(VOICES_AS)}", param="of")
@@ -129,13 +129,13 @@ def voices_router(host: Host) -> APIRouter:
     @router.api_route(VOICES + "/{name:path}", methods=GET)
     @documented(answer=StoredVoice, refusals=KNOWN)
     async def voice(request: Request, name: str) -> Reply:
-        """One of them, by its name or id."""
+        """Return a voice by its name or id."""
         return entry(*known(request, name))
 
     @router.patch(VOICES + "/{name:path}")
     @documented(body=VoiceEdit, answer=StoredVoice, refusals=LIBRARY)
     async def change(request: Request, name: str) -> Reply:
-        """Another name, description or tags."""
+        """Change a voice's name, description or tags."""
         edit = await read_edit(request, host.settings.limits)
         library, card = known(request, name)
         if edit.name is not None and edit.name != card.name:
@@ -201,7 +201,7 @@ async def read_edit(request: Request, limits: Limits) -> Edit:
 
 
 def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
-    """vLLM-Omni's two lists, and ours."""
+    """Return vLLM-Omni's two lists, and ours."""
     shadowed = [file_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
     problems = (*library.problems(), *(Problem(file, SHADOWED) for file in shadowed))
     return {
@@ -220,7 +220,7 @@ def as_objects(speakers: list[str], cards: tuple[VoiceCard, ...]) -> list[Reply]
 
 
 def created(library: OwnerLibrary, card: VoiceCard) -> Reply:
-    """OpenAI's voice and vLLM-Omni's in one object."""
+    """Return OpenAI's and vLLM-Omni's fields of a voice in one object."""
     return {"success": True, "voice": uploaded(card), **entry(library, card)}
 
 

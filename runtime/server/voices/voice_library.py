@@ -18,7 +18,7 @@ class VoiceLibrary(Protocol):
         ...
 
     def cards(self) -> tuple[VoiceCard, ...]:
-        """Every voice that can be used, by name."""
+        """Return every usable voice, by name."""
         ...
 
     def find(self, name_or_id: str) -> VoiceCard | None:
