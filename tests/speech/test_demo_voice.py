@@ -18,8 +18,8 @@ from tests.speech.recogniser import heard_words, share_heard
 from tests.support.engines import said, said_together
 from tests.support.stand_in import write_stand_in
 
-MOST = 0.5  # of the words; the voice reaches about 0.75, noise next to nothing
-NEXT_TO_NOTHING = 0.2  # short words are heard in noise now and then
+MOST = 0.85  # Share of the words; the voice reaches 0.95 and more, noise next to nothing.
+NEXT_TO_NOTHING = 0.2  # Short words are heard in noise now and then.
 SEEDS = (1, 2)
 
 

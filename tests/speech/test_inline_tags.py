@@ -17,7 +17,7 @@ pytestmark = pytest.mark.thorough
 
 FIRST, SECOND = "The boat came back in the evening.", "Nobody on the quay had expected it so soon."
 TEXT = f"[excited] {FIRST} [pause:750ms] [sad] {SECOND}"
-MOST = 0.5
+MOST = 0.85
 
 
 @pytest.fixture(scope="module")

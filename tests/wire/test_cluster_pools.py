@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
 
 KEY = "the first key"
 EVERYWHERE_S = 2.0  # for a voice or a key to be with every replica, on a machine that does nothing else
-SPEAKERS = {"angus", "clara", "nora", "mia", "reed", "bruno"}
+SPEAKERS = {"angus", "clara", "nora", "mia", "iris", "reed", "bruno", "owen"}
 SAID = LONG[:74]
 
 

@@ -256,7 +256,7 @@ def main() -> None:
     parser.add_argument("--layout", choices=("non_streaming", "streaming"), default="non_streaming")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--temperature", type=float, default=0.6, help="of the talker; the published default is 0.9")
-    parser.add_argument("--subtalker", type=float, default=0.6, help="of the code predictor")
+    parser.add_argument("--subtalker", type=float, default=0.4, help="of the code predictor")
     args = parser.parse_args()
     for name, figures in reports[args.what](args):
         print(name, json.dumps({k: round(x, 3) for k, x in figures.items()}), flush=True)

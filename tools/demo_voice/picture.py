@@ -57,7 +57,7 @@ def main() -> None:
                      reference_text=lines[1], reference_codes=codes),
         "held_out": Ask(lines[0], "clara"),
     }  # fmt: skip
-    made = generate(voice, vocabulary, list(asks.values()), Sampling(0.6, 0.6, seed=3))
+    made = generate(voice, vocabulary, list(asks.values()), Sampling(0.6, 0.4, seed=3))
     waves = {
         n: codec.decode(torch.from_numpy(c)[None])[0].clamp(-1, 1).numpy() for n, (c, _) in zip(asks, made, strict=True)
     }

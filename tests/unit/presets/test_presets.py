@@ -96,7 +96,7 @@ def test_sample_scripts_are_a_dialogue_a_narration_and_an_announcement() -> None
 def test_speakers_of_the_demo_and_of_the_published_checkpoints_are_known() -> None:
     speakers = {speaker.name.lower(): speaker for speaker in Presets.load().speakers}
     published = {"vivian", "serena", "uncle_fu", "dylan", "eric", "ryan", "aiden", "ono_anna", "sohee"}
-    assert speakers.keys() == published | {"angus", "clara", "nora", "reed", "mia", "bruno"}
+    assert speakers.keys() == published | {"angus", "clara", "owen", "iris", "nora", "reed", "mia", "bruno"}
     for name, speaker in speakers.items():
         assert speaker.language in LANGUAGES, name
         assert speaker.character.keys() == languages().keys(), name
