@@ -155,7 +155,7 @@ def test_a_take_that_was_asked_for_by_a_voices_id_is_listed_under_its_name(studi
 
 def test_a_text_that_is_written_from_the_right_begins_at_the_right(studio: Page) -> None:
     """A long one was cut off at its beginning, and its full stop stood before it."""
-    kept_take(studio, "مرحبا بالعالم، كيف حالك اليوم.")
+    kept_take(studio, "مرحبا بالعالم، كيف حالك اليوم. Hello.")
     enter(studio, "library")
     row = history_row(studio, "مرحبا")
     unfold(row)

