@@ -45,7 +45,10 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
     decoder.process_raw((np.clip(heard, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True)
     decoder.end_utt()
     # Silences and breaths stand in brackets, other ways to say a word have a number in parentheses.
-    segments = iter([part for part in decoder.seg() or () if part.word[0] not in "<[+"])
+    found = [part for part in decoder.seg() or () if part.word[0] not in "<[+"]
+    if len(found) < sum(map(len, spoken)):
+        return None  # The decoder lost the text before the end of the recording.
+    segments = iter(found)
     placed: list[Placed] = []
     for word, tokens in zip(words, spoken, strict=True):
         parts = [next(segments) for _ in tokens]
