@@ -87,7 +87,7 @@ def english(page: Page, *allowed: str) -> list[str]:
     return sorted({said for said in page.evaluate(VISIBLE) if set(WORD.findall(said)) - known})
 
 
-SPEAKERS = ("Angus", "Clara", "Nora", "Reed", "Mia", "Bruno")
+SPEAKERS = ("Angus", "Clara", "Nora", "Mia", "Iris", "Reed", "Bruno", "Owen")
 
 
 @pytest.fixture
