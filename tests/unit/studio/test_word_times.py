@@ -45,7 +45,7 @@ def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 def known() -> Known:
     """Phrases between silences, and when each begins and ends: seconds."""
     sound, truth = np.zeros(0, np.float32), []
-    for said, silence_s in zip(map(trimmed, each_spoken(*PHRASES, seed=1)), SILENCES, strict=False):
+    for said, silence_s in zip(map(trimmed, each_spoken(*PHRASES, seed=2)), SILENCES, strict=False):
         start = len(sound) / SAMPLE_RATE + silence_s
         truth.append((start, start + len(said) / SAMPLE_RATE))
         sound = np.concatenate([sound, np.zeros(round(silence_s * SAMPLE_RATE), np.float32), said])
