@@ -32,6 +32,7 @@ _BATCH = b"POST /v1/audio/speech/batch HTTP/1.1\r\nContent-Length: %d\r\n" % len
 _MARKUP = json.dumps({"input": "![a](" * 25_000, "text_filter": "markdown", "voice": "eric"}).encode()
 _LONG = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: %d\r\n" % len(_MARKUP) + _HOST + b"\r\n" + _MARKUP
 _BODY = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: 16000000\r\n" + _HOST + b"\r\n"
+_RESERVED = bytes([_frame(Opcode.TEXT, b"{}")[0] | 0x40]) + _frame(Opcode.TEXT, b"{}")[1:]
 # What is sent once a connection, whether its answer is awaited first, and what is sent again and again after it.
 ATTACKS: dict[str, tuple[bytes, bytes]] = {
     "headers": (b"GET / HTTP/1.1\r\n" + _HOST, b"a: b\r\n"),
@@ -48,7 +49,7 @@ ATTACKS: dict[str, tuple[bytes, bytes]] = {
     "body of spaces": (_BODY, b" "),
     "pipelined requests": (b"", b"GET /v1/models HTTP/1.1\r\n" + _HOST + b"\r\n"),
     "unmasked frames": (_OURS, Frame(Opcode.TEXT, b"{}").serialize(mask=False)),
-    "reserved bits": (_OURS, Frame(Opcode.TEXT, b"{}", rsv1=True).serialize(mask=True)),
+    "reserved bits": (_OURS, _RESERVED),
 }
 
 
