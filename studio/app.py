@@ -1,6 +1,6 @@
 """Application of the studio: page files, store, relay, and the runtime's state.
 
-The page itself is mounted last (studio/page_app.py).
+The page itself is mounted last (studio/page/app.py).
 """
 
 from __future__ import annotations
