@@ -228,6 +228,7 @@ def test_takes_sound_equally_loud(room: Page) -> None:
 
 def test_closer_to_this_is_spoken_by_base_after_the_take_and_overwrites_nothing(room: Page, wire: Wire) -> None:
     room.fill("#vw-text", HEARD)
+    expect(room.locator("#vw-text-count")).to_contain_text("12 words")
     counted = room.locator("#vw-text-count").inner_text()
     room.fill("#vw-text", f"[pause 0.2s] {HEARD}")
     expect(room.locator("#vw-text-count")).to_have_text(counted)

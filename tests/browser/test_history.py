@@ -251,7 +251,7 @@ def test_a_take_that_cannot_be_the_same_says_why(app: App, studio: Page) -> None
     model = record["model"]
     for changed, words in (
         ({"model": {**model, "id": "another"}}, "made by another"),
-        ({"model": {**model, "fingerprint": "0" * 32}}, "other weights"),
+        ({"model": {**model, "fingerprint": "0" * 32}}, "have changed since"),
         ({"model": {**model, "device": "cuda"}}, "cuda"),
         ({"seed": record["seed"] ^ 1}, "with the same model and device"),
     ):

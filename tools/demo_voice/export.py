@@ -72,7 +72,7 @@ def model_config(t: TextVocabulary) -> dict:
             "enc_se_channels": n // 4,
         },
         "voicewright_modes": MODES, "voicewright_layouts": LAYOUTS,
-        "voicewright_part_chars": CONFIG["text"]["max_chars"],
+        "voicewright_part_chars": CONFIG["text"]["part_chars"],
         "voicewright_alphabet": "ascii",  # text.PLAIN: no other letter is in a line that it hears
         "transformers_version": "4.57.3",
     }  # fmt: skip
