@@ -74,7 +74,7 @@ def test_a_speaker_says_a_line_by_one_click_and_again_from_memory(studio: Page) 
     sent: list[str | bytes] = []
     studio.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
     studio.reload(wait_until="domcontentloaded")
-    expect(names(studio)).to_have_text(["Angus", "Clara", "Nora", "Reed", "Mia", "Bruno"])
+    expect(names(studio)).to_have_text(["Angus", "Clara", "Owen", "Iris", "Nora", "Reed", "Mia", "Bruno"])
     expect(picker(studio).locator(".vw-pick").first.locator(".vw-tag")).to_have_text(["English", "American"])
     text = studio.input_value("#vw-text")
     studio.click("[aria-label='Hear Angus']")
