@@ -1,4 +1,4 @@
-"""Who speaks lines that were read from a text."""
+"""Assignment of voices to lines that were read from a text."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
 
 
 def told_on_socket(error: SpeechError, path: str) -> dict[str, object]:
-    """What a socket of that path that was accepted is told of a refusal, before it is closed with the error's code."""
+    """Return the error message for an accepted WebSocket of that path, sent before it is closed."""
     if path.startswith(CARTESIA):
         return cartesia_message(error, None, "")
     if path.startswith(ELEVENLABS):
@@ -85,7 +85,7 @@ def elevenlabs_message(error: SpeechError, close_code: int) -> dict[str, object]
 
 
 def cartesia_fields(error: SpeechError, request_id: str) -> dict[str, object]:
-    """What is wrong, as Cartesia's clients read it over HTTP and on a socket; the id may be a session's."""
+    """Return the fields of an error in Cartesia's format, for HTTP and WebSocket."""
     return {
         "title": error.code.replace("_", " ").capitalize(),
         "message": str(error),
@@ -100,7 +100,7 @@ def elevenlabs_field(error: SpeechError) -> str | None:
     return _ELEVENLABS_FIELDS.get(error.param, error.param) if error.param else None
 
 
-_RETRY_AFTER_S = 2.0  # where the error does not know better
+_RETRY_AFTER_S = 2.0  # Used if the error has no value of its own.
 
 
 class _ErrorResponse(JSONResponse):

@@ -88,7 +88,7 @@ class Allowance:
 
 
 def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
-    """What a request carries; None: no account is named."""
+    """Return the account and allowance of a request's headers; None if they name no account."""
     account = headers.get(ACCOUNT_HEADER, "")[:_MAX_ACCOUNT_CHARS]
     try:
         seconds = float(headers.get(SECONDS_HEADER, ""))

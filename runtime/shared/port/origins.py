@@ -137,7 +137,7 @@ class Hosts:
         self._any = ANY in self._names or bool(env.get("SPACE_ID"))
 
     def know(self, header: str) -> bool:
-        """Whether the Host header of a request names us; a program of old may send none."""
+        """Return True if the Host header names this server, or is missing, as in HTTP/1.0."""
         if self._any or not header:
             return True
         try:

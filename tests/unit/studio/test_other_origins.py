@@ -111,7 +111,7 @@ def test_sockets_are_for_the_same_origins(port: int, path: str) -> None:
             async with connect(url, origin=origin) as socket:  # type: ignore[arg-type]  # websockets' own string type
                 assert "runtime_unavailable" in json.dumps(json.loads(await socket.recv()))
         with pytest.raises(InvalidStatus) as refusal:
-            await connect(url, origin=EVIL)  # type: ignore[arg-type]  # as above
+            await connect(url, origin=EVIL)  # type: ignore[arg-type]
         assert refusal.value.response.status_code == 403
 
     asyncio.run(run())

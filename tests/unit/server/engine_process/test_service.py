@@ -230,7 +230,7 @@ def test_what_has_left_is_told_of_all_requests_together_the_last_word_of_each(ap
         for samples in (1920, 3840):
             apart.client.ack_sent(first, samples)
             apart.client.ack_sent(second, 2 * samples)
-        apart.client.ack_sent(second + 1000, 1)  # of nobody
+        apart.client.ack_sent(second + 1000, 1)  # There is no such request.
 
     apart.run(leave)
     last = [("ack_sent", 1, 3840), ("ack_sent", 2, 7680)]
