@@ -44,7 +44,7 @@ def open_device(name: str, *, eager: bool = False) -> Device:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # whatever else is set: it is changed here
+    os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # This process patches the engine.
     vars(engine).update(Engine=Ailing, open_device=open_device)
     on(signal.SIGUSR1, DEVICE.hang)
     on(signal.SIGUSR2, turn_heads)

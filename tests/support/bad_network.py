@@ -1,7 +1,7 @@
-"""A TCP proxy that delays, loses, throttles, falls silent and resets: what `netem` does, where no kernel has it.
+"""A TCP proxy that delays, loses, throttles, falls silent and resets, as `netem` does in kernels that have it.
 
-Loss is what a program sees of it above TCP: everything behind a lost segment comes late, by the time that sending it
-again takes.
+Loss is simulated as a program sees it above TCP: everything after a lost segment arrives late, by the time of the
+retransmission.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
 
-SEGMENT = 1448  # bytes of a TCP segment over Ethernet
-AGAIN_S = 0.2  # what a sender waits for an acknowledgement beyond a round trip, at least (RFC 6298, as Linux has it)
-UNDERWAY = 64  # segments that may be on the link: a window of 90 KiB
+SEGMENT = 1448  # The payload bytes of a TCP segment over Ethernet.
+AGAIN_S = 0.2  # Linux's minimum retransmission timeout beyond a round trip (RFC 6298).
+UNDERWAY = 64  # The number of segments that may be on the link: a window of 90 KiB.
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One way of a connection; the other is the same."""
+    """The properties of one direction of a connection; both directions have the same."""
 
     delay_s: float = 0.0
-    loss: float = 0.0  # share of the segments that are lost once
+    loss: float = 0.0  # The share of the segments that are lost once.
     bytes_s: float = inf
-    segment: int = SEGMENT  # bytes that are taken from the sender at a time
-    cut_after: int | None = None  # bytes to the server, after which both ends are reset
+    segment: int = SEGMENT  # The bytes that one read takes from the sender.
+    cut_after: int | None = None  # Both ends are reset after this number of bytes to the server.
 
 
 @dataclass(slots=True)
 class BadNetwork:
     """A running proxy. ``lost`` counts segments that had to be sent again, ``cut`` connections that broke off."""
 
-    url: str  # of the WebSocket behind it
+    url: str  # The URL of the proxied WebSocket.
     link: Link
     lost: int = 0
     cut: int = 0
@@ -44,16 +44,16 @@ class BadNetwork:
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
     def fall_silent(self) -> None:
-        """Pass nothing on any more, and close nothing: the cable is out."""
+        """Stop forwarding without closing a connection, as if the cable were unplugged."""
         self._passes.clear()
 
     def reset(self) -> None:
-        """End every connection by RST, at both ends, wherever it is in a frame."""
+        """Reset every connection (RST) at both ends, even in the middle of a frame."""
         for writer in self._writers:
             reset(writer)
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cut_after: int | None) -> None:
-        """One way of one connection, until an end of it ends."""
+        """Forward one direction of one connection until either end closes."""
         underway: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(UNDERWAY)
         delivering = asyncio.create_task(self._deliver(underway, writer))
         due, loop = 0.0, asyncio.get_running_loop()
@@ -100,14 +100,16 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def bad_network(port: int, link: Link) -> AsyncIterator[BadNetwork]:
-    """Put the link before the port of a server on this machine, and reset what is still connected at the end."""
+    """Proxy the local port through the link, and reset the open connections at the end."""
     network = BadNetwork("", link)
     network._passes.set()
     carrying: set[asyncio.Task[None]] = set()
 
     async def accept(client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         kernel = socket.socket()
-        kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * SEGMENT)  # nothing waits where it costs no time
+        kernel.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * SEGMENT
+        )  # A small buffer, so that data waits in the link and not in the kernel.
         kernel.setblocking(False)
         await asyncio.get_running_loop().sock_connect(kernel, ("127.0.0.1", port))
         server, to_server = await asyncio.open_connection(sock=kernel, limit=SEGMENT)

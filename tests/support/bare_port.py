@@ -33,8 +33,8 @@ class Port:
     def __init__(self, most: int = 100, **words: Any) -> None:
         """``words`` are uvicorn's."""
         self.begun, self.leave = asyncio.Event(), asyncio.Event()
-        self.send_s = PATIENCE_S  # that one message of a socket may wait for its client
-        self.told: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # with what code a socket ended
+        self.send_s = PATIENCE_S  # The longest time in which a client may accept one message.
+        self.told: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # The close code of the socket.
         routes = [
             Route("/wait", self.wait),
             Route("/stream", self.stream),

@@ -26,9 +26,9 @@ from tests.support.replicas import runtimes
 from voicewright import Client, ConnectionLost, SpeechRefused, connect
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".venv-cluster" / "bin" / "python"  # beside all that we have, Ray
+PYTHON = ROOT / ".venv-cluster" / "bin" / "python"  # This environment also has Ray.
 PATIENCE_S = 120.0
-CHANGE_S = 480.0  # every replica is replaced in that time, one after the other, on a machine that does much else
+CHANGE_S = 480.0  # The time to replace all replicas in turn on a busy machine.
 LONG = "It was a bright cold day in April, and the clocks were striking thirteen. " * 3
 SHORT = "The clocks were striking."
 
@@ -36,7 +36,7 @@ Seen = TypeVar("Seen")
 
 
 def require_haproxy() -> None:
-    """Skip the module that calls it, with the reason, where there is no HAProxy."""
+    """Skip the calling module if HAProxy is not installed."""
     try:
         find_haproxy("")
     except InvalidSetting as missing:
@@ -44,13 +44,13 @@ def require_haproxy() -> None:
 
 
 def require_cluster() -> None:
-    """Skip the module that calls it, with the reason, where these tests do not run in an environment with Ray."""
+    """Skip the calling module if this environment has no Ray."""
     pytest.importorskip("ray", reason=f"run it with {PYTHON.relative_to(ROOT)} -m pytest")
     require_haproxy()
 
 
 def python_with_ray() -> str:
-    """The interpreter that starts clusters: this one, or that of the environment beside."""
+    """Return the Python interpreter that has Ray: this one, or that of `.venv-cluster`."""
     if importlib.util.find_spec("ray") is not None:
         return sys.executable
     if not PYTHON.exists():
@@ -76,15 +76,15 @@ class RunningCluster:
         return list(httpx.get(f"{self.url}/cluster", headers=self.headers, timeout=10.0).json()["replicas"])
 
     def runtimes(self) -> dict[int, int]:
-        """Its runtime processes: process ids by port."""
+        """Return the process ids of the runtime processes by port."""
         return runtimes(self.process.pid)
 
     def ready(self) -> list[str]:
-        """Names of the replicas that take new requests and say how busy they are."""
+        """Return the names of the replicas that accept requests and report their load."""
         return [replica["name"] for replica in self.replicas() if replica["state"] == "ready" and replica["load"]]
 
     async def until(self, count: int, *, without: str = "", seconds: float = 120.0) -> list[str]:
-        """Wait for so many ready replicas, of which ``without`` is none; their names."""
+        """Wait for `count` ready replicas other than `without`, and return their names."""
         end = time.monotonic() + seconds
         async with httpx.AsyncClient(headers=self.headers, timeout=10.0) as client:
             while time.monotonic() < end:
@@ -97,7 +97,7 @@ class RunningCluster:
         raise AssertionError(f"after {seconds:g} s there are {self.replicas()}")
 
     async def until_busy(self, *, active: int, waiting: int = 0) -> tuple[list[int], list[int]]:
-        """Wait until so many slots are taken and so many requests wait; how many of each at each replica."""
+        """Wait for these numbers of active and waiting requests; return both counts of each replica."""
 
         def seen(replicas: list[dict[str, Any]]) -> tuple[list[int], list[int]] | None:
             if not all(one["load"] for one in replicas):
@@ -108,7 +108,7 @@ class RunningCluster:
         return await self._until(seen)
 
     async def until_each_speaks(self) -> int:
-        """Wait until every replica has spoken, as seen from time to time; how many there are."""
+        """Wait until every replica has been seen speaking, and return the number of replicas."""
         spoke: set[str] = set()
 
         def seen(replicas: list[dict[str, Any]]) -> int | None:
@@ -128,7 +128,7 @@ class RunningCluster:
         raise AssertionError(f"after {PATIENCE_S:g} s there are {told}")
 
     async def change(self, *arguments: str) -> None:
-        """Run the command that changes it."""
+        """Run the cluster's command-line tool with these arguments."""
         process = await asyncio.create_subprocess_exec(
             *command(self.url, "--address", self.address, *arguments),
             env=self.environment,
@@ -139,12 +139,12 @@ class RunningCluster:
             _, words = await asyncio.wait_for(process.communicate(), CHANGE_S)
         finally:
             with suppress(ProcessLookupError):
-                process.kill()  # that waits without an end, and would outlive the tests
+                process.kill()  # The command waits forever and would outlive the tests.
         assert process.returncode == 0, words.decode()[-2000:]
 
 
 def on_a_loop(test: Callable[[RunningCluster], Coroutine[None, None, None]]) -> Callable[[RunningCluster], None]:
-    """Run a test that awaits."""
+    """Run an async test on its own event loop."""
 
     @functools.wraps(test)
     def run(cluster: RunningCluster) -> None:
@@ -162,9 +162,9 @@ def command(url: str, *arguments: str) -> list[str]:
 def running_cluster(
     folder: Path, *arguments: str, key: str = "", without: Collection[str] = (), **environment: str
 ) -> Iterator[RunningCluster]:
-    """Start a cluster whose voices lie in the folder, and end it with the block. ``key`` is good there.
+    """Start a cluster with its voices in `folder`, and end it with the block. It accepts the API key `key`.
 
-    It has the environment of the tests but ``without`` these names, and with the others.
+    Its environment is that of the tests, except the names in `without`, plus `environment`.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -180,7 +180,7 @@ def running_cluster(
     try:
         assert process.stdout is not None
         line = ""
-        for line in process.stdout:  # the test's own timeout ends it
+        for line in process.stdout:  # The test's own timeout ends the loop.
             if line.startswith("Voicewright cluster ready"):
                 break
         assert "(Ray at " in line, log.read_text()[-3000:]
@@ -196,7 +196,7 @@ def running_cluster(
 
 @asynccontextmanager
 async def holding(url: str) -> AsyncIterator[None]:
-    """Hold a slot: speech has begun whose sound is not taken, and which is longer than what buffers hold of it."""
+    """Keep a slot occupied with speech that is not read and is longer than the buffers."""
     async with connect(url) as client, client.speak(LONG * 4) as speech:
         await anext(aiter(speech))
         yield
@@ -204,7 +204,7 @@ async def holding(url: str) -> AsyncIterator[None]:
 
 @dataclass(slots=True)
 class Heard:
-    """What became of one stream."""
+    """The result of one stream."""
 
     bytes: int = 0
     error: str = ""
@@ -214,7 +214,7 @@ class Heard:
 
 @dataclass(slots=True)
 class Load:
-    """Streams that go on, one behind the other, until told to stop."""
+    """Clients that speak one stream after the other until `end`."""
 
     url: str
     text: str = SHORT
@@ -236,7 +236,7 @@ class Load:
 
 
 async def hear(url: str, text: str) -> Heard:
-    """Speak on a socket of its own. A refusal that says to try again is heeded: it cuts nothing."""
+    """Speak on a new socket. After a refusal with a retry time, wait and try again."""
     heard, start = Heard(), time.monotonic()
     while True:
         try:

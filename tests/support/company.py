@@ -1,7 +1,7 @@
-"""How much later four clients hear their first sound than one does.
+"""The delay of the first audio with four clients, compared with one client.
 
-vLLM-Omni's pull request 3322 asks for at most four times, by the median. What is measured here is a third of it or
-less, so that four times is a margin for a machine that does other work meanwhile.
+vLLM-Omni's pull request 3322 asks for a ratio of the medians of at most four. Measured ratios are a third of that or
+less, so four leaves a margin for a busy machine.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import talk
 
 TEXT = "The kettle has just boiled, and nobody is at home."
-CALLS = 4  # of each client
-MAX_RATIO = 4.0  # times the median of one client
+CALLS = 4  # Calls of each client.
+MAX_RATIO = 4.0  # The median of four clients over that of one.
 
 
 async def _first_sound_ms(server: RunningServer, seed: int) -> float:
-    """From the text to the first binary message, on a socket that was open before."""
+    """Return the time from the text to the first binary message on an open socket."""
     async with talk(server.socket, task_type="custom_voice", seed=seed, max_frames=25) as client:
         began = time.perf_counter()
         await client.say(TEXT)
@@ -32,7 +32,7 @@ async def _first_sound_ms(server: RunningServer, seed: int) -> float:
 
 
 async def _medians(server: RunningServer) -> tuple[float, float]:
-    """Of one client, and of four that call at once, in turns."""
+    """Return the medians of one client and of four simultaneous ones, measured in turns."""
     await _first_sound_ms(server, 0)
     alone: list[float] = []
     together: list[float] = []
@@ -43,6 +43,6 @@ async def _medians(server: RunningServer) -> tuple[float, float]:
 
 
 def medians_on(device: str) -> tuple[float, float]:
-    """Milliseconds to the first sound of one client and of four, over WebSockets, with the embedded voice."""
+    """Return the milliseconds to the first audio of one client and of four, with the embedded voice."""
     with running_server(DEMO_CHECKPOINT, engine=EngineSettings(device=device, max_slots=4)) as server:
         return asyncio.run(_medians(server))

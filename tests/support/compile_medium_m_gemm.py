@@ -24,7 +24,7 @@ TYPES = dict.fromkeys(TENSORS, "*bf16") | dict.fromkeys(("M", *STRIDES), "i32")
 
 
 def main() -> None:
-    """What frames ask for, at each number of rows that has tiles."""
+    """Compile the kernels of frames, for each number of rows that has tiles."""
     for shape in SHAPES:
         for rows, tiles in zip(medium_m_gemm.SIZES, medium_m_gemm.TILES[shape], strict=True):
             if tiles is not None:

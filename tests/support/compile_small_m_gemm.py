@@ -27,7 +27,7 @@ INT8 = {"w": "*i8", "scale": "*fp32"}
 
 
 def main() -> None:
-    """What the fast path asks for, at one row and at eight."""
+    """Compile the kernels of the fast path, for one row and for eight."""
     for name, answer in (("pdl", True), ("wgmma", True), ("shared_memory", H200)):
         setattr(small_m_gemm, name, lambda answer=answer: answer)
     for shape in SHAPES:

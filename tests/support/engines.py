@@ -37,7 +37,7 @@ GREEDY = Sampling(greedy=True)
 MAX_TICKS = 2000
 MAX_IDLE_S = 120.0
 
-new_device: Callable[[], Device] = CpuDevice  # of the engines that `engine_of` makes
+new_device: Callable[[], Device] = CpuDevice  # The device of the engines that `engine_of` makes.
 
 Codes = NDArray[np.int64]
 
@@ -139,8 +139,8 @@ def drain(
         if worked:
             ticks, late = ticks + 1, time.monotonic() + MAX_IDLE_S
         elif isinstance(engine.clock, VirtualClock):
-            engine.clock.now += PAUSE_S  # somebody waits for time to pass
-            time.sleep(0.0005)  # or for another thread
+            engine.clock.now += PAUSE_S  # Some requests wait for the clock to advance.
+            time.sleep(0.0005)  # Others wait for another thread.
         if clock is not None:
             clock.now += turn_s
     raise AssertionError(f"still busy after {ticks} ticks")

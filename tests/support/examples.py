@@ -9,7 +9,7 @@ MORE = 50
 
 
 def examples(count: int) -> int:
-    """How many of ``count`` examples the profile that was chosen takes."""
+    """Return the number of examples of the chosen profile, scaled from `count`."""
     match settings.get_current_profile_name():
         case "quick":
             return max(FEWEST, count // 10)

@@ -40,7 +40,7 @@ WITHOUT_ACLNN = {"__rshift__", "__lshift__", "__irshift__", "__ilshift__"}
 FROM_HOST = [(torch, name) for name in ("tensor", "as_tensor", "from_numpy", "asarray")]
 TO_HOST = [(Tensor, name) for name in ("tolist", "numpy", "__array__")]
 
-hands_off_threads: set[int] = set()  # those in hands_off(), of which no thread is in it twice
+hands_off_threads: set[int] = set()  # The threads inside `hands_off`; no thread enters it twice.
 
 
 class NotForGraphs(AssertionError):
@@ -68,7 +68,7 @@ def refuse(func: torch._ops.OpOverload, args: Any, kwargs: Any) -> None:
 
 
 def devices_of(values: Any) -> set[torch.device]:
-    """Where the tensors among some values lie."""
+    """Return the devices of the tensors among some values."""
     return {leaf.device for leaf in leaves(values) if isinstance(leaf, Tensor)}
 
 
@@ -119,7 +119,7 @@ def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
 
 @contextmanager
 def hands_off() -> Iterator[None]:
-    """No tensor is made of the host's data, and none is read by the host, within; other threads go on as they like."""
+    """Forbid this thread to create tensors from host data or to read tensors on the host, within the block."""
 
     def guarded(name: str, original: Any) -> Any:
         def guard(*args: Any, **kwargs: Any) -> Any:

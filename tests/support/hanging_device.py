@@ -8,7 +8,7 @@ from typing import Literal
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event
 
-Hangs = Literal["at once", "behind"]  # in the call that asks for a frame, or after it, as a card does
+Hangs = Literal["at once", "behind"]  # In the call that launches a frame, or after it, as a GPU does.
 
 
 class HangingDevice(CpuDevice):

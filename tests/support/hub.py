@@ -1,7 +1,7 @@
-"""A Hub of our own on a real port: the routes that huggingface_hub asks for, over folders in the published layout.
+"""A fake Hub on a real port: the routes that huggingface_hub requests, over folders in the published layout.
 
-Weights lie behind a redirect, as on the Hub, and are given in ranges. It can be slow, break off, answer with an error,
-give other bytes than it lists, or not know what a range is.
+Weights are served after a redirect, as on the Hub, with range requests. The fake can be slow, break the connection,
+respond with an error, serve bytes that do not match its listing, or ignore ranges.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ PIECE = 16384
 
 @dataclass
 class Hub:
-    """Repositories by their ids, and how the Hub is today."""
+    """Repositories by their ids, and the faults to simulate."""
 
     repositories: dict[str, Path] = field(default_factory=dict)
-    rate: float | None = None  # bytes of weights a second
-    hold_at: int | None = None  # bytes of weights, behind which nothing more comes for as long as it is set
-    break_after: int | None = None  # bytes of weights, then the connection is cut, once
-    status: int | None = None  # of every answer
+    rate: float | None = None  # Bytes of weights per second.
+    hold_at: int | None = None  # While it is set, the response stalls after this number of bytes of weights.
+    break_after: int | None = None  # The connection is cut once after this number of bytes of weights.
+    status: int | None = None  # The HTTP status of every response, if set.
     is_damaged: bool = False
     knows_ranges: bool = True
     gated: set[str] = field(default_factory=set)
-    asked: list[tuple[str, str, str]] = field(default_factory=list)  # method, path, range
-    sent: int = 0  # bytes of weights
+    asked: list[tuple[str, str, str]] = field(default_factory=list)  # Method, path and range of each request.
+    sent: int = 0  # Bytes of weights sent.
     url: str = ""
 
     @property
     def elsewhere(self) -> str:
-        """Where the weights lie: another host, as the Hub's do."""
+        """Return the URL of the weights: another host name, as on the Hub."""
         return self.url.replace("127.0.0.1", "localhost")
 
     def weights_asked(self) -> list[str]:
-        """The ranges that were asked of weights, in order; an empty one is the whole."""
+        """Return the ranges of the requests for weights in order; an empty one is the whole file."""
         return [ranges for method, path, ranges in self.asked if method == "GET" and path.startswith("/cdn/")]
 
 
 @contextmanager
 def asked_here(hub: Hub, home: Path) -> Iterator[Hub]:
-    """Serve it to this process, whose cache lies in ``home`` meanwhile."""
+    """Use the fake Hub in this process, with its cache in `home`, within the block."""
     with serving(hub), pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "ENDPOINT", hub.url)
         patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}")
@@ -66,7 +66,7 @@ def asked_here(hub: Hub, home: Path) -> Iterator[Hub]:
 
 @contextmanager
 def serving(hub: Hub) -> Iterator[Hub]:
-    """Serve it at ``hub.url`` meanwhile."""
+    """Serve the fake Hub at `hub.url` within the block."""
     handler = type("Handler", (_Handler,), {"hub": hub})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        # Large ones are gigabytes: a piece at a time, and no small ones where nobody asks for them to be slow.
+        # Weights may be gigabytes, so send them in pieces; the pieces are small only for simulated faults.
         is_held = {self.hub.rate, self.hub.hold_at, self.hub.break_after} != {None}
         piece = PIECE if is_held else 64 * PIECE
         with file.open("rb") as source:
@@ -182,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _listed(folder: Path, path: Path, *, as_tree: bool) -> dict[str, Any]:
-    """A file as the tree lists it, or as the repository's own page does."""
+    """Return a file's entry in the format of the tree listing or of the model info."""
     size, name = path.stat().st_size, path.relative_to(folder).as_posix()
     lfs = {"size": size, "pointerSize": 134} if path.suffix == WEIGHTS else None
     if as_tree:
@@ -202,7 +202,7 @@ def _git_sha1(path: Path) -> str:
 
 @cache
 def _digest(path: Path, kind: str, written_at: int) -> str:
-    """Of a file's bytes, or as git names them: sha1 behind their number. Asked again and again of gigabytes."""
+    """Return the SHA-256 or git blob SHA-1 of a file, cached because weights may be gigabytes."""
     known = hashlib.new(kind, usedforsecurity=False)
     if kind == "sha1":
         known.update(b"blob %d\0" % path.stat().st_size)

@@ -1,7 +1,7 @@
-"""An engine that accepts and refuses as the real one does and makes its sound at once, for tests of what uses it.
+"""A fake engine with the real one's admission and errors that generates audio instantly.
 
-Checkpoints, checks of a request, the parts of a text that grows, slots and refusals are the real engine's. Networks
-are never run. A second of sound comes at once and the rest little faster than it is heard, so that long texts stream.
+Checkpoints, request validation, segmentation of streamed text, slots and refusals are the real engine's. Networks never
+run. The first second of audio is immediate; the rest comes slightly faster than real time, so that long texts stream.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from tests.support.instant_speech import FRAME, frames_of, speech
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 12  # frames
-SPEED = 1.25  # of what follows them, over real time
-UNREAD = 250  # frames that may have left before the listener has taken any of them
-MAX_CHUNK_FRAMES = 8  # frames in a chunk
+AT_ONCE = 12  # Frames that are available immediately.
+SPEED = 1.25  # The speed of the later frames, as a multiple of real time.
+UNREAD = 250  # The most frames that may be sent without an acknowledgement.
+MAX_CHUNK_FRAMES = 8  # The most frames of one chunk.
 TURN_S = 0.01
 RETRY_AFTER_S = 2.0
-X_VECTOR = 64  # any size: nothing reads it
+X_VECTOR = 64  # The size is arbitrary because no code reads the vector.
 
 
 @dataclass(slots=True, eq=False)
@@ -73,15 +73,15 @@ class Saying:
     text: TextStream
     seed: int
     submitted: float
-    began: float | None = None  # with it, it holds a slot
-    pieces: deque[NDArray[np.int16]] = field(default_factory=deque)  # frames to come
-    has_codes: bool = True  # a pause has none
-    said: int = 0  # characters of the part that grows
-    made: int = 0  # frames
-    taken: int = 0  # samples
-    chunk: int = 1  # frames of the next
-    place: int = -1  # in the queue, as last told
-    reported_chars: int = -1  # characters, when it was last told that it is short of text
+    began: float | None = None  # Set while the request has a slot.
+    pieces: deque[NDArray[np.int16]] = field(default_factory=deque)  # The PCM of the frames to come.
+    has_codes: bool = True  # False for a pause.
+    said: int = 0  # Spoken characters of the growing segment.
+    made: int = 0  # Generated frames.
+    taken: int = 0  # Acknowledged samples.
+    chunk: int = 1  # Frames of the next chunk.
+    place: int = -1  # The last reported queue position.
+    reported_chars: int = -1  # The characters at the last report of waiting for text.
     first_ms: float | None = None
 
     @property
@@ -101,7 +101,7 @@ class Saying:
         )
 
     def read_on(self) -> None:
-        """Make the frames of the next part, or of what a flush has given of a part that grows."""
+        """Generate the frames of the next segment, or of the flushed text of a growing segment."""
         if self.text.is_silent and not self.made:
             self.has_codes = False
             in_marks = pause_frames(self.text.text) if self.text.text.strip() else 0
@@ -117,7 +117,7 @@ class Saying:
                 self._say(words, part)
 
     def flush(self) -> None:
-        """Say what has come of the part that grows."""
+        """Speak the received text of the growing segment."""
         self.text.flush()
         if self.text.segments and not self.text.segments[-1].closed:
             part = self.text.segments[-1]
@@ -126,7 +126,7 @@ class Saying:
                 self._say(words, part)
 
     def _say(self, words: str, part: Segment) -> None:
-        """Pauses are whole frames here."""
+        """Generate the frames of a text and of the pause after it, rounded to whole frames."""
         pause, part.pause = part.pause, 0
         self._add(np.zeros(FRAME * round(pause / FRAME), np.int16))
         spoken = self.admission.styled(part.style).prompt_inputs
@@ -137,7 +137,7 @@ class Saying:
         self.pieces.extend(sound.reshape(-1, FRAME))
 
     def may_make(self, now: float) -> int:
-        """Frames of the next chunk that are due and that the listener has room for."""
+        """Return the frames of the next chunk that are due and that the listener has room for."""
         assert self.began is not None
         due = AT_ONCE + int(SPEED * (now - self.began) / FRAME_S) - self.made
         room = self.taken // FRAME + UNREAD - self.made if self.request.acknowledged else due
@@ -155,7 +155,7 @@ class Saying:
 
     @property
     def reason(self) -> StopReason | None:
-        """Why it is over, if it is."""
+        """Return the stop reason if the request has ended, else None."""
         if self.admission.asked is not None and self.made >= self.admission.asked:
             return StopReason.MAX_TOKENS
         is_over = self.text.closed and not self.text.segments and not self.pieces
@@ -163,7 +163,7 @@ class Saying:
 
 
 class InstantEngine:
-    """What `runtime.server.speech_engine.SpeechEngine` asks for. Commands are carried out on the engine's thread."""
+    """Implementation of `SpeechEngine` for tests. Commands run on the engine's thread."""
 
     def __init__(self, registry: Registry, settings: Settings) -> None:
         self.alive = True
@@ -174,14 +174,14 @@ class InstantEngine:
         self._checkpoints = {entry.name: self._load(entry) for entry in registry.entries}
         self._lock = threading.Condition()
         self._commands: deque[Callable[[], None]] = deque()
-        self._sayings: dict[int, Saying] = {}  # by ticket, in the order in which they came
+        self._sayings: dict[int, Saying] = {}  # By ticket, in order of arrival.
         self._tickets = 0
         self._frames = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress = lambda loaded, of, step: None) -> Self:
-        """As the real engine: a checkpoint that is missing or not valid is refused here."""
+        """Open the checkpoints; a missing or invalid one raises, as in the real engine."""
         progress(0, len(settings.models), "reading configurations")
         return cls(Registry.read(settings.models), settings)
 
@@ -206,7 +206,7 @@ class InstantEngine:
     def stacks(self) -> str:
         return ""
 
-    # --- the door; any thread
+    # --- Entry points; any thread.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         checkpoint, admission, text = self._admitted(request)
@@ -217,7 +217,7 @@ class InstantEngine:
             if not self.alive:
                 raise EngineDead
             waiting = sum(other.is_ready for other in self._sayings.values()) - self._slots
-            if waiting >= self._settings.engine.max_waiting or request.yields:  # nothing of it can go wrong unseen
+            if waiting >= self._settings.engine.max_waiting or request.yields:  # The next checks raise to the caller.
                 raise Overloaded(slots=self._slots, waiting=max(0, waiting), retry_after_s=RETRY_AFTER_S)
             self._tickets += 1
             self._sayings[self._tickets] = saying
@@ -299,7 +299,7 @@ class InstantEngine:
             self._commands.append(command)
             self._lock.notify()
 
-    # --- the engine's thread
+    # --- The engine's thread.
 
     def _run(self) -> None:
         try:
@@ -316,7 +316,7 @@ class InstantEngine:
                 self._end(ticket, saying, EngineDead())
 
     def _turn(self) -> None:
-        """Carry out what was asked, give slots away, and make a chunk for every request, until none is due."""
+        """Run the commands, assign slots and emit a chunk for every request until no chunk is due."""
         worked = True
         while worked and self.alive:
             while self._commands:
@@ -341,7 +341,7 @@ class InstantEngine:
                 saying.sink(Queued(place))
 
     def _speak(self, ticket: int, saying: Saying) -> bool:
-        """Make the next chunk, if it is due."""
+        """Emit the next chunk if it is due."""
         saying.read_on()
         now = time.monotonic()
         frames = saying.may_make(now)

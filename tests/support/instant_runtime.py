@@ -10,6 +10,6 @@ from runtime.engine import engine
 from tests.support.instant_engine import InstantEngine
 
 if __name__ == "__main__":
-    os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # whatever else is set: it is changed here
+    os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # This process replaces the engine.
     engine.Engine = InstantEngine  # type: ignore[misc, assignment]
     sys.exit(main())

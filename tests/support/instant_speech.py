@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from runtime.settings import DEMO_CHECKPOINT
 from runtime.shared.speech_rate import expected_frames
 
-FRAME = 1920  # samples
-PACE = 0.5  # of the ordinary time; below 0.4 the page says that words are missing
+FRAME = 1920  # Samples of a frame.
+PACE = 0.5  # The share of the ordinary speaking time; below 0.4 the page reports missing words.
 MIN_FRAMES = 6
-AUDIBLE = 0.02  # root mean square of a frame that is no pause
+AUDIBLE = 0.02  # The minimum root mean square of a frame with speech.
 MIN_GAIN = 0.4
 
 
@@ -29,7 +29,7 @@ def _recordings() -> NDArray[np.float32]:
 
 
 def frames_of(text: str) -> int:
-    """How many frames a text takes: half of its ordinary time."""
+    """Return the number of frames of a text: half of its ordinary time."""
     return max(MIN_FRAMES, round(PACE * expected_frames(text)))
 
 

@@ -40,7 +40,9 @@ def repaired() -> Iterator[None]:
         patch.setattr(interpreter, "_convert_float", rounded)
         patch.setattr(interpreter, "_patch_lang_tensor", patched)
         patch.setattr(interpreter.InterpreterBuilder, "create_dot", dot_of_wide)
-        options = replace(interpreter.interpreter_builder.options, sanitize_overflow=False)  # every sum twice
+        options = replace(
+            interpreter.interpreter_builder.options, sanitize_overflow=False
+        )  # Overflow checks compute every sum twice.
         patch.setattr(interpreter.interpreter_builder, "options", options)
         yield
 

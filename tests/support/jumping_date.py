@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-FILE = "VOICEWRIGHT_TEST_DATE"  # the variable that names the file: seconds that the date is off by
+FILE = "VOICEWRIGHT_TEST_DATE"  # The variable with the path of a file that has the clock's offset in seconds.
 COMMAND = ("tests.support.jumping_date", "runtime")
 
 
@@ -33,7 +33,7 @@ def follow(file: Path) -> None:
 def main() -> int:
     follow(Path(os.environ[FILE]))
     if sys.argv[1:2] == ["runtime"]:
-        os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # the engine is to be under that date too
+        os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # The engine needs the patched clock too.
         from runtime.cli import main as runtime
 
         return runtime()

@@ -1,4 +1,4 @@
-"""The readable twins of runtime/device/kernels: plain torch, one row at a time, with what to hand to both."""
+"""Readable reference versions of runtime/device/kernels in plain torch, and random inputs for both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EPS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Arguments of an attention kernel but for its rows. Shapes: as in runtime/device/fused.py."""
+    """Arguments of an attention kernel, except its rows. Shapes: as in runtime/device/fused.py."""
 
     qkv: Tensor
     heads: QKNormRope
@@ -103,7 +103,7 @@ def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """What slots know of their draws. Shapes: [S], seen [S, V]."""
+    """Sampling state of the slots. Shapes: [S], seen [S, V]."""
 
     temperature: Tensor
     top_k: Tensor

@@ -1,8 +1,8 @@
-"""A CPU that behaves as a card does: it does what it was asked for later, and tells of it later still.
+"""A CPU device that behaves like a GPU: work runs later, and the host learns of its end later still.
 
-Graphs and copies to the host stand in a queue a stream. What is asked for on a stream comes after what stands in its
-queue, and in front of nothing else: a frame may run long after the host believes that its row has ended, unless
-somebody lets the streams wait for each other. What the host was to be told stays poison until it has been told.
+Each stream has a queue of graphs and copies to the host. Work runs in the order of its own stream only: a frame may run
+long after the host believes that its row has ended, unless the streams wait for each other. Host memory that a copy
+will fill holds a poison value until the copy's completion was observed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event, Graph, Stream
 
 Made = TypeVar("Made")
-POISON = -(10**12)  # out of every table's range
+POISON = -(10**12)  # Outside the range of every table.
 
 
 def poison(dtype: torch.dtype) -> int:
-    """As far out as the type reaches."""
+    """Return the poison value of a dtype: its extreme value if POISON does not fit."""
     return POISON if dtype.is_floating_point else max(POISON, torch.iinfo(dtype).min)
 
 
 class LateEvent:
-    """After so much work on a stream."""
+    """Event after a number of operations of a stream."""
 
     def __init__(self, device: LateDevice, stream: Stream | None, at: int) -> None:
         self.device, self.stream, self.at = device, stream, at
@@ -44,7 +44,7 @@ class LateEvent:
 
 
 class LateGraph(Graph[Made]):
-    """The same work on the same memory, in its turn."""
+    """Graph whose replay queues the same work on the same memory."""
 
     def __init__(self, device: LateDevice, work: Callable[[], Made]) -> None:
         self._device, self._work = device, work
@@ -61,7 +61,10 @@ class LateGraph(Graph[Made]):
 
 
 class LateDevice(CpuDevice):
-    """``chance``: that a question finds the work done. With 0 nothing is known until somebody waits for it."""
+    """CPU device with delayed work.
+
+    `chance` is the probability that a query finds the work done; with 0, only a wait completes it.
+    """
 
     holds_graphs = True
     max_in_flight = 1
@@ -69,17 +72,17 @@ class LateDevice(CpuDevice):
     def __init__(self, seed: int = 0, chance: float = 0.4) -> None:
         super().__init__()
         self.chance, self.replayed = chance, 0
-        self.host: set[int] = set()  # storages that are no work of the device to look at
+        self.host: set[int] = set()  # The storages of host memory, which may be read without a wait.
         self._luck = random.Random(seed)
         self._lock = threading.RLock()
-        self._mine = threading.local()  # the stream of each thread
+        self._mine = threading.local()  # The current stream of each thread.
         self._work: dict[Stream | None, deque[Callable[[], None]]] = defaultdict(deque)
         self._copies: dict[Stream | None, deque[tuple[int, Tensor, list[Tensor]]]] = defaultdict(deque)
         self.asked: dict[Stream | None, int] = defaultdict(int)
         self._done: dict[Stream | None, int] = defaultdict(int)
         self._told: dict[Stream | None, int] = defaultdict(int)
 
-    # --- what the engine asks
+    # --- The device interface.
 
     @contextmanager
     def stream(self, stream: Stream) -> Iterator[None]:
@@ -117,10 +120,10 @@ class LateDevice(CpuDevice):
         self.host.add(memory.untyped_storage().data_ptr())
         return memory
 
-    # --- what it does about it
+    # --- The simulation.
 
     def put(self, work: Callable[[], None]) -> None:
-        """Ask for work on the current stream; without a stream it is done at once."""
+        """Queue work on the current stream; without a stream it runs immediately."""
         with self._lock:
             stream = self._current
             self._work[stream].append(work)
@@ -129,7 +132,7 @@ class LateDevice(CpuDevice):
                 self.tell(None, self.asked[None])
 
     def do(self, stream: Stream | None, upto: int) -> None:
-        """Do the work of a stream as far as asked."""
+        """Run the work of a stream up to an operation."""
         with self._lock, torch.inference_mode():
             before, self._mine.works = self._works, True
             while self._done[stream] < upto:
@@ -138,7 +141,7 @@ class LateDevice(CpuDevice):
             self._mine.works = before
 
     def tell(self, stream: Stream | None, upto: int) -> None:
-        """Do it, and let the host know."""
+        """Run the work of a stream, and make its results visible to the host."""
         with self._lock, torch.inference_mode():
             self.do(stream, upto)
             copies = self._copies[stream]
@@ -154,7 +157,7 @@ class LateDevice(CpuDevice):
             return self._told[event.stream] >= event.at
 
     def catch_up(self) -> None:
-        """What comes now comes after all that its stream was asked for before."""
+        """Run all queued work of the current stream before the next operation."""
         if not self._works:
             self.do(self._current, self.asked[self._current])
 

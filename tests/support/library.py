@@ -12,7 +12,7 @@ from runtime.voices.voice import VoiceCard
 
 
 class MemoryLibrary:
-    """What a host asks of `runtime.voices.library.Library` in order to speak. No voice of it waits for its prompt."""
+    """In-memory stand-in for `runtime.voices.library.Library`. Every voice has its prompt from the start."""
 
     def __init__(self, *voices: tuple[VoiceCard, Reference]) -> None:
         self.fingerprint: str | None = None

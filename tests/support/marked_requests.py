@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-WORD = "zebrafinch"  # nobody else says it
+WORD = "zebrafinch"  # A word that no other text has.
 SPEAKER = "clara"
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 _PLACE = re.compile(r"{(\w+)}")
@@ -81,7 +81,7 @@ def of_document(document: Mapping[str, Any]) -> Iterator[Marked]:
 
 
 def bodies(media: str, content: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What an operation takes, by the document's own example, or else by the names of its fields."""
+    """Return request bodies of an operation, from the document's example or from its field names."""
     if media == "application/json":
         example = content.get("example") or dict.fromkeys(_fields(content["schema"], document), "x")
         yield {"json": example}

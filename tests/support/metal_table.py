@@ -1,4 +1,4 @@
-"""Which operations have a kernel on Apple's GPUs, by the table that the installed torch was built from.
+"""The operators with a kernel for Apple's GPUs, from the table of the installed torch.
 
 torchgen lies in torch's wheels on every system, with ``native_functions.yaml``. What torch decomposes before it comes
 to a device (composite, implicit) is recorded as its parts; what is written in terms of other operations (composite,
@@ -26,7 +26,11 @@ INSTEAD = {
     "index_put": ("_index_put_impl_",),
 }
 WIDE = {torch.float64, torch.complex128}
-ON_THE_HOST = {"lift_fresh", "_to_copy", "detach"}  # what numpy hands over, made narrow before it goes to the device
+ON_THE_HOST = {
+    "lift_fresh",
+    "_to_copy",
+    "detach",
+}  # Operators that run on the host: numpy arrays are cast before the copy.
 
 
 @cache
@@ -37,7 +41,7 @@ def _table() -> tuple[BackendIndex, dict[str, NativeFunction]]:
 
 
 def has_kernel(name: str) -> bool:
-    """Whether an operation by its name and overload, as ``add.Tensor``, can be done there."""
+    """True if an operator, named with its overload (``add.Tensor``), has a Metal kernel."""
     instead = INSTEAD.get(name.partition(".")[0])
     if instead is not None:
         return all(map(has_kernel, instead))

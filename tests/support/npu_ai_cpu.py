@@ -15,7 +15,7 @@ from torch import Tensor
 
 FLOATS = {torch.float32, torch.float16, torch.bfloat16}
 INTEGERS = {torch.int32, torch.int64}
-ATOMIC = FLOATS | {torch.int32, torch.int8, torch.bool}  # of writing by indices: DTYPE_910B_SUPPORT_ATOMIC
+ATOMIC = FLOATS | {torch.int32, torch.int8, torch.bool}  # Dtypes of indexed writes: DTYPE_910B_SUPPORT_ATOMIC.
 FEW, TAIL = 100, 128  # MAX_RESERVE_NUM indices, MULTI_DTYPE_SUPPORT_TAIL numbers behind each, of other dtypes
 LARGE, ROOM = 70, 5_400_000  # MAX_AICORE_TIAL, MAX_SHPAE_NUM
 
@@ -104,7 +104,7 @@ RULES: dict[str, Callable[..., Reason]] = {
 
 
 def reason(func: Any, args: Any, kwargs: Any) -> Reason:
-    """Why an operator runs on the AI CPU; None: it does not."""
+    """Return the reason why an operator runs on the AI CPU; None if it does not."""
     tensors = [part for part in args if isinstance(part, Tensor)]
     if any(tensor.dtype is torch.float64 for tensor in tensors) and not func.is_view:
         return "torch.float64"

@@ -1,8 +1,7 @@
 """Torch's device type ``npu`` for tests: a backend in Python whose tensors hold a tensor of the CPU's.
 
-Once `register` was called, ``torch.device("npu")`` is a device like any other of this process: a tensor made there is
-refused beside one of the CPU's, and whatever is done to it comes through `launch`, which tells the driver first. What
-an operator computes is the CPU's.
+After `register`, ``torch.device("npu")`` is a device of this process. An operator that mixes its tensors with the CPU's
+is refused. Every operator on its tensors passes `launch`, which notifies the driver first. The CPU computes the result.
 """
 
 from __future__ import annotations
@@ -19,33 +18,33 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 from runtime.model.products import linear
 
 KIND = "npu"
-NPU = torch.device("privateuseone", 0)  # so called until `register` gives it its name
+NPU = torch.device("privateuseone", 0)  # Its name until `register` renames it.
 CPU = torch.device("cpu")
 aten = torch.ops.aten
 
-# What takes or gives tensors of two devices: copies.
+# Copies: operators with tensors of two devices.
 ACROSS = {aten.copy_.default, aten._to_copy.default, aten._copy_from.default}
-# What makes a tensor out of numbers alone, in several steps that change its size.
+# Operators that make a tensor from numbers alone, in several steps that change its size.
 MADE = (aten.arange.default, aten.arange.start, aten.arange.start_step, aten.hann_window.default)
-# What would be taken apart into changes of metadata, and is an operator of the NPU's own.
+# Operators of the NPU that torch would otherwise decompose into changes of metadata.
 WHOLE = {aten.stft.default, aten.stft.center}
 # Metadata changes that a wrapper cannot follow.
 UNKNOWN = {"resize_", "set_", "t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_", "swapaxes_"}
 
 
 class Misuse(AssertionError):
-    """The real library would refuse this, or answer something else than was meant."""
+    """A call that the real library would refuse, or that would give a wrong result there."""
 
 
 class Driver(Protocol):
-    """Who hears of every operator before it is computed, on the thread that asked for it."""
+    """Observer that is notified of every operator before it is computed, on the calling thread."""
 
     def launch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Has it computed by `compute`, and returns what that does."""
+        """Compute the operator by `compute`, and return its result."""
 
 
 class NpuTensor(Tensor):
-    """A tensor of the NPU's. ``held`` is where its numbers lie."""
+    """Tensor of the NPU. `held` is the CPU tensor with its data."""
 
     held: Tensor
 
@@ -69,7 +68,7 @@ class NpuTensor(Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if is_composite(func):  # which are taken apart before they come here, but not in inference mode
+        if is_composite(func):  # Torch decomposes composites before this point, except in inference mode.
             return func.decompose(*args, **(kwargs or {}))
         return launch(func, args, kwargs or {})
 
@@ -87,7 +86,7 @@ class NpuTensor(Tensor):
 
 
 class BackendModule:
-    """``torch.npu`` as torch itself asks of it; everything else is the stand-in's, where one is installed."""
+    """The part of ``torch.npu`` that torch itself uses; a stand-in, if installed, has the rest."""
 
     stand_in: Any = None
 
@@ -107,14 +106,14 @@ class BackendModule:
         return 0
 
     def manual_seed_all(self, seed: int) -> None:
-        """The NPU's own randomness is nobody's."""
+        """Ignore the seed: no code uses the NPU's own generator."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stand_in, name)
 
 
 class _State:
-    """The driver that is installed, and the registrations, which hold for the process."""
+    """The installed driver, and the registrations of this process."""
 
     def __init__(self) -> None:
         self.driver: Driver | None = None
@@ -127,11 +126,11 @@ _state = _State()
 
 
 def register(driver: Driver | None, stand_in: Any = None) -> None:
-    """Make the device type known to torch, once, and let a driver hear of what is done there from now on."""
+    """Register the device type with torch once, and install the driver that is notified of its operators."""
     with _state.lock:
         if _state.library is None:
             _setup_privateuseone_for_python_backend(rename=KIND, backend_module=_state.module)
-            _state.library = torch.library.Library("aten", "IMPL")  # as long as the process
+            _state.library = torch.library.Library("aten", "IMPL")  # It must live as long as the process.
             _state.library.impl("empty.memory_format", _empty, "PrivateUse1")
             _state.library.impl("empty_strided", _empty_strided, "PrivateUse1")
             _state.library.impl("_copy_from", _copy_from, "PrivateUse1")
@@ -149,7 +148,7 @@ def _empty_strided(size: Any, stride: Any, *, dtype: Any = None, **where: Any) -
 
 
 def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Any:
-    """Copies that torch makes by itself, as of the numbers in ``torch.tensor([1], device="npu")``."""
+    """Copy for torch's implicit copies, as of the numbers in ``torch.tensor([1], device="npu")``."""
     return launch(aten.copy_.default, (target, source), {"non_blocking": non_blocking})
 
 
@@ -162,14 +161,14 @@ def _made_by(func: Any) -> Callable[..., Any]:
 
 @cache
 def is_composite(func: Any) -> bool:
-    """Whether an operator is others in a row, on every device."""
+    """True if an operator is a composite of other operators on every device."""
     return func not in WHOLE and torch._C._dispatch_has_kernel_for_dispatch_key(
         func.name(), "CompositeImplicitAutograd"
     )
 
 
 def changed(values: Any, change: Callable[[Any], Any]) -> Any:
-    """The same tuples, lists and dictionaries with other leaves."""
+    """Return the same tuples, lists and dictionaries with changed leaves."""
     if isinstance(values, tuple | list):
         return type(values)([changed(value, change) for value in values])
     if isinstance(values, dict):
@@ -178,13 +177,13 @@ def changed(values: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def launch(func: Any, args: Any, kwargs: Any) -> Any:
-    """One operator, with at least one tensor of the NPU's or to be made there."""
+    """Run an operator that has, or creates, at least one tensor of the NPU."""
     driver = _state.driver
     return compute(func, args, kwargs) if driver is None else driver.launch(func, args, kwargs)
 
 
 def compute(func: Any, args: Any, kwargs: Any) -> Any:
-    """By the CPU.
+    """Compute an operator on the CPU.
 
     Raises:
         Misuse: tensors of two devices meet.
@@ -212,14 +211,14 @@ def compute(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def held(leaf: Any) -> Any:
-    """What computes in its place: tensors and devices of the CPU's; all else as it is."""
+    """Return the CPU tensor or device for one of the NPU; other values are unchanged."""
     if type(leaf) is NpuTensor:
         return leaf.held
     return CPU if isinstance(leaf, torch.device) and leaf.type == KIND else leaf
 
 
 def _held_of(values: Any, func: Any) -> list[Any]:
-    """What computes in the place of some arguments.
+    """Return the arguments with CPU tensors and devices instead of the NPU's.
 
     Raises:
         Misuse: one is a tensor of the host's, and no number.
@@ -251,5 +250,5 @@ def _addmm(bias: Tensor, rows: Tensor, matrix: Tensor, *, beta: float = 1, alpha
     return made
 
 
-# Products whose rows have the same bits in any company, as the CPU device's have: so that codes can be compared.
+# Batch-invariant products, like those of the CPU device, so that codes can be compared.
 INSTEAD: dict[Any, Callable[..., Any]] = {aten.mm.default: _mm, aten.addmm.default: _addmm}

@@ -1,7 +1,7 @@
 """Capture and replay of operators as a device does it: recorded once with their memory, and replayed without Python.
 
-Tensors made during the capture belong to the graph and keep their address. Tensors from outside are remembered by their
-memory only: if it was freed or moved, the replay fails, where a device would read unrelated data.
+Tensors made during the capture belong to the graph and keep their address. Tensors from outside are recorded by their
+memory only. If that memory was freed or moved, the replay fails; a real device would read unrelated data.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["Capture", "Misuse"]
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A tensor that was there before the capture: where it lay, without keeping it alive."""
+    """Address of a tensor made before the capture, without keeping the tensor alive."""
 
     memory: StorageWeakRef
     address: int
     dtype: torch.dtype
-    place: tuple[int, tuple[int, ...], tuple[int, ...]]  # offset, size, stride
+    place: tuple[int, tuple[int, ...], tuple[int, ...]]  # Offset, size and stride.
 
     @classmethod
     def of(cls, tensor: Tensor) -> Outside:
@@ -36,7 +36,7 @@ class Outside:
         return cls(StorageWeakRef(memory), memory.data_ptr(), tensor.dtype, place)
 
     def tensor(self) -> Tensor:
-        """Raises Misuse where the memory is gone."""
+        """Return the tensor; raise Misuse if its memory was freed."""
         memory = torch.UntypedStorage._new_with_weak_ptr(self.memory.cdata)
         if memory is None or memory.data_ptr() != self.address:
             raise Misuse("a graph reads or writes memory that was freed or moved since its capture")
@@ -47,7 +47,7 @@ class Step(NamedTuple):
     func: Any
     args: Any
     kwargs: Any
-    made: list[Tensor]  # that are not views of the arguments
+    made: list[Tensor]  # Results that are not views of the arguments.
 
 
 def tensor_of(leaf: Any) -> Any:
@@ -55,12 +55,12 @@ def tensor_of(leaf: Any) -> Any:
 
 
 class Capture:
-    """What one thread asks of one stream, between the beginning and the end of a graph."""
+    """Recording of the operators of one thread on one stream, between the begin and the end of a graph."""
 
     def __init__(self, stream: object) -> None:
         self.stream, self.thread = stream, threading.get_ident()
         self.steps: list[Step] = []
-        self._own: dict[int, Tensor] = {}  # by address: memory that the graph has made
+        self._own: dict[int, Tensor] = {}  # The tensors that the graph has made, by address.
         self._hands_off = hands_off()
 
     def __enter__(self) -> Capture:
@@ -71,14 +71,14 @@ class Capture:
         self._hands_off.__exit__(*error)
 
     def write_down(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Compute an operator, and remember it.
+        """Compute an operator, and record it.
 
         Raises:
-            NotForGraphs: no graph can hold it.
+            NotForGraphs: the operator cannot be captured.
         """
         refuse(func, args, kwargs)
         given = [held(leaf) for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        if func is torch.ops.aten.lift_fresh.default:  # a number in the code, which a graph holds as it is
+        if func is torch.ops.aten.lift_fresh.default:  # A graph keeps a constant of the code as it is.
             self._own[given[0].untyped_storage().data_ptr()] = given[0]
         addresses = {tensor.untyped_storage().data_ptr() for tensor in given}
         arguments, keywords = changed((args, kwargs), self._remember)

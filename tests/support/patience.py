@@ -1,8 +1,8 @@
-"""Time that a test process is kept from running does not count: machines that test stand still for seconds at times.
+"""Event loops whose clocks exclude the time in which the test process is not scheduled.
 
-Every event loop of the process, the tests' and those of servers in it, has a clock that stands still while the process
-does, so that no limit of a session, no ping and no timeout is over because of it. What blocks without a loop is given
-PATIENCE_S.
+Test machines can stop a process for seconds. Every event loop of the process, including those of servers in it, has a
+clock that stops with the process, so that no session limit, ping or timeout expires because of a stop. Blocking calls
+without a loop get PATIENCE_S.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any, TypeVar
 
 import httpx
 
-Clock = Callable[[], float]  # seconds
+Clock = Callable[[], float]  # Returns seconds.
 Found = TypeVar("Found")
 
-PATIENCE_S = 60.0  # for what must come, and comes at once where nothing stands still
-LOOK_S = 0.01  # between two looks at something that cannot be waited for
-SLICE_S = 0.25  # what a loop waits for at once, at most: what came in a stop is seen before its time is over
-LATE_S = 0.05  # by so much a wait may be longer than it was meant to be
-HELD_S = 1.0  # what a callback of ours may take
+PATIENCE_S = 60.0  # The timeout for events that come immediately on an idle machine.
+LOOK_S = 0.01  # The poll interval for conditions without an event.
+SLICE_S = 0.25  # The longest single wait of a loop, so that events of a stop are seen before timeouts expire.
+LATE_S = 0.05  # A wait may be longer than requested by this without counting as a stop.
+HELD_S = 1.0  # The longest time of a callback that does not count as a stop.
 
 
 class PatientSelector(selectors.DefaultSelector):
-    """Waits in slices, and adds up by how much they were longer than they could be."""
+    """Selector that waits in slices and sums up the excess of the slices over SLICE_S."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -43,19 +43,19 @@ class PatientSelector(selectors.DefaultSelector):
 
 
 class PatientLoop(asyncio.SelectorEventLoop):
-    """The platform's loop with a clock that a stop of the process costs no more than a slice."""
+    """Event loop whose clock advances by at most one slice while the process is stopped."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._selecting = PatientSelector(clock)
-        self._held_s = 0.0  # what callbacks took beyond HELD_S each
+        self._held_s = 0.0  # The summed time of callbacks beyond HELD_S each.
         self._looked = clock()
         self._stopped_before = 0.0
         super().__init__(self._selecting)
 
     def time(self) -> float:
         now, stopped_s = self._clock(), self._selecting.stopped_s
-        # What has passed since the last look, without the stop that the selector has seen in it.
+        # The time since the last call, without the stops that the selector has measured.
         passed_s = now - self._looked - (stopped_s - self._stopped_before)
         self._held_s += max(0.0, passed_s - SLICE_S - HELD_S)
         self._looked, self._stopped_before = now, stopped_s
@@ -63,22 +63,22 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
 
 class PatientLoops(asyncio.DefaultEventLoopPolicy):
-    """What asyncio.run takes its loops from."""
+    """Policy that makes asyncio.run use `PatientLoop`."""
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         return PatientLoop()
 
 
 def be_patient() -> None:
-    """Give every loop of the process such a clock, and every client of HTTP without a timeout of its own PATIENCE_S."""
+    """Use `PatientLoop` for every loop of the process, and PATIENCE_S as httpx's default timeout."""
     asyncio.set_event_loop_policy(PatientLoops())
-    # One object, which is the default of httpx's functions and clients alike: 5 s.
+    # The functions and clients of httpx share this default object (5 s).
     default: Any = inspect.signature(httpx.get).parameters["timeout"].default
     default.connect = default.read = default.write = default.pool = PATIENCE_S
 
 
 def until(holds: Callable[[], Found], within_s: float = PATIENCE_S) -> Found:
-    """Look until something true is there, and return it. Time is counted in looks.
+    """Poll until the condition is true, and return its value. Time is counted in polls.
 
     Raises:
         AssertionError: it is not after ``within_s`` of looking.
@@ -91,7 +91,7 @@ def until(holds: Callable[[], Found], within_s: float = PATIENCE_S) -> Found:
 
 
 async def becomes(holds: Callable[[], Found], within_s: float = PATIENCE_S) -> Found:
-    """As `until`, where a loop runs.
+    """Poll like `until`, in a coroutine.
 
     Raises:
         AssertionError: it is not after ``within_s`` of looking.

@@ -51,7 +51,7 @@ torch.cuda.current_device = lambda: 0
 torch.cuda.set_device = lambda device: None
 weight, x = torch.zeros(64, 64, dtype=torch.bfloat16), torch.zeros(4, 64, dtype=torch.bfloat16)
 good = gemm.Tiles(16, 64, 1, 4, 2)
-bad = gemm.Tiles(16, 24, 1, 4, 2)  # no tile has a side of 24
+bad = gemm.Tiles(16, 24, 1, 4, 2)  # A side of 24 is invalid.
 
 
 def product() -> None:

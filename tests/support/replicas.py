@@ -44,7 +44,7 @@ def _listening(process: Path) -> list[int]:
     try:
         sockets = {os.readlink(item) for item in (process / "fd").iterdir() if os.path.islink(item)}
         rows = (process / "net/tcp").read_text().splitlines()[1:]
-    except OSError:  # it has just ended
+    except OSError:  # The process has just ended.
         return []
     return [
         int(row.split()[1].rpartition(":")[2], 16)

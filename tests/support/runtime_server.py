@@ -24,7 +24,7 @@ from tests.support.patience import PATIENCE_S, until
 START_S = 240.0
 IDLE_S = 30.0
 FRAMES = "voicewright_frames_total "
-FREED_FRAMES = 16  # that may still be made of what nobody hears: the news of it passes two threads and a socket
+FREED_FRAMES = 16  # The frames that may still be generated after a disconnect, which passes two threads and a socket.
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class RunningServer:
     """
 
     port: int
-    runtime_port: int = 0  # its own, where ``port`` is a studio's
+    runtime_port: int = 0  # The runtime's port, if `port` is the studio's.
     engine: Engine | None = None
     engine_pid: int | None = None
     loop: asyncio.AbstractEventLoop | None = None
@@ -64,7 +64,7 @@ class RunningServer:
         return f"http://127.0.0.1:{self.runtime_port or self.port}"
 
     def tell_to_end(self) -> None:
-        """What SIGTERM does to a process."""
+        """Request the end of a process, as SIGTERM does."""
         assert self.loop is not None
         assert self.stop is not None
         self.loop.call_soon_threadsafe(self.stop.set)
@@ -94,7 +94,7 @@ class RunningServer:
         until(lambda: not self.tasks())
 
     def frames_made(self) -> int:
-        """How many frames' sound the engine has made."""
+        """Return the number of frames whose audio the engine has generated."""
         return round(next(float(line.split()[1]) for line in self.metrics().splitlines() if line.startswith(FRAMES)))
 
     def frames_until_idle(self) -> int:
@@ -119,7 +119,7 @@ def running_server(
         server=replace(server or ServerSettings(), port=0),
         limits=limits or Limits(queue_s=10 * PATIENCE_S),
     )
-    if not settings.server.voices:  # never the folder of who runs the tests
+    if not settings.server.voices:  # Never use the voices folder of the user who runs the tests.
         folder = tempfile.TemporaryDirectory(prefix="voices-", ignore_cleanup_errors=True)
         settings = replace(settings, server=replace(settings.server, voices=folder.name))
     listener = listen(settings.server)

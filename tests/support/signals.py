@@ -21,7 +21,7 @@ def voice(seconds: float, seed: int, sample_rate: int = SAMPLE_RATE) -> NDArray[
     return _voice(seconds, seed, sample_rate).copy()
 
 
-@lru_cache(64)  # the same few are asked for hundreds of times
+@lru_cache(64)  # Tests request the same few signals hundreds of times.
 def _voice(seconds: float, seed: int, sample_rate: int) -> NDArray[np.float32]:
     stream = np.random.RandomState(seed)
     count = round(seconds * sample_rate)

@@ -24,7 +24,9 @@ async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int
         pass
     async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
         network.fall_silent()
-        clock = asyncio.get_running_loop().time  # the server's own: neither counts what both stood still
+        clock = (
+            asyncio.get_running_loop().time
+        )  # The server's loop has the same clock, which excludes stops of the process.
         began = clock()
         while f"{SESSIONS}{others:.1f}\n" not in (await client.get("/metrics")).text:  # noqa: ASYNC110  a server
             await asyncio.sleep(ASK_S)

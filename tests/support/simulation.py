@@ -1,4 +1,4 @@
-"""The scheduler against listeners under a virtual clock: frames on one thread, sound on a Code2Wav worker beside it."""
+"""A simulation of the scheduler with listeners under a virtual clock: frames on one thread, Code2Wav on another."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FRAME_S = 0.08
 
 @dataclass(slots=True)
 class Listener:
-    """Hears one row from its first sound on, at the pace of its own clock."""
+    """Listener of one row, who plays it in real time from its first chunk on."""
 
     frames: int
     arrives: float = 0.0
-    reads: bool = True  # takes what it is sent at once; else never
+    reads: bool = True  # True: it accepts audio immediately; False: it never does.
     slot: int = -1
     chunks: list[int] = field(default_factory=list)
     first_sound: float | None = None
@@ -31,22 +31,24 @@ class Listener:
 
 @dataclass(slots=True)
 class Simulation:
-    """``frame_s(rows)`` is what a frame of a batch takes, ``sound_s(frames)`` a call of Code2Wav."""
+    """Simulated engine with fixed costs of a frame and of a Code2Wav call."""
 
     scheduler: Scheduler
     table: SequenceTable
-    frame_cost: tuple[float, float] = (0.01, 0.002)  # seconds: fixed, a row
-    sound_cost: tuple[float, float] = (0.004, 0.008)  # seconds: fixed, a frame of a row
-    steps: list[float] = field(default_factory=list)  # seconds of each frame, over and above
+    frame_cost: tuple[float, float] = (0.01, 0.002)  # Seconds: a fixed cost, and one per row.
+    sound_cost: tuple[float, float] = (0.004, 0.008)  # Seconds: a fixed cost, and one per frame of a row.
+    steps: list[float] = field(default_factory=list)  # Additional seconds of each frame.
     pace: Pace = field(default_factory=Pace)
     prefill_s: float = 0.02
     is_scarce: bool = False
-    max_in_flight: int = 0  # frames that are not known yet when the next one is begun
+    max_in_flight: int = 0  # The number of frames that may be launched before their results are known.
     now: float = 0.0
     worker_free_at: float = 0.0
     stepped: list[list[int]] = field(default_factory=list)
     device_free_at: float = 0.0
-    _begun: deque[tuple[float, NDArray[np.int64]]] = field(default_factory=deque)  # frames: when they are made, whose
+    _begun: deque[tuple[float, NDArray[np.int64]]] = field(
+        default_factory=deque
+    )  # Launched frames: end time and slots.
     _flying: list[tuple[float, SoundChunk]] = field(default_factory=list)
 
     @classmethod
@@ -75,7 +77,7 @@ class Simulation:
         return simulation
 
     def run(self, listeners: list[Listener], until: float = 60.0) -> None:
-        """Serve everybody, each in the slot of its place in the list."""
+        """Serve all listeners, each in the slot of its index."""
         waiting = sorted(listeners, key=lambda listener: listener.arrives)
         by_slot: dict[int, Listener] = {}
         for slot, listener in enumerate(listeners):
@@ -123,7 +125,7 @@ class Simulation:
         by_slot[slot] = one
 
     def _fly(self, by_slot: dict[int, Listener]) -> None:
-        """Start what the worker takes up now: one call at a time, and what waits is asked for anew each time."""
+        """Start the worker's next call, if it is idle, with the chunks that are due now."""
         while self.worker_free_at <= self.now:
             chunks = self.scheduler.sound(self.table, self.now, self.pace)
             if not chunks:
@@ -152,10 +154,10 @@ class Simulation:
 
 
 def nobody_waits_for(gap: float) -> float:
-    """A gap that is none: what rounding makes of zero."""
+    """Return a gap with rounding errors set to zero."""
     return 0.0 if math.isclose(gap, 0.0, abs_tol=1e-9) else gap
 
 
 def stepped_with(simulation: Simulation, slot: int) -> int:
-    """In how many frames a slot took part."""
+    """Return the number of frames in which a slot took part."""
     return int(np.sum([slot in turn for turn in simulation.stepped]))

@@ -63,16 +63,18 @@ def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) 
             else:
                 inputs = weight[0].numel()
                 if "block.1.conv" in name or ("upsample" in name and weight.dim() == 3 and "dwconv" not in name):
-                    inputs = weight.shape[0] * (2 if "block.1" in name else 1)  # of a transposed convolution
+                    inputs = weight.shape[0] * (
+                        2 if "block.1" in name else 1
+                    )  # A transposed convolution has its input channels first.
                 weight.normal_(0, 0.7 / inputs**0.5)
-        parts: Any = network.decoder  # torch's types do not know what a list of modules holds
+        parts: Any = network.decoder  # Torch's types do not cover the elements of a ModuleList.
         _, *blocks, _, end = parts
-        for block in blocks:  # residual branches that do not drown what they are added to
+        for block in blocks:  # Scale the residual branches so that they do not dominate the sum.
             for unit in block.block[2:]:
                 unit.conv2.conv.weight.mul_(0.4)
     network.requires_grad_(False)
     last = end.conv
-    last.weight.mul_(0.001)  # nothing is clipped
+    last.weight.mul_(0.001)  # Keep the output below the clipping limit.
     codes = torch.randint(0, config.codebook_size, (1, 4, config.num_quantizers), device=device)
     wave = network(codes, network.fresh_state(1))
     last.weight.mul_(LOUDNESS / wave.std())

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 
 
 class StallingProxy:
-    """Passes bytes on to a port of this machine while it flows; what comes meanwhile waits, new connections too."""
+    """Proxy to a local port that forwards while it flows; while stalled, data and new connections wait."""
 
     def __init__(self, target: int) -> None:
         self._target = target

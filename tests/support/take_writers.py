@@ -109,7 +109,7 @@ def kill_writers(folder: Path, times: int) -> int:
 
 
 def with_one_more(store: Store) -> None:
-    """What the kills left too many goes with the next take."""
+    """Add one more take, which removes the surplus that killed writers left."""
     store.open()
     store.takes.add(OWNER, fields(), pcm_of(0.1))
     assert len(store.takes.page(OWNER, Wanted(limit=100))[0]) == KEPT

@@ -10,12 +10,12 @@ import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-THIRDS = 3  # of the files, of which one run of CI takes one
+THIRDS = 3  # The number of parts of the files; one CI run takes one part.
 
 Row = tuple[str, ...]
 
 THOROUGH: dict[str, Row] = {
-    # The page: nearly every test opens the whole studio anew. What `make test` keeps of it stands below.
+    # Nearly every test of the page opens the whole studio. `make test` runs only those listed below.
     "tests/browser": (),
     # Foreign clients, unchanged, each in a process that imports for seconds.
     "tests/clients": (),
@@ -416,7 +416,7 @@ KEPT: dict[str, Row] = {
         "test_the_loudspeaker_gets_the_served_samples_bit_for_bit",
         "test_stop_silences_at_once_and_frees_the_slot",
     ),
-    "tests/browser/test_whole_path.py": (),  # a voice is designed, kept, spoken with, put into a script and exported
+    "tests/browser/test_whole_path.py": (),  # A voice is designed, saved, spoken with, used in a script and exported.
     "tests/browser/test_worklet.py": (
         "test_sound_that_comes_in_time_leaves_bit_for_bit[[1, 2, 4, 3]]",
         "test_a_stall_is_counted_ramped_and_loses_nothing",

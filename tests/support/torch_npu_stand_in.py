@@ -27,7 +27,15 @@ from tests.support.npu_graphs import Capture
 from tests.support.npu_operators import Operator, need
 
 INDEXING = {"index", "index_put_", "_index_put_impl_", "index_select", "gather", "embedding"}
-FREE = {"empty", "empty_strided", "detach", "alias", "lift_fresh", "_unsafe_view", "_local_scalar_dense"}  # no launch
+FREE = {
+    "empty",
+    "empty_strided",
+    "detach",
+    "alias",
+    "lift_fresh",
+    "_unsafe_view",
+    "_local_scalar_dense",
+}  # These launch no kernel.
 
 
 class NpuStream:
@@ -115,7 +123,7 @@ class StandInNpu:
         self.ai_cpu: list[tuple[str, str]] = []
         self.copied = 0
         self._default, self._mine = NpuStream(self), threading.local()
-        self._replayed_on: dict[int, NpuStream] = {}  # by pool
+        self._replayed_on: dict[int, NpuStream] = {}  # The last stream of a replay, by memory pool.
         self._lock = threading.Lock()
 
     # --- what the library offers
@@ -124,7 +132,7 @@ class StandInNpu:
         return self.available
 
     def current_device(self) -> int:
-        self._mine.has_context = True  # the first call of a process makes it
+        self._mine.has_context = True  # The first call of a process creates the context.
         return 0
 
     def set_device(self, device: object) -> None:
@@ -205,7 +213,7 @@ class StandInNpu:
                 yield
         finally:
             self.capturing = None
-            stream.threads.discard(threading.get_ident())  # what it was captured for is over
+            stream.threads.discard(threading.get_ident())  # The capture has ended.
         self.graphs.append(npu_graph)
 
     # --- what the device and its driver hold against its user

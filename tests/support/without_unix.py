@@ -15,11 +15,11 @@ import os
 import runpy
 import socket
 import sys
-from asyncio import unix_events  # the loop's own modules keep what they have
+from asyncio import unix_events  # Import the loop's modules before the patch.
 from types import ModuleType
 from typing import Any, NoReturn
 
-import torch  # other people's modules go by the name of the system, and keep what it has
+import torch  # Import third-party modules that check the platform before the patch.
 import uvicorn
 
 OTHERS = (torch, uvicorn)
@@ -62,7 +62,7 @@ def hide() -> None:
     for loop in (asyncio.AbstractEventLoop, unix_events._UnixSelectorEventLoop):
         loop.add_signal_handler = unknown  # type: ignore[method-assign, assignment]
         loop.remove_signal_handler = unknown  # type: ignore[method-assign, assignment]
-    from runtime.device import cpu  # whose memory a call of Windows' own would tell
+    from runtime.device import cpu  # On Windows, a system call would report the memory.
 
     assert "runtime.shared.system" not in sys.modules
     cpu.total_bytes = cpu.free_bytes = lambda: memory  # type: ignore[attr-defined]

@@ -55,7 +55,7 @@ def write(folder: Path, who: str, times: int) -> None:
                 if (shared := library.find("shared")) is not None:
                     library.delete(shared.id)
             except VoiceNotFound:
-                continue  # the other one was first
+                continue  # Another writer was first.
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ WAIT_S = 60.0
 
 @dataclass(slots=True)
 class Heard:
-    """What came up to an end: the types of the events, the data of the last, and the sound."""
+    """Received events up to the end: their types, the data of the last, and the audio."""
 
     kinds: list[str]
     last: dict[str, Any]

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-Array = Any  # numpy's, or torch's where a subclass draws those: both know what is done with them here
+Array = Any  # A numpy array, or a torch tensor in subclasses; both support the operations used here.
 Tensors = Iterator[tuple[str, Array]]
 
 
 def key_digest(seed: int, key: str) -> bytes:
-    """What the stream of one tensor begins with; 32 bytes."""
+    """Return the 32 bytes that seed the stream of one tensor."""
     return hashlib.sha256(f"{seed}:{key}".encode()).digest()
 
 

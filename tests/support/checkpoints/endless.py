@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from tests.support.checkpoints.draw import Tensors
 
-LEVEL = 8.0  # of coordinate 0 in every input: the other coordinates stay within a few tens, and so it survives the norm
-WEIGHT = -1000.0  # of EOS on it: its logit is some hundreds below zero, where the others spread by single digits
+LEVEL = 8.0  # Coordinate 0 of every input; the other coordinates stay below a few tens, so it survives the norm.
+WEIGHT = (
+    -1000.0
+)  # The weight of EOS on coordinate 0: the logit of EOS is hundreds below the others, which differ by single digits.
 
 SILENT_ROWS = (".o_proj.weight", ".down_proj.weight", "speaker_encoder.fc.weight", "speaker_encoder.fc.bias")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 MODES = ("custom_voice", "voice_design", "base")
 
-SUPPRESSED_IDS = 1024  # the reference suppresses the last 1024 talker ids, whatever the codebook size
+SUPPRESSED_IDS = 1024  # The reference suppresses the last 1024 talker ids, independent of the codebook size.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +33,10 @@ class Code2WavSpec:
     """The decoder half of the speech tokenizer."""
 
     transformer: Stack
-    sliding_window: int  # keys that a frame sees, itself included
-    codebook_dim: int  # twice the width of a codebook row
+    sliding_window: int  # The number of keys that a frame attends to, including its own.
+    codebook_dim: int  # Twice the width of a codebook row.
     latent: int
-    decoder_dim: int  # halved by every upsampling block
+    decoder_dim: int  # Every upsampling block halves it.
     upsampling_ratios: tuple[int, ...]
     upsample_rates: tuple[int, ...]
 
@@ -46,12 +46,12 @@ class EncoderSpec:
     """The encoder half of the speech tokenizer (Mimi)."""
 
     filters: int
-    ratios: tuple[int, ...]  # as in the config: the encoder applies them in reverse
+    ratios: tuple[int, ...]  # In the order of the config; the encoder applies them in reverse.
     hidden: int
     intermediate: int
     layers: int
     heads: int
-    sliding_window: int  # in the config, ignored by the reference
+    sliding_window: int  # Present in the config, ignored by the reference.
     codebook_dim: int
     quantizers: int
 
@@ -78,25 +78,25 @@ class CheckpointSpec:
     predictor: Stack
     text_hidden: int
     codec_vocab: int
-    codebook_size: int  # a power of two (Mimi insists)
+    codebook_size: int  # Mimi requires a power of two.
     code_groups: int
     mrope_section: tuple[int, int, int]
     mrope_interleaved: bool
-    codec_ids: Mapping[str, int]  # keys as in talker_config
+    codec_ids: Mapping[str, int]  # The keys are those of talker_config.
     languages: Mapping[str, int]
     dialects: Mapping[str, int]
     speakers: Mapping[str, int]
     speaker_dialects: Mapping[str, str]
-    tokens: tuple[str, ...]  # texts that the BPE vocabulary holds as single tokens, beside every byte
-    special_tokens: tuple[str, ...]  # in the order of their ids, after the BPE vocabulary
+    tokens: tuple[str, ...]  # Texts that are single tokens of the BPE vocabulary, in addition to every byte.
+    special_tokens: tuple[str, ...]  # In the order of their ids, which follow the BPE vocabulary.
     code2wav: Code2WavSpec
     encoder: EncoderSpec
     speaker_encoder: SpeakerEncoderSpec
     generation: Mapping[str, float | int | bool] = field(default_factory=dict)
-    logit_scale: float = 4.0  # standard deviation of the logits: wide gaps survive float32 rounding
-    eos_scale: float = 0.65  # the same of EOS alone, relative: greedy utterances run on for a while
+    logit_scale: float = 4.0  # The standard deviation of the logits: wide gaps survive float32 rounding.
+    eos_scale: float = 0.65  # The relative scale of the EOS logit: greedy utterances last for some frames.
     is_endless: bool = False  # EOS is never drawn, however the sampling is set (ending.py)
-    text_rows: int | None = None  # of the text embedding; None: a round number above the last special id
+    text_rows: int | None = None  # Rows of the text embedding; None: a round number above the last special id.
 
     @property
     def samples_per_frame(self) -> int:

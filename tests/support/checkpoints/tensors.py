@@ -7,7 +7,7 @@ from tests.support.checkpoints.endless import without_end
 from tests.support.checkpoints.spec import CheckpointSpec, Code2WavSpec, EncoderSpec, SpeakerEncoderSpec, Stack
 from tests.support.checkpoints.tokenizer import special_ids
 
-MEL_BINS = 128  # fixed by the reference's mel front end, not by its config
+MEL_BINS = 128  # The reference's mel front end fixes it; the config does not.
 
 
 def model_tensors(draw: Draw, spec: CheckpointSpec, mode: str) -> Tensors:

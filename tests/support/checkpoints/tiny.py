@@ -108,7 +108,7 @@ TINY = CheckpointSpec(
 )
 
 TINY_0B6 = replace(TINY, name="tiny_0b6", model_size="0b6")
-TINY_EOS = replace(TINY, name="tiny_eos", eos_scale=1.5)  # utterances end by themselves, sometimes
+TINY_EOS = replace(TINY, name="tiny_eos", eos_scale=1.5)  # Some utterances end with EOS.
 
 ODD = CheckpointSpec(
     name="odd",
@@ -134,7 +134,7 @@ ODD = CheckpointSpec(
         rms_norm_eps=2e-6,
     ),
     text_hidden=56,
-    codec_vocab=100 + SUPPRESSED_IDS,  # fewer codes for c0 than the codebooks hold
+    codec_vocab=100 + SUPPRESSED_IDS,  # The talker has fewer codes than the codebooks.
     codebook_size=128,
     code_groups=8,
     mrope_section=(3, 2, 1),
@@ -205,12 +205,12 @@ SHORT_CODE2WAV = replace(
 QUICK = replace(
     TINY,
     name="quick",
-    eos_scale=0.0,  # greedy, it never ends by itself
+    eos_scale=0.0,  # A greedy utterance never ends with EOS.
     talker=replace(TINY.talker, layers=1),
     predictor=replace(TINY.predictor, layers=1),
     code_groups=2,
     code2wav=SHORT_CODE2WAV,
-)  # a frame costs a quarter of TINY's: for what many frames are needed, whatever they say
+)  # A frame costs a quarter of TINY's: for tests that need many frames of any content.
 
 # TINY in all but the number of code groups and the depth of the sound, which frames and sound cost the most of: for
 # what holds whatever a frame is made of. Nobody compares it with the reference; that is done with all sixteen groups.
