@@ -1,4 +1,4 @@
-"""Voice prompt of a reference, as the prompt and Code2Wav read it."""
+"""Voice prompt of a reference, as the talker's prompt and Code2Wav use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runtime.model.code2wav import StreamState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VoiceSound:
-    """A stream of sound after a voice's reference; how to go on from there (runtime/model/sound.py)."""
+    """Code2Wav state after a voice's reference, from which a stream continues (runtime/model/sound.py)."""
 
     state: StreamState
     turn: int
@@ -29,4 +29,4 @@ class ClonedVoice:
     codes: Tensor | None = None
     text: str | None = None
     key: str = ""  # Cache key of the reference.
-    sound: VoiceSound | None = None  # Code2Wav after the reference's frames
+    sound: VoiceSound | None = None  # The Code2Wav state after the reference's frames.

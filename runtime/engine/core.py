@@ -47,7 +47,7 @@ DEVICE_BATCH_FILL_RATIO = 0.125  # Share of the speaking rows decoded by one cal
 
 @dataclass(frozen=True, slots=True)
 class CoreConfig:
-    """Size of one engine core, and the settings of all."""
+    """Settings and dimensions of one engine core."""
 
     settings: Settings
     slots: int
@@ -58,7 +58,7 @@ class CoreConfig:
 class CoreHost:
     """Worker, clock and callbacks that all cores of an engine share.
 
-    ``wake`` wakes the engine thread, and ``expect`` has it woken at an event of the device.
+    `wake` wakes the engine thread; `expect` registers a device event that wakes it.
     """
 
     worker: Code2WavWorker
@@ -143,20 +143,20 @@ class EngineCore:
 
     @property
     def _short(self) -> NDArray[np.bool_]:
-        """Rows whose frames are made as far as the text goes. Shapes: [S]."""
+        """Return the rows that have generated the frames of all their text. Shapes: [S]."""
         return (self.table.made > 0) & (self.table.text <= self.table.made)
 
     def share_voices_of(self, reader: EngineCore, *, may_cross_embed: bool) -> None:
-        """Take voices from another checkpoint's cache from now on; no request may wait for one of its own.
+        """Use another checkpoint's voice cache. No request may be waiting for a voice of this one's cache.
 
-        With ``may_cross_embed`` the other embeds the inputs of the requests that want it to.
+        With `may_cross_embed`, the other checkpoint embeds the inputs of requests that ask for it.
         """
         self.voice_cache = self.waiting.voices = reader.voice_cache
         self.may_cross_embed = may_cross_embed
         self.segment_runner.embedding_source = reader.checkpoint.talker if may_cross_embed else None
         self.runner.frame.set_embedding_source(self.segment_runner.embedding_source)
 
-    # --- commands of clients
+    # --- Commands of clients.
 
     def add_request(self, sequence: Sequence) -> None:
         if sequence.text_stream.is_silent:
@@ -214,7 +214,7 @@ class EngineCore:
             self.end(sequence, error)
         return sequence is not None
 
-    # --- the turn
+    # --- The turn.
 
     def collect(self) -> None:
         """Record the audio that the Code2Wav worker has emitted, and offer it more chunks."""
@@ -342,7 +342,7 @@ class EngineCore:
         for sequence in [*self.waiting.remove_all(), *self.holders.values()]:
             self.end(sequence, error)
 
-    # --- steps of a turn
+    # --- Steps of a turn.
 
     def _begin(self, sequence: Sequence, now: float) -> None:
         """Take a slot for a request and start its first segment."""
@@ -361,7 +361,7 @@ class EngineCore:
             self.segment_runner.start_segment(sequence)
 
     def _emit_silence(self, sequence: Sequence) -> None:
-        """Serve a text without a word as a pause of its length, without a slot."""
+        """Emit the pause of a text that has no words, without a slot."""
         text_stream = sequence.text_stream
         has_rhythm = bool(text_stream.text.strip()) or not text_stream.pause
         in_marks = pause_frames(text_stream.text) * self.samples_per_frame if has_rhythm else 0

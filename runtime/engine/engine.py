@@ -1,4 +1,4 @@
-"""Engine of all loaded checkpoints: an engine thread makes frames, Code2Wav workers make audio."""
+"""Engine of all loaded checkpoints: an engine thread generates frames, Code2Wav workers decode them to audio."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ Progress = Callable[[int, int, str], None]  # Checkpoints loaded, total, current
 class Engine:
     """Speech for every loaded checkpoint.
 
-    What `SpeechEngine` promises may be called from any thread and never waits for the device; all else runs on the
-    engine's thread, or, before ``start``, on the caller's (``speak``).
+    The methods of `SpeechEngine` may be called from any thread and never wait for the device. All other methods run on
+    the engine thread, or on the caller's before `start` (`speak`).
     """
 
     def __init__(self, registry: Registry, device: Device, settings: Settings, clock: Clock = time.monotonic) -> None:
@@ -80,9 +80,10 @@ class Engine:
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress = lambda loaded, of, step: None) -> Self:
-        """Read every checkpoint that the settings name, and load and warm them unless that waits for first use.
+        """Open the checkpoints of the settings; load and warm them up unless they load at first use.
 
-        ``progress`` hears how many are loaded, of how many, and what happens now.
+        Args:
+            progress: Called with the number of loaded checkpoints, their total and the current step.
 
         Raises:
             SetUpError: a checkpoint, the device or a setting cannot be used.
@@ -127,17 +128,17 @@ class Engine:
         else:
             self._end()
 
-    # --- requests; any thread
+    # --- Requests; any thread.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         """Accept a request and return its ticket; its sink receives the events on the engine's threads.
 
         Raises:
-            BadRequest: it cannot be served as it is; nothing was started.
-            Overloaded: every slot and every waiting place is taken, and no caller has more of them than this one
-                would have; or it yields, and another is open.
+            BadRequest: The request is invalid; nothing was started.
+            Overloaded: All slots and waiting places are taken, and no other caller has more of them than this one
+                would have; or the request yields, and another is open.
             EngineDead: the engine has stopped.
-            CheckpointUnusable: its checkpoint was to be loaded at first use, and could not.
+            CheckpointUnusable: Its checkpoint loads at first use, and loading failed.
         """
         entries = self.registry.needed(request)
         entry = entries[0]
@@ -165,7 +166,7 @@ class Engine:
         self._change_text(ticket, lambda text_stream: text_stream.add(text))
 
     def flush(self, ticket: int) -> None:
-        """Speak what there is now, even where a word or a sentence may go on."""
+        """Speak all text received so far, even if the last word or sentence may be incomplete."""
         self._change_text(ticket, TextStream.flush)
 
     def finish_text(self, ticket: int) -> None:
@@ -195,7 +196,7 @@ class Engine:
             self._command(ticket, lambda core: core.cancel(ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Make the prompt of a reference on the thread that reads voices; ``done`` is called there.
+        """Create the voice prompt of a reference on the voice-reading thread, and pass it to `done` there.
 
         Raises:
             BadRequest: the reference cannot be used, or no loaded checkpoint serves the mode.
@@ -242,13 +243,13 @@ class Engine:
         """Return the stack traces of all threads of this process."""
         return stacks()
 
-    # --- the caller's own thread
+    # --- The caller's own thread.
 
     def speak(self, request: SpeechRequest) -> Iterator[SpeechEvent]:
         """Serve one request on the caller's thread, without ``start``: for the command line and tests.
 
         Raises:
-            BadRequest: it cannot be served as it is.
+            BadRequest: The request is invalid.
         """
         events: deque[SpeechEvent] = deque()
         ticket = self.submit(request, events.append)
@@ -261,7 +262,7 @@ class Engine:
             self.cancel(ticket)
             self.take_commands()
 
-    # --- the engine's thread
+    # --- The engine thread.
 
     def tick(self) -> bool:
         """Run one turn of every checkpoint; return True if the next turn should follow at once."""
@@ -326,7 +327,7 @@ class Engine:
             core.ack_sent(sent_samples)
         return took
 
-    # --- checkpoints
+    # --- Checkpoints.
 
     def _new_core(self, checkpoint: Checkpoint, slots: int, length: int, waiting: WaitingQueue) -> EngineCore:
         host = CoreHost(self.code2wav_worker, self._wake.set, self.completion_waiter.expect, self.clock)
@@ -371,7 +372,7 @@ class Engine:
             for command in commands:
                 command()
 
-    # --- helpers of requests
+    # --- Helpers of requests.
 
     def _is_settled(self, sequence: Sequence) -> bool:
         """True if a request needs no further checkpoint to be loaded."""
@@ -388,7 +389,7 @@ class Engine:
         return secrets.randbits(SEED_BITS) if request.seed is None else request.seed
 
     def _preempt(self, ticket: int, error: SpeechError) -> None:
-        """Have a request leave the queue, unless its turn has come by then."""
+        """Queue a command that removes a request from the waiting queue, unless it has a slot by then."""
         opened = self._open[ticket]
 
         def preempt(core: EngineCore) -> None:

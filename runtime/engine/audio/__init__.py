@@ -1,1 +1,1 @@
-"""Code2Wav streams, voices and the guards that listen to the audio."""
+"""Code2Wav streams, voice prompts, and detection of runaway speech."""

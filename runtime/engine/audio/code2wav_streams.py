@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def sound_network(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.dtype) -> SoundNetwork:
-    """Kernels where there are a card and Triton, else the library's operations, with states in float32."""
+    """Return the Code2Wav network for a device: Triton kernels on CUDA, else torch operations with float32 states."""
     if device.torch_device.type == "cuda" and kernels.available():
         from runtime.model.packed_sound import PackedSound
 
@@ -38,14 +38,17 @@ def sound_network(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.d
 
 @dataclass(frozen=True, slots=True)
 class FirstSound:
-    """A row's sound that is being made behind its frame. Shapes: made [samples and flags] int16, on the host."""
+    """Audio of a row's first frame, launched right after the frame.
+
+    Shapes: made [samples and flags] int16, on the host, valid after `event`.
+    """
 
     made: Tensor
     samples: int
     event: Event
 
     def pcm(self) -> bytes | SpeechError:
-        """Wait for it; s16le, or why there is none."""
+        """Wait for the audio and return it as s16le, or return the error."""
         try:
             self.event.synchronize()
         except Exception:
@@ -56,7 +59,7 @@ class FirstSound:
 
 
 class Code2WavStreams:
-    """One stream a slot. A stream is fresh when it is opened, whatever its slot held before."""
+    """One Code2Wav stream per slot. Opening a stream resets the state that its slot had before."""
 
     def __init__(
         self,
@@ -68,7 +71,10 @@ class Code2WavStreams:
         graphs: GraphPool | None = None,
         shapes: Sequence[Shape] = (),
     ) -> None:
-        """``shapes`` (frames and batch) have graphs for all chunks but first ones; none: the defaults."""
+        """Create the streams.
+
+        `shapes` are the (frames, batch) of the graphs for later chunks; empty for the defaults.
+        """
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.groups = code2wav.config.num_quantizers
         self.device = device or CpuDevice()
@@ -84,13 +90,13 @@ class Code2WavStreams:
 
     @torch.inference_mode()
     def capture(self, progress: Progress = lambda done, of: None) -> None:
-        """Capture the graphs; where that fails, the same work is done without them."""
+        """Capture the graphs; shapes whose capture fails run eagerly."""
         if self.device.holds_graphs:
             self._pool.capture([*self.graphs.captures(), *self.after.captures()], progress)
 
     @torch.inference_mode()
     def open(self, slot: int, voice: ClonedVoice | None = None, stream: Stream = Stream.FIRST_SOUND) -> None:
-        """Begin a stream, after the voice's reference frames if it has any."""
+        """Open a stream; a voice with reference frames starts from the state after them."""
         with self.device.stream(stream):
             self._after_last((slot,), stream)
             self.network.reset(slot)
@@ -109,7 +115,7 @@ class Code2WavStreams:
 
     @torch.inference_mode()
     def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstSound]:
-        """Decode the first frame of freshly opened streams right behind it; within ``Stream.STARTS``.
+        """Decode the first frame of newly opened streams right after it, within ``Stream.STARTS``.
 
         Shapes: codes [B, Q], on the device.
         """
@@ -129,14 +135,15 @@ class Code2WavStreams:
     def decode(
         self, slots: Sequence[int], codes: Tensor, stream: Stream = Stream.SOUND, *, at_end: bool = False
     ) -> list[bytes | SpeechError]:
-        """Return the sound of the next frames of some streams, as s16le, or why a stream has none.
+        """Decode the next frames of some streams; return s16le or an error for each.
 
-        A piece that fails has moved no stream on: the state of a row is written last of all, or beside what the call
-        read. Each half of the streams tries it again, until the faulty stream fails alone.
+        A piece that fails changes no stream, because a row's state is written last, or to another buffer. Each half of
+        the streams is retried, until only the faulty stream fails.
 
-        Shapes: codes [B, n, Q] int64, a row a slot; each result has n * samples_per_frame samples, or more where the
-        streams are ``at_end``: nothing follows in them, and what makes a call whole may. Called within ``stream``:
-        first chunks and all others may be decoded at the same time, never of the same slot.
+        Shapes: codes [B, n, Q] int64, one row per slot. Each result has n * samples_per_frame samples, or more with
+        `at_end`: a stream's last call may be padded with frames.
+
+        Thread: within ``stream``. First chunks and other chunks may be decoded in parallel, but never of the same slot.
         """
         frames, sizes = codes.shape[1], self.graphs.sizes(stream)
         if at_end and (fitting := [size for size in sizes if size >= frames]):
@@ -171,9 +178,9 @@ class Code2WavStreams:
     def _pieces(
         self, group: NDArray[np.int64], places: NDArray[np.int64], codes: Tensor, stream: Stream
     ) -> tuple[NDArray[np.int64], NDArray[np.int16]]:
-        """One piece of some streams of a group: the places of those that have not failed, and what was made of them.
+        """Decode one piece of some streams of a group; return the places of the successful ones, and their audio.
 
-        Shapes: group [g]; places [b], of the streams in it; codes [b, n, Q]; results [c], [c, samples and flags].
+        Shapes: group [g]; places [b], indices into it; codes [b, n, Q]; results [c], [c, samples and flags].
         """
         try:
             return places, self._piece(group[places], codes, stream)
@@ -190,7 +197,7 @@ class Code2WavStreams:
         return np.concatenate([left for left, _ in halves]), np.concatenate(whole) if whole else halves[0][1]
 
     def _piece(self, slots: NDArray[np.int64], codes: Tensor, stream: Stream) -> NDArray[np.int16]:
-        """One call of the network. Shapes: codes [b, n, Q]; result [b, samples and flags]."""
+        """Call the network once. Shapes: codes [b, n, Q]; result [b, samples and flags]."""
         rows, size = self._rows[slots], codes.shape[1]
         if begun := [slot for slot in slots.tolist() if slot in self._last]:
             with self.device.stream(stream):
@@ -208,7 +215,7 @@ class Code2WavStreams:
         self._rows[slots, 2] += frames
 
     def _after_last(self, slots: Sequence[int], stream: Stream) -> None:
-        """Let the current device stream wait for what other device streams do to some slots' Code2Wav streams."""
+        """Let the current device stream wait for the work of other device streams on these slots."""
         for slot in slots:
             other, event = self._last.pop(slot, (stream, None))
             if event is not None and other is not stream:
@@ -222,5 +229,5 @@ class Code2WavStreams:
 
 
 def _evenly(frames: int, longest: int) -> list[int]:
-    """Return a chunk in pieces of the longest that a network takes, and the rest."""
+    """Split a chunk into pieces of the network's maximum length, and a rest."""
     return [min(longest, frames - begin) for begin in range(0, frames, longest)]

@@ -1,9 +1,8 @@
-"""Threads that run Code2Wav in parallel with the frames, the most urgent task first.
+"""Worker threads that run Code2Wav in parallel with the frames, the most urgent task first.
 
-All state of the Code2Wav streams is touched here only, and that of one stream by one thread at a time. What waits here
-may be withdrawn and replaced at every turn of the engine, so that an urgent chunk never stands behind tasks that can
-wait; where the device does several things at once urgent chunks have a thread of their own, and do not stand behind a
-running task either.
+Only these threads change the state of Code2Wav streams, and only one thread at a time changes that of one stream. The
+engine may withdraw and replace waiting tasks at every turn, so that an urgent chunk never queues behind tasks that can
+wait. On devices with parallel streams, urgent chunks have their own thread and do not wait for a running task either.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Code2WavTask:
-    """One call of Code2Wav. ``begin`` is called under the worker's lock, when nothing can withdraw it any more."""
+    """One call of Code2Wav. The worker calls `begin` under its lock; after that the task cannot be withdrawn."""
 
     urgency: tuple[bool, float]  # Sort key: (not urgent, deadline).
     begin: Callable[[], Callable[[], None]]  # Returns the task's run function.
@@ -40,7 +39,7 @@ def everything(task: Code2WavTask) -> bool:
 
 
 class Code2WavWorker:
-    """A thread, or two, after ``start``; before, tasks are run at once on the caller's thread (``speak``, tests)."""
+    """One or two worker threads. Before `start`, tasks run at once on the caller's thread (`speak`, tests)."""
 
     def __init__(self, prepare: Callable[[], None] = lambda: None, wake: Callable[[], None] = lambda: None) -> None:
         self.lock = threading.RLock()
@@ -53,7 +52,7 @@ class Code2WavWorker:
         self.heartbeats: list[Heartbeat] = []  # One per thread.
 
     def start(self, *, urgent_apart: bool = False) -> None:
-        """Take tasks up; with ``urgent_apart`` urgent chunks on one thread, all else on another."""
+        """Start the threads; with `urgent_apart`, urgent chunks have their own thread."""
         threads: dict[str, Takes] = {"sound": everything}
         if urgent_apart:
             threads = {"urgent sound": lambda task: task.is_urgent, "sound": lambda task: not task.is_urgent}
@@ -65,7 +64,7 @@ class Code2WavWorker:
             thread.start()
 
     def close(self) -> None:
-        """Finish what is being done, drop what waits, end the threads."""
+        """Finish the running tasks, drop the waiting ones and end the threads."""
         with self.lock:
             self._closing = True
             self._waiting.clear()
@@ -74,12 +73,12 @@ class Code2WavWorker:
             thread.join()
 
     def withdraw(self, owner: object) -> None:
-        """Drop what waits of an owner, until it offers again."""
+        """Drop an owner's waiting tasks."""
         with self.lock:
             self._waiting.pop(owner, None)
 
     def offer(self, owner: object, tasks: Callable[[], list[Code2WavTask]]) -> None:
-        """Replace what waits of an owner; ``tasks`` is called while nothing can begin."""
+        """Replace an owner's waiting tasks by those that `tasks` returns under the worker's lock."""
         with self.lock:
             self._waiting.pop(owner, None)
             if wanted := tasks():

@@ -10,23 +10,23 @@ from numpy.typing import NDArray
 from runtime.engine.text.rules import expected_frames
 from runtime.request import Guard
 
-# A runaway is stationary: near-silence or a short loop, for minutes (docs/model.md 7.1). Speech is not, and
-# what is still to come of it after its text is spent is the end of a word and a breath.
+# A runaway is near-silence or a short loop for minutes (docs/model.md 7.1). Speech does not repeat like this, and after
+# the end of its text only the end of a word and a breath remain.
 # Loop lengths in frames of 80 ms. A longer loop is a repeated phrase, which a text may contain.
 PERIODS = np.arange(1, 9)
-# 3.2 s, five rounds of the longest loop. A held vowel or a pause may repeat one code too, but nobody holds a vowel
-# for three seconds after the last word, and a dramatic pause is two (25 frames).
+# 3.2 s, five rounds of the longest loop. A held vowel or a pause may repeat one code too, but a vowel after the last
+# word is shorter than three seconds, and a dramatic pause has two (25 frames).
 REPEATED_FRAMES = 40
-SILENT_FRAMES = 38  # 3 s: longer than a pause between paragraphs
-AUDIBLE = 32768.0 * 10 ** (-55 / 20)  # RMS of s16 samples; pauses of the embedded voice lie below -60 dBFS
+SILENT_FRAMES = 38  # 3 s, longer than a pause between paragraphs.
+AUDIBLE = 32768.0 * 10 ** (-55 / 20)  # RMS of s16 samples; pauses of the embedded voice are below -60 dBFS.
 
-# When a text that stands in front of the codes is taken as spent. The embedded voice needs 0.8 to 1.4 of
-# the expected frames; of a slower one that has not ended by then only a pause of three seconds would be cut.
+# A text that precedes the codes counts as spoken after this multiple of its expected frames. The embedded voice needs
+# 0.8 to 1.4. In a slower voice that still speaks by then, only a pause of three seconds would be cut.
 SPENT = 1.5
 SPENT_GRACE = 12  # Frames: 1 s of silence before the first word.
 
 
-# Consecutive frames. The first round of a loop repeats nothing.
+# Consecutive frames per guard. The first round of a loop is no repetition.
 LIMITS = np.append(REPEATED_FRAMES - PERIODS, SILENT_FRAMES)
 
 
@@ -34,8 +34,8 @@ LIMITS = np.append(REPEATED_FRAMES - PERIODS, SILENT_FRAMES)
 class RunawayDetector:
     """Runaway detector of one request; its state is a few small arrays.
 
-    ``last_audible_frame`` counts from the request's first frame, -1 is none. Once a guard has struck it says where
-    speech ended: before the silence, or before the loop, so that sound after it can be left out.
+    `last_audible_frame` counts from the request's first frame; -1 if there is no audible frame. After a guard has
+    struck, it is the end of speech before the silence or the loop, so that the audio after it can be left out.
     """
 
     last_audible_frame: int = -1
@@ -49,8 +49,10 @@ class RunawayDetector:
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
     def heard(self, codes: NDArray[np.int64], pcm: bytes, spent: bool) -> Guard | None:
-        """Take the next frames, and say what ends them; ``spent``: the text was spent before the first of them.
+        """Check the next frames; return the guard that ends them, or None.
 
+        Args:
+            spent: True if the text had been spoken before the first of them.
         Shapes: codes [n, Q] with n at least 1; pcm is mono s16le of the same n frames.
         """
         ends = self._listen(len(codes), pcm)
@@ -70,7 +72,7 @@ class RunawayDetector:
         return Guard.SILENCE if silent else Guard.REPETITION
 
     def _listen(self, frames: int, pcm: bytes) -> NDArray[np.int64]:
-        """The last audible frame as of each of the last REPEATED_FRAMES and of each new frame. Shapes: [40 + n]."""
+        """Return the last audible frame at each of the last REPEATED_FRAMES and each new frame. Shapes: [40 + n]."""
         samples = np.frombuffer(pcm, np.int16).astype(np.float32).reshape(frames, -1)
         audible = np.sqrt(np.mean(np.square(samples), axis=1)) > AUDIBLE
         self._frames += frames
@@ -88,17 +90,20 @@ class RunawayDetector:
         return known[places - PERIODS[:, None]] == codes
 
     def _numbers(self, frames: int) -> NDArray[np.int64]:
-        """Numbers of the newest frames."""
+        """Return the numbers of the newest frames."""
         return np.arange(self._frames - frames, self._frames)
 
 
 def _runs(holds: NDArray[np.bool_], before: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For how many frames in a row each thing has held. Shapes: holds [m, n], before [m]; returns [m, n]."""
+    """Count the consecutive frames for which each condition has held.
+
+    Shapes: holds [m, n], before [m]; returns [m, n].
+    """
     places = np.arange(holds.shape[1])
     broken = np.maximum.accumulate(np.where(holds, -1, places), axis=1)
     return places - broken + np.where(broken < 0, before[:, None], 0)
 
 
 def spent_after(text: str) -> int:
-    """Frames after which a text that was given whole can be taken as spent."""
+    """Return the number of frames after which a complete text counts as spoken."""
     return round(SPENT * expected_frames(text)) + SPENT_GRACE

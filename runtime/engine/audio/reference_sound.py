@@ -24,7 +24,7 @@ Run = Callable[[Tensor, Tensor], Tensor]
 
 
 class _Step:
-    """A step of one stream as a graph."""
+    """A captured step of one stream."""
 
     def __init__(self, device: Device, work: Run, frames: int, groups: int) -> None:
         where = device.torch_device
@@ -39,7 +39,7 @@ class _Step:
 
 
 class ReferenceSound:
-    """Goes over references, one at a time. Thread: whichever has a voice to make."""
+    """Computation of the Code2Wav state after a reference, one at a time. Thread: any that reads a voice."""
 
     def __init__(self, network: SoundNetwork, device: Device, groups: int, graphs: GraphPool) -> None:
         self._network = network
@@ -49,7 +49,7 @@ class ReferenceSound:
         self._turn = threading.Lock()  # There is one slot for references.
 
     def captures(self) -> Iterator[Capture]:
-        """Steps over a reference, and its end. Where one is missing the network goes over references as it does."""
+        """Yield the captures of the steps over a reference and its end; a step without a graph runs eagerly."""
         for work, size, run in self._works():
             yield Capture(work, (size,), partial(_Step, self._device, run, size, self._groups))
 

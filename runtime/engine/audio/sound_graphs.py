@@ -1,4 +1,4 @@
-"""Code2Wav in graphs: one per shape, captured at the start, chosen by frames and batch."""
+"""Captured graphs of Code2Wav: one per shape, captured at the start, chosen by frames and batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Family:
     batches: tuple[int, ...]
 
     def up_to(self, rows: int) -> Family:
-        """No larger batches than the first that holds ``rows``."""
+        """Return the family without batches larger than the first that holds `rows`."""
         enough = next((batch for batch in self.batches if batch >= rows), self.batches[-1])
         return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
 
@@ -52,7 +52,7 @@ WORKS = {
 
 
 def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
-    """Return a chunk as a sum of sizes, largest first; what is left over, where 1 is not among them, comes last."""
+    """Split a chunk into the given sizes, largest first; a remainder that no size fits comes last."""
     cut = []
     for size in sorted(sizes, reverse=True):
         while frames >= size:
@@ -62,7 +62,7 @@ def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
 
 
 class Bucket:
-    """One shape of work as a graph. Rows that no request asked for are the spare slot's."""
+    """Graph of one shape. Padding rows use the spare slot."""
 
     def __init__(
         self, network: SoundNetwork, device: Device, stream: Stream, frames: int, batch: int, groups: int, spare: int
@@ -84,7 +84,7 @@ class Bucket:
         return numbers[: ROW * batch].view(batch, ROW), numbers[ROW * batch :].view(batch, frames, -1)
 
     def run(self, rows: NDArray[np.int64], codes: Tensor) -> Tensor:
-        """Decode, and wait for it. The result is valid until the next run.
+        """Decode and wait for the result, which is valid until the next run.
 
         Shapes: rows [b, 3]; codes [b, frames, Q]; result [b, samples and flags] int16 on the host.
         """
@@ -101,10 +101,10 @@ class Bucket:
         return self._outputs[:count]
 
     def begin(self, rows: NDArray[np.int64], codes: Tensor) -> tuple[Tensor, Event]:
-        """Decode codes that lie on the device, without waiting; within the bucket's device stream.
+        """Decode codes on the device without waiting, within the bucket's device stream.
 
-        Shapes: rows [b, 3]; codes [b, frames, Q]; result [batch, samples and flags] int16 on the host, true from the
-        event on.
+        Shapes: rows [b, 3]; codes [b, frames, Q]; result [batch, samples and flags] int16 on the host, valid after the
+        event.
         """
         spare = np.tile([self._spare, 0, 0], (len(self._rows) - len(rows), 1))
         self._rows.copy_(on_device(self._inputs.device, np.concatenate((rows, spare))))
@@ -116,7 +116,7 @@ class Bucket:
 
 
 class SoundGraphs:
-    """The buckets of every device stream, in the pool of all graphs. What could not be captured is not there."""
+    """The captured buckets of every device stream, in the pool of all graphs."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class SoundGraphs:
         graphs: GraphPool,
         shapes: Sequence[Shape] = (),
     ) -> None:
-        """``shapes`` are those of ``Stream.SOUND`` instead of the defaults.
+        """Create the graphs; `shapes` replace the default shapes of ``Stream.SOUND``.
 
         Raises:
             InvalidSetting: a shape has more frames than the network takes in one call.
@@ -146,7 +146,7 @@ class SoundGraphs:
             self._shapes[Stream.SOUND] = tuple(shapes)
 
     def captures(self) -> Iterator[Capture]:
-        """Every bucket, the largest first."""
+        """Yield the capture of every bucket, the largest first."""
         for stream, frames, batch in self._wanted():
             make = partial(Bucket, self._network, self._device, stream, frames, batch, self._groups, self._spare)
             yield Capture(WORKS[stream], (frames, batch), make)
@@ -160,19 +160,19 @@ class SoundGraphs:
             yield partial(self._network.decode, rows, codes)
 
     def _wanted(self) -> list[tuple[Stream, int, int]]:
-        """Stream, frames and batch of every bucket, the largest first."""
+        """Return stream, frames and batch of every bucket, the largest first."""
         wanted = [(stream, *shape) for stream, shapes in self._shapes.items() for shape in shapes]
         return sorted(wanted, key=lambda shape: -shape[1] * shape[2])
 
     def sizes(self, stream: Stream) -> list[int]:
-        """Frames that a piece can have; none where nothing was captured."""
+        """Return the possible frames of a piece; empty if no graph was captured."""
         return sorted({frames for frames, _ in self._graphs.of(WORKS[stream])})
 
     def widest(self, stream: Stream) -> int:
         return max(batch for _, batch in self._graphs.of(WORKS[stream]))
 
     def bucket(self, stream: Stream, frames: int, rows: int) -> Bucket | None:
-        """The smallest that holds so many rows, if any does."""
+        """Return the smallest bucket for this number of rows, or None."""
         buckets = self._graphs.of(WORKS[stream])
         fitting = [shape for shape in buckets if shape[0] == frames and shape[1] >= rows]
         return buckets[min(fitting)] if fitting else None

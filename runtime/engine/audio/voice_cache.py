@@ -1,7 +1,7 @@
-"""Cache of voice prompts in Base mode: x-vector, codes, and Code2Wav's state after them.
+"""Cache of voice prompts in Base mode: x-vector, codes, and the Code2Wav state after them.
 
-Reading a reference takes as long as many frames, so it has a thread and a device stream of its own. The cache is
-bounded and evicts what was not used for longest.
+Reading a reference takes as long as many frames, so it has its own thread and device stream. The cache is bounded and
+evicts the least recently used voice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WARM_S = 1.0  # Seconds of noise.
 
 
 def reference_key(reference: Reference) -> str:
-    """Equal for equal references. A minute of sound takes some milliseconds."""
+    """Return the cache key of a reference. Hashing a minute of audio takes some milliseconds."""
     digest = hashlib.blake2b(np.ascontiguousarray(reference.samples).data, digest_size=16)
     digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
     if (prompt := reference.prompt) is not None:  # A prompt of other samples belongs to another voice.
@@ -41,10 +41,12 @@ def reference_key(reference: Reference) -> str:
 
 
 class VoiceCache:
-    """The voices of one checkpoint. ``get`` and ``make``: engine thread; ``read``: the reading one, once there is one.
+    """Cached voices of one checkpoint.
+
+    Thread: engine for `get` and `make`; the reading thread, after `start`, for `read`.
 
     Args:
-        sound_after: the state of Code2Wav after a voice's codes; called within ``Stream.VOICES``.
+        sound_after: Returns the Code2Wav state after a voice's codes; called within ``Stream.VOICES``.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class VoiceCache:
         self.reader: Executor | None = None
 
     def warm(self) -> None:
-        """Make a voice of noise, so that the first request's takes no longer than any other."""
+        """Read a reference of noise, so that the first request's reference takes no longer than later ones."""
         if self.encoders is None:
             return
         self.encoders.prepare()
@@ -75,7 +77,7 @@ class VoiceCache:
             log.exception("a voice could not be made at the start; clones may fail")
 
     def start(self, prepare: Callable[[], None]) -> None:
-        """Read on a thread from now on; before, on the caller's."""
+        """Start the reading thread; before, references are read on the caller's thread."""
         if self.reader is None:
             self.reader = ThreadPoolExecutor(1, thread_name_prefix="voices", initializer=prepare)
 
@@ -84,7 +86,7 @@ class VoiceCache:
             self.reader.shutdown(wait=False, cancel_futures=True)
 
     def get(self, key: str) -> ClonedVoice | None:
-        """A voice that is kept, or None."""
+        """Return a cached voice, or None."""
         self._put_by()
         voice = self.kept.get(key)
         if voice is not None:
@@ -92,7 +94,7 @@ class VoiceCache:
         return voice
 
     def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
-        """Read a reference; one reading serves all that ask meanwhile. ``done`` is called when it is through."""
+        """Read a reference and call `done` at the end; concurrent requests for the same key share one reading."""
         future = self.reading.get(key)
         if future is None:
             if self.reader is not None:
@@ -108,10 +110,10 @@ class VoiceCache:
         return future
 
     def store(self, key: str, future: Future[ClonedVoice]) -> ClonedVoice:
-        """The voice that was read, kept from now on.
+        """Store the voice that was read in the cache, and return it.
 
         Raises:
-            Exception: whatever reading it raised.
+            Exception: the exception of the reading.
         """
         self.reading.pop(key, None)
         voice = self.kept.get(key) or future.result()
@@ -122,13 +124,13 @@ class VoiceCache:
         return voice
 
     def _put_by(self) -> None:
-        """Take in what was read for requests that did not wait for it; what failed for them fails no other."""
+        """Store finished readings whose requests have left; their failures affect no other request."""
         for key, future in [(key, future) for key, future in self.reading.items() if future.done()]:
             with contextlib.suppress(Exception):
                 self.store(key, future)
 
     def prepare(self, reference: Reference, key: str, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Make a prompt for the caller to keep. Thread: any; ``done`` is called on the reading one."""
+        """Read a reference and pass its prompt to `done`. Thread: any; `done` runs on the reading thread."""
 
         def read() -> None:
             try:
@@ -147,7 +149,7 @@ class VoiceCache:
             raise EngineDead from None
 
     def _read_to_speak(self, reference: Reference, key: str) -> ClonedVoice:
-        """Return a voice with all that its first sound needs."""
+        """Return a voice with the Code2Wav state that its first audio needs."""
         voice = self.read(reference, key)
         if voice.codes is not None:
             with self.device.stream(Stream.VOICES):
@@ -174,7 +176,7 @@ class VoiceCache:
         return ClonedVoice(x_vector, codes, text, key)
 
     def prompt_of(self, voice: ClonedVoice) -> VoicePrompt:
-        """The voice as others may keep it."""
+        """Return the voice as a prompt that clients can store."""
         codes = None if voice.codes is None else voice.codes.cpu().numpy()
         return VoicePrompt(
             fingerprint=self.checkpoint.fingerprint, x_vector=voice.x_vector.float().cpu().numpy(), codes=codes

@@ -1,8 +1,8 @@
-"""Encoders of reference audio; with graphs, in buffers of a few lengths.
+"""Encoders of reference audio, with captured graphs over buffers of a few lengths.
 
-Alone each of a thousand launches would wait for the interpreter, which frames, sound and sockets hold by turns. Without
-graphs the buffers are the same: a library chooses its algorithms by the length, and with them the last bits of an
-x-vector. A recording is never encoded together with another, so the result does not depend on other requests.
+Without graphs, each of a thousand launches would wait for the interpreter lock, which frames, Code2Wav and sockets also
+need. The buffers are the same without graphs, because libraries choose algorithms by length and these change the last
+bits of an x-vector. Recordings are never batched, so the result does not depend on other requests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Encode = Callable[[Tensor, Tensor], Tensor]
 
 
 class _Bucket:
-    """A buffer for recordings up to one length, and what encodes what lies in it: graphs, or the networks."""
+    """A buffer for recordings up to one length, and the encoders of its content: graphs or networks."""
 
     def __init__(self, device: Device, samples: int, encoders: dict[str, Encode]) -> None:
         self._device = device
@@ -57,7 +57,7 @@ class _Bucket:
         return replayed
 
     def fill(self, samples: NDArray[np.float32]) -> None:
-        """Put a recording in; within ``Stream.VOICES``, after which the last one was waited for."""
+        """Copy a recording into the buffer, within ``Stream.VOICES``; the previous result must be complete."""
         self._host[0] = len(samples)  # Exact, because float32 counts to 2**24.
         self._host[1 : 1 + len(samples)] = torch.from_numpy(samples)
         self._host[1 + len(samples) :] = 0
@@ -68,7 +68,7 @@ class _Bucket:
 
 
 class VoiceEncoders:
-    """x-vector and codes of recordings. One thread at a time, within ``Stream.VOICES``."""
+    """Encoders of recordings to x-vector and codes. Thread: one at a time, within ``Stream.VOICES``."""
 
     def __init__(self, checkpoint: Checkpoint, device: Device) -> None:
         assert checkpoint.speaker_encoder is not None, "admission lets Base requests only to Base checkpoints"
@@ -79,12 +79,12 @@ class VoiceEncoders:
 
     @property
     def lengths(self) -> list[int]:
-        """Samples up to which recordings are encoded in buffers, ascending."""
+        """Return the buffer lengths in samples, ascending."""
         return sorted(self._buckets)
 
     @torch.inference_mode()
     def prepare(self) -> None:
-        """Make the buffers, with their graphs; the longest first, in whose memory the others find room."""
+        """Allocate the buffers and capture their graphs, the longest first so that the others reuse its memory."""
         needless = not self._device.holds_graphs and self._device.torch_device.type in NEVER_IN_GRAPHS
         if needless or not self._speech.takes_lengths:
             return
@@ -102,7 +102,7 @@ class VoiceEncoders:
         log.info("encoders of voices: buffers of %d lengths, %.0f MiB", len(self._buckets), taken)
 
     def encode(self, samples: NDArray[np.float32], *, x_vector_only: bool) -> tuple[Tensor, Tensor | None]:
-        """x-vector and codes of a recording.
+        """Encode a recording to its x-vector and, unless `x_vector_only`, its codes.
 
         Shapes: samples [N] float32, 24 kHz; results [H] float32, [m, Q] int64.
         """

@@ -17,7 +17,7 @@ Angles = tuple[Tensor, Tensor]  # Cosine and sine of every position, [T, d] each
 
 
 class PrefillAttention:
-    """A prefill chunk into one slot; the host knows the number and the positions."""
+    """Attention of a prefill chunk of one slot; the host knows the slot and the positions."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class PrefillAttention:
 
 
 class SlotAttention:
-    """Attention of new positions, the same number in every row, which are written to the rows' slots.
+    """Attention of the same number of new positions in every row, which also writes them to the rows' slots.
 
     The device looks up the slots, so that graphs can capture it.
 
-    Shapes: rows, starts [B] int64; a row's new positions begin at its start and end below ``span``, or are unused.
+    Shapes: rows, starts [B] int64. A row's new positions begin at its start and end below `span`, or are padding.
     """
 
     def __init__(
@@ -79,7 +79,10 @@ class SlotAttention:
 
 @dataclass(frozen=True, slots=True)
 class FusedPrefillAttention:
-    """Prefill chunks of equal length: slots and starts lie on the device. Shapes: slot, start [n] int64."""
+    """Attention of prefill chunks of equal length, with slots and starts on the device.
+
+    Shapes: slot, start [n] int64.
+    """
 
     slot_cache: SlotCache
     fused: Fused
@@ -95,7 +98,7 @@ class FusedPrefillAttention:
 
 @dataclass(frozen=True, slots=True)
 class FusedDecodeAttention:
-    """``SlotAttention`` of one position in one launch a layer. Shapes: rows, positions [B] int64."""
+    """`SlotAttention` of one position per row, in one launch per layer. Shapes: rows, positions [B] int64."""
 
     slot_cache: SlotCache
     fused: Fused

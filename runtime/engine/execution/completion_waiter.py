@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class CompletionWaiter:
-    """A thread for each stream, which takes events in order and calls ``wake`` when the device has come to each."""
+    """One thread per stream, which waits for the stream's events in order and calls `wake` after each."""
 
     def __init__(self, wake: Callable[[], None], prepare: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
@@ -33,12 +33,12 @@ class CompletionWaiter:
             thread.start()
 
     def expect(self, stream: Stream, event: Event) -> None:
-        """Wake the engine at an event. Without threads nothing is woken, and the engine waits by itself."""
+        """Wake the engine at an event. Without threads this does nothing, and the engine waits for the event itself."""
         if (queue := self._queues.get(stream)) is not None:
             queue.put(event)
 
     def close(self) -> None:
-        """End the threads, after what they were told to wait for."""
+        """End the threads after their remaining events."""
         for queue in self._queues.values():
             queue.put(None)
         for thread in self.threads:

@@ -1,8 +1,8 @@
-"""Inputs that another checkpoint embeds for some rows of a batch: text, and code 0 of their frames.
+"""Cross-checkpoint embeddings: another checkpoint embeds text and code 0 for some rows of a batch.
 
-Layers, heads and the other codebooks stay the checkpoint's own (docs/model.md 4.1). Fused operations know the tables
-of each slot by their addresses, in graphs too, and cross-embedded rows cost them nothing. `CrossCheckpointEmbeddings`
-is their readable twin for devices without fused operations. A batch with such a row runs without a graph there.
+Layers, heads and the other codebooks stay the checkpoint's own (docs/model.md 4.1). Fused operations read each slot's
+tables by address, also in graphs, so cross-embedded rows cost nothing. `CrossCheckpointEmbeddings` is the readable
+version for devices without fused operations; there, a batch with such a row runs without a graph.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class InputTables(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CrossCheckpointEmbeddings:
-    """Rows of a batch, and the talker that embeds their inputs. Shapes: at [g] int64, places in the batch."""
+    """Cross-embedded rows of a batch, and the talker that embeds their inputs. Shapes: at [g] int64, batch indices."""
 
     talker: Talker
     embedding_source: Talker
     at: Tensor
 
     def embed_inputs(self, x: Tensor, rows: Tensor, slot_cache: SlotCache) -> None:
-        """Write the next inputs of these rows over their own. Shapes: x [B, H]; rows [B] int64, slots."""
+        """Replace the next inputs of these rows. Shapes: x [B, H]; rows [B] int64, slots."""
         slots = rows[self.at]
         codes = slot_cache.codes[slots]
         # The embedding source may have another dtype.
@@ -50,6 +50,6 @@ class CrossCheckpointEmbeddings:
         x[self.at] = self.talker.code_predictor.embed_with(first, codes).sum(-2) + text
 
     def embed_first_code(self, x: Tensor, codes: Tensor) -> None:
-        """The same for code 0 where the code predictor reads it. Shapes: x [B, H'], rows apart; codes [B] int64."""
+        """Replace code 0 of these rows in the code predictor's input. Shapes: x [B, H'], strided; codes [B] int64."""
         first = self.embedding_source.embed_codec(codes[self.at]).to(x.dtype)
         x[self.at] = self.talker.code_predictor.project(first)

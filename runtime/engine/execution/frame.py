@@ -1,10 +1,9 @@
-"""One frame of every active row: next input, talker, code 0, codes 1 to Q-1 (docs/model.md 4, 5).
+"""Generation of one frame of every active row: next input, talker, code 0, codes 1 to Q-1 (docs/model.md 4, 5).
 
-Everything that differs between rows lies in the slot cache's tensors, so that a whole frame is one function of device
-state; a graph holds it as it stands (model_runner.py). Where a row stands (position, frame, last codes,
-codes seen) is written last of all. Keys and values of the new position are written before, but nothing reads them
-that has not written them: a frame that fails on its way can be made again, of any of its rows, as if it had not been
-tried.
+All data that differs between rows is in the slot cache's tensors, so a whole frame is one function of device state that
+a graph can capture (model_runner.py). A row's progress (position, frame, last codes, codes seen) is written last. Keys
+and values of the new position are written earlier, but only the frame that wrote them reads them. So a frame that fails
+can be retried for any of its rows as if it had not run.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ Slots = NDArray[np.int64]
 
 
 class Frame:
-    """Talker and code predictor of one checkpoint over a slot cache, for at most so many rows at once.
+    """Talker and code predictor of one checkpoint over a slot cache.
 
-    Its output is [B, Q + 2] int64: the frame's codes, whether the row ended instead of making one, and
-    whether all its scores were finite.
+    The output is [B, Q + 2] int64: the frame's codes, 1 if the row ended without a frame, and 1 if all scores were
+    finite.
 
     Args:
-        most_rows, most_starts: of a batch of frames, and of first frames, those that fill it up included.
-        prompts: whose first frames may be in flight at the same time.
+        most_rows, most_starts: Maximum batch of frames and of first frames, including padding rows.
+        prompts: Maximum number of first frames in flight.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Frame:
             flying = device.max_in_flight + 2
             self.noise = HostNoise(device, most_rows, widths, groups, flying)
             self.start_noise = HostNoise(device, most_starts, widths, groups, prompts + 1)
-        # What the talker made of a prompt's last position, until the first frame is drawn from it.
+        # The talker's hidden states at the last position of prompts, until their first frame is sampled.
         self.hidden = torch.zeros((slot_cache.slots + 1, config.talker.hidden_size), device=target, dtype=dtype)
         cos, sin = self.talker.angles(torch.arange(slot_cache.length + 1, device=target).unsqueeze(0))
         self.angles = cos[0, 0], sin[0, 0]
@@ -100,29 +99,29 @@ class Frame:
 
     @torch.inference_mode()
     def set_embedding_source(self, embedding_source: Talker | None) -> None:
-        """Have another talker embed the inputs of cross-embedded rows from now on; no such row may be there yet."""
+        """Set the talker that embeds the inputs of cross-embedded rows. No such row may exist yet."""
         if embedding_source is self._embedding_source:
             return
         self._embedding_source, self._source_tables = embedding_source, None
         if embedding_source is not None and self.fused is not None:
             tables = embedding_source.tables
             assert tables is not None, "a talker with fused operations has tables"
-            # The code predictor is not lent: it reads the other's codes 0 through a projection of its own.
+            # The code predictor stays this checkpoint's: it projects the other talker's embeddings of code 0.
             first = self.talker.code_predictor.project(embedding_source.model.codec_embedding.rows)
             self._source_tables = InputTables(tables.frames[0], tables.text, first)
             self.slot_cache.tables[True] = self._source_tables.addresses
             self.device.mark().synchronize()  # The frame stream is not ordered after this thread's work.
 
     def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None, *, plain: bool = False) -> Tensor:
-        """Return the next frame of rows that have made one before.
+        """Return the next frame of rows that already have a frame.
 
         Args:
-            plain: whether all of them draw plainly (slots.py), as far as the host decides by it.
-            span: positions that the longest of them has reached with this frame, or more; None for all there are.
-                Operations that know each row's own length (``fused``) do not need it.
+            plain: True if no row needs a sort to sample (slots.py) and the host may rely on it.
+            span: An upper bound of the rows' positions with this frame; None for a slot's full length. Fused operations
+                read each row's own length and ignore it.
 
-        Shapes: rows [B] int64, the slot cache's scratch row as often as wanted; slots [B], the same on the host, where
-        the host may decide by them what can be left out.
+        Shapes: rows [B] int64, in which the scratch row may repeat; slots [B], the same on the host, or None if the
+        host must not skip work by them.
         """
         if self.fused is not None:
             return self._fused_next(self.fused, rows)
@@ -152,20 +151,20 @@ class Frame:
         return self._fused_sample(fused, hidden[:, 0], rows, self.cache, positions)
 
     def prefill(self, embeds: Tensor, slot: int, start: int) -> None:
-        """Read positions of a prompt into a slot. Shapes: embeds [P, H]."""
+        """Prefill positions of a prompt into a slot. Shapes: embeds [P, H]."""
         stop = start + len(embeds)
         attend = PrefillAttention(self.slot_cache, self.device, self.talker, slot, start, stop, self.ops)
         self.hidden[slot] = self.talker.decode(embeds[None], attend, self.ops)[0, -1]
         self.slot_cache.position[slot] = stop
 
     def prefill_padded(self, embeds: Tensor, places: Tensor, span: int | None = None) -> None:
-        """The same for pieces of several prompts at once, as a graph can hold it.
+        """Prefill padded pieces of several prompts at once, in a form that a graph can capture.
 
         Args:
             span: as for `next`.
 
-        Shapes: embeds [n, P, H]; places [5, n] int64, as in prompt_batches.py: the first so many
-        positions of a piece are a prompt's, and what comes of the last of them is kept in the row named there.
+        Shapes: embeds [n, P, H]; places [5, n] int64, as in prompt_batches.py: the number of a piece's positions that
+            belong to a prompt, and the row that stores the hidden state of the last one.
         """
         slots, starts, counts, rows, stops = places
         attend: Attend
@@ -181,7 +180,7 @@ class Frame:
         self.slot_cache.position[rows] = stops
 
     def first(self, rows: Tensor, slots: Slots | None = None, *, plain: bool = False) -> Tensor:
-        """Return the first frame of rows whose prompts were read. Shapes as in `next`."""
+        """Return the first frame of rows whose prompts are prefilled. Shapes: as in `next`."""
         hidden = self.hidden[rows]
         if self.fused is None:
             return self._sample(hidden, rows, slots, self.start_cache, self.start_noise, plain)
@@ -208,7 +207,10 @@ class Frame:
         host_noise: HostNoise | None,
         plain: bool,
     ) -> Tensor:
-        """All codes of one frame from the talker's hidden states, and the state moved on. Shapes: hidden [B, H]."""
+        """Sample all codes of one frame from the talker's hidden states, and advance the rows.
+
+        Shapes: hidden [B, H].
+        """
         slot_cache = self.slot_cache
         hidden = self.ops.norm(hidden, self.talker.model.norm)
         codes, finite = self.codes(hidden, rows, slots, cache, host_noise, plain=plain)
@@ -229,7 +231,7 @@ class Frame:
         *,
         plain: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Rule by rule and code by code. Shapes: results [B, Q] int64, [B] bool."""
+        """Sample the codes one after the other. Shapes: results [B, Q] int64, and [B] bool, True if all were finite."""
         slot_cache, config, ops = self.slot_cache, self.config.talker, self.ops
         frame = slot_cache.frame[rows]
         noise: tuple[Tensor, Tensor] | None = None  # Noise of codebook 0 [B, V], and of the others [B, Q - 1, V'].
@@ -286,9 +288,9 @@ class Frame:
         positions: Tensor,
         counts: Tensor | None = None,
     ) -> Tensor:
-        """``_sample`` with one launch a code and one for the state, positions included.
+        """Sample like `_sample`, with one launch per code and one for the state including positions.
 
-        Shapes: positions (the first that was read of each row), counts (of those that were, or one) [B] int64.
+        Shapes: positions (each row's first new position), counts (of new positions; None for one each) [B] int64.
         """
         slot_cache, config, ops, tables = self.slot_cache, self.config.talker, self.ops, self.talker.tables
         assert tables is not None
@@ -317,8 +319,8 @@ class Frame:
                 sampled,
                 rules if codebook == 0 else None,
                 None if embedded is None else Lookup(tables.of(codebook), embedded, addresses[codebook]),
-                # The first draw waits for all that was asked for before this frame, such as the rows themselves; only
-                # ``finish`` writes what a draw reads early, and it waits for the last draw.
+                # The first sampling launch waits for all earlier work, such as the copy of the rows. Only `finish`
+                # writes data that sampling reads early, and it waits for the last sampling launch.
                 settled=codebook > 0,
             )
 

@@ -1,4 +1,4 @@
-"""Graphs of a checkpoint by work and shape: decode, prefill, first frames, Code2Wav, references."""
+"""Pool of a checkpoint's captured graphs by work and shape: decode, prefill, first frames, Code2Wav, references."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class GraphPool:
         self._graphs: dict[Work, dict[Shape, Any]] = {work: {} for work in Work}  # Small shapes first.
 
     def capture(self, captures: Iterable[Capture], progress: Progress = lambda done, of: None) -> None:
-        """Capture graphs in the order that is given, the largest first: the others find room in its memory.
+        """Capture graphs in the given order, the largest first so that the others reuse its memory.
 
-        What cannot be captured is said once.
+        A failed capture is logged once, and its work runs eagerly.
 
         Raises:
-            SetUpError: the checkpoint cannot be used on this device at all.
+            SetUpError: The checkpoint cannot be used on this device.
         """
         wanted = list(captures)
         before, errors = self._device.free_bytes(), []
@@ -77,7 +77,7 @@ class GraphPool:
             )
 
     def of(self, work: Work) -> dict[Shape, Any]:
-        """Every graph of a work, by shape."""
+        """Return all graphs of a kind of work by shape."""
         return self._graphs[work]
 
     def get(self, work: Work, *shape: int) -> Any | None:
@@ -85,7 +85,10 @@ class GraphPool:
         return self._graphs[work].get(shape)
 
     def fitting(self, work: Work, *least: int) -> tuple[Shape, Any | None]:
-        """The smallest graph with at least so much in every dimension; ``least`` and None where there is none."""
+        """Return the smallest graph with at least these dimensions and its shape.
+
+        If there is none: `least` and None.
+        """
         for shape, graph in self._graphs[work].items():
             if all(map(ge, shape, least)):
                 return shape, graph

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Heartbeat:
-    """A step ends with the next one, or with rest. ``since`` is in seconds of the clock; None: the thread rests."""
+    """Start time of a thread's current step. `since` is in seconds of the clock, None while the thread is idle."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -33,13 +33,13 @@ from runtime.model.checkpoint import Checkpoint
 
 Slots = NDArray[np.int64]
 
-# Positions that a frame's attention reads of every slot, where the device cannot stop at each row's own length.
+# Positions per slot that a frame's attention reads on devices that cannot stop at each row's own length.
 SPANS = (512, 2048)
 PLAIN, SORTED = 0, 1  # Sampling kinds, last in the shape of graphs; a sorted graph serves both.
 
 
 class FrameLost(Exception):
-    """A frame was made and cannot be read: to make it again would make the one after it."""
+    """A frame was generated but its result cannot be read. A retry would generate the next frame instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class FrameResult:
 
 @dataclass(frozen=True, slots=True)
 class LaunchedFrame:
-    """A frame that was launched. Shapes: slots [B]; output [B or more, Q + 2] int64, on the host."""
+    """Launched frame. Shapes: slots [B]; output [B or more, Q + 2] int64, on the host, valid after `event`."""
 
     slots: Slots
     output: Tensor
     event: Event
 
     def result(self) -> FrameResult:
-        """Wait for the device, and read. What it read stays true although the memory is used again."""
+        """Wait for the device and return a copy of the result, which stays valid when the memory is reused."""
         self.event.synchronize()
         output = self.output[: len(self.slots)].numpy().copy()
         return FrameResult(output[:, :-2], output[:, -2].astype(np.bool_), output[:, -1].astype(np.bool_))
@@ -73,11 +73,11 @@ class ModelRunner:
     """Talker and code predictor of one checkpoint over its slot cache. Engine thread.
 
     Args:
-        slots, length: rows, and positions of each.
-        chunk: positions of a prompt that are read at once; 0: as many as a launch reads best. Where chunks begin
-            depends on the prompt alone, so that it gives the same numbers however busy the engine is.
-        prompts: whose first frames may be in flight at the same time.
-        graphs: where graphs are held beside those of sound.
+        slots, length: Number of slots, and positions of each.
+        chunk: Positions of a prefill chunk; 0 chooses the device's best size. The start of a chunk depends on the
+            prompt alone, so that results do not depend on the load.
+        prompts: Maximum number of first frames in flight.
+        graphs: Pool shared with the graphs of Code2Wav.
     """
 
     def __init__(
@@ -115,21 +115,21 @@ class ModelRunner:
         self._embeds = torch.zeros((width, self.hidden_size), device=target, dtype=dtype)
         self._places = torch.zeros((5, pieces), device=target, dtype=torch.int64)  # Rows as in PromptBatch.
         width = checkpoint.config.talker.num_code_groups + 2
-        # As many buffers of the host's memory as frames can be in flight, and one that is being read.
+        # One host buffer for each frame that can be in flight, and one for the frame that is being read.
         self._outputs = Ring(
             [device.host_memory(largest, width, dtype=torch.int64) for _ in range(device.max_in_flight + 2)]
         )
         self._asked = Ring([device.host_memory(largest, dtype=torch.int64) for _ in range(device.max_in_flight + 2)])
-        # Prompts of slots that changed hands may be in flight too: it is not the slots that bound their number.
+        # First frames of ended requests may still be in flight, so the number of slots does not bound this ring.
         self._started = Ring([device.host_memory(STARTS[-1], width, dtype=torch.int64) for _ in range(prompts + 1)])
         self._last_of: dict[int, Event] = {}  # By slot: event of its last frame.
 
     @torch.inference_mode()
     def capture(self, progress: Progress = lambda done, of: None) -> None:
-        """Hold the frame of every batch size, and every shape of prefill chunks, as a graph, where the device can.
+        """Capture the frame of every batch size and every shape of prefill chunks, on devices with graphs.
 
         Raises:
-            SetUpError: the checkpoint cannot be used on this device at all.
+            SetUpError: The checkpoint cannot be used on this device.
         """
         if self.device.holds_graphs:
             self.graphs.capture(
@@ -169,22 +169,22 @@ class ModelRunner:
             yield
 
     def prefill(self, slot: int, prompt: Prompt, start: int = 0) -> tuple[int, LaunchedFrame | None]:
-        """Prefill the chunk of one prompt that begins at ``start``; behind the last one have its first frame made.
+        """Prefill the chunk of one prompt that begins at `start`; after the last chunk, launch its first frame.
 
         Returns:
-            Where the next chunk begins, and, once the prompt is through, its first frame.
+            The start of the next chunk, and the first frame if the prompt is complete.
         """
         (stop,) = self.prefill_chunks([(slot, prompt, start)])
         return stop, self.first(np.array([slot])) if stop == len(prompt.embeds) else None
 
     @torch.inference_mode()
     def prefill_chunks(self, wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
-        """Prefill a chunk of each of some prompts into its slot, from a position on; returns where each stops.
+        """Prefill one chunk of each of some prompts; return the end position of each.
 
-        Where chunks begin, and what comes of them, does not depend on which prompts are read together.
+        The boundaries of chunks and their results do not depend on the prompts that are prefilled together.
         """
         stops = [
-            # What every text in a voice begins with is read apart, so that it can be kept.
+            # The prefix that all texts in a voice share is prefilled separately, so that it can be cached.
             min(start + self.chunk, prompt.constant if start < prompt.constant else len(prompt.embeds))
             for _, prompt, start in wanted
         ]
@@ -209,7 +209,7 @@ class ModelRunner:
             self.device.wait(event)
 
     def _prefill_together(self, chunks: list[Chunk]) -> None:
-        """As many at once as there is a shape for."""
+        """Prefill chunks together in launches of the available shapes."""
         for batch in self._batches.batches(chunks, self.slot_cache.slots):
             embeds, places = self._chunk(*batch.shape)
             flat = embeds.flatten(0, 1)
@@ -226,12 +226,12 @@ class ModelRunner:
 
     @torch.inference_mode()
     def first(self, slots: Slots, then: Callable[[Tensor], None] = lambda codes: None) -> LaunchedFrame:
-        """Return the first frame of some slots whose prompts were read, at most STARTS[-1].
+        """Launch the first frame of at most STARTS[-1] slots whose prompts are prefilled.
 
-        Shapes: slots [B]. ``then`` may go on with the codes [B, Q] where they are, on the same stream.
+        Shapes: slots [B]. `then` receives the codes [B, Q] on the device and may launch further work on this stream.
 
         Raises:
-            FrameLost: after any other exception the prompts may be read again and the frame be made again.
+            FrameLost: The frame cannot be retried. After other exceptions, prefill and frame may be retried.
         """
         slot_cache, count = self.slot_cache, len(slots)
         with self.device.stream(Stream.STARTS):
@@ -255,16 +255,16 @@ class ModelRunner:
 
     @torch.inference_mode()
     def step(self, slots: Slots) -> LaunchedFrame:
-        """Make the next frame of some slots, each of which has made one before.
+        """Launch the next frame of some slots that already have a frame.
 
         Shapes: slots [B].
 
         Raises:
-            FrameLost: after any other exception the frame may be made again, of any of the slots.
+            FrameLost: The frame cannot be retried. After other exceptions, it may be retried for any of the slots.
         """
         slot_cache, count = self.slot_cache, len(slots)
         with self.device.stream(Stream.FRAMES):
-            # A row that is full and not read yet writes behind its last position, which is not read.
+            # A full row whose result is not read yet writes to the padding position, which is never read.
             reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
             plain = self._is_lean and slot_cache.is_plain(slots)
             (size, *_), graph = self._fitting(slots, Work.DECODE, count, reach, plain=plain)
@@ -287,11 +287,11 @@ class ModelRunner:
         return LaunchedFrame(slots, memory, event)
 
     def _span_of(self, reach: int) -> int:
-        """The least span that holds so many positions; padding may reach behind all of them."""
+        """Return the smallest span for this number of positions; the padding position may be outside of it."""
         return next((span for span in self._spans if span >= reach), self._spans[-1])
 
     def _put_noise(self, noise: HostNoise, slots: Slots) -> None:
-        """Noise of the frame that each slot makes now, for the first rows of the batch."""
+        """Write the noise of the slots' next frames to the first rows of the batch."""
         slot_cache = self.slot_cache
         seeds = np.array([slot_cache.inputs[slot].seed for slot in slots.tolist()], np.int64)
         noise.put(seeds, slot_cache.host_frame[slots], slot_cache.drawing(slots))
@@ -299,7 +299,7 @@ class ModelRunner:
     def _fitting(
         self, slots: Slots, work: Work, *least: int, plain: bool = False
     ) -> tuple[Shape, Graph[Tensor] | None]:
-        """Return the graph for these slots. Only where operations are fused does it know of cross-embedded ones."""
+        """Return the graph for these slots. Graphs support cross-embedded slots only with fused operations."""
         if self._is_lean:
             least = (*least, PLAIN if plain else SORTED)
         if self.frame.fused is None and self.slot_cache.host_cross_embedded[slots].any():
@@ -307,7 +307,7 @@ class ModelRunner:
         return self.graphs.fitting(work, *least)
 
     def _to_host(self, output: Tensor, memory: Tensor) -> Event:
-        """Copy the output of a frame to the host, and return when it is there."""
+        """Start the copy of a frame's output to the host, and return the event of its end."""
         try:
             self.device.to_host(output, memory)
             return self.device.mark()
@@ -316,7 +316,7 @@ class ModelRunner:
 
 
 class Ring:
-    """Buffers that are used in turn, so that what the device still reads or writes is left alone."""
+    """Ring of buffers, so that the device never works on a buffer that is reused."""
 
     def __init__(self, buffers: list[Tensor]) -> None:
         self._buffers = buffers

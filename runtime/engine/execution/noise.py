@@ -1,7 +1,6 @@
-"""Sampling noise from counter-based hashes, on the host.
+"""Sampling noise from counter-based hashes, computed on the host.
 
-The numbers are those of `sampling.py`, ``gumbel_noise``, bit for bit: the same seed gives the same codes
-wherever the noise was made.
+The numbers equal those of ``gumbel_noise`` in `sampling.py` bit for bit, so a seed gives the same codes with either.
 """
 
 from __future__ import annotations
@@ -20,13 +19,15 @@ UNIFORM_STEP = 2.0**-23  # Distance between two uniform numbers.
 
 
 class HostNoise:
-    """Noise of a batch's next frame, written on the host and read by graphs where it always lies. Engine thread.
+    """Noise of a batch's next frame, written by the host to device memory with fixed addresses for graphs.
 
     Args:
-        rows: of the largest batch.
-        widths: codes of the talker's level and of the code predictor's.
-        groups: codes of a frame.
-        in_flight: frames whose noise may not have been copied yet.
+        rows: Rows of the largest batch.
+        widths: Vocabulary sizes of the talker and of the code predictor.
+        groups: Codes of a frame.
+        in_flight: Number of frames whose noise may not have been copied yet.
+
+        Thread: engine.
     """
 
     def __init__(self, device: Device, rows: int, widths: tuple[int, int], groups: int, in_flight: int) -> None:
@@ -41,12 +42,12 @@ class HostNoise:
         self._hashes = [hashes_of(width) for width in widths]
 
     def of(self, codebook: int, rows: int) -> Tensor:
-        """Noise of the first rows. Shapes: result [rows, V], V of the codebook's level."""
+        """Return the noise of the first rows. Shapes: result [rows, V], V of the codebook's level."""
         level = min(codebook, 1)
         return self._device[level][codebook - level, :rows]
 
     def put(self, seeds: NDArray[np.int64], frames: NDArray[np.int64], draws: NDArray[np.bool_]) -> None:
-        """Give the first rows their noise, on the current stream. Rows that do not draw have any, which is finite.
+        """Copy noise to the first rows, on the current stream. Greedy rows get arbitrary finite values.
 
         Shapes: seeds, frames, draws [B].
         """
@@ -64,10 +65,10 @@ class HostNoise:
 
 
 class CpuNoise:
-    """Noise of a frame where a CPU makes the frame too: in words of 32 bits it takes less than half of the time.
+    """Noise of a frame for the CPU device; 32-bit arithmetic takes less than half of the time of int64 tensors.
 
     Args:
-        widths, groups: as for `HostNoise`.
+        widths, groups: As for `HostNoise`.
     """
 
     def __init__(self, widths: tuple[int, int], groups: int) -> None:
@@ -75,7 +76,7 @@ class CpuNoise:
         self._hashes = [hashes_of(width) for width in widths]
 
     def of(self, seeds: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
-        """Noise of codebook 0, and of the others. Shapes: seeds, frames [B] int64; results [B, V], [B, Q - 1, V']."""
+        """Return the noise of codebook 0 and of the others. Shapes: seeds, frames [B] int64; [B, V], [B, Q - 1, V']."""
         keys = keys_of(seeds.numpy(), frames.numpy(), self._groups)
         others = noise_of(keys[:, 1:].reshape(-1), self._hashes[1])
         return noise_of(keys[:, 0], self._hashes[0]), others.view(len(keys), self._groups - 1, -1)
@@ -95,7 +96,7 @@ def keys_of(seeds: NDArray[np.int64], frames: NDArray[np.int64], groups: int) ->
 
 
 def noise_of(keys: Words, hashes: Words) -> Tensor:
-    """Gumbel noise. Shapes: keys [G]; hashes [V]; result [G, V] float32."""
+    """Return Gumbel noise. Shapes: keys [G]; hashes [V]; result [G, V] float32."""
     bits = mix(keys[:, None] ^ hashes)
     bits += keys[:, None]
     bits = mix(bits)
@@ -105,7 +106,7 @@ def noise_of(keys: Words, hashes: Words) -> Tensor:
 
 
 def mix(x: Words) -> Words:
-    """``_mix`` of sampling.py, in place, with words that wrap by themselves."""
+    """Mix like ``_mix`` of sampling.py, in place, in uint32 arithmetic that wraps around."""
     x ^= x >> np.uint32(16)
     x *= np.uint32(0x7FEB352D)
     x ^= x >> np.uint32(15)

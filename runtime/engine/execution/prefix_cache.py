@@ -9,7 +9,7 @@ from runtime.engine.execution.slots import PromptPrefix
 
 
 class PrefixCache:
-    """A bounded number of prompt beginnings by their key, the least recently used evicted first. Engine thread."""
+    """LRU cache of prompt prefixes by key. Thread: engine."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -25,7 +25,7 @@ class PrefixCache:
         return prefix
 
     def put(self, key: str, copy: Callable[[], PromptPrefix]) -> None:
-        """Keep a beginning that is not kept yet; ``copy`` takes it out of its slot."""
+        """Store a prefix unless it is cached; `copy` copies it out of its slot."""
         if not self._capacity:
             return
         if key not in self._kept:

@@ -1,7 +1,7 @@
-"""Prompt of a request: one text id and one codec part per position (docs/model.md 3).
+"""Prompt of a request: one text id and one codec input per position (docs/model.md 3).
 
-A prompt is written down as columns, as the tables of docs/model.md are, and embedded in one go. Text that does not fit
-into the prompt (streaming layout) follows one id a frame as ``trailing``.
+A prompt is built as two columns like the tables of docs/model.md, and embedded in one step. In the streaming layout,
+text that does not fit into the prompt follows as `trailing`, one id per frame.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from runtime.model.talker import NO_CODEC, Talker
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Layout, Mode
 
-WORTH_KEEPING = 24  # Positions. Reading fewer takes no longer than reusing them.
+WORTH_KEEPING = 24  # Minimum positions of a cached prefix: prefilling fewer takes no longer than a copy.
 
 
 @dataclass(frozen=True, slots=True)
 class PromptInputs:
-    """A request, or a part of one, in the words of one checkpoint: names resolved, defaults filled in.
+    """A request, or a segment of one, with names and defaults resolved for one checkpoint.
 
-    ``body`` are the ids of the text where they are known already; with ``is_open`` more of them follow.
+    `body` has the ids of the text if they are already known; with `is_open`, more of them follow.
     """
 
     text: str
@@ -41,13 +41,13 @@ class PromptInputs:
     is_open: bool = False
 
     def ids(self, tokenizer: TextTokenizer) -> list[int]:
-        """Of the text."""
+        """Return the token ids of the text."""
         return tokenizer.body(self.text) if self.body is None else list(self.body)
 
 
 @dataclass(slots=True)
 class Columns:
-    """The prompt's positions from left to right; every one has text, and NO_CODEC where it has no code."""
+    """Positions of a prompt from left to right; each has a text id, and a code or NO_CODEC."""
 
     text: list[int] = field(default_factory=list)
     codec: list[int] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Columns:
     frames_at: int | None = None
 
     def add(self, text: Sequence[int] | int, codec: Sequence[int] | int) -> None:
-        """Append positions; a single id stands for as many as the other side has."""
+        """Append positions; a single id is repeated to the length of the other column."""
         text_ids = [text] if isinstance(text, int) else list(text)
         codec_ids = [codec] if isinstance(codec, int) else list(codec)
         length = max(len(text_ids), len(codec_ids))
@@ -67,9 +67,9 @@ class Columns:
 class Prompt:
     """Input of prefill.
 
-    Shapes: embeds [P, H] in the talker's dtype; trailing: text ids that follow one a frame, tts_eos last or empty.
-    The first ``constant`` positions are the same for every text in this voice, and ``key`` names them; 0 where they
-    are too few to be kept.
+    Shapes: embeds [P, H] in the talker's dtype; trailing: text ids for the frames, ending in tts_eos, or empty.
+    The first `constant` positions are the same for every text in this voice, and `key` identifies them. `constant` is 0
+    if they are too few to be cached.
     """
 
     embeds: Tensor
@@ -85,7 +85,7 @@ def build_prompt(
     talker: Talker,
     embedding_source: Talker | None = None,
 ) -> Prompt:
-    """Write down and embed a prompt; its text is embedded by the embedding source if there is one."""
+    """Build and embed a prompt. The embedding source, if any, embeds its text."""
     columns = Columns()
     if inputs.instruct is not None:
         columns.add(tokenizer.instruct(inputs.instruct), NO_CODEC)
@@ -101,8 +101,8 @@ def build_prompt(
         trailing = _add_reference(columns, [*reference, *body], frames, inputs.layout, config)
     else:
         trailing = _add_text(columns, body, inputs.layout, config)
-    # The last position is read anew each time, for it gives the first code; none is left to the text where the words
-    # of a reference outlast its frames.
+    # The last position is always prefilled, because it gives the first code. It may belong to the constant prefix if
+    # the text of a reference is longer than its frames.
     constant = min(constant, len(columns.text) - 1)
     embeds = _embed(columns, voice, talker, embedding_source or talker)
     if constant < WORTH_KEEPING:
@@ -118,7 +118,7 @@ def build_prompt(
 
 
 def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
-    """Count the prompt's positions without a device (docs/model.md 3.2 to 3.5). ``frames``: the reference's."""
+    """Count the prompt's positions without a device (docs/model.md 3.2 to 3.5). `frames` are the reference's."""
     named = inputs.mode is not Mode.VOICE_DESIGN  # A speaker or an x-vector.
     tagged = inputs.language != "auto"
     length = len(tokenizer.role()) + 3 + tagged + named + 1
@@ -132,7 +132,7 @@ def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokeni
 
 
 def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> str:
-    """The language that the tags name: dialect speakers turn chinese and auto into theirs (docs/model.md 3.2)."""
+    """Return the language of the tags: dialect speakers replace chinese and auto by their own (docs/model.md 3.2)."""
     dialect = config.talker.spk_is_dialect.get(speaker, False) if speaker else False
     if isinstance(dialect, str) and language in ("chinese", "auto"):
         return dialect
@@ -140,7 +140,7 @@ def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> 
 
 
 def _add_tags(columns: Columns, inputs: PromptInputs, config: ModelConfig) -> None:
-    """Language, speaker and padding tags; the last one carries tts_bos (docs/model.md 3.2)."""
+    """Add language, speaker and padding tags; the last one has tts_bos (docs/model.md 3.2)."""
     talker = config.talker
     if inputs.language == "auto":
         tags = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]
@@ -157,7 +157,7 @@ def _add_tags(columns: Columns, inputs: PromptInputs, config: ModelConfig) -> No
 
 
 def _add_text(columns: Columns, body: list[int], layout: Layout, config: ModelConfig) -> list[int]:
-    """Return the text and its end without a reference (docs/model.md 3.3, 3.4)."""
+    """Add the text and its end without a reference; return the trailing ids (docs/model.md 3.3, 3.4)."""
     talker = config.talker
     if layout is Layout.NON_STREAMING:
         columns.add(body, talker.codec_pad_id)
@@ -168,7 +168,7 @@ def _add_text(columns: Columns, body: list[int], layout: Layout, config: ModelCo
 
 
 def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layout, config: ModelConfig) -> list[int]:
-    """Reference text, text and reference frames (docs/model.md 3.5)."""
+    """Add reference text, text and reference frames; return the trailing ids (docs/model.md 3.5)."""
     talker = config.talker
     if layout is Layout.NON_STREAMING:
         columns.add(text, talker.codec_pad_id)
@@ -185,7 +185,7 @@ def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layou
 
 
 def _embed(columns: Columns, voice: ClonedVoice | None, talker: Talker, texts: Talker) -> Tensor:
-    """Sum both sides, each looked up at once; the cloned voice's vectors go where they belong."""
+    """Embed both columns and sum them; insert the cloned voice's x-vector and frames."""
     device = talker.device
     text, codec = on_device(device, np.array([columns.text, columns.codec]))
     codec_side = talker.embed_codec_or_none(codec)

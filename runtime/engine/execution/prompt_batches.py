@@ -1,10 +1,10 @@
-"""Packing of several prompts' chunks into few launches of fixed shapes.
+"""Packing of the chunks of several prompts into few launches of fixed shapes.
 
-A launch reads as many positions of each of some pieces. Where operations are fused, a chunk is cut into pieces of
-``PIECE`` positions and the pieces of all chunks lie one behind the other: a row's bits do not depend on the others
-(runtime/device/kernels), and all keys of a layer are written before any is read, so that a piece may attend to the one
-ahead of it in the same launch. What is filled up is then less than a piece a prompt, and at the end of a launch what
-the next larger shape has more. Elsewhere a chunk is one piece, and chunks of one launch are filled up to the longest.
+A launch processes pieces of equal length. With fused operations, chunks are cut into pieces of ``PIECE`` positions, and
+the pieces of all chunks are concatenated. A row's result is bitwise independent of the other rows
+(runtime/device/kernels), and a layer writes all keys before any is read, so a piece can attend to an earlier piece of
+the same launch. Padding is then less than a piece per prompt, plus the difference to the next larger shape. Without
+fused operations, a chunk is one piece, and the chunks of a launch are padded to the longest.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch import Tensor
 
 STARTS = (1, 2, 4, 8)  # Prompts read together, and first frames drawn together.
 CHUNKS = (16, 32, 64, 128, 256, 512)  # Positions to which an uncut chunk is padded.
-TOGETHER = 128  # Positions of such chunks in one launch, of one or several prompts.
-PIECE = 16
+TOGETHER = 128  # Maximum positions of whole chunks in one launch, of one or several prompts.
+PIECE = 16  # Positions of a piece.
 POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)  # Positions of a launch's pieces; each size has a graph.
 
 Chunk = tuple[int, int, Tensor]  # Slot, first position, embeds [P, H].
@@ -31,10 +31,12 @@ Shape = tuple[int, int]  # Pieces, positions of each.
 class PromptBatch:
     """Input of one prefill launch.
 
-    Shapes: places [5, pieces] int64: each piece's slot, first position and number of positions, the row to which the
-    last of them and the position behind it are written (the scratch row, unless the piece is the last of its chunk),
-    and that position (0 for the scratch row). embeds: where in the launch's pieces some positions begin, and those
-    positions [P, H].
+    Shapes:
+        places: [5, pieces] int64. Each piece's slot, first position, number of positions, the row that stores the
+        hidden
+            state of its last position and its next position (the scratch row unless the piece ends its chunk), and that
+            next position (0 for the scratch row).
+        embeds: Offsets in the concatenated pieces, and the positions [P, H] there.
     """
 
     shape: Shape
@@ -43,7 +45,7 @@ class PromptBatch:
 
     @property
     def reach(self) -> int:
-        """Positions that the furthest of the pieces has, filled up."""
+        """Return the largest end position of the padded pieces."""
         return int(self.places[1].max()) + self.shape[1]
 
 
@@ -51,14 +53,14 @@ class PromptBatches(Protocol):
     """Shapes of prefill launches, and the packing of prompt chunks into them."""
 
     def shapes(self) -> Iterable[Shape]:
-        """Return all that a launch may have, small ones first."""
+        """Return all shapes of launches, small ones first."""
 
     def batches(self, chunks: Sequence[Chunk], scratch: int) -> Iterator[PromptBatch]:
-        """Launches, in their order, that read all of some chunks."""
+        """Yield the launches that prefill some chunks, in order."""
 
 
 class PackedPieces:
-    """Chunks are cut into pieces, which fill a launch whoever they are of."""
+    """Packing that cuts chunks into pieces, so that a launch can have pieces of any prompts."""
 
     def shapes(self) -> Iterable[Shape]:
         return ((positions // PIECE, PIECE) for positions in POSITIONS)
@@ -85,15 +87,15 @@ class PackedPieces:
 
 
 class WholeChunks:
-    """A chunk is a piece; several are read together as far as ``TOGETHER``.
+    """Packing of uncut chunks: a chunk is one piece, and a launch has several up to `TOGETHER` positions.
 
     Args:
-        chunk: positions of the longest.
-        counts: how many may be read at once.
+        chunk: Positions of the longest chunk.
+        counts: Numbers of chunks that a launch may have.
     """
 
     def __init__(self, chunk: int, counts: Sequence[int] = STARTS) -> None:
-        # Positions that a chunk may be filled up to: no more than what holds a whole one.
+        # The padded lengths: no longer than the first one that holds the longest chunk.
         whole = next((size for size in CHUNKS if size >= chunk), chunk)
         self._widths = [*(size for size in CHUNKS if size < whole), whole]
         self._counts = counts
@@ -115,7 +117,7 @@ class WholeChunks:
             yield PromptBatch((count, size), _filled(places, count, scratch), embeds)
 
     def _fitting(self, chunks: Sequence[Chunk]) -> tuple[int, int]:
-        """Positions of the next launch's pieces, and how many of the chunks go into it."""
+        """Return the padded length of the next launch's pieces, and the number of its chunks."""
         size = count = 0
         for number, (_, _, part) in enumerate(chunks[: self._counts[-1]], 1):
             larger = max(size, next(width for width in self._widths if width >= len(part)))
@@ -127,6 +129,6 @@ class WholeChunks:
 
 
 def _filled(places: list[tuple[int, int, int, int, int]], pieces: int, scratch: int) -> NDArray[np.int64]:
-    """Places of as many pieces as a launch has. Shapes: result [5, pieces]."""
+    """Pad places to the number of a launch's pieces. Shapes: result [5, pieces]."""
     spare = [(scratch, 0, 1, scratch, 0)] * (pieces - len(places))
     return np.ascontiguousarray(np.array([*places, *spare], np.int64).T)

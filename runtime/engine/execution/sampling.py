@@ -1,7 +1,7 @@
-"""Sampling of codes by the reference's rules in its order (docs/model.md 4), with the request's noise.
+"""Sampling of codes with the reference's rules in the reference's order (docs/model.md 4).
 
-A draw is the argmax of scores plus Gumbel noise, and the noise is a hash of (seed, frame, codebook, code): the same
-seed gives the same codes alone, in any batch, on any slot, and only operations that every graph can hold are used.
+A sample is the argmax of scores plus Gumbel noise, and the noise is a hash of (seed, frame, codebook, code). So a seed
+gives the same codes in any batch and slot, and all operations can be captured in graphs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GOLDEN = 0x9E3779B9
 class LevelSettings:
     """Sampling of one level (talker or code predictor) for a batch of rows.
 
-    Shapes: temperature, top_p [B] float32; top_k [B] int64 (vocabulary size where off); greedy [B] bool.
+    Shapes: temperature, top_p [B] float32; top_k [B] int64 (vocabulary size if off); greedy [B] bool.
     """
 
     temperature: Tensor
@@ -34,7 +34,7 @@ class LevelSettings:
 
 
 def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor:
-    """Noise of one frame for every codebook and code.
+    """Return the Gumbel noise of one frame for every codebook and code.
 
     Shapes: seed, frame [B] int64, not negative; result [B, groups, width] float32.
     """
@@ -52,11 +52,11 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
 def talker_rules(
     logits: Tensor, seen: Tensor, penalty: Tensor, made: Tensor, hold_until: Tensor, allowed: Tensor, eos: int
 ) -> Tensor:
-    """Repetition penalty over generated c0, end token banned at first, ids that are no codes banned.
+    """Apply the repetition penalty over generated c0, and ban early EOS and ids that are not codes.
 
-    Shapes: logits [B, V] float32; seen [B, V] bool; penalty [B] float32; made [B] int64, c0 drawn so far;
-    hold_until [B] int64, draws before the end may come, if more than the model's own; allowed [V] bool, codes and
-    the end token; result [B, V].
+    Shapes: logits [B, V] float32; seen [B, V] bool; penalty [B] float32; made [B] int64, number of sampled c0;
+    hold_until [B] int64, samples before EOS is allowed, if more than `MIN_TOKENS`; allowed [V] bool, codes and EOS;
+    result [B, V].
     """
     penalised = torch.where(logits > 0, logits / penalty[:, None], logits * penalty[:, None])
     scores = torch.where(seen, penalised, logits).masked_fill(~allowed, -torch.inf)
@@ -66,9 +66,9 @@ def talker_rules(
 
 
 def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
-    """Draw one code a row: temperature, top-k, top-p, then the largest noisy score; greedy rows take the largest.
+    """Sample one code per row: temperature, top-k, top-p, then the argmax of the noisy scores (greedy: without noise).
 
-    Shapes: scores [B, V] float32; noise [B, V] float32 or None where every row is greedy; result [B] int64.
+    Shapes: scores [B, V] float32; noise [B, V] float32, or None if every row is greedy; result [B] int64.
     """
     if noise is None:
         return scores.argmax(dim=-1)
@@ -81,7 +81,7 @@ def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
 
 
 def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Ban what is below the k-th largest score; ties with it stay, as in the reference."""
+    """Ban the scores below the k-th largest; ties with it stay, as in the reference."""
     if level.widest_k >= scores.shape[-1]:
         largest = scores.sort(dim=-1, descending=True).values
     else:
@@ -91,9 +91,9 @@ def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
 
 
 def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Ban the least probable codes whose probabilities sum to at most 1 - p; the most probable stay, ties share a fate.
+    """Ban the least probable codes whose probabilities sum to at most 1 - p; ties are kept or banned together.
 
-    What counts for a code is the mass of all that are not more probable, itself and its ties among them.
+    A code's cumulative mass includes all codes that are not more probable, itself and its ties.
     """
     ascending = scores.sort(dim=-1).values
     up_to = torch.searchsorted(ascending, scores, right=True) - 1  # Last index among equal scores.
@@ -103,10 +103,10 @@ def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
 
 
 def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Top-k and top-p at once, by operators that run on the cores of an NPU: what stays is what reaches a threshold.
+    """Apply top-k and top-p with one sort and one score threshold, by operators that run on NPU cores.
 
-    The mass of codes grows with their scores. So what top-p keeps is all from the least score on whose mass is too
-    large to ban it, and what both keep is all from the larger of two scores on.
+    The cumulative mass of codes grows with their scores, so top-p keeps all codes from some score on, as top-k does.
+    The larger of both scores is the threshold of both rules.
 
     Shapes: scores, result [B, V].
     """
@@ -121,7 +121,7 @@ def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
 
 
 def _mix(x: Tensor) -> Tensor:
-    """A 32-bit mixing step with low bias (Wellons 2018, lowbias32), in int64 so that every backend wraps alike."""
+    """Mix 32 bits with low bias (Wellons 2018, lowbias32), in int64 because backends differ in 32-bit overflow."""
     x = x & MASK_32
     x = (x ^ (x >> 16)) * 0x7FEB352D & MASK_32
     x = (x ^ (x >> 15)) * 0x846CA68B & MASK_32

@@ -1,9 +1,9 @@
-"""Code predictor of a frame in one TorchScript call, with its sampling, on a CPU.
+"""Code predictor of a frame with its sampling in one TorchScript call, for CPUs.
 
-Between two passes a code is drawn and looked up: some thirty operations, which asked for one by one from Python take
-longer than they last, and each of which waits for the interpreter that the Code2Wav worker asks with. The readable
-twins are `CodePredictor.predict` and `Frame.codes` with ``pick`` of `sampling.py`: the codes are theirs,
-and so are the bits of the scores. What TorchScript asks of sources stands in `runtime/model/scripted.py`.
+Between two passes, a code is sampled and embedded in some thirty operations. Called from Python, each has more overhead
+than work, and waits for the interpreter lock that the Code2Wav worker also needs. The readable versions are
+`CodePredictor.predict` and `Frame.codes` with `pick` of `sampling.py`; codes and scores are bitwise equal to theirs.
+TorchScript's restrictions on source code are in `runtime/model/scripted.py`.
 """
 
 from typing import Protocol
@@ -55,7 +55,7 @@ def keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
 
 
 class PredictorFrame(nn.Module):
-    """Passes of the code predictor and the draws behind them."""
+    """Passes of the code predictor, each followed by its sampling."""
 
     def __init__(self, predictor: CodePredictor) -> None:
         super().__init__()
@@ -81,11 +81,11 @@ class PredictorFrame(nn.Module):
         any_top_p: bool,
         noise: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Codes 1 to Q-1 of every row, and the sum of each one's scores, which is finite if they are.
+        """Return codes 1 to Q-1 of every row, and the sum of each code's scores, which is finite if all scores are.
 
-        Shapes: x [B, 2, H'], what a frame begins with; keys to sin as for `PredictorPass`; temperature to greedy [B],
-        and what follows, as in ``LevelSettings`` of `sampling.py`; noise [B, Q - 1, V], or None where
-        every row is greedy; results [B, Q - 1] int64, [Q - 1, B] float32.
+        Shapes: x [B, 2, H'], the first two inputs; keys to sin as for `PredictorPass`; temperature to any_top_p as in
+        `LevelSettings` of `sampling.py`; noise [B, Q - 1, V], or None if every row is greedy; results [B, Q - 1] int64,
+        [Q - 1, B] float32.
         """
         codes: list[Tensor] = []
         sums: list[Tensor] = []
@@ -109,5 +109,5 @@ class PredictorFrame(nn.Module):
 
 
 def scripted_frame(predictor: CodePredictor, dtype: torch.dtype) -> ScriptedFrame | None:
-    """`PredictorFrame` that shares the weights of a loaded code predictor; None where TorchScript cannot be had."""
+    """Return a `PredictorFrame` that shares the code predictor's weights; None if TorchScript is not available."""
     return scripted(PredictorFrame, predictor, dtype) if can_script(predictor, dtype) else None
