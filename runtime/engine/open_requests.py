@@ -27,7 +27,7 @@ class OpenRequest:
 
 
 class OpenRequests:
-    """Open requests by ticket, in the order in which they came. What changes them is called under the engine's lock."""
+    """Open requests by ticket, in order of arrival. Callers of methods that change them hold the engine's lock."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -45,7 +45,7 @@ class OpenRequests:
 
     @property
     def yielding(self) -> list[int]:
-        """Tickets of those that make way for any other."""
+        """Return the tickets of requests that yield to any other."""
         return [ticket for ticket, opened in self._by_ticket.items() if opened.yields]
 
     @property
@@ -54,7 +54,7 @@ class OpenRequests:
         return len(self._by_ticket) - len(self.yielding)
 
     def add(self, entry: RegistryEntry, request: SpeechRequest) -> int:
-        """Give a request its ticket."""
+        """Add a request and return its new ticket."""
         ticket = self._next_ticket
         self._next_ticket += 1
         self._by_ticket[ticket] = OpenRequest(entry, request.caller, request.yields)
@@ -65,17 +65,17 @@ class OpenRequests:
         self._by_ticket.pop(ticket, None)
 
     def make_room(self, entry: RegistryEntry, request: SpeechRequest) -> tuple[int, Overloaded] | None:
-        """See to it that a request may wait. One without text yet takes no place.
+        """Reserve a waiting place for a request, if necessary by preempting another. One without text needs no place.
 
-        The queue is full where every place is taken, and where whoever came last would wait for longer than any may.
-        Then the caller with most requests gives up the place of its newest, if it has more even then than the caller
-        of this one.
+        The queue is full if all places are taken, or if the expected wait of the newest request exceeds the limit. Then
+        the caller with the most requests loses its newest one, if it still has more requests than this caller
+        afterwards.
 
         Returns:
-            The ticket of the request that gives up its place, and what it is told; None where there was room.
+            The ticket and the error of the preempted request, or None if there was a free place.
 
         Raises:
-            Overloaded: no place is left for it.
+            Overloaded: There is no place for the request.
         """
         slots = self.slots(entry)
         lasting = {
@@ -102,7 +102,7 @@ class OpenRequests:
         return ticket, self._overloaded(entry, waiting)
 
     def slots(self, entry: RegistryEntry) -> int:
-        """Slots of a checkpoint; of one that is not loaded yet, what is likely."""
+        """Return the slots of a checkpoint, or an estimate if it is not loaded yet."""
         return entry.core.slots if entry.core else self._settings.engine.max_slots or CPU_SLOTS
 
     def _overloaded(self, entry: RegistryEntry, waiting: int) -> Overloaded:

@@ -1,4 +1,4 @@
-"""Makes the sound of a request that was spoken anew, in the official package's windows (docs/model.md 6.1)."""
+"""Second decoding of a spoken request's frames, in the windows of the official package (docs/model.md 6.1)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from runtime.model.code2wav import Code2Wav
 from runtime.model.sound import to_s16
 from runtime.request import SpeechRequest
 
-WINDOW = 300  # frames that are decoded at once (docs/model.md 6.1)
-CONTEXT = 25  # frames before them that are decoded again
+WINDOW = 300  # Frames of a window (docs/model.md 6.1).
+CONTEXT = 25  # Frames before a window that are decoded again.
 
 
 @torch.inference_mode()
 def windowed_sound(engine: Engine, request: SpeechRequest, codes: NDArray[np.int64]) -> bytes:
-    """The s16le sound of a request's frames; of a clone the windows begin with its reference, whose sound is cut off.
+    """Return the s16le audio of a request's frames; for a clone, decode its reference first and cut that audio off.
 
     Shapes: codes [n, Q].
     """

@@ -171,7 +171,7 @@ class LateDevice(CpuDevice):
 
 
 class _InOrder(TorchDispatchMode):
-    """Every operation outside of graphs is work of its stream too."""
+    """Dispatch mode that also orders operators outside of graphs by stream."""
 
     def __init__(self, device: LateDevice) -> None:
         super().__init__()

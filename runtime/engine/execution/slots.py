@@ -1,7 +1,7 @@
-"""Slot cache: the device state of a fixed number of slots, and the free ones.
+"""Slot cache: device state of a fixed number of slots, and the list of free slots.
 
-Joining, pausing and leaving are writes to a row. What the host must know of many rows at once lies in numpy arrays
-beside the tensors, so that no frame asks the device and none walks over its rows.
+Joining, pausing and leaving are writes to a row. The host keeps numpy copies of the values that it needs, so that a
+frame never waits for the device and never loops over rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LevelChoice:
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
-    """A request's sampling: the talker's level and the code predictor's."""
+    """Sampling settings of one request for the talker and the code predictor."""
 
     talker: LevelChoice
     predictor: LevelChoice
@@ -52,26 +52,26 @@ class SlotInputs:
     settings: RowSettings
     seed: int
     trailing: list[int] = field(default_factory=list)  # Text ids fed with the coming frames, then padding.
-    holds_end: bool = False  # EOS is banned until the frame that is fed the last of them (tts_eos).
+    holds_end: bool = False  # EOS is banned until the frame whose input is the last text id (tts_eos).
     is_open: bool = False  # More text may arrive.
     is_cross_embedded: bool = False  # Another checkpoint embeds the inputs (cross_checkpoint_embeddings.py).
     is_written: bool = False  # Written to the device.
 
     @property
     def text_frames(self) -> int:
-        """Frames that the text allows: frame 0 comes of the prompt, and frame f is fed id f - 1."""
+        """Return the frames that the text allows: frame 0 follows the prompt, and frame f has id f - 1 as input."""
         return len(self.trailing) + 1 if self.is_open else UNLIMITED
 
     @property
     def hold_until(self) -> int:
-        """Frames before the end may come."""
+        """Return the number of frames before EOS is allowed."""
         if not self.holds_end:
             return 0
         return UNLIMITED if self.is_open else len(self.trailing)
 
 
 def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
-    """Return a request's own words over the checkpoint's generation_config.json."""
+    """Merge a request's sampling options with the defaults of the checkpoint's generation_config.json."""
 
     def own(value: float | None, default: float) -> float:
         return default if value is None else value
@@ -98,7 +98,7 @@ def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
 
 
 class LevelCache:
-    """One level's sampling settings of every slot, on the device, and what the host may know of them.
+    """Sampling settings of one level for every slot, on the device and on the host.
 
     Shapes: reals [2, S] float32: temperature, top_p; ints [2, S] int64: top_k, greedy (0 or 1).
     """
@@ -116,13 +116,13 @@ class LevelCache:
         self.host_greedy = np.zeros(slots, np.bool_)
 
     def note(self, slot: int, choice: LevelChoice) -> None:
-        """Settings of a slot, for the host and for its next `numbers_of`."""
+        """Record the settings of a slot on the host."""
         self.host_top_k[slot] = choice.top_k or self.vocabulary
         self.host_greedy[slot] = choice.greedy
         self.host_top_p[slot] = choice.top_p
 
     def sampling(self, seed: Tensor, frame: Tensor) -> SamplingState:
-        """Return the settings of every slot, where they lie. Shapes: seed, frame [S] int64, of every slot."""
+        """Return views of the settings of every slot. Shapes: seed, frame [S] int64."""
         return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, seed, frame)
 
     def of(
@@ -131,10 +131,10 @@ class LevelCache:
         """Return the settings of some rows.
 
         Args:
-            lean: whether thresholds come of one sort (sampling.py).
-            plain: whether all of them draw plainly, where that is lean.
+            lean: True to use `keep_by_one_sort` (sampling.py).
+            plain: True if no row needs a sort; used with `lean` only.
 
-        Shapes: rows [B] int64; slots [B], the same on the host, or None where the host shall decide nothing by them.
+        Shapes: rows [B] int64; slots [B], the same on the host, or None if the host must not choose operations by them.
         """
         widest_k = self.vocabulary if slots is None else int(self.host_top_k[slots].max())
         any_top_p = slots is None or bool((self.host_top_p[slots] < 1).any())
@@ -161,7 +161,7 @@ class LevelCache:
 
 
 def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
-    """Numbers on a device, copied on its current stream without waiting for what was asked of it before."""
+    """Copy numbers to a device on its current stream, without waiting for earlier work."""
     host = torch.from_numpy(numbers)
     if device.type in UNPINNED:
         return host.to(device)
@@ -170,29 +170,29 @@ def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class PromptPrefix:
-    """Keys and values of a prompt's first positions, reused by prompts that begin with the same ids.
+    """Keys and values of a prompt's first positions, for prompts with the same prefix.
 
-    Shapes: cache [2, layers, kv_heads, positions, d], keys and values.
+    Shapes: cache [2, layers, kv_heads, positions, d]: keys, then values.
     """
 
     cache: Tensor
 
     @property
     def length(self) -> int:
-        """Positions."""
+        """Return the number of positions."""
         return self.cache.shape[3]
 
 
 class SlotCache:
-    """Device state of every slot of one checkpoint, and what the host knows of it.
+    """Device state of every slot of one checkpoint, with host copies of some values.
 
-    Behind the last slot and behind each slot's last position there is one more that is not read: rows that fill a
-    batch up, and positions that fill a prefill chunk up, are written there.
+    There is one scratch slot after the last slot, and one scratch position after each slot's last position. Padding
+    rows of a batch and padding positions of a prefill chunk write there, and nothing reads them.
 
     Args:
-        position_grain: that divides the positions of a slot in memory; those behind ``length`` are not read.
+        position_grain: Positions per slot are rounded up to a multiple of this; those after `length` are not read.
 
-    Shapes: keys, values: one tensor a layer, [S + 1, kv_heads, T + 1 or more, d]; the rest [S + 1, ...].
+    Shapes: keys, values: one tensor per layer, [S + 1, kv_heads, T + 1 or more, d]; all others [S + 1, ...].
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class SlotCache:
         self.keys = list(self._cache[0])
         self.values = list(self._cache[1])
 
-        # One number a slot: a column each, so that all of a slot's are written at once.
+        # The integers of a slot are one column, so that one copy writes all of them.
         self._ints = torch.zeros((11, slots + 1), device=device, dtype=torch.int64)
         self._reals = torch.ones((5, slots + 1), device=device)
         self.position = self._ints[0]  # Position of the next frame's input.
@@ -224,8 +224,8 @@ class SlotCache:
         self.penalty = self._reals[0]
         self.talker_level = LevelCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
         self.predictor_level = LevelCache(self._reals[3:5], self._ints[6:8], config.predictor.vocab_size)
-        # Where fused operations look up what a slot is fed: tables of codes 0 and of text in the talker's width, and of
-        # codes 0 in the code predictor's. By ``is_cross_embedded``.
+        # Addresses of the embedding tables that fused operations use for a slot: code 0 and text in the talker's width,
+        # and code 0 in the code predictor's. They depend on ``is_cross_embedded``.
         self.addresses = self._ints[8:11]
         self.tables: dict[bool, tuple[int, int, int]] = {False: (0, 0, 0), True: (0, 0, 0)}
 
@@ -239,8 +239,8 @@ class SlotCache:
         self.host_position = np.zeros(slots, np.int64)  # Host copy of ``position``.
         self.host_frame = np.zeros(slots, np.int64)  # Host copy of ``frame``.
         self.host_cross_embedded = np.zeros(slots, np.bool_)
-        self.inputs: dict[int, SlotInputs] = {}  # By slot, of the sequence that took it last.
-        # The slot freed first is taken first: a frame that is still in flight may write to the one freed last.
+        self.inputs: dict[int, SlotInputs] = {}  # By slot: inputs of the last sequence.
+        # The slot that was freed first is reused first: a frame in flight may still write to a recently freed one.
         self.free_slots = deque(range(slots))
 
     @property
@@ -250,11 +250,11 @@ class SlotCache:
 
     @property
     def levels(self) -> tuple[LevelCache, LevelCache]:
-        """The talker's and the code predictor's."""
+        """Return the caches of the talker and of the code predictor."""
         return self.talker_level, self.predictor_level
 
     def drawing(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which rows need noise at either level. Shapes: slots, result [B]."""
+        """Return True for rows that need noise at either level. Shapes: slots, result [B]."""
         greedy: NDArray[np.bool_] = self.talker_level.host_greedy[slots] & self.predictor_level.host_greedy[slots]
         return ~greedy
 
@@ -263,16 +263,16 @@ class SlotCache:
         return all(level.is_plain(slots) for level in self.levels)
 
     def view(self, layer: int) -> KVView:
-        """Keys and values of a layer."""
+        """Return the keys and values of a layer."""
         return KVView(self.keys[layer], self.values[layer])
 
     @property
     def free(self) -> int:
-        """Slots that no sequence holds."""
+        """Return the number of free slots."""
         return len(self.free_slots)
 
     def take(self, inputs: SlotInputs) -> int:
-        """Give a slot to a sequence; there must be a free one. The device knows nothing of it before `write`."""
+        """Assign a free slot to a sequence. `write` copies the inputs to the device later."""
         slot = self.free_slots.popleft()
         self.inputs[slot] = inputs
         self.talker_level.note(slot, inputs.settings.talker)
@@ -282,10 +282,10 @@ class SlotCache:
         return slot
 
     def restart(self, slot: int, trailing: Sequence[int], *, is_open: bool = False, seed: int | None = None) -> None:
-        """Begin anew in the same hands: the same settings and, unless one is given, the same seed.
+        """Restart a slot for another segment of the same sequence, or for a repetition of a segment.
 
-        For the next part of a text, or for the same once more. The device need not know of it before the first frame
-        (`write`), and reads the prompt meanwhile.
+        Settings stay, and the seed too unless another is given. The inputs need to be on the device (`write`) only for
+        the first frame, so prefill can run earlier.
         """
         inputs = self.inputs[slot]
         inputs.trailing = [*trailing]
@@ -312,7 +312,7 @@ class SlotCache:
             self.trailing[slot] = on_device(self.trailing.device, beside)
 
     def append_text(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:
-        """More text ids of an open text, beside the frames after those that have some; tts_eos ends them."""
+        """Append text ids of an open text for the next frames without text; `is_last` appends tts_eos."""
         inputs = self.inputs[slot]
         start = len(inputs.trailing)
         inputs.trailing = [*inputs.trailing, *ids]
@@ -323,19 +323,19 @@ class SlotCache:
             self.hold_until[slot] = inputs.hold_until
 
     def give_back(self, slot: int) -> None:
-        """Free a slot. What it held is never read again: the next owner reads only what it has written itself."""
+        """Free a slot. Its state needs no reset: the next sequence reads only what it has written."""
         self.free_slots.append(slot)
 
     def prefix_of(self, slot: int, length: int) -> PromptPrefix:
-        """Return a copy of what the first ``length`` positions of a slot's prompt left, whole chunks of it."""
+        """Copy the keys and values of the first `length` positions of a slot, which must be whole chunks."""
         return PromptPrefix(self._cache[:, :, slot, :, :length].clone())
 
     def copy_prefix(self, slot: int, prefix: PromptPrefix) -> None:
-        """Let a slot begin as another did; its prompt is read from ``prefix.length`` on."""
+        """Copy a prefix into a slot; prefill continues at ``prefix.length``."""
         self._cache[:, :, slot, :, : prefix.length] = prefix.cache
 
     def _numbers_of(self, inputs: SlotInputs) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Of the slot's columns but its position; an even number of reals, so that both travel as one."""
+        """Return the numbers of a slot's columns except its position. The number of reals is even to allow one copy."""
         settings = inputs.settings
         ints, reals = [0, inputs.hold_until, inputs.seed], [settings.repetition_penalty]
         for level, choice in ((self.talker_level, settings.talker), (self.predictor_level, settings.predictor)):

@@ -42,7 +42,7 @@ NewCore = Callable[[Checkpoint, int, int, WaitingQueue], EngineCore]
 
 
 class CheckpointLoader:
-    """Loads what a registry names, on whichever thread asks for it."""
+    """Loads the checkpoints of a registry. Thread: the caller's."""
 
     def __init__(self, registry: Registry, device: Device, settings: Settings, new_core: NewCore) -> None:
         self._bits = WeightBits(settings.engine, device)
@@ -55,10 +55,13 @@ class CheckpointLoader:
             entry.dtype = self._bits.with_bits(entry.config, None)[0]
 
     def load(self, entry: RegistryEntry, tell: Tell = lambda step: None) -> None:
-        """Load a checkpoint's weights and put it to work; ``tell`` hears what happens. Takes seconds to minutes.
+        """Load a checkpoint's weights and start serving it. Takes seconds to minutes.
+
+        Args:
+            tell: Called with each step.
 
         Raises:
-            SetUpError: they cannot be used.
+            SetUpError: The checkpoint cannot be used.
         """
         device = self._device
         device.enter_thread()
@@ -83,14 +86,14 @@ class CheckpointLoader:
         tell: Tell = lambda step: None,
         before: int | None = None,
     ) -> None:
-        """Put a loaded checkpoint to work.
+        """Start serving a loaded checkpoint.
 
         Args:
-            tell: hears what happens.
-            before: bytes that were free before its weights came; None: nothing is kept for those that come later.
+            tell: Called with each step.
+            before: Free bytes before its weights were loaded; None reserves no memory for later checkpoints.
 
         Raises:
-            DeviceMemory: the device has no room for its slots.
+            DeviceMemory: The device has no memory for its slots.
         """
         device, dtype = self._device, checkpoint.talker.codec_head.weight.dtype
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
@@ -116,7 +119,7 @@ class CheckpointLoader:
         entry.core = core  # Requests are served from here on.
 
     def _lend(self, entry: RegistryEntry, core: EngineCore) -> None:
-        """Lend CustomVoice checkpoints the voices of a Base one, where both are loaded with this one."""
+        """Share a Base checkpoint's voices with CustomVoice ones, for pairs that are complete with this checkpoint."""
         registry = self._registry
         for other in registry.entries:
             reader = registry.reader(other)
@@ -127,11 +130,11 @@ class CheckpointLoader:
                 speaker.share_voices_of(embedding_source, may_cross_embed=registry.may_cross_embed(other))
 
     def prepare_thread(self, *coming: Checkpoint) -> None:
-        """Set the device and OpenMP's number of threads, which both belong to the calling thread."""
+        """Set the device and OpenMP's number of threads for the calling thread."""
         self._enter(self._threads(coming).frames)
 
     def prepare_sound_thread(self) -> None:
-        """The same for a thread that runs Code2Wav."""
+        """Set the device and OpenMP's number of threads for a calling thread that runs Code2Wav."""
         self._enter(self._threads(()).sound)
 
     def _threads(self, coming: Sequence[Checkpoint]) -> Threads:
@@ -151,7 +154,7 @@ def _expected_bytes(later: Sequence[RegistryEntry], loaded: RegistryEntry, taken
 
 
 def _file_bytes(entry: RegistryEntry) -> int:
-    """Bytes of the weights in its files; 0 where there are none to be read, which is told once it is loaded."""
+    """Return the bytes of a checkpoint's weight files, 0 if they are missing; loading reports that error."""
     try:
         return sum(path.stat().st_size for path in weight_files(resolve(entry.reference)))
     except (SetUpError, OSError):
@@ -159,14 +162,14 @@ def _file_bytes(entry: RegistryEntry) -> int:
 
 
 def _gather(name: str) -> None:
-    """Gather what was loaded, on a thread of its own: seconds after a load, and what is served meanwhile is right."""
+    """Move the loaded weights to huge pages. It takes seconds; requests can be served during it. Thread: its own."""
     if sys.platform == "linux":  # Only Linux has a nice value per thread.
         os.setpriority(os.PRIO_PROCESS, get_native_id(), LOW)
     log.info("%s: %d MiB of this process lie in huge pages", name, gather() // 2**20)
 
 
 def warm_up(core: EngineCore, tell: Callable[[str], None]) -> None:
-    """Capture what the device can hold as graphs, and run everything once; ``tell`` hears how far that is."""
+    """Capture the graphs and run all work once; `tell` is called with the progress."""
     name, runner, streams = core.checkpoint.name, core.runner, core.code2wav_streams
     try:
         if core.device.holds_graphs:
@@ -180,7 +183,7 @@ def warm_up(core: EngineCore, tell: Callable[[str], None]) -> None:
 
 
 def _run_once(core: EngineCore) -> None:
-    """Run what requests run, so that the first of them does not pay for what is only slow at first."""
+    """Run all work of a request once, so that one-time costs do not delay the first request."""
     slot_cache, config = core.runner.slot_cache, core.checkpoint.config
     speaker = next(iter(config.talker.spk_id), None)
     prompt_inputs = PromptInputs("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)

@@ -21,7 +21,7 @@ from runtime.settings import Limits
 
 @dataclass(slots=True, eq=False)
 class RegistryEntry:
-    """One checkpoint that the settings name. ``core`` is there once it is loaded."""
+    """One checkpoint of the settings. `core` is None until it is loaded."""
 
     reference: str  # Folder or Hub id.
     name: str
@@ -52,7 +52,7 @@ class RegistryEntry:
         return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(folder), created)
 
     def card(self, device: str, limits: Limits) -> ModelCard:
-        """Return the checkpoint as clients see it, without what others lend it."""
+        """Return the checkpoint's card for clients, without the features that other checkpoints add."""
         config, generation = self.config, self.config.generation
         return ModelCard(
             name=self.name,
@@ -88,7 +88,7 @@ class Registry:
 
     @classmethod
     def read(cls, models: Sequence[str]) -> Registry:
-        """Read what the settings name.
+        """Read the configurations of the settings' checkpoints.
 
         Raises:
             SetUpError: a checkpoint is missing or not valid, or two serve the same mode.
@@ -110,7 +110,7 @@ class Registry:
         """Return the entry that serves a mode.
 
         Raises:
-            ModeNotServed: none does.
+            ModeNotServed: No checkpoint serves the mode.
             CheckpointUnusable: its checkpoint could not be loaded.
         """
         entry = self.entry(mode)
@@ -140,10 +140,10 @@ class Registry:
         return ModeNotServed(param="task_type", mode=mode, known=", ".join(self.modes))
 
     def reader(self, entry: RegistryEntry) -> RegistryEntry | None:
-        """The entry with the encoders that read voices for this one: itself, or a Base checkpoint of the same size.
+        """Return the entry whose encoders read voices for this one: itself, or a Base checkpoint of the same size.
 
-        An x-vector has the talker's width, and CustomVoice checkpoints are published without an encoder; their
-        speakers' rows of the codec embedding stand where Base has its x-vector (docs/model.md 3.2).
+        CustomVoice checkpoints have no encoder. An x-vector has the talker's width and takes the position of the
+        speaker's row of the codec embedding (docs/model.md 3.2), so a Base checkpoint's x-vectors fit.
         """
         if entry.config.speaker_encoder is not None:
             return entry
@@ -163,7 +163,7 @@ class Registry:
         return is_styled and self.reader(entry) is not None
 
     def cards(self, device: str, limits: Limits) -> tuple[ModelCard, ...]:
-        """Every checkpoint as clients see it, loaded or not."""
+        """Return the cards of all checkpoints, loaded or not."""
         return tuple(
             replace(
                 entry.card(device, limits),
@@ -175,22 +175,22 @@ class Registry:
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """Every mode that is served."""
+        """Return all served modes."""
         return tuple(mode for entry in self.entries for mode in entry.modes)
 
     @property
     def cores(self) -> list[EngineCore]:
-        """Those that are loaded."""
+        """Return the cores of the loaded checkpoints."""
         return [entry.core for entry in self.entries if entry.core is not None]
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
-        """Those that are loaded, whose speech tokenizer another may share."""
+        """Return the loaded checkpoints; others may share their speech tokenizers."""
         return [core.checkpoint for core in self.cores]
 
 
 def _split_entry(text: str) -> tuple[Mode | None, str]:
-    """``[mode=]PATH_OR_ID`` as mode and reference."""
+    """Split ``[mode=]PATH_OR_ID`` into mode and reference."""
     word, separator, reference = text.partition("=")
     if separator and word in set(Mode):
         return Mode(word), reference

@@ -1,1 +1,1 @@
-"""Requests, and the decisions of a turn: who waits, who runs, and which audio is due."""
+"""Requests and their scheduling: waiting queue, slots, frames and due audio."""

@@ -1,6 +1,6 @@
-"""Scheduling of Code2Wav: offers due chunks to the worker, and emits their audio at once.
+"""Scheduling of Code2Wav: offers due chunks to the worker, which emits their audio.
 
-The engine's thread keeps frames, offers and collects; what says worker runs on the worker's threads.
+Methods run on the engine thread unless they say `Thread: worker`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SequenceSound:
     """Decoded audio of one row's frames: empty after an error, shortened if a guard struck."""
 
     pcm: bytes
-    frames: int  # Frames handed out.
+    frames: int  # Emitted frames.
     left_out: int = 0  # Frames after these that a guard cut.
     guard: Guard | None = None
     error: SpeechError | None = None
@@ -51,21 +51,21 @@ class SequenceSound:
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """A chunk that the worker is done with, row by row."""
+    """Result of a chunk that the worker has finished, by row."""
 
     chunk: SoundChunk
     sequences: list[Sequence]
     sounds: list[SequenceSound]
-    paused: list[int]  # Samples of pauses handed out with the chunks.
+    paused: list[int]  # Samples of the pauses emitted with the chunk.
     at: float
 
 
 class Code2WavScheduler:
-    """Schedules the sound of one engine core's rows, and holds their frames until it is made.
+    """Code2Wav scheduler of one engine core, which stores frames until they are decoded.
 
     Args:
-        sequences: by slot.
-        guarded: whether speech that goes on after its text is cut off.
+        sequences: Running sequences by slot.
+        guarded: True if runaway speech after the text's end is cut off.
     """
 
     def __init__(
@@ -88,21 +88,21 @@ class Code2WavScheduler:
         self._clock = clock
         self._guarded = guarded
         self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # 16-bit mono PCM.
-        # Codes of the frames that have no sound yet, a ring a slot.
+        # Codes of the frames that are not decoded yet, in one ring buffer per slot.
         self._codes: Codes = np.zeros((len(table.made), MAX_BACKLOG_FRAMES, streams.groups), np.int64)
         # Withdrawing an ended request's work also withdrew others' work, which must be offered again.
         self._withdrawn = False
         self._outputs: deque[_Output] = deque()  # Filled by the worker.
 
     def store_frames(self, slots: Slots, codes: Codes) -> None:
-        """Keep a new frame of some rows until its sound is made. Shapes: slots [B], codes [B, Q]."""
+        """Store a new frame of some rows until it is decoded. Shapes: slots [B], codes [B, Q]."""
         self._codes[slots, self._table.made[slots] % MAX_BACKLOG_FRAMES] = codes
         self._table.made[slots] += 1
 
-    # --- the first sound, behind the first frame
+    # --- First audio, launched right after the first frame.
 
     def launch_first_audio(self, sequences: list[Sequence], codes: Tensor) -> None:
-        """Have the first sound of sequences made right behind their first frame, which the host need not know for it.
+        """Launch Code2Wav for the first frame of sequences on the device, before the host has read the frame.
 
         Shapes: codes [B, Q], on the device; within ``Stream.STARTS``.
         """
@@ -130,26 +130,26 @@ class Code2WavScheduler:
 
     @staticmethod
     def discard_first_audio(sequence: Sequence) -> None:
-        """The first frame of a sequence was the end, so that what followed it is sound of no frame."""
+        """Discard the first audio of a sequence whose first frame turned out to be EOS."""
         if sequence.first_audio is not None:
             sequence.first_audio = None
             sequence.opened = False
 
-    # --- what waits in the worker
+    # --- Tasks that wait in the worker.
 
     def offer(self) -> None:
-        """Leave to the worker what is due now, in place of what waited there."""
+        """Replace the worker's waiting tasks by the chunks that are due now."""
         self._withdrawn = False
         self._worker.offer(self, self._tasks)
 
     def offer_again(self) -> None:
-        """The same, where an end took away what others had offered."""
+        """Offer again if the end of a request has withdrawn the tasks of other requests."""
         if self._withdrawn:
             self.offer()
 
     @contextmanager
     def silencing(self, sequence: Sequence) -> Iterator[None]:
-        """Nothing of a request is heard from now on, and nothing of it begins while its row is given up within."""
+        """Silence a request; within the block, in which its row is released, no task of it can start."""
         with self._worker.lock:
             sequence.silenced = True
             self._worker.withdraw(self)
@@ -157,9 +157,9 @@ class Code2WavScheduler:
             yield
 
     def collect(self) -> Iterator[tuple[Sequence, SequenceSound]]:
-        """Write down what the worker has handed out since, row by row, and then leave it more to do.
+        """Record the results of the worker by row, and offer it more chunks.
 
-        Of requests that have lost their slots meanwhile nothing is said.
+        Results of requests that have lost their slots are dropped.
         """
         worked = bool(self._outputs)
         while self._outputs:
@@ -167,7 +167,7 @@ class Code2WavScheduler:
             chunk, at = output.chunk, output.at
             self._table.in_code2wav[chunk.slots] = False
             rows = zip(output.sequences, output.sounds, output.paused, strict=True)
-            # A slot that was lost is perhaps another's by now.
+            # Another sequence may have the slot by now.
             current = [row for row in rows if self._sequences.get(row[0].slot) is row[0]]
             slots = np.array([sequence.slot for sequence, _, _ in current], np.int64)
             frames = np.array([sound.frames for _, sound, _ in current], np.int64)
@@ -180,7 +180,7 @@ class Code2WavScheduler:
         if worked:
             self.offer()
 
-    # --- a task; begun under the worker's lock, run on its thread
+    # --- A task: started under the worker's lock, run on a worker thread.
 
     def _tasks(self) -> list[Code2WavTask]:
         """Return the chunks that are due, most urgent first. The caller holds the worker's lock."""
@@ -188,8 +188,8 @@ class Code2WavScheduler:
         return [Code2WavTask((not chunk.is_urgent, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
 
     def _freeze(self, chunk: SoundChunk) -> Callable[[], None]:
-        """Copy what a chunk needs, and return its making. Under the worker's lock."""
-        # A row that is filled up repeats its last frame.
+        """Copy the inputs of a chunk and return the function that decodes it. The caller holds the worker's lock."""
+        # A padded row repeats its last frame.
         own = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)
         at = self._table.sent[chunk.slots][:, None] + own
         codes = self._codes[chunk.slots[:, None], at % MAX_BACKLOG_FRAMES]
@@ -202,9 +202,12 @@ class Code2WavScheduler:
     def make(
         self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes, firsts: list[int], spent: list[int]
     ) -> None:
-        """Decode and hand out at once. Thread: worker.
+        """Decode a chunk and emit its audio at once.
 
-        ``firsts``: frames of each row before these; ``spent``: from which of these on each row's text is.
+        Args:
+            firsts: Number of each row's frames before these.
+            spent: Index of each row's first frame after the end of its text.
+        Thread: worker.
         """
         began = self._clock()
         own = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]
@@ -225,7 +228,7 @@ class Code2WavScheduler:
         self._outputs.append(_Output(chunk, sequences, sounds, paused, now))
 
     def _decode(self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes) -> list[bytes | SpeechError]:
-        """Return the sound of every row: what followed its first frame, else decoded now. Thread: worker."""
+        """Return the audio of every row: the launched first audio, or decoded now. Thread: worker."""
         stream = Stream.FIRST_SOUND if chunk.is_urgent else Stream.SOUND
         sounds: dict[int, bytes | SpeechError] = {}
         with self._streams.device.stream(stream):
@@ -244,7 +247,7 @@ class Code2WavScheduler:
         return [sounds[place] for place in range(len(sequences))]
 
     def _open(self, sequence: Sequence) -> bool:
-        """Begin a request's stream of sound if it has none; False where that fails. Thread: worker."""
+        """Open a request's Code2Wav stream if it has none; return False if that fails. Thread: worker."""
         if not sequence.opened:
             try:
                 self._streams.open(sequence.slot, sequence.voice)
@@ -255,7 +258,7 @@ class Code2WavScheduler:
         return True
 
     def _guard(self, sequence: Sequence, codes: Codes, pcm: bytes | SpeechError, spent: int) -> SequenceSound:
-        """Cut sound off where it has gone on in circles or in silence for too long after its text. Thread: worker."""
+        """Cut audio that has looped or has been silent for too long after its text. Thread: worker."""
         size, start = len(codes), max(0, spent)
         if isinstance(pcm, SpeechError):
             return SequenceSound(b"", size, error=pcm)
@@ -270,7 +273,7 @@ class Code2WavScheduler:
 
 
 def spent_from(sequence: Sequence) -> int:
-    """The frame from which on a part's text has been spoken, as far as the number of frames tells."""
+    """Return the frame from which a segment's text counts as spoken, by the number of frames."""
     if not sequence.text_stream.by_token or sequence.segment is None:
         return sequence.before + sequence.spent_after
     return (

@@ -1,4 +1,4 @@
-"""Launches on the device whose results are not read yet: frames of many rows, and prefill chunks.
+"""Launches whose results are not read yet: frames of many rows, and prefill chunks.
 
 A row that ends, or starts a new segment, may have unwanted frames in flight. A counter of discards per row identifies
 them: results of launches from before the last discard are dropped.
@@ -26,10 +26,10 @@ Expect = Callable[[Stream, Event], None]
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """Result of a launch for the rows that still want it; ``result`` is None if the launch failed.
+    """Result of a launch for the rows that have not discarded it; `result` is None if the launch failed.
 
-    Shapes: slots [B], and every array of ``result``. ``prompts`` are those that these are the first frames of;
-    ``took_s``: seconds from when the device could begin.
+    Shapes: slots [B], and every array of `result` [B, ...]. `prompts` belong to first frames; `took_s` is the time in
+    seconds since the device could start.
     """
 
     slots: Slots
@@ -40,7 +40,7 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """Shapes: slots, discarded [B]. Without ``launched`` it is of prefill chunks that no frame follows."""
+    """One launch; without `launched`, of prefill chunks that end no prompt. Shapes: slots, discarded [B]."""
 
     slots: Slots
     discarded: NDArray[np.int64]
@@ -51,11 +51,11 @@ class _Launch:
 
 
 class InFlight:
-    """Engine thread only.
+    """Queue of launches per stream. Thread: engine.
 
     Args:
-        max_in_flight: frames that may be unread when the next one is launched.
-        expect: is given every event that the engine should be woken for.
+        max_in_flight: Maximum number of unread frames when the next one is launched.
+        expect: Called with every event that should wake the engine.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class InFlight:
 
     @property
     def prefill_chunks(self) -> int:
-        """Prefill chunks that are in flight, wanted or not."""
+        """Return the number of launches of prefill chunks in flight, discarded ones included."""
         return sum(len(launch.slots) for launch in self._starts)
 
     def add(
@@ -101,9 +101,9 @@ class InFlight:
         """Add a launch for some rows: a frame, or, on ``Stream.STARTS``, prefill chunks.
 
         Args:
-            launched: the frame; None where none follows the chunks.
-            prompts: those that it is the first frame of.
-            began: when the device could begin, if not now.
+            launched: The frame; None for prefill chunks that end no prompt.
+            prompts: Prompts whose first frame this is.
+            began: Time at which the device could start, if not now.
         """
         if launched is not None:
             self._table.begun[slots] += 1

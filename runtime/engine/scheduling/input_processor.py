@@ -37,7 +37,7 @@ from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, Spee
 from runtime.settings import Limits
 from runtime.shared.speech_rate import is_another_text
 
-# What the device can count with; a request outside would stop its neighbours too.
+# Range of the device's integers. A seed outside would fail the whole batch.
 SEEDS = (0, 2**63 - 1)
 POSITIONS_PER_CHARACTER = 8  # A digit takes 4 frames and one token; an emoji takes several tokens.
 
@@ -56,7 +56,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentPlan:
-    """Frame limit of one part; ``at_limit`` is the stop reason when the part reaches it."""
+    """Inputs and frame limit of one segment; `at_limit` is the stop reason if the segment reaches it."""
 
     prompt_inputs: PromptInputs
     limit: int  # Frames.
@@ -65,10 +65,9 @@ class SegmentPlan:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A request that can be served, in the words of its checkpoint.
+    """Validated request with names and defaults resolved for its checkpoint.
 
-    ``prompt_inputs`` lack the text, which a `TextStream` brings part by part, and the voice, which the engine core
-    fills in.
+    `prompt_inputs` lack the text, which a `TextStream` adds by segment, and the voice, which the engine core adds.
     """
 
     prompt_inputs: PromptInputs
@@ -79,21 +78,21 @@ class Admission:
     most: int  # Upper limit of frames for any request.
     slot_length: int
     reference_frames: int
-    part_chars: int  # Characters of a text that the checkpoint speaks as one part.
+    part_chars: int  # Maximum characters of one segment.
     is_cross_embedded: bool  # True if the checkpoint that read the voice embeds the inputs.
-    may_repeat: bool  # True if a part that ends too early may be generated again.
+    may_repeat: bool  # True if a segment that ends too early may be generated again.
     notes: tuple[str, ...]
 
     def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> SegmentPlan:
-        """Plan a part after ``made`` frames of earlier parts. If it need not fit, it may use the whole slot.
+        """Plan a segment after `made` frames of earlier ones. Without `must_fit`, it may use the whole slot.
 
         Raises:
-            DoesNotFit: the part and its voice are longer than a slot.
+            DoesNotFit: The segment and its voice are longer than a slot.
         """
         prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.body(text)))
         room, prompt = self._room(prompt_inputs, tokenizer)
         asked = None if self.asked is None else self.asked - made
-        # Without a number of the caller's own, a slot must at least hold the text at an ordinary pace.
+        # If the caller sets no number of frames, a slot must at least hold the text at an ordinary pace.
         needed = asked or min(GRACE_FRAMES + expected_frames(text), self.most)
         needed = needed if must_fit else 1
         if needed > room:
@@ -104,14 +103,14 @@ class Admission:
         return SegmentPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
     def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> SegmentPlan:
-        """Plan a part whose text still grows: up to the slot's end, after ``made`` frames of earlier parts."""
+        """Plan a segment whose text still grows: up to the slot's end, after `made` frames of earlier segments."""
         prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
         room, _ = self._room(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
         asked = None if self.asked is None else self.asked - made
         return SegmentPlan(prompt_inputs, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
 
     def styled(self, style: str) -> Admission:
-        """Return the same for a part with a style of its own, which follows the description of a voice."""
+        """Return the admission of a segment with its own style, appended to the description of the voice."""
         if not style:
             return self
         description = self.prompt_inputs.instruct if self.prompt_inputs.mode is Mode.VOICE_DESIGN else None
@@ -119,32 +118,32 @@ class Admission:
         return replace(self, prompt_inputs=replace(self.prompt_inputs, instruct=instruct))
 
     def longest(self, tokenizer: TextTokenizer) -> int:
-        """Characters that a slot holds whatever they are: tokens and frames of the slowest script."""
+        """Return the number of characters that a slot can hold in the slowest script."""
         room, _ = self._room(replace(self.prompt_inputs, body=()), tokenizer)
         return max(1, (room - GRACE_FRAMES) // POSITIONS_PER_CHARACTER)
 
     def _room(self, prompt_inputs: PromptInputs, tokenizer: TextTokenizer) -> tuple[int, int]:
-        """Positions that a prompt leaves of a slot, and its own."""
+        """Return the positions of a slot that remain after the prompt, and the prompt's positions."""
         reference = self.reference
         prompt = prompt_length(prompt_inputs, self.reference_frames, (reference and reference.text) or "", tokenizer)
         return self.slot_length - prompt, prompt
 
 
 def seed_of_repeat(seed: int) -> int:
-    """Return the seed of a part that is made again: far from those that clients count up by one."""
+    """Return the seed of a repeated segment, far from the consecutive seeds that clients use."""
     return (seed + 2**32) % (SEEDS[1] + 1)
 
 
 def admit(
     request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int, *, may_cross_embed: bool = False
 ) -> tuple[Admission, TextStream]:
-    """Check and translate a request: how it is spoken, and the text that there is of it.
+    """Validate a request; return its admission, and a text stream with the text received so far.
 
     Args:
-        may_cross_embed: whether the checkpoint that reads its voices can embed what this one reads.
+        may_cross_embed: True if the checkpoint that reads its voices can embed this checkpoint's inputs.
 
     Raises:
-        BadRequest: the leaf that says what is wrong with it.
+        BadRequest: The subclass for the first problem.
     """
     config, tokenizer = checkpoint.config, checkpoint.text_tokenizer
     text = request.text if request.open_text else checked_text(request.text, tokenizer, limits)
@@ -187,8 +186,8 @@ def admit(
         may_repeat=config.speaks and not request.sampling.greedy and request.max_frames is None,
         notes=tuple(notes),
     )
-    # Tokens can follow the frames only where the layout has a place for them that no reference frame takes.
-    # A text of one part is one token by token as well once all of it is there.
+    # Tokens can follow the frames only if the layout has positions for them and no reference frame takes these.
+    # A text of one segment can be fed by token too if it is complete.
     is_beside = request.split is Split.AUTO or (request.split is Split.NONE and not request.open_text)
     by_token = layout is Layout.STREAMING and not frames and is_beside
     whole, most = request.split is Split.NONE, admission.longest(tokenizer)
@@ -219,10 +218,10 @@ def admit(
 
 
 def _fill(text_stream: TextStream, text: str, admission: Admission, tokenizer: TextTokenizer) -> None:
-    """Put a whole text in.
+    """Add a complete text to the stream.
 
     Raises:
-        DoesNotFit: a part of it is longer than a slot.
+        DoesNotFit: A segment of it is longer than a slot.
     """
     text_stream.add(text)
     text_stream.finish()
@@ -251,7 +250,7 @@ def _check_frames(name: str, asked: int | None, limits: Limits) -> None:
 
 
 def _judge_transcript(reference: Reference | None, notes: list[str]) -> None:
-    """A note, not a refusal: what is known here is the length of the recording, not that of the speech in it."""
+    """Add a note if the transcript does not fit the recording's length; the speech in it may be shorter."""
     if reference is None or reference.x_vector_only or not reference.text:
         return
     if is_another_text(reference.text, len(reference.samples) / SAMPLE_RATE):

@@ -1,6 +1,7 @@
-"""Scheduler: sequences for the next frame, and chunks for the next Code2Wav call. No torch, no clock.
+"""Scheduler: choice of the sequences of the next frame and the chunks of the next Code2Wav call.
 
-What it knows of every slot lies in arrays, so that a decision costs the same for one row and for sixty-four.
+It uses neither torch nor a clock. Its data are arrays over all slots, so a decision for 64 rows costs the same as for
+one.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class SequenceTable:
         self.batch = np.ones(slots, np.int64)  # Maximum chunks of its mode in one Code2Wav call.
 
     def clear(self, slot: int) -> None:
-        """Forget the sequence that had the slot; sound of it that is being made stays at work until it is back."""
+        """Reset the row of a slot, except `in_code2wav`: a running Code2Wav call resets it at its end."""
         in_code2wav = self.in_code2wav[slot]
         for array in vars(self).values():
             array[slot] = 0
@@ -56,7 +57,7 @@ class SequenceTable:
 
     @property
     def pending(self) -> NDArray[np.int64]:
-        """Frames that have no sound yet."""
+        """Return the number of each row's frames that are not decoded yet. Shapes: [S]."""
         return self.made - self.sent
 
 
@@ -65,16 +66,17 @@ class Pace:
     """Recent durations in seconds; infinite until measured."""
 
     turn_s: float = np.inf  # Duration of one frame of all rows.
-    sound_s: float = np.inf  # Code2Wav, a frame of one row
+    sound_s: float = np.inf  # Duration of Code2Wav for one frame of one row.
 
 
 @dataclass(frozen=True, slots=True)
 class SoundChunk:
-    """Rows whose next frames are decoded together; ``deadline`` is the first one's.
+    """Rows whose next frames one Code2Wav call decodes.
 
-    Shapes: slots, frames [B]. A row with fewer frames than the others has come to its end, and is filled up.
-    ``at_end``: all have, and nothing follows. ``is_urgent``: first chunks, and short ones that
-    a listener will want soon.
+    `deadline` is the earliest one of the rows. `is_urgent` is True for first chunks, and for short chunks that a
+    listener needs soon. `at_end` is True if all rows end with this chunk. A row with fewer frames than the others has
+    ended and is padded.
+    Shapes: slots, frames [B].
     """
 
     slots: Slots
@@ -85,19 +87,19 @@ class SoundChunk:
 
     @property
     def size(self) -> int:
-        """Frames of every row, those that fill it up included."""
+        """Return the frames of every row including padding."""
         return int(self.frames.max())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduler:
-    """The decisions of one turn.
+    """Scheduling decisions of one turn.
 
-    ``batch_fill_ratio`` is for devices on which many rows cost little more than one: the share of all speaking rows
-    that a further chunk waits for, so that they are decoded in one call. With 0 no chunk waits, and none is filled up.
+    `batch_fill_ratio` is for devices on which a large batch costs little more than one row. A chunk after the first
+    waits until this share of all speaking rows can be decoded in one call. With 0, no chunk waits and none is padded.
 
-    ``first_alone`` is for devices on which frames and sound take processor and interpreter from each other: where there
-    is time, no frame that can wait is made while a listener waits for its first sound.
+    `first_alone` is for devices on which frames and Code2Wav compete for the processor: if there is time, frames that
+    can wait are delayed while a listener waits for its first audio.
     """
 
     frame_s: float
@@ -110,10 +112,10 @@ class Scheduler:
     def runnable(
         self, table: SequenceTable, now: float, *, is_scarce: bool, yields_to_first_audio: bool = False
     ) -> Slots:
-        """Slots whose next frame is to be made: they have text, room and a listener that keeps up.
+        """Return the slots for the next frame: those with text, room and a listener that keeps up.
 
-        Where slots are scarce, a row with more than ``lead_cap_s`` of unplayed sound yields. While a first sound is
-        made, patient rows yield: those with more than ``LOW_BUFFER_S``, and those whose first sound it is.
+        If slots are scarce, a row with more than `lead_cap_s` of unplayed audio yields. While first audio is decoded,
+        rows that can wait yield: those with more unplayed audio than `LOW_BUFFER_S`, and those whose first audio it is.
         """
         begun = table.begun
         may = table.speaking & (begun < table.limit) & (begun < table.text) & (begun - table.sent < MAX_BACKLOG_FRAMES)
@@ -135,15 +137,15 @@ class Scheduler:
         return self.first_alone and pace.turn_s + pace.sound_s <= MAX_TURN_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Rows that, with so many frames, make no more until more of their sound was taken. Shapes: frames [S]."""
+        """Return the rows that wait for acknowledgements after this number of frames. Shapes: frames [S]."""
         return table.has_acks & (frames - table.acknowledged_frames >= self.reader_frames)
 
     def chunk_sizes(self, table: SequenceTable, now: float, pace: Pace) -> NDArray[np.int64]:
-        """Frames of every row's next chunk, 0 where none is due.
+        """Return the frames of every row's next chunk, 0 if no chunk is due.
 
-        Chunks start small, so that the first sound comes at once, and grow while the listener can wait: a chunk is
-        no longer than the sound that is still to be played, or is made long before that ends. A row that has run dry
-        gets what there is: many small calls would only make a slow machine slower.
+        Chunks start small for early first audio, and grow with the listener's buffer: a chunk is no longer than the
+        unplayed audio, or is decoded long before that ends. A row with an empty buffer gets all its frames at once,
+        because many small calls would make a slow machine slower.
         """
         first = table.last_chunk == 0
         wanted = np.minimum(
@@ -166,10 +168,10 @@ class Scheduler:
         return np.where(table.in_code2wav | (pending == 0), 0, size)
 
     def _at_rest(self, table: SequenceTable) -> NDArray[np.bool_]:
-        """Rows of which nothing is held back.
+        """Return the rows whose frames must all be decoded now.
 
-        A text that has run dry may stay so for long: what there is of it goes out. So does what a reader must have
-        before it can take more.
+        These are rows that wait for text, possibly for long, and rows that wait for acknowledgements of audio that the
+        listener does not have yet.
         """
         at_rest = table.ended | (table.made >= table.text) | (table.made >= table.limit)
         return at_rest | self.waits_for_reader(table, table.made)
@@ -177,8 +179,8 @@ class Scheduler:
     def sound(self, table: SequenceTable, now: float, pace: Pace) -> list[SoundChunk]:
         """Choose the next Code2Wav chunks, most urgent first: first chunks, then the earliest end of a buffer.
 
-        Where many rows cost little more than one, calls are long. The chunk behind a first one has to come before that
-        has been heard, and would wait for the call ahead: it is urgent too.
+        With large batches, calls take long. The chunk after a first one is urgent too: it is needed before the first
+        one has been played, and would otherwise wait for the running call.
         """
         sizes, is_urgent = self.chunk_sizes(table, now, pace), table.last_chunk == 0
         if self.batch_fill_ratio:
@@ -192,10 +194,10 @@ class Scheduler:
         return sorted(chunks, key=lambda chunk: (not chunk.is_urgent, chunk.deadline))
 
     def _gather(self, table: SequenceTable, sizes: NDArray[np.int64], further: NDArray[np.bool_], now: float) -> None:
-        """Hold further chunks back until there are enough for one call, and fill up ends that go into another's.
+        """Delay later chunks until one call has enough of them, and pad final chunks that join another call.
 
-        No row waits that has little to play, whose text has run dry or ended, or that has as much again without sound,
-        or as much as there can be: a row that waits makes frames, so that this is asked again. ``sizes`` are changed.
+        A row does not wait if its buffer is low, its text has run out or ended, it has twice the chunk's frames or a
+        full backlog. A waiting row generates frames, so the next turn checks again. Changes `sizes` in place.
         """
         enough = self.batch_fill_ratio * np.count_nonzero(table.speaking)
         waits = (
@@ -214,7 +216,7 @@ class Scheduler:
     def _cut(
         self, table: SequenceTable, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_urgent: bool
     ) -> Iterator[SoundChunk]:
-        """Rows that are due in calls of one size, none larger than work and mode allow."""
+        """Yield the due rows in calls of one chunk size, within the limits of device and mode."""
         ordered = np.flatnonzero(due)[np.argsort(table.buffer_empty_at[due], kind="stable")]
         for size in np.unique(sizes[due]):
             members = ordered[sizes[ordered] == size]
@@ -228,7 +230,7 @@ class Scheduler:
                 yield SoundChunk(part, frames, is_urgent, at_end, float(table.buffer_empty_at[part[0]]))
 
     def record_sent(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
-        """Write down that sound of ``size`` frames (of each) went out; returns the rows that ran dry before it came."""
+        """Record that the audio of `size` frames (of each) was emitted; return the rows whose buffer had run empty."""
         starved = (table.last_chunk[slots] > 0) & (now > table.buffer_empty_at[slots])
         table.buffer_empty_at[slots] = np.maximum(table.buffer_empty_at[slots], now) + size * self.frame_s
         table.sent[slots] += size
@@ -237,5 +239,5 @@ class Scheduler:
 
 
 def frame_limit(room: int, budget: int, asked: int | None) -> int:
-    """Frames that a request may take: what it asked for, else its text's budget, and never more than its slot has."""
+    """Return a request's maximum frames: the requested number, or else its text's budget, within its slot's room."""
     return min(room, budget if asked is None else asked)

@@ -39,8 +39,8 @@ class SequenceState(Enum):
     NO_TEXT = auto()
     NO_VOICE = auto()
     NO_SLOT = auto()
-    PREFILL = auto()  # The prompt of a part is being read, up to its first frame.
-    DECODE = auto()  # Frames may be made.
+    PREFILL = auto()  # The prompt of a segment is being prefilled, up to its first frame.
+    DECODE = auto()  # Frames may be generated.
     AT_REST = auto()  # All text received so far is spoken.
     DRAIN = auto()  # No frame follows; only audio is left.
     ENDED = auto()
@@ -69,27 +69,27 @@ class Sequence:
     table: SequenceTable = field(init=False)
     limit: int = 0  # Maximum frames in total.
 
-    # The part of the text that is spoken.
+    # The current segment of the text.
     segment: Segment | None = None
     plan: SegmentPlan | None = None
-    prompt: Prompt | None = None  # The prompt while it is being read.
-    prefill_position: int = 0  # Prompt positions already read.
-    before: int = 0  # Frames of earlier parts.
-    tokens: int = 0  # Text tokens of the part.
-    spent_after: int = 0  # Frames of the part after which its text is assumed to be spoken.
+    prompt: Prompt | None = None  # The prompt while it is being prefilled.
+    prefill_position: int = 0  # Prefilled positions of the prompt.
+    before: int = 0  # Frames of earlier segments.
+    tokens: int = 0  # Text tokens of the segment.
+    spent_after: int = 0  # Frames of the segment after which its text is assumed to be spoken.
     reported_chars: int = 0  # Text length at the last report of missing text.
-    is_repeat: bool = False  # The part is being generated again.
+    is_repeat: bool = False  # The segment is being generated again.
     detector: RunawayDetector = field(default_factory=RunawayDetector)
 
-    # Its sound.
+    # Its audio.
     opened: bool = False  # Its Code2Wav stream is open.
     first_audio: FirstSound | None = None  # Code2Wav work launched after its first frame.
     pauses: deque[tuple[int, int]] = field(default_factory=deque)  # Coming pauses: frames before each, and its samples.
-    samples: int = 0  # Samples handed out.
+    samples: int = 0  # Emitted samples.
     paused: int = 0  # Of these, samples of pauses.
     silenced: bool = False  # No more audio of it may be sent.
 
-    # Times by the engine's clock, and figures.
+    # Times of the engine's clock, and statistics.
     asked: float = field(init=False)  # Arrival time at its checkpoint.
     queued: float = 0.0
     admitted: float = 0.0
@@ -101,17 +101,17 @@ class Sequence:
     underruns: int = 0
     guard: Guard | None = None
     reported_notes: tuple[str, ...] = ()  # Notes reported at the start.
-    cut_short: StopReason | None = None  # Stop reason of an earlier part that did not end with EOS.
+    cut_short: StopReason | None = None  # Stop reason of an earlier segment that did not end with EOS.
 
     def admit(self, admission: Admission, text_stream: TextStream, seed: int, now: float) -> None:
-        """Its checkpoint can serve it."""
+        """Record that the checkpoint can serve the request."""
         self.admission = admission
         self.text_stream = text_stream
         self.seed = seed
         self.asked = now
 
     def take_slot(self, slot: int, inputs: SlotInputs, table: SequenceTable, mode: ModeSettings, now: float) -> None:
-        """It has a slot, whose row of the table is clear."""
+        """Assign a slot, whose row of the table was reset."""
         self.slot = slot
         self.inputs = inputs
         self.table = table
@@ -123,9 +123,13 @@ class Sequence:
         table.batch[slot] = mode.sound_batch
 
     def emit_audio(self, pcm: bytes, codes: NDArray[np.int64], first: int, samples_per_frame: int) -> int:
-        """Have its sink hear the sound of frames from ``first`` on, with the pauses among them and before them.
+        """Emit the audio of the frames from `first` on, with the pauses before and between them.
 
-        Shapes: codes [n, Q]. Returns the samples of pauses. Under the Code2Wav worker's lock.
+        The caller holds the Code2Wav worker's lock.
+
+        Returns:
+            The number of emitted samples of pauses.
+        Shapes: codes [n, Q].
         """
         paused, begin = self.paused, 0
         while self.pauses and self.pauses[0][0] < first + len(codes):
@@ -144,30 +148,30 @@ class Sequence:
             self.samples += len(sound) // 2
 
     def emit_pause(self, samples: int, no_codes: NDArray[np.int64]) -> None:
-        """Have its sink hear silence."""
+        """Emit silence."""
         self.sink(AudioChunk(pcm=bytes(2 * samples), codes=no_codes, first_sample=self.samples))
         self.samples += samples
         self.paused += samples
 
     def set_state(self, state: SequenceState) -> None:
-        """Go on to another state of a sequence with a slot."""
+        """Set the state of a sequence with a slot, and update the scheduler's table."""
         self.state = state
         self.update_table()
 
     def update_table(self) -> None:
-        """Write down for the scheduler what the sequence may do now."""
+        """Update the sequence's row of the scheduler's table."""
         table, slot = self.table, self.slot
         table.speaking[slot] = self.state is SequenceState.DECODE
         table.ended[slot] = self.state is SequenceState.DRAIN
         table.limit[slot] = self.limit
         if self.state is SequenceState.AT_REST:
-            table.text[slot] = table.made[slot]  # Frames already made are not held back.
+            table.text[slot] = table.made[slot]  # Frames that are already generated are not held back.
         elif self.state is not SequenceState.DRAIN:
             table.text[slot] = min(self.before + self.inputs.text_frames, ENDLESS)
 
     @property
     def made(self) -> int:
-        """Frames that are known, of all parts."""
+        """Return the generated frames of all segments."""
         return int(self.table.made[self.slot])
 
     @property
@@ -176,7 +180,7 @@ class Sequence:
         return self.cut_short or StopReason.EOS
 
     def stats(self, now: float, samples_per_frame: int, frame_s: float) -> RequestStats:
-        """Figures so far; times in seconds go in, in milliseconds out."""
+        """Return the statistics so far, with times in milliseconds; `now` and `frame_s` are in seconds."""
         admitted = self.admitted or now
         frames = (self.samples - self.paused) // samples_per_frame
         return RequestStats(
@@ -194,7 +198,7 @@ class Sequence:
         )
 
     def end(self, outcome: StopReason | SpeechError, stats: RequestStats, notes: tuple[str, ...] = ()) -> None:
-        """Say the last word, with what there is to note since it started."""
+        """Emit the final event, with the notes since the start."""
         self.state = SequenceState.ENDED
         self.silenced = True
         if isinstance(outcome, SpeechError):
@@ -203,7 +207,7 @@ class Sequence:
             self.sink(Finished(stop_reason=outcome, stats=stats, notes=notes))
 
     def describe(self, outcome: StopReason | SpeechError, stats: RequestStats) -> str:
-        """Return the figures of a log line; no text of the client's."""
+        """Return the statistics for a log line, without any text of the client."""
         word = outcome.code if isinstance(outcome, SpeechError) else outcome
         guard = f" ({self.guard})" if self.guard else ""
         ttfa = "-" if stats.ttfa_ms is None else f"{stats.ttfa_ms:.0f}"

@@ -1,4 +1,4 @@
-"""Waiting queue: requests of one checkpoint without a slot, and what each waits for."""
+"""Waiting queue: requests of one checkpoint without a slot, a voice, a text or the loaded checkpoint."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ Command = Callable[[], None]
 
 
 class WaitingQueue:
-    """Those that lack nothing but a slot take turns. Waiting costs no slot and no device time.
+    """Fair queue of requests that wait. Waiting costs no slot and no device time.
 
-    The next slot goes to a request of the caller that has fewest, and of these to the one that has waited longest: a
-    caller's requests are served in the order in which they came, and none waits behind all of another caller's.
+    The next slot goes to the caller with the fewest slots, and among equal callers to the request that has waited
+    longest. So a caller's requests are served in order of arrival, and no request waits for all requests of another
+    caller.
 
-    Engine thread, but for `hold` and `withdraw`, which the engine calls under its lock, as it does `release`.
+    Thread: engine. `hold`, `withdraw` and `release` are called under the engine's lock.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class WaitingQueue:
         self._reported_at = -inf
 
     def open(self, voices: VoiceCache, slots: int, queue_timeout_s: float, wake: Callable[[], None]) -> None:
-        """The checkpoint is loaded; ``wake`` is called when a voice was read."""
+        """Start to admit requests after the checkpoint is loaded. `wake` is called after each voice that was read."""
         self.voices = voices
         self._slots = slots
         self._queue_timeout_s = queue_timeout_s
@@ -78,7 +79,7 @@ class WaitingQueue:
         """True if a request waits for text, a voice or a checkpoint. Thread: any."""
         return ticket in self._no_text or ticket in self._no_voice or ticket in self._no_checkpoint
 
-    # --- without a checkpoint
+    # --- Requests without a checkpoint.
 
     def hold(self, sequence: Sequence) -> None:
         """Hold a request until its checkpoint is loaded."""
@@ -86,7 +87,7 @@ class WaitingQueue:
         sequence.sink(Queued(len(self._no_checkpoint) - 1))
 
     def withdraw(self, ticket: int) -> Sequence | None:
-        """Take out a request that waits for its checkpoint; None if it does not."""
+        """Remove and return a request that waits for its checkpoint; None if it does not."""
         self._commands.pop(ticket, None)
         return self._no_checkpoint.pop(ticket, None)
 
@@ -100,13 +101,13 @@ class WaitingQueue:
     def release(
         self, is_loaded: Callable[[Sequence], bool] = lambda sequence: True
     ) -> list[tuple[Sequence, list[Command]]]:
-        """Take out the requests with all checkpoints loaded by now, and the commands about them meanwhile."""
+        """Remove and return the requests whose checkpoints are all loaded, each with its deferred commands."""
         sequences = [sequence for sequence in self._no_checkpoint.values() if is_loaded(sequence)]
         for sequence in sequences:
             del self._no_checkpoint[sequence.ticket]
         return [(sequence, self._commands.pop(sequence.ticket, [])) for sequence in sequences]
 
-    # --- without a voice, a text or a slot
+    # --- Requests without a voice, a text or a slot.
 
     def add_request(self, sequence: Sequence, now: float) -> None:
         """Add an admitted request; it waits for its voice, its text or a slot."""
@@ -134,7 +135,7 @@ class WaitingQueue:
         return self._no_slot.get(ticket) or self._no_text.get(ticket) or self._no_voice.get(ticket)
 
     def remove_request(self, ticket: int) -> Sequence | None:
-        """Take a request out; None if it does not wait here."""
+        """Remove and return a request; None if it does not wait here."""
         self._reading.pop(ticket, None)
         if (sequence := self.find(ticket)) is not None:
             del self._by_state[sequence.state][ticket]
@@ -142,7 +143,7 @@ class WaitingQueue:
         return sequence
 
     def next(self) -> Sequence:
-        """Take out the next request, for a slot; one must be ready."""
+        """Remove and return the request that gets the next slot. At least one must be ready."""
         turns = self._turns()
         sequence = self._no_slot.pop(min(turns, key=turns.__getitem__))
         self._holding[sequence.request.caller] += 1
@@ -150,7 +151,7 @@ class WaitingQueue:
         return sequence
 
     def remove_all(self) -> list[Sequence]:
-        """Take out all that were admitted."""
+        """Remove and return all admitted requests."""
         tickets = [*self._no_text, *self._no_voice, *self._no_slot]
         return [sequence for ticket in tickets if (sequence := self.remove_request(ticket)) is not None]
 
@@ -170,7 +171,7 @@ class WaitingQueue:
                 self.update_request(sequence, now)
 
     def remove_expired(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
-        """Take out the requests that have waited for a slot for too long; yields them and why they have to leave."""
+        """Remove the requests that have waited too long for a slot; yield each with its error."""
         late = [sequence for sequence in self._no_slot.values() if now - sequence.queued > self._queue_timeout_s]
         for sequence in late:
             self.remove_request(sequence.ticket)
@@ -181,8 +182,8 @@ class WaitingQueue:
     def report_places(self, now: float) -> None:
         """Report changed places to the requests that wait for a slot.
 
-        Every slot that is taken changes all places. Reports to hundreds of requests each time delayed everybody's audio
-        on the thread of the sockets, so a long queue gets reports at intervals.
+        Every assigned slot changes all places. To report each change to hundreds of requests would delay audio on the
+        event loop, so requests further back get reports at intervals.
         """
         is_due = len(self._no_slot) <= FEW or now - self._reported_at >= PLACES_S
         if not (self._has_moved and is_due):
@@ -204,15 +205,16 @@ class WaitingQueue:
         self._has_moved = True
 
     def wait_s(self, place: int) -> float | None:
-        """Seconds until the place comes up, if slots are held as long as they were lately; None: not known yet."""
+        """Estimate the seconds until a place gets a slot from recent durations; None if there are no durations yet."""
         return None if self._hold_s is None else (place + 1) * self._hold_s / self._slots
 
     def _turns(self) -> dict[int, int]:
         """Return the fair-share rank of each ready request by ticket, in order of arrival.
 
-        The rank is the number of slots that its caller has by the time the request gets one.
+        The rank is the number of slots that its caller has when the request gets one. A lower rank is served earlier,
+        and
 
-        The fewer, the earlier; of equals the one that came first.
+        among equal ranks the request that arrived first.
         """
         holding = self._holding.copy()
         turns = {}

@@ -1,1 +1,1 @@
-"""Text of a request: rules, splitting, and tokens as they arrive."""
+"""Text of a request: validation, splitting into segments, and incremental tokenization."""

@@ -1,4 +1,4 @@
-"""Text rules without a network: what is refused, and how many frames a text may take."""
+"""Text rules that need no network: validation, and the frame budget of a text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from runtime.shared.speech_rate import least_frames as least_frames
 SLOWEST = 3.0  # Maximum slowdown against that rate. A tighter limit cuts slow, emotional voices (docs/model.md 7.1).
 PLAIN_DIGITS, GROUP_DIGITS = 16, 4
 _DIGITS = re.compile(r"\d+")
-GRACE_FRAMES = 50  # 4 s for leading and trailing silence, whatever the text
+GRACE_FRAMES = 50  # 4 s for leading and trailing silence, independent of the text.
 
 
 class LongNumbers:
-    """Puts spaces into long numbers of a growing text: digits in a row without any often never end."""
+    """Inserts spaces into long numbers of a growing text, because the model often never ends long digit sequences."""
 
     def __init__(self) -> None:
         self._digits = 0  # Digits in a row at the end of the text so far.
@@ -39,12 +39,12 @@ class LongNumbers:
 
 
 def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
-    """The text as it is spoken: without surrounding white space, within limits, without the model's own tokens.
+    """Return the text without surrounding white space after checking its limits and control tokens.
 
     Raises:
-        EmptyText: it is white space.
-        TextTooLong: more characters than the limit.
-        InvalidConfig: it holds a control token of the model.
+        EmptyText: The text is empty or white space.
+        TextTooLong: The text has more characters than the limit.
+        InvalidConfig: The text has a control token of the model.
     """
     text = text.strip()  # A leading newline would merge with the template's own (docs/model.md 3.1).
     if not text:
@@ -56,10 +56,10 @@ def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
 
 
 def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Limits) -> str | None:
-    """Return the instruct without surrounding white space and up to the limit, or None where it says nothing.
+    """Return the instruct without surrounding white space and cut to the limit, or None if it is empty.
 
     Raises:
-        InvalidConfig: it holds a control token of the model.
+        InvalidConfig: The instruct has a control token of the model.
     """
     instruct = (instruct or "").strip()
     if len(instruct) > (limit := limits.max_instruct_chars):
@@ -70,18 +70,18 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
 
 
 def frame_budget(text: str) -> int:
-    """Frames after which a text that has not ended by itself is a runaway (docs/model.md 7.1).
+    """Return the maximum frames of a text; longer speech is a runaway (docs/model.md 7.1).
 
-    The reference stops at 8191 frames (eleven minutes); about one request in three hundred gets there.
+    The reference stops at 8191 frames (eleven minutes), which about one request in three hundred reaches.
     """
     return GRACE_FRAMES + round(SLOWEST * expected_frames(text))
 
 
 def refuse_control(text: str, tokenizer: TextTokenizer, where: str) -> None:
-    """Refuse what the tokenizer cannot take or the prompt must not hold.
+    """Refuse text that the tokenizer cannot encode or that has a control token.
 
     Raises:
-        InvalidConfig: a control token of the model, or half a character.
+        InvalidConfig: The text has a control token of the model or a lone surrogate.
     """
     try:
         text.encode()

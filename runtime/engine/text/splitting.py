@@ -1,4 +1,4 @@
-"""Cuts a text into parts that are spoken one after the other."""
+"""Splitting of a text into parts that are spoken one after the other."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from runtime.request import Split
 from runtime.shared.sentence_ends import MARK, SPOKEN, ends_sentence
 from runtime.shared.speech_rate import is_readable
 
-# A clause is spoken as if it were all there is, with a fall of the voice and a pause at its end. Shorter than this
-# (20 letters or 6 Chinese characters, about 1.3 s) that sounds like a list, and is no sooner heard for it.
+# The model speaks a clause like a whole utterance, with falling pitch and a pause at its end. Clauses shorter than this
+# (20 letters or 6 Chinese characters, about 1.3 s) would sound like a list without earlier audio.
 CLAUSE_FRAMES = expected_frames("x" * 20)
 SPACE_BEFORE_WORD = re.compile(r"\s+(?=[^\W_])")
 
 
 class Splitter:
-    """Takes a text as it comes and gives out the parts that are certain. What it gives depends on the calls only.
+    """Incremental splitter, which returns parts once later text cannot change them.
 
-    Parts have no white space around them and always something to speak: punctuation alone stays with its neighbour.
-    In order they hold every character of the text but the white space where it was cut. So a cut is certain only when
-    the first letter or digit behind it has come, which also tells "e.g. this" from the end of a sentence.
+    Parts have no surrounding white space and at least one letter or digit; punctuation alone stays with its neighbour.
+    Together they have every character of the text except white space at the cuts. So a cut is certain only after the
+    next letter or digit, which also distinguishes "e.g. this" from the end of a sentence.
 
-    No part has more than ``longest`` characters: one that would is cut at its last sentence, else clause, else white
-    space, else anywhere. Only punctuation that no part has room for is left out.
+    No part has more than `longest` characters. A longer one is cut at its last sentence, clause or white space, or else
+    anywhere. Only punctuation that fits into no part is dropped.
     """
 
     def __init__(self, split: Split, longest: int | None = None) -> None:
         self._split = split
         self._longest = longest
-        self._text = ""  # not given out yet; starts with no white space
-        self._decided = 0  # no certain cut lies before here
-        self._later = 0  # where the last text that was added starts
+        self._text = ""  # Text that has not been returned yet, without leading white space.
+        self._decided = 0  # Index before which there is no certain cut.
+        self._later = 0  # Start of the last added text.
 
     def add(self, text: str) -> list[str]:
-        """More text; the parts that are complete now."""
+        """Append text and return the parts that are complete now."""
         before, self._text = len(self._text), self._text + text if self._text else text.lstrip()
         parts: list[str] = []
         if not SPOKEN.search(text):  # No cut becomes certain.
@@ -47,9 +47,9 @@ class Splitter:
         return parts
 
     def flush(self) -> list[str]:
-        """All parts of the text that has come. Punctuation that comes after it has no neighbour and is left out.
+        """Return all parts of the text so far. Punctuation after a flush has no neighbour and is dropped.
 
-        Symbols that have a name are a part if there is no word.
+        Without words, symbols that have a spoken name are a part.
         """
         whole = self._split in (Split.AUTO, Split.NONE)
         parts: list[str] = []
@@ -65,22 +65,22 @@ class Splitter:
 
     @property
     def holds_words(self) -> bool:
-        """There is text to speak that may still be part of a longer part."""
+        """True if there are words that may still become part of a longer part."""
         return is_readable(self._text)
 
     def _certain_end(self, *, is_whole: bool = False) -> int:
-        """Where the first part ends, 0 if that is not certain, the end of the text if there is too much for a part."""
+        """Return the end of the first part; 0 if uncertain, the end of the text if it is too long for one part."""
         if self._split is Split.NONE:
             return 0
         last = last_spoken(self._text)
         too_much = None if self._longest is None else SPOKEN.search(self._text, self._longest)
-        most = None if too_much is None else too_much.start()  # A part that ends behind it is shortened anyway.
+        most = None if too_much is None else too_much.start()  # A part that ends after it is shortened anyway.
         clauses = self._split is Split.CLAUSE
         for cut, is_sentence in _cuts(self._text, clauses, self._decided, most=most, is_whole=is_whole):
             if is_sentence is None:
                 self._decided = cut
                 break
-            if self._split is Split.AUTO and cut > self._later:  # what came at once is one part
+            if self._split is Split.AUTO and cut > self._later:  # Text of one `add` call stays one part.
                 break
             return cut
         else:
@@ -88,7 +88,7 @@ class Splitter:
         return len(self._text) if self._longest is not None and last >= self._longest else 0
 
     def _take(self, end: int) -> list[str]:
-        """Cut off the text up to ``end``, or as much of it as one part may hold."""
+        """Remove and return the text up to `end`, or as much of it as fits into one part."""
         part = self._text[:end].rstrip()
         if self._longest is not None and len(part) > self._longest:
             part, end = _shortened(part, self._longest)
@@ -100,9 +100,9 @@ class Splitter:
 
 
 def certain_end_past(text: str, longest: int, passed: int) -> int:
-    """The first end of a sentence behind ``longest`` characters, of a word behind half as many again; 0: not yet.
+    """Return the first sentence end after `longest` characters, or word end after 1.5 times as many; 0 if none yet.
 
-    What was ``passed`` already is not cut any more.
+    Ends before `passed` are not considered any more.
     """
     first, most = max(longest, passed), longest + longest // 2
     if last_spoken(text) < first:
@@ -115,9 +115,9 @@ def certain_end_past(text: str, longest: int, passed: int) -> int:
 
 
 def settled_end(text: str, longest: int | None) -> int:
-    """Return the number of characters that stay in this part, whatever text follows.
+    """Return the number of characters that stay in this part, independent of later text.
 
-    After ``longest`` characters a mark may turn out to end the part. After a quotation that takes some more letters.
+    After `longest` characters a mark may end the part. After a quotation, some more letters decide that.
     """
     settled = max(len(text) if longest is None else min(len(text), longest), last_spoken(text) + 1)
     if longest is None or settled <= longest:
@@ -135,11 +135,11 @@ def _cuts(
     known: int | None = None,
     is_whole: bool = False,
 ) -> Iterator[tuple[int, bool | None]]:
-    """Certain places to cut, and whether a sentence ends there (else a clause), with something to speak on each side.
+    """Yield the certain cuts, each with True for the end of a sentence and False for that of a clause.
 
-    Nothing that comes later moves one: each depends on the text up to the next letter or digit only, behind a quotation
-    on the next `QUOTATIVE_CHARS`. If these have not come yet, the place is the last, with None. Marks behind ``most``
-    are not looked at.
+    Both sides of a cut have words. Later text moves no cut: it depends only on the text up to the next letter or digit,
+    or after a quotation on the next `QUOTATIVE_CHARS`. If these are still missing, the cut is the last one, with None.
+    Marks after `most` are ignored.
     """
     first = follows = SPOKEN.search(text)
     for mark in MARK.finditer(text, start):
@@ -170,9 +170,9 @@ def _ends_clause(text: str, mark: re.Match[str], follows: int) -> bool:
 
 
 def _shortened(text: str, longest: int) -> tuple[str, int]:
-    """The first part of a text that is too long for one, and how much of the text it uses up.
+    """Return the first part of a text that is too long for one, and the number of characters that it consumes.
 
-    The part is empty where the text starts with more punctuation than a part may hold.
+    The part is empty if the text starts with more punctuation than a part may have.
     """
     first, last = _first_spoken(text), last_spoken(text)
     if first >= longest:
@@ -191,7 +191,7 @@ def _shortened(text: str, longest: int) -> tuple[str, int]:
 
 
 def _between_characters(text: str, least: int, most: int) -> int:
-    """The last place from ``most`` down to ``least`` that parts no letter from its marks and no joined emoji."""
+    """Return the last index from `most` down to `least` that separates no letter from its marks and no joined emoji."""
     joined = (
         place
         for place in range(most, least, -1)
@@ -205,5 +205,5 @@ def _first_spoken(text: str) -> int:
 
 
 def last_spoken(text: str) -> int:
-    """Where the last letter or digit is; -1 if there is none."""
+    """Return the index of the last letter or digit; -1 if there is none."""
     return next((place for place in range(len(text) - 1, -1, -1) if text[place].isalnum()), -1)

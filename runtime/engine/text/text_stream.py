@@ -1,7 +1,7 @@
-"""Text of a running request: segments that are spoken one after the other, and tokens that come during one.
+"""Text of a running request, as segments that are spoken one after the other, and tokens of a growing segment.
 
-In the streaming layout without reference codes the tokens of a segment follow the frames; everywhere else a segment is
-spoken when it is complete (docs/api.md).
+In the streaming layout without reference codes, tokens of a segment are fed with its frames; otherwise a segment is
+spoken after it is complete (docs/api.md).
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _SHORT_TAG_CHARS = 100  # In a request without tags, longer brackets are not com
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """A text that is spoken in one go. ``tokens`` are those that are not taken yet, where it grows by tokens.
+    """A text that is generated in one run of the model.
 
-    ``style`` is of a tag, empty where none asks for one; ``pause``: samples of silence before the segment.
+    `tokens` are the tokens of a growing segment that have not been taken yet. `style` is that of the last tag, or
+    empty. `pause` is the silence before the segment in samples.
     """
 
     text: str
@@ -54,18 +55,21 @@ class Segment:
         return self.text.strip()
 
     def take_tokens(self) -> list[int]:
-        """Tokens that have come since the last call."""
+        """Remove and return the tokens since the last call."""
         tokens, self.tokens = self.tokens, []
         return tokens
 
 
 class TextStream:
-    """Text goes in as the client sends it; segments come out.
+    """Converter from a client's text to segments.
 
-    Each is complete, or, ``by_token``, grows while it is spoken; then it ends behind ``longest`` characters. With
-    ``tags`` a segment ends also where a pause stands, or where the style changes; a style is dropped that nobody
-    ``follows``. ``max_break_s``: as in `SpeechRequest`. ``languages`` are the checkpoint's: a text in a script of none
-    of them is spoken, and noted.
+    Args:
+        longest: Maximum characters of a segment; a growing segment ends after that many.
+        by_token: True if a segment grows while it is spoken; otherwise segments are complete.
+        tags: True if pauses and changes of style in inline tags end a segment.
+        max_break_s: As in `SpeechRequest`.
+        follows: True if the checkpoint supports styles; otherwise they are dropped.
+        languages: Languages of the checkpoint. A text in another script is spoken with a note.
     """
 
     def __init__(
@@ -81,19 +85,19 @@ class TextStream:
         follows: bool = False,
         languages: Sequence[str] = (),
     ) -> None:
-        self.segments: deque[Segment] = deque()  # not taken up yet
+        self.segments: deque[Segment] = deque()  # Segments that have not been started.
         self.closed = False
         self.by_token = by_token
-        self.chars = 0  # that have come
-        self.pause = 0  # samples of silence behind the last segment
-        self.notes: tuple[str, ...] = ()  # what is not done of what its tags ask for, or cannot be spoken of it
+        self.chars = 0  # Characters received so far.
+        self.pause = 0  # Samples of silence after the last segment.
+        self.notes: tuple[str, ...] = ()  # Notes about tags that are ignored and text that cannot be spoken.
         self._languages = languages
         if tags and max_break_s is None:
             max_break_s = math.inf
         self._reads_brackets = tags
         self._tags = InlineTags(limits, brackets=tags, max_break_s=max_break_s)
         self._follows = follows
-        self._style = ""  # of what comes next
+        self._style = ""  # Style of the next text.
         self._tokenizer = tokenizer
         self._reading = tokenizer.reading()
         self._numbers = LongNumbers()
@@ -101,24 +105,24 @@ class TextStream:
         self._longest = longest
         self._splitter = Splitter(split, None if by_token else longest)
         self._begin_segment()
-        self.text = ""  # without tags
-        self._seam = ""  # the end of it, as the checkpoint spells it
+        self.text = ""  # The text without tags.
+        self._seam = ""  # The end of the normalized text.
         self._speakable = False
 
     def _begin_segment(self) -> None:
-        """Begin the segment that grows by tokens."""
+        """Start a segment that grows by tokens."""
         self._last = Segment("", closed=False)
         self._incremental = IncrementalTokenizer(self._tokenizer)
-        self._tokenized = 0  # characters of it that tokens are made of
-        self._offered = False  # it stands in ``parts``, or did
+        self._tokenized = 0  # Characters of it that are tokenized.
+        self._offered = False  # True once it was added to `segments`.
 
     def add(self, text: str) -> None:
-        """More text.
+        """Append text.
 
         Raises:
-            TextTooLong: more than the limit in all.
-            InvalidConfig: it holds a control token of the model, or half a character.
-            TagTooLong, PauseTooLong, PausesTooLong: its tags ask for more than the limits allow.
+            TextTooLong: The whole text is longer than the limit.
+            InvalidConfig: The text has a control token of the model or a lone surrogate.
+            TagTooLong, PauseTooLong, PausesTooLong: Its tags exceed the limits.
         """
         if self.closed or not text:
             return
@@ -129,7 +133,7 @@ class TextStream:
         self._take(self._tags.add(text))
 
     def flush(self) -> None:
-        """What there is now is to be spoken, even where it may go on."""
+        """Release all text so far to be spoken, even if the last word or sentence may be incomplete."""
         if self.closed:
             return
         self._flush_reading()
@@ -140,12 +144,12 @@ class TextStream:
             self._end_segment()
 
     def finish(self) -> None:
-        """The text is complete.
+        """Mark the text as complete.
 
         Raises:
-            EmptyText: there is nothing in it.
-            UnreadableText: the checkpoint can read nothing of it.
-            InvalidConfig: as `add`.
+            EmptyText: The text is empty.
+            UnreadableText: The checkpoint can speak nothing of it.
+            InvalidConfig: As `add`.
         """
         if self.closed:
             return
@@ -161,17 +165,17 @@ class TextStream:
 
     @property
     def is_silent(self) -> bool:
-        """The text is complete, and only a pause: nothing in it can be spoken."""
+        """True if the text is complete and only a pause."""
         return self.closed and not self._speakable
 
     @property
     def is_ready(self) -> bool:
-        """Something can be spoken: a whole segment, or the first token of a growing one."""
+        """True if a complete segment or the first token of a growing one can be spoken."""
         return self._speakable and bool(self.segments)
 
     @property
     def is_spent(self) -> bool:
-        """All that came of an open text was taken up, and nothing of a sentence waits for more of it."""
+        """True if all text received of an open text is taken, and no incomplete sentence is held back."""
         if self.closed or self.segments or not self._speakable:
             return False
         if self._reading is not None and self._reading.holds_words:
@@ -182,7 +186,7 @@ class TextStream:
         return not waits and may_end(self.text[-2 * TAIL :])
 
     def _take(self, items: list[Item]) -> None:
-        """Take more text with its tags. What stands around one that changes nothing came at once all the same."""
+        """Append text and tags; text around a tag without effect is joined as one `add`."""
         text = ""
         for item in items:
             if isinstance(item, str):
@@ -208,12 +212,12 @@ class TextStream:
         self._say(text)
 
     def _say(self, text: str) -> None:
-        """Take more text that is spoken."""
+        """Append text without tags."""
         if not text:
             return
         spelled = self._tokenizer.spelled(text)
         with_seam = self._seam + spelled
-        refuse_control(with_seam, self._tokenizer, "text")  # a control token may come in two pieces
+        refuse_control(with_seam, self._tokenizer, "text")  # A control token may be divided between two calls.
         self._seam = with_seam[-self._tokenizer.longest_reserved :]
         self.text += text
         if "]" in text and not self._reads_brackets and has_tag(self.text[-len(text) - _SHORT_TAG_CHARS :]):
@@ -231,12 +235,12 @@ class TextStream:
         self._speak(spoken)
 
     def _flush_reading(self) -> None:
-        """Speak what the reading holds back."""
+        """Release the text that the reading rules hold back."""
         if self._reading is not None:
             self._speak(self._reading.flush())
 
     def _speak(self, text: str) -> None:
-        """Take more text as it is read aloud."""
+        """Append text after the reading rules were applied."""
         if not text:
             return
         self._speakable = self._speakable or is_readable(text)
@@ -246,7 +250,7 @@ class TextStream:
             self._offer(self._splitter.add(text))
 
     def _note(self, words: str) -> None:
-        """Each is said once, of whatever comes first."""
+        """Add a note once."""
         if words not in self.notes:
             self.notes = (*self.notes, words)
 
@@ -259,13 +263,13 @@ class TextStream:
             self._offer(self._splitter.flush())
 
     def _offer(self, texts: list[str]) -> None:
-        """Whole segments may be taken up."""
+        """Add complete segments."""
         for text in texts:
             self.segments.append(Segment(text, style=self._style, pause=self.pause))
             self.pause = 0
 
     def _grow(self, text: str) -> None:
-        """More text of the segment that grows, and of segments behind it where that has become long enough."""
+        """Append text to the growing segment, and start another after it has become long enough."""
         segment = self._last
         segment.text = segment.text + text if segment.text else text.lstrip()
         while self._longest is not None and (end := certain_end_past(segment.text, self._longest, self._tokenized)):
@@ -276,15 +280,15 @@ class TextStream:
         self._tokenize_to(settled_end(segment.text, self._longest))
 
     def _tokenize_to(self, end: int) -> None:
-        """Turn the text of the segment that grows into tokens, up to ``end``."""
+        """Tokenize the text of the growing segment up to `end`."""
         if end > self._tokenized:
             self._give(self._incremental.add(self._last.text[self._tokenized : end]))
             self._tokenized = end
 
     def _give(self, tokens: list[int], *, ends: bool = False) -> None:
-        """Tokens of the segment that grows. With the first of them it may be taken up, if there is a word in it.
+        """Add tokens to the growing segment, which may be started with its first word.
 
-        ``ends``: no word comes, so a symbol that has a name is enough.
+        With `ends` no word will follow, so a symbol with a spoken name is enough.
         """
         segment = self._last
         segment.tokens += tokens
