@@ -1,9 +1,9 @@
 """ASCII spelling of text, for a checkpoint that knows only ASCII.
 
-The bytes of other letters are in its vocabulary and were never heard: they become noise, and take the words around
-them along. A letter is spelled by its compatibility decomposition without accents; one that has none, by a table.
-Symbols that `runtime.model.english_reading` names are kept for it. Everything else is left out: emoji, other scripts.
-A character is spelled the same wherever it is, so that a text may be spelled piece by piece.
+The vocabulary has the bytes of other letters, but the model was not trained on them: they become noise and spoil the
+words around them. A letter is replaced by its compatibility decomposition without accents, or by a table. Symbols that
+`runtime.model.english_reading` can name are kept. All else (emoji, other scripts) is dropped. The spelling of a
+character does not depend on its neighbours, so a text may be spelled in pieces.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from runtime.model.english_reading import RAISED, SYMBOLS
 
 LEFT_OUT = " "  # Between words, so that they are not joined.
 
-# Letters that Unicode does not decompose, as they are written where only ASCII can be.
+# ASCII spellings of letters that Unicode does not decompose.
 LETTERS = {
     **{"ß": "ss", "ẞ": "SS", "ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe"},
     **{"đ": "d", "Đ": "D", "ð": "d", "Ð": "D", "þ": "th", "Þ": "Th", "ħ": "h", "Ħ": "H", "ŧ": "t", "Ŧ": "T"},
@@ -34,7 +34,7 @@ MARKS = {
 # Combining marks and variation selectors.
 ACCENTS = (range(0x300, 0x370), range(0x1DC0, 0x1E00), range(0xFE00, 0xFE10))
 
-INVISIBLE = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Nobody misses them.
+INVISIBLE = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Categories whose loss a reader does not notice.
 
 
 def in_ascii(text: str) -> str:
@@ -43,7 +43,7 @@ def in_ascii(text: str) -> str:
 
 
 def is_left_out(text: str) -> bool:
-    """Return True if something that a reader sees in the text is left out by `in_ascii`."""
+    """Return True if `in_ascii` drops visible characters of the text."""
     if text.isascii():
         return False
     return any(
@@ -80,7 +80,7 @@ def _spelling(character: str) -> str:
         return " "
     if character in SYMBOLS or character in RAISED:
         return character
-    # Numbers that are not digits would become other numbers (x2 from x²), signs other signs ("<" from "≮").
+    # Decomposition would change the value of numbers (x2 from x²) and the meaning of signs ("<" from "≮").
     if kind[0] not in "LP" and kind not in ("Nd", "Nl"):
         return LEFT_OUT
     parts = unicodedata.normalize("NFKD", character)

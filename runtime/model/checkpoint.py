@@ -39,7 +39,7 @@ _END_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class SpeechTokenizer:
-    """Sound to codes and back, float32 always (docs/model.md 7.2); one serves every checkpoint with the same file."""
+    """Encoder and decoder of audio, always float32 (docs/model.md 7.2), shared by checkpoints with the same file."""
 
     folder: Path
     config: SpeechTokenizerConfig
@@ -49,7 +49,7 @@ class SpeechTokenizer:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Everything that one checkpoint folder holds."""
+    """Networks and configurations of one checkpoint folder."""
 
     name: str
     fingerprint: str  # Equal only for equal configuration and weights.
@@ -69,17 +69,17 @@ def load_checkpoint(
     quantization: Quantization | None = None,
     sound_dtype: torch.dtype = torch.float32,
 ) -> Checkpoint:
-    """Load a checkpoint; talker and code predictor in ``dtype``, all else in float32.
+    """Load a checkpoint: talker and code predictor in `dtype`, the other networks in float32.
 
     Args:
-        reference: a folder, or a Hub id with an optional ``@revision``.
-        loaded: checkpoints whose speech tokenizer may be shared.
-        quantization: bits of the weights of all products of talker and code predictor; None: as ``dtype``.
-        sound_dtype: of the products of Code2Wav, on a CPU.
+        reference: A folder, or a Hub id with an optional ``@revision``.
+        loaded: Checkpoints whose speech tokenizer may be shared.
+        quantization: Weight bits of the linear layers of talker and code predictor; None keeps `dtype`.
+        sound_dtype: Dtype of Code2Wav's matrix products on a CPU.
 
     Raises:
-        CheckpointMissing: the folder, the repository or a file is not there.
-        CheckpointInvalid: a file does not hold what it should; the sentence names what.
+        CheckpointMissing: The folder, the repository or a file is missing.
+        CheckpointInvalid: A file has invalid content.
     """
     folder = resolve(reference)
     config, speech_config = read_model_config(folder), read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
@@ -129,13 +129,13 @@ def load_checkpoint(
 def settle_quantization(
     where: object, stored: Quantization | None, asked: Quantization | None, device: str
 ) -> Quantization | None:
-    """Return the bits of the weights of talker and code predictor, by what the files hold and what is asked for.
+    """Return the weight bits of talker and code predictor from the stored and the requested quantization.
 
     Args:
-        device: its type.
+        device: The device type.
 
     Raises:
-        CheckpointUnsupported: they have been rounded already, otherwise or for another device.
+        CheckpointUnsupported: The stored weights have another quantization, or one for another device.
     """
     if stored is None:
         return asked
@@ -147,7 +147,7 @@ def settle_quantization(
 
 
 def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
-    """Return the networks of model.safetensors by the prefix of their keys, without memory."""
+    """Return the networks of model.safetensors by the prefix of their keys, on the meta device."""
     with on_meta():
         networks: dict[str, nn.Module] = {TALKER: Talker(config)}
         if config.speaker_encoder is not None:
@@ -156,18 +156,18 @@ def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
 
 
 def sound_networks(config: SpeechTokenizerConfig) -> dict[str, nn.Module]:
-    """Return the networks of the speech tokenizer, likewise."""
+    """Return the networks of the speech tokenizer by the prefix of their keys, on the meta device."""
     with on_meta():
         encoder = SpeechEncoder(config.encoder, config.encoder_valid_num_quantizers, config.encode_downsample_rate)
         return {DECODER: Code2Wav(config.code2wav), ENCODER: encoder}
 
 
 def resolve(reference: str) -> Path:
-    """Return the local folder of a checkpoint, downloaded from the Hub if it has to be.
+    """Return the local folder of a checkpoint, after a download from the Hub if necessary.
 
     Raises:
-        CheckpointMissing: there is no such folder.
-        SetUpError: the Hub does not give it.
+        CheckpointMissing: The folder does not exist.
+        SetUpError: The download failed.
     """
     if (folder := local_folder(reference)) is not None:
         return folder
@@ -177,10 +177,10 @@ def resolve(reference: str) -> Path:
 
 
 def local_folder(reference: str) -> Path | None:
-    """Return the folder that a reference names, or None where it is a Hub id.
+    """Return the folder of a reference, or None if it is a Hub id.
 
     Raises:
-        CheckpointMissing: it can be neither.
+        CheckpointMissing: It is neither a folder nor a valid Hub id.
     """
     folder = Path(reference).expanduser()
     if reference and folder.is_dir():
@@ -191,10 +191,10 @@ def local_folder(reference: str) -> Path | None:
 
 
 def fingerprint(folder: Path) -> str:
-    """Tell checkpoints apart without reading gigabytes: configurations whole, of weights the size and both ends.
+    """Return a hash that identifies a checkpoint: of its configurations, and of the size and both ends of its weights.
 
     Raises:
-        CheckpointMissing, CheckpointInvalid: there are no weights that could be read.
+        CheckpointMissing, CheckpointInvalid: The weights are missing or unreadable.
     """
     digest, speech = hashlib.sha256(), folder / SPEECH_TOKENIZER
     for path in (folder / "config.json", *weight_files(folder), speech / "config.json", *weight_files(speech)):
@@ -209,10 +209,10 @@ def fingerprint(folder: Path) -> str:
 
 
 def check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, speech: SpeechTokenizerConfig) -> None:
-    """Refuse parts that do not fit: what one says must have its row in the tables of the next.
+    """Check that tokenizer, talker and speech tokenizer fit: every id of one has a row in the tables of the next.
 
     Raises:
-        CheckpointInvalid: they do not.
+        CheckpointInvalid: They do not fit.
     """
     talker, predictor, code2wav = config.talker, config.predictor, speech.code2wav
     for holds, why in (

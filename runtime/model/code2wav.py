@@ -1,8 +1,8 @@
 """Code2Wav: frames of codes to audio, in seamless chunks of any size (docs/model.md 2.4, 6).
 
-Every layer that looks back keeps what it looked back at in a ``StreamState``; a full decode is one chunk on a fresh
-state. Frame t makes samples t*1920 to (t+1)*1920 exactly, with no delay, whatever the chunks are; on a CPU the sound
-of a frame has the same bits in any chunk and any batch (runtime/model/products.py). All sound is [B, T, C].
+Every causal layer keeps its past inputs in a ``StreamState``; a full decode is one chunk on a fresh state. Frame t
+gives exactly the samples t*1920 to (t+1)*1920 without delay, for any division into chunks. On a CPU, the audio of a
+frame is bitwise independent of chunks and batch (runtime/model/products.py). All tensors of audio are [B, T, C].
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SNAKE_EPS = 1e-9
 class StreamState:
     """State of a batch of streams between chunks (docs/model.md 6.3).
 
-    Shapes: convs, one per looking-back convolution, [B, left, C]; keys and values, one per transformer layer,
+    Shapes: convs, one per causal convolution, [B, left, C]; keys and values, one per transformer layer,
     [B, heads, window - 1, d]; frames [B] int64, decoded so far. A fresh stream is all zeros.
     """
 
@@ -36,7 +36,7 @@ class StreamState:
         return [*self.convs, *self.keys, *self.values, self.frames]
 
     def behind(self, slot: int, x: Tensor) -> Tensor:
-        """New inputs of a convolution after those that it remembers, and remember the last ones of all.
+        """Return the stored inputs of a convolution followed by the new ones, and store the last of them.
 
         Shapes: x [B, T, C]; result [B, left + T, C].
         """
@@ -54,18 +54,18 @@ class StreamState:
         )
 
     def write(self, index: Tensor, rows: StreamState) -> None:
-        """Put rows back. Shapes: index [B] int64."""
+        """Write rows to these indices. Shapes: index [B] int64."""
         for part, new in zip(self.tensors(), rows.tensors(), strict=True):
             part[index] = new
 
     def reset(self, row: int) -> None:
-        """Make one row a fresh stream, whatever it held."""
+        """Reset one row to a fresh stream."""
         for part in self.tensors():
             part[row] = 0
 
 
 class CausalConv(nn.Module):
-    """Convolution that looks back only; ``slot`` is its place in ``StreamState.convs``."""
+    """Causal convolution; `slot` is its index in ``StreamState.convs``."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, groups: int = 1) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class CausalConv(nn.Module):
 
 
 class CausalTransposedConv(nn.Module):
-    """Upsampling by ``stride``; remembers the inputs that reach into the next chunk. ``stride`` divides ``kernel``."""
+    """Causal upsampling by `stride`, which must divide `kernel`."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class CausalTransposedConv(nn.Module):
 
 
 class SnakeBeta(nn.Module):
-    """x + sin^2(x e^alpha) / (e^beta + eps); both are kept as exponents, as published."""
+    """x + sin^2(x e^alpha) / (e^beta + eps), with alpha and beta stored as exponents as published."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class QuantizerLayers(nn.Module):
 
 
 class ResidualQuantizer(nn.Module):
-    """Sum of the codebooks' rows, projected. ``input_proj`` is published and serves encoding only."""
+    """Projected sum of the codebooks' rows. `input_proj` is published but only used for encoding."""
 
     def __init__(self, groups: int, size: int, width: int, outer: int) -> None:
         super().__init__()
@@ -232,7 +232,7 @@ class SplitQuantizer(nn.Module):
 
 
 class WindowAttention(nn.Module):
-    """Attention over the last ``window`` frames, the present one included, without q/k norms."""
+    """Attention over the last `window` frames including the current one, without q/k norms."""
 
     def __init__(self, config: Code2WavConfig, layer: int) -> None:
         super().__init__()
@@ -257,7 +257,7 @@ class WindowAttention(nn.Module):
         return self.o_proj(self._attend(rotate(q, cos, sin), keys, values, mask))
 
     def _attend(self, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """Each query over the ``window`` keys that end at its own: as many for every query of every chunk.
+        """Attend each query to the `window` keys that end at its own position.
 
         Shapes: q [B, heads, T, d]; keys, values [B, kv_heads, window - 1 + T, d]; result [B, T, heads * d].
         """
@@ -311,7 +311,7 @@ class WindowTransformer(nn.Module):
         return self.output_proj(self.norm(x))
 
     def _mask(self, positions: Tensor) -> Tensor:
-        """True where a query's window has a frame: not before the stream began. Shapes: [B, T] to [B, T, window]."""
+        """Return True for window positions after the stream's start. Shapes: [B, T] to [B, T, window]."""
         return positions[:, :, None] + torch.arange(1 - self.window, 1, device=positions.device) >= 0
 
 
@@ -345,7 +345,7 @@ class Code2Wav(nn.Module):
             module.slot = slot
 
     def fresh_state(self, rows: int) -> StreamState:
-        """State of ``rows`` streams that have not begun, on the weights' device."""
+        """Return the state of `rows` fresh streams, on the weights' device."""
         weight, config = self.pre_conv.conv.weight, self.config
 
         def zeros(*shape: int) -> Tensor:
@@ -360,24 +360,24 @@ class Code2Wav(nn.Module):
         )
 
     def forward(self, codes: Tensor, state: StreamState) -> Tensor:
-        """Decode the next frames of every row and move the state on.
+        """Decode the next frames of every row and advance the state.
 
         Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
         """
         return self.vocode(self.latents(codes, state), state)
 
     def warm(self, codes: Tensor, state: StreamState) -> None:
-        """Move a fresh state over reference frames without making their sound (docs/model.md 6.3, ICL warm start).
+        """Advance a fresh state over reference frames without decoding audio (docs/model.md 6.3, ICL warm start).
 
-        The transformer sees all of them; the convolutions only as many as they can remember.
+        The transformer processes all frames; the convolutions only as many as their state covers.
         """
         latents = self.latents(codes, state)
         self.vocode(latents[:, -self.tail_frames :], state)
 
     @property
     def tail_frames(self) -> int:
-        """Frames of transformer output that the convolutions behind it can still remember, and one to spare."""
-        oldest = 6  # Samples before the present one, from the last convolution back (docs/model.md 6.2).
+        """Return the number of frames that the state of the later convolutions covers, plus one."""
+        oldest = 6  # Samples before the current one, from the last convolution backwards (docs/model.md 6.2).
         for rate in reversed(self.config.upsample_rates):
             oldest = -(-(oldest + 6 * (1 + 3 + 9)) // rate) + 1
         oldest += 6

@@ -14,7 +14,7 @@ from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.products import Linear, Table
 
-# (codebook, logits [B, V], where the code's embedding goes [B, H'], its rows apart, or None where no pass follows)
+# Arguments: codebook, logits [B, V], destination of the code's embedding [B, H'] (strided), or None for the last code.
 DrawCode = Callable[[int, Tensor, Tensor | None], None]
 
 
@@ -30,7 +30,7 @@ class PredictorDecoder(DecoderStack):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Parts of a frame's cache that one pass of one layer works with: views, [B or 1, kv_heads or 1, T or end, d]."""
+    """Views of a frame's cache for one pass of one layer. Shapes: [B or 1, kv_heads or 1, T or end, d]."""
 
     cos: Tensor
     sin: Tensor
@@ -41,9 +41,9 @@ class Places:
 
 
 class FrameCache:
-    """Keys and values of the frames in the making, one row each, at most Q positions; made once and reused.
+    """Keys and values of the current frames, one row each with at most Q positions; allocated once and reused.
 
-    Every read ends at the position just written, so nothing of an earlier frame is ever seen.
+    Every read ends at the last written position, so no data of an earlier frame is read.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class FrameCache:
         return join_heads(self._device.prefill_attention(q, place.keys, place.values))
 
     def _place(self, layer: int, B: int, T: int) -> Places:
-        """Made once: to look up where something lies takes as long on a CPU as to write it there."""
+        """Return cached views, because creating views takes as long on a CPU as writing to them."""
         span, end = slice(self.used, self.used + T), self.used + T
         keys, values = self.keys[layer, :B], self.values[layer, :B]
         place = Places(
@@ -111,7 +111,7 @@ class FrameCache:
 
 
 class CodePredictor(nn.Module):
-    """One frame at a time: a first pass over [hidden, E0[c0]], then Q-2 passes of one position."""
+    """Code predictor: per frame, a first pass over [hidden, E0[c0]], then Q-2 passes of one position."""
 
     def __init__(self, config: DecoderConfig, talker_width: int) -> None:
         super().__init__()
@@ -125,12 +125,15 @@ class CodePredictor(nn.Module):
             self.small_to_mtp_projection = Linear(talker_width, config.hidden_size)
 
     def embed_with(self, first: Tensor, codes: Tensor) -> Tensor:
-        """Embeddings of whole frames, that of c0 given. Shapes: first [..., H]; codes [..., Q]; result [..., Q, H]."""
+        """Embed frames, with c0's embedding given as `first`.
+
+        Shapes: first [..., H]; codes [..., Q]; result [..., Q, H].
+        """
         rest = [table(codes[..., k + 1]) for k, table in enumerate(self.model.codec_embedding)]
         return torch.stack((first, *rest), dim=-2)
 
     def begin(self, hidden: Tensor, ops: Operations) -> Tensor:
-        """Input of a frame's first pass: the talker's hidden state, and room for the embedding of code 0.
+        """Return the input of a frame's first pass: the talker's hidden state, and room for the embedding of code 0.
 
         Shapes: hidden [B, H] after the talker's final norm; result [B, 2, H'].
         """
@@ -143,7 +146,10 @@ class CodePredictor(nn.Module):
         return x
 
     def predict(self, x: Tensor, cache: FrameCache, ops: Operations, draw: DrawCode) -> None:
-        """Have the codes 1 to Q-1 of one frame of every row drawn. Shapes: x [B, 2, H'], from ``begin``, filled in."""
+        """Run the passes of one frame and call `draw` for codes 1 to Q-1.
+
+        Shapes: x [B, 2, H'], from `begin`, filled in.
+        """
         cache.used = 0
         last = len(self.lm_head)
         for group, head in enumerate(self.lm_head, 1):

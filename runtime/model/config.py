@@ -1,7 +1,7 @@
 """Configuration of a checkpoint as typed values, with the reference implementation's defaults.
 
-What a file leaves out has the default of the reference's class (qwen-tts 0.1.1, whose Mimi is that of transformers
-4.57.3), so that every file that those classes load is read to the same values; tests/golden holds them to it.
+Absent fields have the defaults of the reference's classes (qwen-tts 0.1.1, with Mimi of transformers 4.57.3), so files
+give the same values as there; tests/golden checks it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SpeakerEncoderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationDefaults:
-    """``generation_config.json``: what a request gets that says nothing (docs/model.md 4 has these last resorts)."""
+    """Sampling defaults from ``generation_config.json``; docs/model.md 4 has the defaults of absent fields."""
 
     do_sample: bool = True
     temperature: float = 0.9
@@ -98,10 +98,10 @@ class GenerationDefaults:
 class ModelConfig:
     """``config.json`` of one checkpoint.
 
-    ``voicewright_modes``, ``voicewright_layouts``, ``voicewright_speaks``, ``voicewright_part_chars``,
-    ``voicewright_alphabet`` and ``voicewright_quantization`` are our documented extension for checkpoints that serve
-    several modes, one text layout, are random, lose words of long texts, read ASCII only, or have weights of fewer bits
-    (docs/checkpoints.md).
+    Our extensions (docs/checkpoints.md) are ``voicewright_modes`` for checkpoints with several modes,
+    ``voicewright_layouts`` for those with one text layout, ``voicewright_speaks`` for random weights,
+    ``voicewright_part_chars`` for those that lose words of long texts, ``voicewright_alphabet`` for those that read
+    only ASCII, and ``voicewright_quantization`` for int8 and int4 weights.
     """
 
     talker: TalkerConfig
@@ -186,7 +186,7 @@ class SpeechEncoderConfig:
 
     @property
     def seanet_stride(self) -> int:
-        """Samples to one latent before the last downsampling."""
+        """Return the samples per latent before the last downsampling."""
         return prod(self.upsampling_ratios)
 
 

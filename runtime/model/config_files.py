@@ -1,6 +1,6 @@
-"""Reader of a checkpoint's JSON files by an allow-list of fields; nothing in them is executed.
+"""Reader of a checkpoint's JSON files with an allow-list of fields; it executes nothing in them.
 
-Where the reference's classes have no default the field is required by name. What cannot be served is refused.
+Fields without a default in the reference's classes are required. Unsupported values are refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ALPHABETS = ("ascii",)
 KIND_CHARS = 60  # Characters of an unknown kind in an error message.
 QUANTISED = ("quantization_config", "quantization")  # Fields in which transformers and MLX declare quantisation.
 
-# Read by name, beside the sections.
+# Fields that are read by name, in addition to the sections.
 TOP = names(
     """
     model_type tokenizer_type talker_config speaker_encoder_config tts_model_type tts_model_size im_start_token_id
@@ -64,8 +64,8 @@ def read_model_config(folder: Path) -> ModelConfig:
     """Read config.json and generation_config.json of a checkpoint folder.
 
     Raises:
-        CheckpointMissing: a file is not there.
-        CheckpointInvalid: a field without default is missing, has another type, or asks for what is not supported.
+        CheckpointMissing: A file is missing.
+        CheckpointInvalid: A required field is missing, or a value has another type or is not supported.
     """
     path, notes = folder / "config.json", Notes()
     top = read_json(path)
@@ -139,8 +139,8 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
     """Read speech_tokenizer/config.json, and preprocessor_config.json where there is one.
 
     Raises:
-        CheckpointMissing: config.json is not there.
-        CheckpointInvalid: a field without default is missing, has another type, or asks for what is not supported.
+        CheckpointMissing: config.json is missing.
+        CheckpointInvalid: A required field is missing, or a value has another type or is not supported.
     """
     path, notes = folder / "config.json", Notes()
     top = read_json(path)
@@ -169,7 +169,7 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
 def _decoder(kind: type[Decoder], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Decoder:
     raw = rope_of(raw, path, where)
     part = _with_head_dim(parse(kind, raw, path, where, notes))
-    # null means as many as attention heads; an absent field means the default.
+    # A null means the number of attention heads; an absent field means the default.
     if "num_key_value_heads" in raw and raw["num_key_value_heads"] is None:
         part = replace(part, num_key_value_heads=part.num_attention_heads)
     require(part.hidden_act == "silu", path, f"{where}.hidden_act must be silu")
@@ -214,7 +214,7 @@ def _check_preprocessor(path: Path) -> None:
 
 
 def _check_ids(talker: TalkerConfig, path: Path) -> None:
-    """Every id that a prompt may hold must have its row: on a card, a read past a table ends the process."""
+    """Check that every id of a prompt has a table row: on CUDA, a read past a table ends the process."""
     special = {spec.name: getattr(talker, spec.name) for spec in fields(talker) if spec.name.startswith("codec_")}
     del special["codec_language_id"]
     for name, index in {**special, **talker.codec_language_id, **talker.spk_id}.items():
@@ -222,7 +222,7 @@ def _check_ids(talker: TalkerConfig, path: Path) -> None:
 
 
 def _with_plain_speakers(talker: dict[str, Any]) -> dict[str, Any]:
-    """Take speakers' ids out of lists of one, which the official package makes a tensor of as well."""
+    """Unwrap speakers' ids from lists of one, which the official package accepts too."""
     speakers = talker.get("spk_id")
     if not isinstance(speakers, dict):
         return talker
@@ -236,7 +236,7 @@ def _only(given: Any) -> Any:
 
 
 def _with_known_dialects(talker: TalkerConfig, notes: Notes) -> TalkerConfig:
-    """Fine-tunes carry speakers' dialects over to a table that does not have them."""
+    """Drop dialects that the language table lacks; fine-tunes copy them from the base model."""
     kept = {
         speaker: dialect
         for speaker, dialect in talker.spk_is_dialect.items()
@@ -252,7 +252,7 @@ def _generation(folder: Path, notes: Notes) -> GenerationDefaults:
 
 
 def _require_kind(top: dict[str, Any], name: str, known: Sequence[str | None], path: Path) -> None:
-    """Raises CheckpointUnsupported for another kind than those known; None among them is a field that is left out."""
+    """Raise CheckpointUnsupported if the field's value is not in `known`; None in it allows an absent field."""
     kind = top.get(name)
     if kind not in known:
         require(kind is not None, path, f"{name} is missing")

@@ -15,7 +15,7 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing
 Section = TypeVar("Section")
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-MAX_NAMED = 8  # Fields of a kind in the log line.
+MAX_NAMED = 8  # Fields of one list in the log line.
 
 
 def names(text: str) -> frozenset[str]:
@@ -23,7 +23,7 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Fields of the reference implementation's classes that change nothing here. Those of every configuration:
+# Fields of the reference's classes without effect here. First those of every configuration:
 IDLE = names(
     """
     _name_or_path add_cross_attention architectures bad_words_ids begin_suppress_tokens bos_token_id
@@ -37,7 +37,7 @@ IDLE = names(
     top_p torch_dtype torchscript transformers_version typical_p use_bfloat16 use_return_dict
     """
 )
-# And of these classes: for training, for what is made of other fields, or read apart.
+# Fields of single classes: for training, derived from other fields, or read elsewhere.
 IDLE |= names(
     """
     assistant_token_id attention_dropout code_predictor_config im_end_token_id initializer_range layer_types
@@ -57,11 +57,11 @@ class Notes:
     unknown: list[str] = field(default_factory=list)
 
     def unknown_in(self, raw: dict[str, Any], known: frozenset[str], where: str) -> None:
-        """Note the fields of a section that are neither read nor known to change nothing."""
+        """Record the fields of a section that are neither read nor known to have no effect."""
         self.unknown += [_named(where, name) for name in raw if name not in known | IDLE]
 
     def describe(self) -> str:
-        """One line, or nothing where there is nothing to say."""
+        """Return one line about the notes, or an empty text."""
         parts = (
             ("the defaults stand for", self.defaulted),
             ("not known, and ignored:", self.unknown),
@@ -73,8 +73,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
-        CheckpointMissing: no such file.
-        CheckpointInvalid: not a JSON object.
+        CheckpointMissing: The file does not exist.
+        CheckpointInvalid: The file is not a JSON object.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -92,7 +92,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def layout_hint(names: Iterable[str]) -> str:
-    """Return what to do about a missing file, by the names in the folder; those of folders end with a slash."""
+    """Return advice about a missing file from the names in its folder; names of folders end with a slash."""
     checkpoints = sorted({name.partition("/")[0] for name in names if fnmatch(name, "checkpoint*/*")})
     if checkpoints:
         return f"Give one of the checkpoints in it, such as {checkpoints[-1]}."
@@ -100,10 +100,10 @@ def layout_hint(names: Iterable[str]) -> str:
 
 
 def refuse_lfs_pointer(path: Path) -> None:
-    """Refuse what ``git clone`` without Git LFS leaves instead of a large file.
+    """Refuse a Git LFS pointer, which ``git clone`` without Git LFS writes instead of a large file.
 
     Raises:
-        CheckpointInvalid: it is such a pointer.
+        CheckpointInvalid: The file is a pointer.
     """
     with path.open("rb") as file:
         is_pointer = file.read(len(LFS_POINTER)) == LFS_POINTER
@@ -111,17 +111,17 @@ def refuse_lfs_pointer(path: Path) -> None:
 
 
 def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Section:
-    """Pick the fields of a dataclass out of a JSON object; what is absent or null has its default.
+    """Read the fields of a dataclass from a JSON object; absent and null fields get their defaults.
 
     Raises:
-        CheckpointInvalid: a field without default is missing or a value has another type.
+        CheckpointInvalid: A required field is missing, or a value has another type.
     """
     hints, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
     values = {}
     for spec in known:
         has_default = spec.default is not MISSING or spec.default_factory is not MISSING
         if has_default and raw.get(spec.name) is None:
-            if spec.name not in raw and spec.name != "head_dim":  # head_dim has a rule instead of a default.
+            if spec.name not in raw and spec.name != "head_dim":  # The default of head_dim depends on other fields.
                 notes.defaulted.append(_named(where, spec.name))
             continue
         values[spec.name] = typed(
@@ -132,10 +132,10 @@ def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, note
 
 
 def section_of(raw: dict[str, Any], name: str, path: Path, notes: Notes) -> dict[str, Any]:
-    """Return a part of a JSON object; an empty one where it is absent or null.
+    """Return a section of a JSON object; an empty one if it is absent or null.
 
     Raises:
-        CheckpointInvalid: it is no object.
+        CheckpointInvalid: The section is not an object.
     """
     value = raw.get(name)
     if value is None:
@@ -146,12 +146,12 @@ def section_of(raw: dict[str, Any], name: str, path: Path, notes: Notes) -> dict
 
 
 def rope_of(raw: dict[str, Any], path: Path, where: str) -> dict[str, Any]:
-    """Return a section of plain rotary positions with ``rope_theta``, which newer writers put elsewhere.
+    """Return a section of plain rotary positions with ``rope_theta`` in its older place.
 
-    They write ``rope_parameters`` in place of ``rope_theta`` and ``rope_scaling``.
+    Newer files have ``rope_parameters`` instead of ``rope_theta`` and ``rope_scaling``.
 
     Raises:
-        CheckpointInvalid: positions are scaled, turn a part of a head, or differ from layer to layer.
+        CheckpointInvalid: Positions are scaled, rotate a part of a head, or differ between layers.
     """
     newer, scaling = (raw.get(name) or {} for name in ("rope_parameters", "rope_scaling"))
     for name, value in (("rope_parameters", newer), ("rope_scaling", scaling)):
@@ -172,10 +172,10 @@ def rope_of(raw: dict[str, Any], path: Path, where: str) -> dict[str, Any]:
 
 
 def require_sections(raw: dict[str, Any], head_dim: int, path: Path, where: str) -> None:
-    """Refuse rotary sections that do not make up half a head.
+    """Refuse rotary sections whose sum is not half a head.
 
     Raises:
-        CheckpointInvalid: they do not.
+        CheckpointInvalid: The sum differs.
     """
     for name in ("rope_scaling", "rope_parameters"):
         sections = (raw.get(name) or {}).get("mrope_section")
@@ -190,10 +190,10 @@ def require_sections(raw: dict[str, Any], head_dim: int, path: Path, where: str)
 
 
 def required(raw: dict[str, Any], name: str, path: Path, where: str) -> Any:
-    """Return the value of a field that has no default.
+    """Return the value of a required field.
 
     Raises:
-        CheckpointInvalid: it is absent or null.
+        CheckpointInvalid: The field is absent or null.
     """
     if raw.get(name) is None:
         raise CheckpointInvalid(path=path, why=f"{_named(where, name)} is missing")
@@ -201,10 +201,10 @@ def required(raw: dict[str, Any], name: str, path: Path, where: str) -> Any:
 
 
 def typed(value: Any, hint: Any, path: Path, where: str) -> Any:
-    """Return a JSON value as what a field's type says.
+    """Convert a JSON value to a field's type.
 
     Raises:
-        CheckpointInvalid: it has another type.
+        CheckpointInvalid: The value has another type.
     """
     origin = get_origin(hint)
     if origin is tuple:
@@ -218,14 +218,14 @@ def typed(value: Any, hint: Any, path: Path, where: str) -> Any:
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if hint is int and isinstance(value, float) and value.is_integer():  # JSON has one kind of number
+    if hint is int and isinstance(value, float) and value.is_integer():  # JSON has one number type.
         return int(value)
     require(type(value) is hint, path, f"{where} is not a {hint.__name__}")
     return value
 
 
 def require(condition: bool, path: Path, why: str) -> None:
-    """Refuse a file for a reason, unless."""
+    """Raise CheckpointInvalid with a reason unless the condition holds."""
     if not condition:
         raise CheckpointInvalid(path=path, why=why)
 

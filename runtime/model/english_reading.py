@@ -1,10 +1,10 @@
-"""English text normalisation: numbers, money, times, units, abbreviations and capitals become words.
+"""English text normalization: numbers, money, times, units, abbreviations and capitals become words.
 
-For checkpoints that have learned from plain words only (``voicewright_alphabet: ascii``). The input is text as
-`runtime.model.ascii_spelling` returns it: ASCII and the symbols of `SYMBOLS`; the output is ASCII. `|`, `<` and `>`
-never pass, so that no control token of a tokenizer can appear in the output.
+For checkpoints trained on plain words only (``voicewright_alphabet: ascii``). The input is the output of
+`runtime.model.ascii_spelling`: ASCII and the symbols of `SYMBOLS`. The output is ASCII without `|`, `<` and `>`, so it
+cannot contain a control token.
 
-No package does this for text that is still being written, which is why the rules are here.
+The rules are our own because no package supports text that is still growing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SYMBOLS = {
     **{"½": "one half", "⅓": "one third", "⅔": "two thirds", "¼": "one quarter", "¾": "three quarters"},
     **{"⅛": "one eighth", "⅜": "three eighths", "⅝": "five eighths", "⅞": "seven eighths"},
 }
-RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"  # Exponents; after a word they are marks of notes, which are not read.
+RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"  # Exponents; after a word they are footnote marks, which are not spoken.
 _DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", "⁺⁻")
 FRACTIONS = "½⅓⅔¼¾⅛⅜⅝⅞"
 CURRENCIES = {
@@ -60,7 +60,7 @@ _LETTER_NAMES = (
     "ay bee see dee ee eff jee aitch eye jay kay ell em en oh pee cue ar ess tee you vee double-you ex why zee"
 )
 LETTERS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", _LETTER_NAMES.split(), strict=True))
-# Words of two and three letters that are no abbreviations where they are written in capitals.
+# Words of two and three letters that are not abbreviations even in capitals.
 _SHORT_WORDS = """
     ad add age ago aid air all am an and any are arm art as ask at ate away bad bag bar be bed best big bit boy bus but
     buy by can car cat cow cry cup cut dad day did die do dog dry due eat egg end eye far fat few fix fly for fun get go
@@ -82,8 +82,7 @@ def _one_of(words: dict[str, str]) -> str:
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
 
 
-# One token that is read otherwise than it is written. Nothing in it depends on more than one word before it, or on more
-# than one character after it.
+# One token that is not read as written. It depends on at most one word before it and one character after it.
 _TOKEN = re.compile(
     rf"""
     (?!(?<=[A-Za-z])[a-z])(?:  # Skips the inside of words quickly.
@@ -125,10 +124,10 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-MAX_WORD_CHARS = 40  # The end of a word that decides whether it is read together with the next.
+MAX_WORD_CHARS = 40  # The last characters of a word decide if it is read together with the next.
 _GAP = re.compile(r"[ ]{2,}|[ ]+(?=[.,;:!?])")
 _SENTENCE_END = re.compile(r"[ ]+[A-Z]|[ ]*(?:\n|\Z)")
-# Where no rule reads the text before together with the text after, unless the word before is one of these.
+# Positions that no rule crosses, unless the word before matches `_JOINS_NEXT`.
 _CUT = re.compile(r"(?<=\S)[ ](?=[A-Za-z0-9\"'(])|\n")
 _JOINS_NEXT = re.compile(
     rf"""
@@ -137,30 +136,30 @@ _JOINS_NEXT = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# A mark at the end of the text, after a word that no rule reads together with it.
+# A mark at the end of the text, after a word that no rule reads together with the mark.
 _MARK_AT_END = re.compile(r"(?<![^\s\"'(])(?!(?:dept|approx|prof|etc|www|https?)\b)[A-Za-z]?[a-z]{3,}(?=[.,;:!?]+\Z)")
 
 
 class GrowingReading:
-    """Reads one growing text; `add` returns what is certain, and the parts joined are the reading of the whole text."""
+    """Reading of one growing text. The joined results of `add` and `flush` are the reading of the whole text."""
 
     def __init__(self) -> None:
         self.pending = ""  # Text whose reading may still change.
         self._before = ""  # The last character before it.
 
     def add(self, text: str) -> str:
-        """Take more text and return the reading that no further text can change."""
+        """Append text and return the reading that later text cannot change."""
         checked = max(len(self.pending) - 1, 0)
         self.pending += text
         return self._read_to(_certain_end(self.pending, checked))
 
     def flush(self) -> str:
-        """Return the reading of all the text, which may continue."""
+        """Return the reading of all remaining text; more text may follow."""
         return self._read_to(len(self.pending))
 
     @property
     def holds_words(self) -> bool:
-        """True if there is text to speak whose reading may still change."""
+        """True if there are words whose reading may still change."""
         return self.pending.strip(" \n.,;:!?\"'()") != ""
 
     def _read_to(self, end: int) -> str:
@@ -172,12 +171,12 @@ class GrowingReading:
 
 
 def read_english(text: str) -> str:
-    """Return a whole text as it is read aloud."""
+    """Return the reading of a whole text."""
     return GrowingReading().add(f"{text}\n").removesuffix("\n")
 
 
 def _certain_end(text: str, start: int) -> int:
-    """Return the last place, behind `start`, before which no further text changes the reading; 0 if there is none."""
+    """Return the last position after `start` before which later text cannot change the reading; 0 if there is none."""
     if mark := _MARK_AT_END.search(text, max(0, len(text) - MAX_WORD_CHARS)):
         return mark.end()
     end = 0
@@ -292,7 +291,7 @@ def _letters(text: str) -> str:
 
 
 def _capitals(_: str, word: str, plural_s: str) -> str:
-    """Read a word in capitals as a word, or letter by letter if nobody could say it as one."""
+    """Read a word in capitals as a word, or letter by letter if it is not pronounceable."""
     if word == "OK":
         return "okay"
     is_word = "'" in word or word.lower() in SHORT_WORDS or (len(word) > 3 and re.search("[AEIOUY]", word))
@@ -313,7 +312,7 @@ def _symbol(symbol: str) -> str:
     return f" {SYMBOLS[symbol.strip()[0]]} "
 
 
-# How each kind of token is read: what it becomes, or a function of its text and its groups.
+# Reading of each kind of token: its replacement, or a function of its text and groups.
 _READERS: dict[str, str | Callable[..., str]] = {
     "address": "", "date": _date, "time": _time, "hour": _hour, "phone": _phone, "money": _money, "price": _price,
     "fraction": _fraction, "ordinal": lambda _, number: ordinal(int(number)), "decade": _decade, "day": _day,

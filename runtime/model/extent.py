@@ -1,7 +1,7 @@
-"""Padding and sums of a sequence in a longer buffer, so that one shape serves all lengths.
+"""Padding and sums of a sequence in a longer buffer, so that one graph shape serves all lengths.
 
-``length`` is a number on the device, or None where the sequence fills its buffer: then all is the library's own. What
-lies behind a sequence's end is rubbish, but finite; nothing here lets it reach what lies before.
+`length` is a scalar tensor on the device, or None if the sequence fills its buffer; then torch's own functions are
+used. Values after the end of a sequence are arbitrary but finite, and do not affect the values before it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def replicate(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor
 
 
 def zeroed(x: Tensor, length: Tensor | None) -> Tensor:
-    """Zeros in place of what lies behind the end. Shapes: x, result [..., T]."""
+    """Set the values after the end to zero. Shapes: x, result [..., T]."""
     return x if length is None else x.masked_fill(behind(x, length), 0)
 
 
 def mean(x: Tensor, length: Tensor | None) -> Tensor:
-    """Over time. Shapes: x [..., T] -> [..., 1]."""
+    """Return the mean over time. Shapes: x [..., T] -> [..., 1]."""
     if length is None:
         return x.mean(dim=-1, keepdim=True)
     return zeroed(x, length).sum(dim=-1, keepdim=True) / length

@@ -19,7 +19,7 @@ SPEECH_TOKENIZER = "speech_tokenizer"
 
 ADAPTER = "adapter_*.safetensors"
 
-# What others keep weights in, by pattern, and what is to be done about it.
+# Weight formats of other programs by file pattern, with advice.
 OTHERS = {
     "*.bin *.bin.index.json *.pt *.pth *.ckpt": "a pickle, which could run code and is never opened",
     ADAPTER: "an adapter, which means nothing alone; merge it into its checkpoint",
@@ -32,7 +32,7 @@ IndexOf = Callable[[str], dict[str, Any]]  # Returns the content of an index fil
 
 @dataclass(frozen=True, slots=True)
 class FileChoice:
-    """Files by their names from the checkpoint's root on."""
+    """Chosen files by their paths relative to the checkpoint's root."""
 
     read: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -41,11 +41,11 @@ class FileChoice:
 
 
 def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> FileChoice:
-    """Choose what is read of a checkpoint.
+    """Choose the files of a checkpoint to read.
 
     Args:
-        where: what a sentence calls it.
-        names: of all its files; a folder's name ends with a slash.
+        where: The checkpoint's name in error messages.
+        names: Paths of all its files; those of folders end with a slash.
     """
     read: list[str] = []
     missing: list[str] = []
@@ -72,7 +72,7 @@ def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> Fi
 
 
 def _words(names: Collection[str]) -> list[str]:
-    """Return the text tokenizer's files; where words and merges are not both there, tokenizer.json has them."""
+    """Return the text tokenizer's files: vocabulary and merges, or tokenizer.json if one of them is missing."""
     has_both, has_whole = {VOCABULARY, MERGES} <= set(names), TOKENIZER in names
     words = [TOKENIZER] if has_whole and not has_both else [VOCABULARY, MERGES]
     added = [name for name in (TOKENIZER_CONFIG, ADDED) if name in names]
@@ -80,12 +80,12 @@ def _words(names: Collection[str]) -> list[str]:
 
 
 def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> list[str]:
-    """Return the files that hold the weights, of the names in one folder: one, or those that an index names.
+    """Return the weight files among the names of one folder: one file, or the shards of an index.
 
     Raises:
-        CheckpointMissing: there are none, or not all of them.
-        CheckpointUnsupported: they are in another format.
-        CheckpointInvalid: the index is damaged.
+        CheckpointMissing: There are no weights, or a shard is missing.
+        CheckpointUnsupported: The weights have another format.
+        CheckpointInvalid: The index is damaged.
     """
     if WHOLE in names:
         return [WHOLE]
@@ -122,13 +122,13 @@ def adapters_in(folder: Path) -> list[str]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the files that hold the weights of a folder; raises as `weight_names`."""
+    """Return the weight files of a folder; raises as `weight_names`."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return [folder / name for name in weight_names(folder, names, lambda name: read_json(folder / name))]
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names of a checkpoint folder's files; of folders that are none of its own only their name with a slash."""
+    """Return the paths of a checkpoint folder's files; other folders appear as one name with a slash."""
     speech = folder / SPEECH_TOKENIZER
     inside = [f"{SPEECH_TOKENIZER}/{path.name}" for path in speech.iterdir()] if speech.is_dir() else []
     beside = [path.name + "/" * path.is_dir() for path in folder.iterdir() if path != speech]

@@ -1,4 +1,4 @@
-"""Does a layer's operations in one launch each, for few rows; the twin is ``Operations`` itself."""
+"""Fused operations of a layer in one launch each, for few rows; ``Operations`` is the readable version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runtime.model.products import Linear
 
 
 class FusedOperations(Operations):
-    """Takes [..., K] with at most ``fused.most_rows`` rows; more go one operation after the other."""
+    """Fused operations for inputs [..., K] with at most `fused.most_rows` rows; more rows run unfused."""
 
     def __init__(self, fused: Fused) -> None:
         self._fused = fused
@@ -56,7 +56,7 @@ class FusedOperations(Operations):
         residual: Tensor | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        """``Fused.gemm`` with the weights and the bias of a product. Shapes: x [M, K]; residual, out, result [M, N]."""
+        """Call ``Fused.gemm`` with a layer's weights and bias. Shapes: x [M, K]; residual, out, result [M, N]."""
         weight, scale = _matrix(linear)
         return self._fused.gemm(x, weight, scale=scale, bias=linear.bias, norm=norm, residual=residual, out=out)
 
@@ -65,7 +65,7 @@ class FusedOperations(Operations):
 
 
 def _matrix(linear: Linear) -> tuple[Tensor, Tensor | None]:
-    """Weights of a product [N, K] and, where they are whole numbers, the scales of its outputs [N]."""
+    """Return the weights [N, K] and, for integer weights, the scales of the outputs [N]."""
     if isinstance(linear.product, DequantizedInt8):
         return linear.product.values, linear.product.steps
     assert linear.product is None, "a card has no other weights"

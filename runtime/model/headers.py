@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported
 
 MAX_NAMED = 5  # Keys listed in one error message.
-FLOATS = frozenset({"F64", "F32", "F16", "BF16"})  # Other dtypes are quantised and meaningless without their scales.
+FLOATS = frozenset({"F64", "F32", "F16", "BF16"})  # Other dtypes are quantized and need scales.
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +25,23 @@ Headers = dict[str, TensorHeader]
 def check_headers(
     where: object, wanted: dict[str, tuple[int, ...]], found: Headers, rounded: Headers | None = None
 ) -> list[str]:
-    """Compare what there is with what is wanted.
+    """Compare the tensors of files with the required ones.
 
     Args:
-        wanted: the shapes of tensors of floating point.
-        rounded: tensors of a checkpoint with weights of fewer bits, whose types are wanted as well.
+        wanted: Shapes of the required floating-point tensors by key.
+        rounded: Required tensors of quantized weights, whose dtypes are checked too.
 
     Returns:
-        Keys that are not wanted: an encoder that the mode does not use, what training left behind.
+        Keys that are not required, such as an unused encoder or training state.
 
     Raises:
-        CheckpointInvalid: keys are missing or misshaped; the sentence names some and counts the rest.
-        CheckpointUnsupported: weights are quantised.
+        CheckpointInvalid: Keys are missing or have the wrong shape; the message names some and counts the rest.
+        CheckpointUnsupported: The weights are quantized in an unknown way.
     """
     rounded = rounded or {}
     wanted = wanted | {key: header.shape for key, header in rounded.items()}
     missing, extra = wanted.keys() - found.keys(), sorted(found.keys() - wanted.keys())
-    # Quantisers keep a tensor's name with other numbers in it, or write others in its place.
+    # Quantizers write integers under a tensor's name, or other tensors instead.
     weighed = found.keys() if missing else found.keys() & wanted.keys()
     kinds = {key: (header.dtype,) for key, header in rounded.items()}
     if others := sorted(
@@ -55,7 +55,7 @@ def check_headers(
         for key, shape in wanted.items()
         if key in found and found[key].shape != shape
     ]
-    if missing or misshaped:  # A surplus tensor may be a missing one under another name.
+    if missing or misshaped:  # An additional tensor may be a missing one under another name.
         complaints = (("missing", missing), ("unexpected", extra), ("misshaped", misshaped))
         why = "; ".join(filter(None, (list_some(what, sorted(keys)) for what, keys in complaints)))
         raise CheckpointInvalid(path=where, why=why)
@@ -63,7 +63,7 @@ def check_headers(
 
 
 def list_some(what: str, names: Sequence[str]) -> str:
-    """Return a few names behind a word, and how many more there are; nothing where there are none."""
+    """Return a phrase with a few names and the number of further ones; empty without names."""
     rest = len(names) - MAX_NAMED
     shown = ", ".join(names[:MAX_NAMED])
     return f"{what} {shown}" + (f" and {rest} more" if rest > 0 else "") if names else ""

@@ -1,4 +1,4 @@
-"""Lists what a repository of the Hub has of a checkpoint, and how much of that is here."""
+"""Listing of a checkpoint's files on the Hub, and their state in the local cache."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from runtime.model.files import FileChoice, choose_files
 from runtime.model.headers import Headers, TensorHeader
 from runtime.model.hub_access import GB, asking, cache, room
 
-ASK_S = 10.0  # for the Hub to answer what it has
+ASK_S = 10.0  # Timeout of a request for a listing.
 WEIGHTS = "*.safetensors"
 SHA256_LENGTH = 64
 
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file as the Hub lists it. ``hash`` is its SHA-256, or git's SHA-1 where it is small."""
+    """File of a Hub repository. `hash` is its SHA-256, or git's SHA-1 for small files."""
 
     path: str
     size: int
@@ -40,13 +40,13 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What of a repository is needed, at one commit, as far as it is there."""
+    """Required files of a repository at one commit."""
 
     name: str
     revision: str | None
     commit: str
     files: tuple[HubFile, ...]
-    choice: FileChoice = field(default_factory=FileChoice)  # by which they are needed
+    choice: FileChoice = field(default_factory=FileChoice)  # The choice that requires these files.
 
     @property
     def size(self) -> int:
@@ -54,11 +54,11 @@ class Listing:
 
     @property
     def here(self) -> int:
-        """Bytes that need not be fetched any more, beginnings of files among them."""
+        """Return the bytes that are already in the cache, including those of partial files."""
         return sum(self.held(file) for file in self.files)
 
     def held(self, file: HubFile) -> int:
-        """Bytes of a file that are here, whichever repository brought them."""
+        """Return the cached bytes of a file, from any repository."""
         if (self.folder / "snapshots" / self.commit / file.path).exists() or elsewhere(file):
             return file.size
         with suppress(OSError):
@@ -66,7 +66,7 @@ class Listing:
         return 0
 
     def names(self, *, weights: bool = True) -> list[str]:
-        """What is fetched, as patterns that nothing else matches; with or without the weights."""
+        """Return the paths to fetch, escaped as patterns, with or without the weights."""
         return [escape(file.path) for file in self.files if weights or not file.is_weights]
 
     @property
@@ -81,18 +81,18 @@ class Listing:
 
 
 def elsewhere(file: HubFile) -> Path | None:
-    """Return a file with this hash from any repository in the cache; all published ones share the speech tokenizer."""
+    """Return a cached file with this hash from any repository; published checkpoints share the speech tokenizer."""
     if len(file.hash) != SHA256_LENGTH:
         return None
     return next((path for path in cache().glob(f"models--*/blobs/{file.hash}") if path.exists()), None)
 
 
 def listing(reference: str) -> Listing:
-    """Ask the Hub what a checkpoint consists of.
+    """Request a checkpoint's listing from the Hub.
 
     Raises:
-        CheckpointMissing, CheckpointUnsupported, CheckpointInvalid: it is none that could be loaded.
-        HubRefused, HubUnreachable: it does not say.
+        CheckpointMissing, CheckpointUnsupported, CheckpointInvalid: The checkpoint cannot be loaded.
+        HubRefused, HubUnreachable: The request failed.
     """
     listed = contents(reference)
     if listed.choice.problems:
@@ -101,13 +101,13 @@ def listing(reference: str) -> Listing:
 
 
 def contents(reference: str) -> Listing:
-    """As `listing`, of whatever there is.
+    """Request a listing without a check that the checkpoint can be loaded.
 
     Raises:
-        CheckpointMissing: there is no such repository.
-        HubRefused, HubUnreachable: it does not say.
+        CheckpointMissing: The repository does not exist.
+        HubRefused, HubUnreachable: The request failed.
     """
-    name, _, revision = reference.partition("@")  # a revision may hold slashes (refs/pr/1)
+    name, _, revision = reference.partition("@")  # A revision may contain slashes (refs/pr/1).
     with asking(reference):
         info = HfApi().model_info(name, revision=revision or None, files_metadata=True, timeout=ASK_S)
     listed = {
@@ -126,10 +126,10 @@ def contents(reference: str) -> Listing:
 
 
 def require_room(listings: Sequence[Listing]) -> None:
-    """Refuse what the disk cannot hold; what several have in common counts once.
+    """Check the disk space for the missing files of several listings; shared files count once.
 
     Raises:
-        DiskFull: it cannot.
+        DiskFull: There is not enough space.
     """
     missing = {file.hash: file.size - listed.held(file) for listed in listings for file in listed.files}
     if (need := sum(missing.values())) > (free := room()):
@@ -137,11 +137,11 @@ def require_room(listings: Sequence[Listing]) -> None:
 
 
 def headers(listed: Listing, paths: Sequence[str]) -> Headers:
-    """What files of weights on the Hub say of their tensors; of each no more than its beginning is fetched.
+    """Read the safetensors headers of weights on the Hub, by fetching only the start of each file.
 
     Raises:
-        CheckpointInvalid: one is no safetensors file, or two hold the same tensor.
-        HubRefused, HubUnreachable: the Hub does not give it.
+        CheckpointInvalid: A file is not in safetensors format, or two files have the same tensor.
+        HubRefused, HubUnreachable: The request failed.
     """
     found: Headers = {}
     for path in paths:

@@ -1,7 +1,6 @@
-"""Finds the Hub's cache on this machine, and says in one sentence what went wrong with the Hub.
+"""Access to the Hub: its cache on this machine, and its failures as errors with one sentence.
 
-The cache is huggingface_hub's own, in its layout, so that other programs use what is here and this one what they have
-fetched.
+The cache is that of huggingface_hub in its layout, so that programs share downloads.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from huggingface_hub.utils import disable_progress_bars
 
 from runtime.errors import CheckpointMissing, DiskFull, HubRefused, HubUnreachable, SetUpError
 
-KEPT_FREE = 2**30  # bytes of the disk that are left to others
+KEPT_FREE = 2**30  # Bytes of the disk that downloads leave free.
 GB = 10**9
 
-disable_progress_bars()  # how far it is says `fetch` itself
+disable_progress_bars()  # The `fetch` command reports progress itself.
 
 
 def cache() -> Path:
@@ -39,7 +38,7 @@ def cache() -> Path:
 
 
 def room() -> int:
-    """Bytes of the cache's disk that may be filled."""
+    """Return the bytes of the cache's disk that downloads may use."""
     folder = cache()
     while not folder.exists():
         folder = folder.parent
@@ -48,10 +47,10 @@ def room() -> int:
 
 @contextmanager
 def asking(reference: str) -> Iterator[None]:
-    """Turn what goes wrong with the Hub into our errors.
+    """Convert failures of requests to the Hub into SetUpErrors.
 
     Raises:
-        CheckpointMissing, HubRefused, HubUnreachable, DiskFull: what it was.
+        CheckpointMissing, HubRefused, HubUnreachable, DiskFull: The failure of the block.
     """
     try:
         yield
@@ -74,7 +73,7 @@ def asking(reference: str) -> Iterator[None]:
             raise DiskFull(need="more", free=round(room() / GB, 1), path=cache()) from None
         if isinstance(error.__cause__, HfHubHTTPError | httpx2.HTTPError):
             raise _unreachable(_why(error.__cause__)) from None
-        if error.errno is None:  # huggingface_hub's own: a file that ended early, a Hub that did not answer
+        if error.errno is None:  # Errors of huggingface_hub itself: a truncated file, or no response.
             raise _unreachable("the connection broke off") from None
         raise HubRefused(name=reference, why=f"the cache cannot be written ({error.strerror})") from None
 

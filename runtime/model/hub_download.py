@@ -1,8 +1,8 @@
-"""Fetches checkpoints from the Hub into its cache, and goes on where an earlier attempt stopped.
+"""Download of checkpoints from the Hub into its cache, with resumption of interrupted downloads.
 
-huggingface_hub's ``snapshot_download`` begins a file anew after every end of a process; weights are therefore written
-into ``blobs/HASH.incomplete`` by its ``http_get``, which can go on in the middle, compared with their hash, and then
-found by ``snapshot_download`` as if it had fetched them itself.
+``snapshot_download`` of huggingface_hub restarts a file after the process has ended. So weights are written to
+``blobs/HASH.incomplete`` by its ``http_get``, which can resume, and verified by hash; ``snapshot_download`` then finds
+them in its cache.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from runtime.model.files import SPEECH_TOKENIZER, choose_files, names_in
 from runtime.model.hub import SHA256_LENGTH, HubFile, Listing, elsewhere, listing
 from runtime.model.hub_access import asking, cache
 
-LOCK_S = 2.0  # for another process that fetches the same file
-PIECE = 2**16  # bytes that are written at once, and lost where the process is ended: the library's 10 MB are minutes
+LOCK_S = 2.0  # Timeout for the lock if another process fetches the same file.
+PIECE = 2**16  # Bytes per write, and the loss if the process is killed; the library's 10 MB may take minutes.
 
 constants.DOWNLOAD_CHUNK_SIZE = PIECE
 
-Tell = Callable[[str, int, int], None]  # a step, bytes that are here, bytes in all
+Tell = Callable[[str, int, int], None]  # Arguments: step, bytes fetched, total bytes.
 
 
 def folder_of(reference: str) -> Path:
-    """Return the folder of a whole checkpoint in the cache; what is not here is fetched.
+    """Return the folder of a complete checkpoint in the cache, after fetching its missing files.
 
-    Where the Hub cannot be asked, what is here has to do.
+    If the Hub is unreachable, a complete cached checkpoint is used.
 
     Raises:
-        CheckpointMissing, CheckpointUnsupported, CheckpointInvalid: it is none that could be loaded.
-        HubRefused, HubUnreachable, DiskFull: it does not come.
+        CheckpointMissing, CheckpointUnsupported, CheckpointInvalid: The checkpoint cannot be loaded.
+        HubRefused, HubUnreachable, DiskFull: The download failed.
     """
     try:
         listed = listing(reference)
@@ -58,11 +58,11 @@ def folder_of(reference: str) -> Path:
 
 
 def _folder_here(reference: str) -> Path | None:
-    """Return the folder of a checkpoint in the cache, if it is whole there."""
+    """Return the folder of a checkpoint in the cache if it is complete."""
     name, _, revision = reference.partition("@")
     try:
         folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
-    except IncompleteSnapshotError as error:  # by all of the repository's files, of which not all are fetched
+    except IncompleteSnapshotError as error:  # The library expects all files of the repository; only some are fetched.
         folder = Path(error.snapshot_path)
     except (OSError, HFValidationError):
         return None
@@ -71,11 +71,11 @@ def _folder_here(reference: str) -> Path | None:
 
 
 def fetch_small(listed: Listing) -> ModelConfig:
-    """Fetch all but the weights, and read the configurations, before anything large is asked for.
+    """Fetch all files except the weights and read the configurations, before any large download.
 
     Raises:
-        CheckpointMissing, CheckpointInvalid: it is no checkpoint that could be loaded.
-        HubRefused, HubUnreachable, DiskFull: it does not come.
+        CheckpointMissing, CheckpointInvalid: The checkpoint cannot be loaded.
+        HubRefused, HubUnreachable, DiskFull: The download failed.
     """
     folder = fetch_beside_weights(listed)
     read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
@@ -83,10 +83,10 @@ def fetch_small(listed: Listing) -> ModelConfig:
 
 
 def fetch_beside_weights(listed: Listing) -> Path:
-    """Fetch all but the weights; the folder of it.
+    """Fetch all files except the weights, and return the folder.
 
     Raises:
-        HubRefused, HubUnreachable, DiskFull: it does not come.
+        HubRefused, HubUnreachable, DiskFull: The download failed.
     """
     with asking(listed.name):
         return Path(snapshot_download(listed.name, revision=listed.commit, allow_patterns=listed.names(weights=False)))
@@ -96,8 +96,8 @@ def fetch_weights(listed: Listing, tell: Tell) -> Path:
     """Fetch the rest; the folder of the whole. A process that is ended here leaves what it has for the next.
 
     Raises:
-        HubRefused, HubUnreachable, DiskFull: it does not come; what has come is kept.
-        DownloadDamaged: what came is not what the Hub lists.
+        HubRefused, HubUnreachable, DiskFull: The download failed; its bytes are kept for the next attempt.
+        DownloadDamaged: The content does not match the Hub's hash.
     """
     for file in sorted((file for file in listed.files if file.is_weights), key=lambda file: file.size):
         if listed.held(file) < file.size or not listed.blob(file).exists():
@@ -143,7 +143,7 @@ def _fetch_file(listed: Listing, file: HubFile, tell: Tell) -> None:
 
 
 def _link(same: Path, blob: Path) -> None:
-    """Let one file on the disk serve both."""
+    """Link a cached file with the same content."""
     try:
         os.link(same.resolve(), blob)
     except OSError:
@@ -162,7 +162,7 @@ def _hash_of(path: Path, file: HubFile) -> str:
 
 
 def _counting(tell: Callable[[int], None]) -> type[Any]:
-    """What http_get takes for a progress bar."""
+    """Return a progress bar class for http_get that calls `tell` with the fetched bytes."""
 
     class Bar:
         def __init__(self, *, initial: int = 0, **_: object) -> None:

@@ -1,6 +1,6 @@
-"""Inspects a checkpoint without loading it: its files, its configurations, its tokenizers, its weights' headers.
+"""Inspection of a checkpoint without loading: its files, configurations, tokenizers and weight headers.
 
-The steps are those of loading (runtime/model/checkpoint.py); here each is taken, whatever the others found.
+The steps are those of loading (runtime/model/checkpoint.py), but a failed step does not stop the others.
 """
 
 from __future__ import annotations
@@ -26,59 +26,59 @@ from runtime.model.weights import read_headers, wanted_tensors
 
 SAFETENSORS = ".safetensors"
 
-HeadersOf = Callable[[Sequence[str]], Headers]  # of files by their names from the root on
+HeadersOf = Callable[[Sequence[str]], Headers]  # Returns the headers of files by their relative paths.
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """What of a checkpoint on the Hub has to be fetched. Bytes."""
+    """Sizes of a checkpoint's download, in bytes."""
 
     size: int
     here: int
-    room: int  # that the disk has for it
+    room: int  # Available disk space.
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsSeen:
-    """What the headers of a file of weights, or of its shards, say."""
+    """Summary of the headers of a weight file, or of its shards."""
 
     files: tuple[str, ...]
     tensors: int
-    dtypes: dict[str, int]  # as the format calls them, and how many tensors have each
-    unread: tuple[str, ...]  # tensors that no network has
+    dtypes: dict[str, int]  # Number of tensors by dtype name of the format.
+    unread: tuple[str, ...]  # Tensors that no network has.
 
 
 @dataclass(slots=True, eq=False)
 class Inspection:
-    """What there is of a checkpoint; a part is None where it cannot be read, and then a problem says why."""
+    """Result of an inspection. Fields that could not be read are None, and `problems` has the errors."""
 
     files: FileChoice
-    sizes: dict[str, int]  # bytes of the files that are read
+    sizes: dict[str, int]  # Bytes of the files to read.
     folder: Path
     config: ModelConfig | None = None
     speech: SpeechTokenizerConfig | None = None
     text_tokenizer: TextTokenizer | None = None
-    networks: dict[str, nn.Module] = field(default_factory=dict)  # by the prefix of their keys, without memory
+    networks: dict[str, nn.Module] = field(default_factory=dict)  # On the meta device, by the prefix of their keys.
     weights: WeightsSeen | None = None
     speech_weights: WeightsSeen | None = None
-    types: dict[str, str] = field(default_factory=dict)  # of the tensors of model.safetensors, as the format has it
+    types: dict[str, str] = field(default_factory=dict)  # Dtypes of the tensors of model.safetensors.
     download: Download | None = None
     problems: list[SetUpError] = field(default_factory=list)
 
     @property
     def quantization(self) -> Quantization | None:
-        """Of the weights in its files."""
+        """Return the quantization of the stored weights."""
         word = None if self.config is None else self.config.quantization
         return None if word is None else Quantization(word)
 
     @property
     def speech_files(self) -> list[Path]:
-        """The weights of the speech tokenizer."""
+        """Return the weight files of the speech tokenizer."""
         return [self.folder / name for name in self.speech_weights.files] if self.speech_weights else []
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Note a problem instead of raising it. Files that are missing are known already."""
+        """Record a SetUpError of the block instead of raising it; missing files are already recorded."""
         try:
             yield
         except SetUpError as error:
@@ -92,11 +92,11 @@ class Inspection:
 
 
 def inspect(reference: str) -> Inspection:
-    """Inspect a folder or a Hub id, of which no weights are fetched for it.
+    """Inspect a folder or a Hub id, without fetching weights.
 
     Raises:
-        CheckpointMissing: there is neither.
-        HubRefused, HubUnreachable, DiskFull: the Hub does not say, and nothing of it is here.
+        CheckpointMissing: There is no such folder or repository.
+        HubRefused, HubUnreachable, DiskFull: The request failed and the checkpoint is not cached.
     """
     folder = local_folder(reference)
     return _on_hub(reference) if folder is None else inspect_folder(folder)
@@ -111,7 +111,7 @@ def inspect_folder(folder: Path) -> Inspection:
 
 
 def _on_hub(reference: str) -> Inspection:
-    from runtime.model import hub, hub_download  # slow to import
+    from runtime.model import hub, hub_download  # This import is slow.
     from runtime.model.hub_access import room
 
     try:
@@ -150,7 +150,7 @@ def _read(found: Inspection, headers_of: HeadersOf) -> Inspection:
 def _weights(
     found: Inspection, prefix: str, networks: dict[str, nn.Module], headers_of: HeadersOf
 ) -> WeightsSeen | None:
-    """The weights in the root, or in the folder of the speech tokenizer; None where there are none."""
+    """Inspect the weights in the root or in the speech tokenizer's folder; return None if there are none."""
     found.networks |= networks
     inside = [name for name in found.files.read if name.startswith(prefix) and name.endswith(SAFETENSORS)]
     files = tuple(name for name in inside if "/" not in name.removeprefix(prefix))

@@ -1,9 +1,8 @@
 """Decoder layer shared by talker and code predictor, in the order of its data flow.
 
-The layers hold no cache: the caller hands in ``attend``, which stores the new keys and values where it likes
-and returns the attention over what it holds, and ``ops``, by which products and norms are done together or one
-after the other. Numerics follow the reference to the cast (docs/model.md 2.1): RMSNorm in float32, cast, then weight;
-RoPE tables in float32, cast, then used.
+The layers have no cache. The caller passes `attend`, which stores the new keys and values and returns the attention,
+and `ops`, which runs products and norms fused or one by one. Numerics and casts follow the reference (docs/model.md
+2.1): RMSNorm in float32, cast, then weight; RoPE tables in float32, cast, then used.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from runtime.model.products import Linear
 
 
 class Attend(Protocol):
-    """Attention of one layer over old and new positions, its norms and RoPE included.
+    """Attention of one layer over old and new positions, including head norms and RoPE.
 
     Shapes: qkv [B, T, (heads + 2 kv_heads) * d]; result [B, T, heads * d].
     """
@@ -29,42 +28,42 @@ class Attend(Protocol):
 
 
 class Operations:
-    """Operations of a layer besides attention, one at a time: the reference for fused implementations."""
+    """Operations of a layer except attention, one at a time: the reference for fused implementations."""
 
     def linear(self, x: Tensor, linear: Linear) -> Tensor:
-        """Shapes: x [..., K]; result [..., N]."""
+        """Apply a linear layer. Shapes: x [..., K]; result [..., N]."""
         return linear(x)
 
     def linear_into(self, out: Tensor, x: Tensor, linear: Linear) -> None:
-        """The same to where the result is wanted. Shapes: x [B, K]; out [B, N], whose rows may lie apart."""
+        """Apply a linear layer and write the result to `out`. Shapes: x [B, K]; out [B, N], may be strided."""
         out.copy_(linear(x))
 
     def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:
-        """Shapes: x, result [..., K]."""
+        """Apply a norm. Shapes: x, result [..., K]."""
         return norm(x)
 
     def norm_linear(self, x: Tensor, norm: RMSNorm, linear: Linear) -> Tensor:
-        """Shapes: x [..., K]; result [..., N]."""
+        """Apply a norm and a linear layer. Shapes: x [..., K]; result [..., N]."""
         return linear(norm(x))
 
     def add_linear(self, residual: Tensor, x: Tensor, linear: Linear) -> Tensor:
-        """Shapes: x [..., K]; residual, result [..., N]."""
+        """Add a linear layer's result to a residual. Shapes: x [..., K]; residual, result [..., N]."""
         return residual + linear(x)
 
     def heads(self, attention: Attention, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, normed and turned. Shapes: as ``Attention.heads_of``."""
+        """Return queries, keys and values after norms and RoPE. Shapes: as ``Attention.heads_of``."""
         return attention.heads_of(qkv, cos, sin)
 
     def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
-        """Return the gated inner values of an MLP. Shapes: x [..., K]; result [..., inner]."""
+        """Apply a norm and return an MLP's gated inner values. Shapes: x [..., K]; result [..., inner]."""
         return mlp.inner(norm(x))
 
 
 class FusedLinear(Linear):
-    """Several published projections of one input as one matrix product.
+    """Linear layer that joins several published projections of one input.
 
-    ``parts`` names the published modules and their output widths, in the order of the rows; the loader fills the
-    rows from the published keys (runtime/model/weights.py).
+    `parts` are the published modules and their output widths in row order. The loader fills the rows from the published
+    keys (runtime/model/weights.py).
     """
 
     def __init__(self, in_features: int, parts: dict[str, int], bias: bool) -> None:
@@ -82,7 +81,7 @@ class RMSNorm(nn.Module):
 
     @property
     def plain(self) -> Norm:
-        """Weight and eps, for an operation that includes the norm."""
+        """Return weight and eps, for fused operations."""
         return Norm(self.weight, self.eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -95,7 +94,7 @@ class RMSNorm(nn.Module):
 
 
 class LayerScale(nn.Module):
-    """A learnt scale for each channel of a residual branch (Touvron et al. 2021)."""
+    """Learned scale for each channel of a residual branch (Touvron et al. 2021)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -106,10 +105,10 @@ class LayerScale(nn.Module):
 
 
 def rotary(positions: Tensor, dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of split-half RoPE.
+    """Return cosine and sine of split-half RoPE.
 
-    Interleaved mRoPE with three equal position rows, as the talker's config asks for, is exactly this
-    (docs/model.md 1.2).
+    The interleaved mRoPE with three equal position rows of the talker's config gives the same values (docs/model.md
+    1.2).
 
     Shapes: positions [..., T] integer; results [..., T, dim].
     """
@@ -126,7 +125,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Projections and head norms; what is in between is the caller's (``Attend``)."""
+    """Projections and head norms of an attention layer. The caller computes the attention itself (``Attend``)."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -145,7 +144,7 @@ class Attention(nn.Module):
         return QKNormRope(self.q_norm.plain, self.k_norm.plain, cos, sin)
 
     def heads_of(self, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, normed and turned.
+        """Return queries, keys and values after norms and RoPE.
 
         Shapes: qkv [B, T, (heads + 2 kv_heads) * d]; cos, sin [B or 1, 1, T, d]; q [B, heads, T, d]; k, v [B,
         kv_heads, T, d].
@@ -157,7 +156,7 @@ class Attention(nn.Module):
 
 
 def join_heads(out: Tensor) -> Tensor:
-    """Shapes: out [B, heads, T, d]; result [B, T, heads * d]."""
+    """Concatenate the heads. Shapes: out [B, heads, T, d]; result [B, T, heads * d]."""
     return out.transpose(1, 2).flatten(2)
 
 
@@ -168,7 +167,7 @@ class SwiGLU(nn.Module):
         self.down_proj = Linear(inner, width, bias=False)
 
     def inner(self, x: Tensor) -> Tensor:
-        """Shapes: x [..., width]; result [..., inner]."""
+        """Return silu(gate) * up. Shapes: x [..., width]; result [..., inner]."""
         gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
         return F.silu(gate) * up
 
@@ -203,12 +202,12 @@ class DecoderStack(nn.Module):
         self.rope_theta = config.rope_theta
 
     def angles(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """RoPE tables of some positions. Shapes: positions [B, T] integer; results [B, 1, T, d]."""
+        """Return the RoPE tables of positions. Shapes: positions [B, T] integer; results [B, 1, T, d]."""
         cos, sin = rotary(positions, self.head_dim, self.rope_theta, dtype)
         return cos.unsqueeze(1), sin.unsqueeze(1)
 
     def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
-        """Run new positions through the layers. Shapes: x, result [B, T, H]; the final norm is yet to come."""
+        """Run new positions through the layers, without the final norm. Shapes: x, result [B, T, H]."""
         for index, layer in enumerate(self.layers):
             x = layer(x, index, attend, ops)
         return x

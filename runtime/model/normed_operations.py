@@ -1,8 +1,7 @@
 """Layer operations with the device's own norm operator: the same numbers in fewer launches.
 
-The operator divides by the root mean square and casts, and the weight is multiplied afterwards, as the networks do it
-(runtime/model/layers.py): the order of the casts stays the reference's. Query and key heads are normed and turned
-together.
+The operator divides by the root mean square and casts; the weight is multiplied afterwards as in the networks
+(runtime/model/layers.py), so the order of casts is the reference's. Query and key heads share their launches.
 """
 
 from __future__ import annotations
@@ -19,7 +18,10 @@ UnitNorm = Callable[[Tensor, float], Tensor]  # Arguments: x, eps.
 
 
 class NormedOperations(Operations):
-    """Operations of a device whose ``unit_norm`` is given. One a checkpoint: it keeps the weights of heads together."""
+    """Operations of a device with a `unit_norm` operator.
+
+    One instance per checkpoint, because it caches head weights.
+    """
 
     def __init__(self, unit_norm: UnitNorm) -> None:
         self._unit_norm = unit_norm

@@ -39,7 +39,7 @@ def ordinal(number: int) -> str:
 
 
 def spoken_year(year: int) -> str:
-    """Return a year as it is said: "nineteen eighty-four", "two thousand five"."""
+    """Return the words of a year: "nineteen eighty-four", "two thousand five"."""
     century, rest = divmod(year, 100)
     if century == 20 and rest < 10:
         return cardinal(year)
@@ -49,7 +49,7 @@ def spoken_year(year: int) -> str:
 def spoken_number(number: str) -> str:
     """Return the words of a number that is written with digits, thousands commas and a decimal point.
 
-    A number with a leading zero, or with more digits than anybody counts, is read digit by digit.
+    A number with a leading zero or more than `MAX_CARDINAL_DIGITS` digits is read digit by digit.
     """
     whole, point, decimals = number.replace(",", "").partition(".")
     by_digit = len(whole) > MAX_CARDINAL_DIGITS or (whole.startswith("0") and len(whole) > 1)
@@ -64,7 +64,7 @@ def digit_groups(digits: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a unit, of which the first word changes, or the last without "per": "watt hours"."""
+    """Return the plural of a unit: the word before "per" changes ("miles per hour"), or else the last ("watt hours")."""
     head, per, rest = noun.partition(" per ")
     *first, last = head.split(" ")
     if last == "Celsius" or last == "Fahrenheit":

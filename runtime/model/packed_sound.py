@@ -1,4 +1,4 @@
-"""Code2Wav in kernels over the states of all open streams. The readable twin is `code2wav.py`."""
+"""Code2Wav by kernels over the states of all open streams. The readable version is `code2wav.py`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from runtime.device.kernels.window import attend_window, ring_for
 from runtime.model.code2wav import Code2Wav, StreamState
 from runtime.model.packing import Block, pack
 
-LONGEST = 16  # Minimum length of the longest chunk, in frames.
+LONGEST = 16  # Minimum of the maximum chunk length, in frames.
 ALIGNED = 64  # Alignment of each convolution's memory, in elements.
 
 
 class PackedSound:
-    """All open streams, and Code2Wav over some of them (``runtime.model.sound.SoundNetwork``)."""
+    """Kernel implementation of ``runtime.model.sound.SoundNetwork``, with the states of all open streams."""
 
     def __init__(self, code2wav: Code2Wav, slots: int, dtype: torch.dtype) -> None:
         config = code2wav.config
@@ -44,7 +44,7 @@ class PackedSound:
             ]
             self.network = pack(code2wav, dtype, pasts)
 
-    # --- SoundNetwork
+    # --- The interface SoundNetwork.
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
         return self.vocode(self.latents(rows, codes), rows)
@@ -80,10 +80,10 @@ class PackedSound:
     def put(self, slot: int, state: StreamState) -> None:
         self.memory[:, slot], self.rings[slot] = state.convs[0], state.keys[0]
 
-    # --- the network, in the order of its data flow
+    # --- The network in the order of its data flow.
 
     def latents(self, rows: Tensor, codes: Tensor) -> Tensor:
-        """Codes to the output of the first upsampling. Shapes: [B, n, Q] to [B, n * ratio, latent]."""
+        """Compute the output of the first upsampling from codes. Shapes: [B, n, Q] to [B, n * ratio, latent]."""
         network, eps = self.network, self.eps
         made = convolve(network.entry, look_up(codes, network.tables), rows, network.entry_past, squares=True)
         for index, layer in enumerate(network.layers):
@@ -96,7 +96,7 @@ class PackedSound:
         return convolve(network.exit, made.values, rows, norm=(made.squares, eps)).values.view(len(codes), -1, latent)
 
     def vocode(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Latents to s16 and flags. Shapes: [B, n * ratio, latent] to [B, n * samples_per_frame + flags]."""
+        """Decode latents to s16 and flags. Shapes: [B, n * ratio, latent] to [B, n * samples_per_frame + flags]."""
         network = self.network
         for stage in network.stages:
             if stage.upsample is not None:
@@ -110,7 +110,7 @@ class PackedSound:
         return pcm(made.after_snake, network.last, network.last_bias, rows, network.last_past)
 
     def _block(self, block: Block, x: Tensor, after: Snake, rows: Tensor) -> Made:
-        """One block. Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels]."""
+        """Run one block. Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels]."""
         made = convolve(block.upsample, x, rows, block.past, then=block.head).shaped(len(x), -1, block.channels)
         for unit, past, then in zip(block.units, block.pasts, (*block.heads, after), strict=True):
             plain = then is not after  # After the last unit only its SnakeBeta is used.

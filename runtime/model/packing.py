@@ -1,8 +1,8 @@
 """Folding, casting and layout of Code2Wav's weights for the kernels.
 
-Whatever is linear after something linear is one product: codebooks and their projections are tables, the entry of the
-transformer is one convolution with pre_conv, its exit one product with the first upsampling; the norms' weights, layer
-scales and gamma lie in the products beside them. Everything is folded in float64 and cast once.
+Successive linear operations become one product. Codebooks with their projections become tables, the transformer's
+entry is folded into pre_conv, and its exit into the first upsampling. Norm weights, layer scales and gamma are folded
+into the adjacent products. All folding is in float64, with one cast at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from runtime.model.code2wav import CODEBOOK_EPS, Code2Wav
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer of the transformer."""
+    """Packed layer of the transformer."""
 
     qkv: Packed
     out: Packed
@@ -33,7 +33,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A ConvNeXt block, and the upsampling before it unless that went into the transformer's exit."""
+    """Packed ConvNeXt block with the upsampling before it, unless that is folded into the transformer's exit."""
 
     upsample: Packed | None
     depthwise: Tensor  # [taps, C] float32
@@ -46,7 +46,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class WideUnit:
-    """A residual unit whose channels are too many for one program: two products."""
+    """Packed residual unit with too many channels for one program: two products."""
 
     first: Packed
     between: Snake
@@ -55,7 +55,7 @@ class WideUnit:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A transposed convolution and its residual units."""
+    """Packed transposed convolution and its residual units."""
 
     upsample: Packed
     past: Past
@@ -68,7 +68,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class PackedNetwork:
-    """All of it, in the order of the data flow."""
+    """Packed Code2Wav in the order of the data flow."""
 
     tables: Tensor  # [Q, codes, codebook_dim]
     entry: Packed
@@ -87,9 +87,9 @@ class PackedNetwork:
 
 
 def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNetwork:
-    """Pack a loaded network. ``pasts``: the memory of each looking-back convolution, by its slot."""
+    """Pack a loaded network. `pasts` has the state memory of each causal convolution by its slot."""
     packer = _Packer(dtype, pasts)
-    network: Any = code2wav  # torch's types do not cover the elements of a ModuleList.
+    network: Any = code2wav  # Torch's types do not cover the elements of a ModuleList.
     config, transformer = code2wav.config, network.pre_transformer
     entry, bias = _taps(network.pre_conv.conv)
     inner = transformer.input_proj.weight.double()
@@ -124,14 +124,14 @@ def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNet
 
 
 class _Packer:
-    """Parts of the network as the kernels take them. Modules are those of runtime/model/code2wav.py."""
+    """Conversion of the modules of runtime/model/code2wav.py to the kernels' layout."""
 
     def __init__(self, dtype: torch.dtype, pasts: list[Past]) -> None:
         self.dtype = dtype
         self.pasts = pasts
 
     def product(self, weight: Tensor, bias: Tensor | None, inputs: int, taps: int = 1, dilation: int = 1) -> Packed:
-        """Shapes: weight [taps * inputs, N]; bias [N]."""
+        """Pack a matrix product. Shapes: weight [taps * inputs, N]; bias [N]."""
         cast = None if bias is None else bias.float().contiguous()
         return Packed(weight.t().to(self.dtype).contiguous(), cast, inputs, taps, dilation)
 
@@ -209,12 +209,12 @@ class _Packer:
 
 
 def _taps(conv: Any) -> tuple[Tensor, Tensor]:
-    """Weight as a matrix [taps * C, N], oldest tap first, and bias [N], both float64."""
+    """Return a convolution's weight as a matrix [taps * C, N], oldest tap first, and its bias [N], in float64."""
     return conv.weight.double().permute(2, 1, 0).flatten(0, 1), conv.bias.double()
 
 
 def _upsampling(conv: Any) -> tuple[Tensor, Tensor]:
-    """Return the same of a transposed convolution: [parts * C, stride * N] and [stride * N], oldest part first."""
+    """Return a transposed convolution as a matrix [parts * C, stride * N], oldest part first, and bias [stride * N]."""
     stride = conv.stride[0]
     parts = conv.kernel_size[0] // stride
     weight = conv.weight.double().permute(2, 0, 1).reshape(parts, stride, conv.in_channels, conv.out_channels)
@@ -227,7 +227,7 @@ def _snake(snake: Any) -> Snake:
 
 
 def _tables(quantizer: Any) -> Tensor:
-    """Every codebook behind its projection. Shapes: [groups, codes, outer] float64."""
+    """Return every codebook after its projection. Shapes: [groups, codes, outer] float64."""
     projection = quantizer.output_proj.weight.double()[:, :, 0]
     tables = []
     for layer in quantizer.vq.layers:

@@ -1,12 +1,11 @@
-"""Products and convolutions on a CPU, bitwise independent of the batch.
+"""Matrix products and convolutions on a CPU, bitwise independent of the batch.
 
-The CPU's matrix kernels take rows four at a time and treat what is left over otherwise, so that a row's last bits
-depend on how many others there are. Here the rows, and what is summed over, are padded to fours, and a convolution is
-the sum of its taps, one product each: the same numbers alone, in any batch and in chunks of any size, and no slower
-than the library's own. On Intel's processors fours are not enough: there MKL's strict mode is asked for besides
-(runtime/__init__.py). All that is measured, not promised by the library, and holds in float32
-(tests/unit/model/test_products.py). Cards take the library's convolutions. All sound is [B, T, C] here, so that a
-moment is a row.
+CPU matrix kernels process four rows at a time and treat the remainder differently, so the last bits of a row depend on
+the number of rows. Here, rows and the summed dimension are padded to multiples of four, and a convolution is the sum of
+one product per tap. The results are the same in any batch and any division into chunks, and as fast as the library's.
+On Intel processors this also needs MKL's strict mode (runtime/__init__.py). The library does not guarantee this; it is
+measured, in float32 (tests/unit/model/test_products.py). GPUs use the library's convolutions. All audio is [B, T, C]
+here, so a time step is a row.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LONG = 64  # Rows from which a sequence gets its own products, which avoid a cop
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Rows times a matrix. Shapes: x [..., K]; weight [N, K]; bias [N]; result [..., N]."""
+    """Multiply rows by a matrix. Shapes: x [..., K]; weight [N, K]; bias [N]; result [..., N]."""
     if not x.is_cpu:
         return F.linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])
@@ -34,7 +33,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def silu(x: Tensor) -> Tensor:
-    """X times its sigmoid. The library's own rounds the last few numbers of a tensor otherwise than those before."""
+    """Return x * sigmoid(x), without the library's different rounding of a tensor's last numbers."""
     if not x.is_cpu or x.dtype is not torch.float32:
         return F.silu(x)
     return x / (1 + torch.exp(-x))
@@ -59,7 +58,7 @@ def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) 
 
 
 def _taps_of(parts: list[Tensor], taps: Sequence[Tensor], bias: Tensor, out: Tensor | None = None) -> Tensor:
-    """The sum of each part's product with its tap. Shapes: parts [M, C]; taps [N, C]; bias [N]; result [M, N]."""
+    """Sum the products of parts and taps. Shapes: parts [M, C]; taps [N, C]; bias [N]; result [M, N]."""
     count = len(parts[0])
     pairs = [_in_fours(part, tap) for part, tap in zip(parts, taps, strict=True)]
     rows, tap = pairs[0]
@@ -70,7 +69,7 @@ def _taps_of(parts: list[Tensor], taps: Sequence[Tensor], bias: Tensor, out: Ten
 
 
 def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Zeros up to fours, for the rows and for what is summed over. Shapes: rows [M, K]; weight [N, K]."""
+    """Pad rows and the summed dimension with zeros to multiples of four. Shapes: rows [M, K]; weight [N, K]."""
     M, K = rows.shape
     if M % GRAIN or K % GRAIN:
         rows = F.pad(rows, (0, -K % GRAIN, 0, -M % GRAIN))
@@ -78,7 +77,7 @@ def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Linear(nn.Linear):
-    """``nn.Linear`` with rows that do not depend on each other, and with weights laid out for a CPU, or rounded."""
+    """``nn.Linear`` with batch-invariant rows, and optionally packed or quantized weights."""
 
     product: Product | None = None  # Product with packed weights, which replaces ``weight``.
 
@@ -89,26 +88,26 @@ class Linear(nn.Linear):
         return made if self.bias is None else made.add_(self.bias)
 
     def quantize(self, kind: Quantization) -> None:
-        """Round the weights and let go of the published ones."""
+        """Quantize the weights and release the published ones."""
         self.take(quantized(self.weight.detach(), kind))  # Detached, because autograd would keep the original weights.
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight in ``dtype``, if that has fewer bits; otherwise it stays as it is."""
+        """Store the weight in `dtype` if that has fewer bits; otherwise it is unchanged."""
         if (product := narrowed(self.weight, dtype)) is not None:
             self.take(product)
 
     def pack(self) -> None:
-        """Store the weight in the library's own order, in its dtype, where rows keep their bits so."""
+        """Store the weight in the library's packed order, if that keeps rows batch-invariant."""
         if self.product is None and (product := packed(self.weight.detach())) is not None:
             self.take(product)
 
     def take(self, product: Product, dtype: torch.dtype | None = None) -> None:
-        """Have a product stand for the weight, whose dtype is said by what is left of it."""
+        """Use a product instead of the weight. An empty weight tensor keeps the dtype."""
         self.product, self.weight = product, _let_go(self.weight, dtype)
 
 
 class Table(nn.Embedding):
-    """``nn.Embedding`` whose rows may lie in the file as they were published, in a dtype that is exact in ours."""
+    """``nn.Embedding`` whose rows may be mapped from the file in their published dtype, if the cast is exact."""
 
     dtype: torch.dtype | None = None  # Dtype of the result; None: the rows' own.
 
@@ -117,7 +116,7 @@ class Table(nn.Embedding):
 
     @property
     def rows(self) -> Tensor:
-        """All of them. Shapes: result [V, H]."""
+        """Return all rows. Shapes: result [V, H]."""
         return self._cast(self.weight)
 
     def _cast(self, rows: Tensor) -> Tensor:
@@ -125,7 +124,7 @@ class Table(nn.Embedding):
 
 
 class Narrow:
-    """Rows that are rounded to the dtype of a matrix, and their product in the dtype that they had."""
+    """Product that casts rows to the matrix's dtype, and the result back to the rows' dtype."""
 
     def __init__(self, product: Product, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -136,7 +135,7 @@ class Narrow:
 
 
 def narrowed(weight: Tensor, dtype: torch.dtype) -> Product | None:
-    """The product with a matrix of fewer bits than it has; None where rows would not keep theirs. Shapes: [N, K]."""
+    """Return a product with a narrowed matrix; None if it would not be batch-invariant. Shapes: weight [N, K]."""
     if dtype is torch.float16:
         return WeightOnlyFloat16(weight.detach()) if multiplies_float16() else None
     product = packed(weight.detach().to(dtype)) if dtype.itemsize < weight.dtype.itemsize else None
@@ -144,7 +143,7 @@ def narrowed(weight: Tensor, dtype: torch.dtype) -> Product | None:
 
 
 def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Tensor:
-    """`sum_of_taps` as one product, without the bias. Shapes: x [B, T + (taps - 1) * dilation, C]; result [B, T, N]."""
+    """Compute `sum_of_taps` as one product without bias. Shapes: x [B, T + (taps - 1) * dilation, C]; [B, T, N]."""
     B, length, C = x.shape
     T = length - (taps - 1) * dilation
     if isinstance(product, Narrow):
@@ -155,12 +154,12 @@ def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Te
 
 
 def _let_go(weight: Tensor, dtype: torch.dtype | None = None) -> nn.Parameter:
-    """Return a weight of the same shape but for its length, without numbers, on a CPU."""
+    """Return an empty CPU parameter that replaces a weight and keeps its dtype and inner dimensions."""
     return nn.Parameter(torch.empty((0, *weight.shape[1:]), dtype=dtype or weight.dtype), requires_grad=False)
 
 
 class Conv(nn.Conv1d):
-    """A convolution over [B, T, C] that pads nothing: T shrinks by (kernel - 1) * dilation."""
+    """Convolution over [B, T, C] without padding: T shrinks by (kernel - 1) * dilation."""
 
     product: Product | None = None  # Product of all taps at once, which replaces ``weight``.
 
@@ -178,7 +177,7 @@ class Conv(nn.Conv1d):
         return sum_of_taps(x, self.weight.permute(2, 0, 1).unbind(), self.bias, self.dilation[0])
 
     def _each_channel(self, x: Tensor) -> Tensor:
-        """Each channel on its own, one tap after the other."""
+        """Compute a depthwise convolution, one tap after the other."""
         step = self.dilation[0]
         taps = self.weight[:, 0].unbind(1)
         T = x.shape[1] - (len(taps) - 1) * step
@@ -188,7 +187,7 @@ class Conv(nn.Conv1d):
         return total if self.bias is None else total.add_(self.bias)
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight tap by tap, each tap a matrix; its shape stays the published one unless it is narrowed."""
+        """Store the weight as one contiguous matrix per tap; it keeps the published shape unless it is narrowed."""
         if self.groups > 1:
             return
         if not narrows(self, dtype):
@@ -200,7 +199,7 @@ class Conv(nn.Conv1d):
 
 
 class TransposedConv(nn.ConvTranspose1d):
-    """Upsampling of [B, T, C] to (T - kernel / stride + 1) * stride: only outputs that every tap reaches."""
+    """Upsampling of [B, T, C] to (T - kernel / stride + 1) * stride steps: only outputs that every tap reaches."""
 
     product: Product | None = None  # Product of all taps at once, which replaces ``weight``.
 
@@ -214,12 +213,12 @@ class TransposedConv(nn.ConvTranspose1d):
         assert self.bias is not None, "every published convolution has a bias"
         if self.product is not None:
             return product_of_taps(x, self.product, parts, 1).view(len(x), T, -1).add_(self.bias)
-        # One input makes ``stride`` outputs at once, and the oldest input that still reaches them comes first.
+        # One input gives `stride` outputs at once. The oldest input that reaches them comes first.
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels).unbind()[::-1]
         return sum_of_taps(x, taps, self.bias.repeat(stride), 1).reshape(len(x), T, -1)
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight output by output, each a matrix; its shape stays the published one unless it is narrowed."""
+        """Store the weight as one contiguous matrix per output; it keeps the published shape unless it is narrowed."""
         parts = self.kernel_size[0] // self.stride[0]
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels)
         if (product := narrowed(taps.flip(0).transpose(0, 1).flatten(1), dtype)) is not None:
@@ -229,9 +228,9 @@ class TransposedConv(nn.ConvTranspose1d):
 
 
 def narrows(module: nn.Module, dtype: torch.dtype) -> bool:
-    """True if `lay_out` stores a module's weights in a narrower ``dtype`` that the processor multiplies.
+    """True if `lay_out` stores a module's weights in a narrower `dtype` that the processor can multiply.
 
-    float16 beside float32 rows is for products of few rows: a convolution of many is faster tap by tap.
+    Float16 weights with float32 rows suit few rows; a convolution of many rows is faster tap by tap.
     """
     if isinstance(module, Conv):
         return module.groups == 1 and dtype is not torch.float16
@@ -239,24 +238,24 @@ def narrows(module: nn.Module, dtype: torch.dtype) -> bool:
 
 
 def narrowed_names(network: nn.Module, dtype: torch.dtype) -> list[str]:
-    """Return the modules whose weights `lay_out` stores in fewer bits, where the processor multiplies those."""
+    """Return the names of the modules whose weights `lay_out` narrows."""
     return [name for name, module in network.named_modules() if narrows(module, dtype)]
 
 
 def pack(module: nn.Module) -> None:
-    """Have a module that holds its published weights multiply by them in the library's own order, on a CPU."""
+    """Pack a module's published weights in the library's order, on a CPU."""
     if isinstance(module, Linear) and module.weight.is_cpu:
         module.pack()
 
 
 def lay_out(network: nn.Module, dtype: torch.dtype = torch.float32) -> None:
-    """Store the weights of a loaded network as this device reads them, in the place of the published order."""
+    """Store the weights of a loaded network in the device's layout instead of the published one."""
     for module in network.modules():
         layer_out(dtype)(module)
 
 
 def layer_out(dtype: torch.dtype) -> Callable[[nn.Module], None]:
-    """Return a function that lays out a module's published weights on a CPU for products in ``dtype``."""
+    """Return a function that lays out a module's published weights on a CPU for products in `dtype`."""
 
     def lay_out(module: nn.Module) -> None:
         if isinstance(module, Linear | Conv | TransposedConv) and module.weight.is_cpu:

@@ -1,4 +1,4 @@
-"""Conversion of a checkpoint to weights of eight or four bits."""
+"""Conversion of a checkpoint to int8 or int4 weights."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ FIELD = "voicewright_quantization"  # Field of config.json.
 
 
 def quantize(reference: str, kind: Quantization, out: Path) -> int:
-    """Write a folder that serves what a checkpoint serves, with weights of so many bits, and needs nothing of it.
+    """Write a quantized copy of a checkpoint to a new, independent folder.
 
-    What is written is what `--quantize` makes of the published weights at every start, and so says the same.
+    The weights equal those that `--quantize` computes at every start, so the speech is the same.
 
     Returns:
-        The bytes of what was written.
+        The number of bytes written.
 
     Raises:
-        SetUpError: there is no such checkpoint, or it cannot be served.
-        CheckpointUnsupported: its weights have been rounded already.
-        InvalidSetting: the folder is there and holds something.
-        StorageFailed: it cannot be written.
+        SetUpError: The checkpoint is missing or cannot be served.
+        CheckpointUnsupported: Its weights are already quantized.
+        InvalidSetting: The folder exists and is not empty.
+        StorageFailed: The folder cannot be written.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidSetting(name="--out", value=repr(str(out)), why="it is there already, and not an empty folder")
@@ -56,7 +56,7 @@ def quantize(reference: str, kind: Quantization, out: Path) -> int:
         if out.exists():
             out.rmdir()
         unfinished.rename(out)
-    except (OSError, SafetensorError) as error:  # safetensors raises its own error on a full disk.
+    except (OSError, SafetensorError) as error:  # The safetensors library raises its own error on a full disk.
         shutil.rmtree(unfinished, ignore_errors=True)
         raise StorageFailed(what=str(out), why=getattr(error, "strerror", None) or str(error)) from None
     return sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
@@ -79,7 +79,7 @@ def _write(found: Inspection, kind: Quantization, out: Path) -> None:
 
 @torch.inference_mode()
 def _tensors(found: Inspection, kind: Quantization, files: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    """Yield all tensors of the new file: rounded ones in the place of the products' weights, the others as they are."""
+    """Yield all tensors of the new file: quantized weights of linear layers, and the others unchanged."""
     assert found.config is not None
     for prefix, network in speaking_networks(found.config).items():
         parts: dict[str, list[Tensor]] = {}

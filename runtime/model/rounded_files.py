@@ -1,8 +1,8 @@
 """Format of int8 and int4 weights in safetensors files.
 
-A product NAME has in place of its published weights ``NAME.values`` and ``NAME.steps``, and in four bits
-``NAME.middles``; several published projections of one input are one product there, as in the network. Four-bit values
-lie two in a byte, the first in the lower half. What else a checkpoint holds is as it was published (docs/model.md 1.1).
+Instead of its published weights, a linear layer NAME has ``NAME.values`` and ``NAME.steps``, and with four bits
+``NAME.middles``. Several published projections of one input are one layer, as in the network. A byte has two four-bit
+values, the first in the lower half. All other tensors are as published (docs/model.md 1.1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VALUES, STEPS, MIDDLES = "values", "steps", "middles"
 
 
 def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict[str, TensorHeader]:
-    """Return the tensors that stand for the weights of a network's products, by key; works on the meta device."""
+    """Return the headers of a network's quantized weights by key; works on the meta device."""
     wanted: dict[str, TensorHeader] = {}
     for name, module in linears(network):
         N, K = module.out_features, module.in_features
@@ -35,12 +35,12 @@ def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict
 
 
 def linears(network: nn.Module) -> Iterator[tuple[str, Linear]]:
-    """The products whose weights are rounded, by their names."""
+    """Yield the linear layers whose weights are quantized, with their names."""
     return ((name, module) for name, module in network.named_modules() if isinstance(module, Linear))
 
 
 def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
-    """Return the tensors that represent a rounded product in a file."""
+    """Return the tensors of a quantized layer in a file."""
     if isinstance(weights, Int8):
         return {f"{name}.{VALUES}": weights.values, f"{name}.{STEPS}": weights.steps}
     low, high = weights.values.to(torch.uint8).reshape(len(weights.values), -1, 2).unbind(2)
@@ -52,7 +52,7 @@ def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
 
 
 def weights_from(name: str, tensor: Callable[[str], Tensor], has_middles: bool) -> Rounded:
-    """Read a rounded product from a file. ``tensor`` returns a tensor by its key."""
+    """Read a quantized layer from a file. `tensor` returns a tensor by its key."""
     values, steps = tensor(f"{name}.{VALUES}"), tensor(f"{name}.{STEPS}")
     if not has_middles:
         return Int8(values, steps)

@@ -1,14 +1,14 @@
 """Decoder layers as TorchScript on a CPU, which saves the interpreter's overhead.
 
-A frame of a published size asks for some thousands of small operations between its products. Asking for one from
-Python takes about as long as doing it, and holds the interpreter that the Code2Wav worker asks with at the same time.
-The operations are those of `runtime/model/layers.py` and `runtime/model/normed_operations.py`, which are the readable
-twins, in their order: the numbers are theirs to the bit. Nothing becomes machine code, and no compiler is needed.
+A frame of a published size has some thousands of small operations between its products. Calling one from Python takes
+about as long as computing it, and holds the interpreter lock that the Code2Wav worker also needs. The operations and
+their order are those of `runtime/model/layers.py` and `runtime/model/normed_operations.py`, the readable versions, and
+the results are bitwise equal. No machine code is generated, so no compiler is needed.
 
-What it scripts are the layers of a stack together: a module for each of them, of its norms and its products would take
-a second at every start.
+All layers of a stack are scripted together, because one module per layer, norm and product would take a second at
+every start.
 
-TorchScript reads the sources of the methods here, and annotations as they stand: no postponed ones in this file.
+TorchScript reads the source of the methods and evaluated annotations, so this file does not postpone annotations.
 """
 
 import logging
@@ -40,14 +40,14 @@ from runtime.model.products import GRAIN, Linear
 
 log = logging.getLogger(__name__)
 
-# `DecodeStep.forward`
+# Signature of `DecodeStep.forward`.
 ScriptedStep = Callable[[Tensor, list[Tensor], list[Tensor], list[int], list[int], Tensor, Tensor], Tensor]
 
 _SCRIPTING = threading.Lock()
 
 
 class NativeRows8(nn.Module):
-    """`NativeInt8`, one for each index. Shapes: rows [M, K]; result [M, N], float32."""
+    """List of `NativeInt8` products, selected by index. Shapes: rows [M, K]; result [M, N], float32."""
 
     def __init__(self, products: Sequence[NativeInt8]) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class NativeRows8(nn.Module):
 
 
 class NativeRows4(nn.Module):
-    """`NativeInt4`, one for each index. Shapes: as above."""
+    """List of `NativeInt4` products, selected by index. Shapes: as above."""
 
     def __init__(self, products: Sequence[NativeInt4]) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class NativeRows4(nn.Module):
 
 
 class RoundedRows(nn.Module):
-    """`RoundedRowsInt8`, one for each index. Shapes: rows [M, K]; result [M, N], float32."""
+    """List of `RoundedRowsInt8` products, selected by index. Shapes: rows [M, K]; result [M, N], float32."""
 
     def __init__(self, products: Sequence[RoundedRowsInt8]) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class RoundedRows(nn.Module):
 
 
 class Float16Weights(nn.Module):
-    """`WeightOnlyFloat16`, one for each index. Shapes: as above."""
+    """List of `WeightOnlyFloat16` products, selected by index. Shapes: as above."""
 
     def __init__(self, products: Sequence[WeightOnlyFloat16]) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Float16Weights(nn.Module):
 
 
 class Int8Weights(nn.Module):
-    """`WeightOnlyInt8`, one for each index. Shapes: as above."""
+    """List of `WeightOnlyInt8` products, selected by index. Shapes: as above."""
 
     def __init__(self, products: Sequence[WeightOnlyInt8]) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class Int8Weights(nn.Module):
 
 
 class Int4Weights(nn.Module):
-    """`WeightOnlyInt4`, one for each index. Shapes: as above."""
+    """List of `WeightOnlyInt4` products, selected by index. Shapes: as above."""
 
     def __init__(self, products: Sequence[WeightOnlyInt4]) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class Int4Weights(nn.Module):
 
 
 class PackedRows(nn.Module):
-    """`PackedProduct`, one for each index. Shapes: as above, in the dtype of the weights."""
+    """List of `PackedProduct`, selected by index. Shapes: as above, in the dtype of the weights."""
 
     def __init__(self, products: Sequence[PackedProduct]) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ _KINDS: dict[type, Callable[[Any], nn.Module]] = {
 
 
 class Fours(nn.Module):
-    """`runtime.model.products.linear`, with weights and biases for each index. Shapes: as above, float32."""
+    """`runtime.model.products.linear` with weights and biases selected by index. Shapes: as above, float32."""
 
     biases: list[Tensor | None]
 
@@ -189,7 +189,7 @@ class Fours(nn.Module):
 
 
 class Biased(nn.Module):
-    """Products with weights that are laid out or rounded, and the bias of their outputs."""
+    """Packed or quantized products with a bias."""
 
     def __init__(self, products: nn.Module, biases: Sequence[Tensor]) -> None:
         super().__init__()
@@ -201,20 +201,20 @@ class Biased(nn.Module):
 
 
 class Same(nn.Module):
-    """No product: rows as they are."""
+    """Identity instead of a product."""
 
     def forward(self, rows: Tensor, index: int) -> Tensor:
         return rows
 
 
 def unit_norm(x: Tensor, eps: float) -> Tensor:
-    """`torch.nn.functional.rms_norm` without a weight, by the operations that it asks for itself."""
+    """Compute `torch.nn.functional.rms_norm` without a weight, by the same operations."""
     wide = x.to(torch.float32)
     return (wide * (wide * wide).sum(dim=-1, keepdim=True).div_(x.shape[-1]).add_(eps).rsqrt_()).to(x.dtype)
 
 
 class Norms(nn.Module):
-    """`RMSNorm`, one for each index."""
+    """List of `RMSNorm`, selected by index."""
 
     def __init__(self, norms: Sequence[RMSNorm]) -> None:
         super().__init__()
@@ -226,7 +226,7 @@ class Norms(nn.Module):
 
 
 class Layers(nn.Module):
-    """The layers of a `DecoderStack`, each in two halves: what comes before attention, and what comes behind it."""
+    """Layers of a `DecoderStack`, each divided into the operations before and after its attention."""
 
     def __init__(self, stack: DecoderStack) -> None:
         super().__init__()
@@ -256,7 +256,10 @@ class Layers(nn.Module):
         self.inner = mlps[0].down_proj.in_features
 
     def heads(self, index: int, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Shapes: x [B, T, H]; cos, sin [B or 1, 1, T, d]; q [B, heads, T, d]; k, v [B, kv_heads, T, d]."""
+        """Return q, k, v.
+
+        Shapes: x [B, T, H]; cos, sin [B or 1, 1, T, d]; q [B, heads, T, d]; k, v [B, kv_heads, T, d].
+        """
         B, T, H = x.shape
         both = self.queries + self.key_heads
         heads = self.qkv(self.before(x, index).view(B * T, H), index).view(B, T, -1, self.head_dim)
@@ -267,7 +270,7 @@ class Layers(nn.Module):
         return turned[:, : self.queries], turned[:, self.queries :], heads[:, :, both:].transpose(1, 2)
 
     def forward(self, index: int, x: Tensor, attended: Tensor) -> Tensor:
-        """Shapes: x, result [B, T, H]; attended [B, heads, T, d]."""
+        """Run the operations after attention. Shapes: x, result [B, T, H]; attended [B, heads, T, d]."""
         B, T, H = x.shape
         joined = attended.transpose(1, 2).reshape(B * T, self.queries * self.head_dim)
         x = self.o(joined, index).view(B, T, H).add_(x)
@@ -277,7 +280,7 @@ class Layers(nn.Module):
 
 
 class PredictorPass(nn.Module):
-    """One pass of the code predictor, behind whatever was read of the frame before."""
+    """One pass of the code predictor, after the earlier positions of the frame."""
 
     def __init__(self, predictor: CodePredictor) -> None:
         super().__init__()
@@ -288,7 +291,7 @@ class PredictorPass(nn.Module):
     def forward(
         self, x: Tensor, group: int, used: int, keys: Tensor, values: Tensor, cos: Tensor, sin: Tensor
     ) -> Tensor:
-        """Scores of one codebook, ``group`` from 1 on, from new positions that come behind ``used``.
+        """Return the logits of one codebook (`group` from 1 on) for new positions after the first `used` ones.
 
         Shapes: x [B, T, H']; keys, values [layers, rows, kv_heads, Q, d], whose first B rows are written; cos, sin
         [1, 1, Q, d]; result [B, V].
@@ -301,7 +304,7 @@ class PredictorPass(nn.Module):
             seen, told = keys[index, :B], values[index, :B]
             seen[:, :, used:end].copy_(k)
             told[:, :, used:end].copy_(v)
-            # A frame begins with its only pass of two positions, of which the first does not see the second.
+            # Only the first pass of a frame has two positions; the first must not attend to the second.
             attended = F.scaled_dot_product_attention(
                 q, seen[:, :, :end], told[:, :, :end], is_causal=T > 1, enable_gqa=True
             )
@@ -310,7 +313,7 @@ class PredictorPass(nn.Module):
 
 
 class DecodeStep(nn.Module):
-    """One new position of each of some rows through the talker's layers."""
+    """Decode step of the talker's layers: one new position of some rows."""
 
     def __init__(self, stack: DecoderStack) -> None:
         super().__init__()
@@ -326,10 +329,10 @@ class DecodeStep(nn.Module):
         cos: Tensor,
         sin: Tensor,
     ) -> Tensor:
-        """Hidden states before the final norm.
+        """Return hidden states before the final norm.
 
-        Shapes: x, result [B, 1, H]; keys, values, one a layer, [S, kv_heads, T, d]; slots, positions [B]; cos, sin [B,
-        1, 1, d].
+        Shapes: x, result [B, 1, H]; keys, values, one per layer, [S, kv_heads, T, d]; slots, positions [B]; cos, sin
+        [B, 1, 1, d].
         """
         for index in range(self.layers.count):
             q, k, v = self.layers.heads(index, x, cos, sin)
@@ -350,10 +353,10 @@ class DecodeStep(nn.Module):
 
 
 def products_of(linears: Iterable[nn.Module]) -> nn.Module:
-    """Return the products of like modules, of which an index tells which.
+    """Return a module with the products of linear layers of one kind, selected by index.
 
     Raises:
-        ValueError: some are of another kind than the others.
+        ValueError: The layers have different kinds of products.
     """
     every = [linear for linear in linears if isinstance(linear, Linear)]
     products = [linear.product for linear in every]
@@ -370,10 +373,10 @@ def products_of(linears: Iterable[nn.Module]) -> nn.Module:
 
 
 def _like_products(products: Sequence[Any]) -> nn.Module:
-    """Products that are all of one kind.
+    """Return a module for products of one kind, selected by index.
 
     Raises:
-        ValueError: they are not, or the kind is not written here.
+        ValueError: The kinds differ, or this module does not support the kind.
     """
     for kind, scripted_kind in _KINDS.items():
         if all(isinstance(product, kind) for product in products):
@@ -397,12 +400,12 @@ def can_script(network: nn.Module, dtype: torch.dtype) -> bool:
 
 
 def scripted_step(stack: DecoderStack, dtype: torch.dtype) -> ScriptedStep | None:
-    """`DecodeStep` that shares the weights of a loaded talker's layers; None where TorchScript cannot be had."""
+    """Return a `DecodeStep` that shares the weights of a talker's layers; None if TorchScript is not available."""
     return scripted(DecodeStep, stack, dtype) if can_script(stack, dtype) else None
 
 
 def scripted(kind: Callable[[Any], nn.Module], network: nn.Module, dtype: torch.dtype) -> Any:
-    """Return a module here, made of a loaded network, as TorchScript; None where that fails, which is logged."""
+    """Create a module of this file from a loaded network and script it; log a failure and return None."""
     try:
         with _SCRIPTING, warnings.catch_warnings():  # Warning filters are shared by all threads.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -413,10 +416,10 @@ def scripted(kind: Callable[[Any], nn.Module], network: nn.Module, dtype: torch.
 
 
 class AsWritten:
-    """Runs TorchScript operation by operation, without what it would do to the program first.
+    """TorchScript module that runs without the profiling executor's optimizations.
 
-    It would look on at the first call and rewrite the program at the second, which takes a second for layers of a
-    published size, in the middle of somebody's reply, and saves a hundredth of a frame.
+    The executor would profile the first call and optimize at the second. For layers of a published size this takes a
+    second in the middle of a request, and saves a hundredth of a frame.
     """
 
     def __init__(self, module: Callable[..., Any]) -> None:

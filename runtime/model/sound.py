@@ -1,6 +1,6 @@
-"""Code2Wav over the states of all open streams, to s16 samples and a flag per row.
+"""Interface of Code2Wav over the states of all open streams, with s16 samples and flags per row.
 
-``LibrarySound`` is the network itself, on any device; ``runtime/model/packed_sound.py`` is the same in kernels.
+``LibrarySound`` uses torch operations on any device; ``runtime/model/packed_sound.py`` uses Triton kernels.
 """
 
 from __future__ import annotations
@@ -18,52 +18,54 @@ ANY = 1 << 30  # Any number of frames.
 
 
 class SoundNetwork(Protocol):
-    """Streams of sound in slots. A slot that is not named in a call is not touched by it."""
+    """Code2Wav with one stream state per slot. A call changes only the slots of its rows."""
 
     longest: int  # Maximum frames of a call.
 
     @property
     def stepped(self) -> SteppedSound | None:
-        """The network, where it can do what `after` does in steps that are legal in graphs."""
+        """Return this network if it can compute `after` in steps that graphs can capture, else None."""
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
-        """Return the sound of the next frames of some streams; their states move on. Legal in a graph.
+        """Decode the next frames of some streams and advance their states. Graphs can capture it.
 
-        Shapes: rows [B, 3] int32: slot, turn (how many chunks it has had, modulo 2), frames it has had; codes
-        [B, n, Q] int32; result [B, n * samples_per_frame + flags] int16, where the flags are 0 if all samples of the
-        row were finite.
+        Shapes: rows [B, 3] int32: slot, turn (number of decoded chunks modulo 2), decoded frames; codes [B, n, Q]
+        int32; result [B, n * samples_per_frame + flags] int16; the flags are 0 if all samples of the row were finite.
         """
 
     def reset(self, slot: int) -> None:
-        """A fresh stream, whatever the slot held."""
+        """Reset a slot to a fresh stream."""
 
     def after(self, codes: Tensor) -> tuple[StreamState, int]:
-        """Return the state of a fresh stream after reference frames, whose sound is not made, and its turn then.
+        """Return the state of a fresh stream after reference frames, and its turn, without decoding their audio.
 
-        What is in the state is the network's own business. One thread at a time; others may decode meanwhile.
+        The content of the state depends on the network. Thread: one at a time; other threads may call `decode`.
 
         Shapes: codes [m, Q] integer.
         """
 
     def put(self, slot: int, state: StreamState) -> None:
-        """Let a slot go on from a state that `after` made."""
+        """Continue a slot from a state that `after` has returned."""
 
 
 class SteppedSound(SoundNetwork, Protocol):
-    """A network that goes over a reference in steps: all `move_on`, but for the last frames, which are decoded."""
+    """Network that processes a reference in steps: `move_on` for all frames except the last, which are decoded."""
 
     side: int  # Slot of the reference, which no stream uses.
     tail_frames: int  # Frames of the last step.
 
     def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
-        """Move streams on over frames after which at least ``tail_frames`` come. Shapes: as `decode`; result: any."""
+        """Advance streams over frames that at least `tail_frames` frames follow.
+
+        Shapes: as `decode`; result: unused.
+        """
 
     def state_of(self, slot: int) -> StreamState:
         """Return a copy of a stream's state."""
 
 
 class LibrarySound:
-    """The network as it is, in float32. It knows by itself how far each stream is."""
+    """Network by torch operations in float32. It tracks each stream's progress itself."""
 
     longest = ANY
     stepped = None
@@ -94,5 +96,8 @@ class LibrarySound:
 
 
 def to_s16(wave: Tensor) -> Tensor:
-    """Shapes: wave [...] float in [-1, 1]; result [...] int16; what is not finite becomes silence."""
+    """Convert samples to s16; non-finite ones become silence.
+
+    Shapes: wave [...] float in [-1, 1]; result [...] int16.
+    """
     return (wave.nan_to_num() * FULL_SCALE).round().clamp(-FULL_SCALE - 1, FULL_SCALE).to(torch.int16)

@@ -1,6 +1,6 @@
 """Speaker encoder: reference audio to an x-vector (docs/model.md 2.3; Desplanques et al. 2020).
 
-Runs once a voice, in float32, and its output goes to the talker as one embedding, not normalised.
+It runs once per voice in float32. The talker uses its output as one embedding without normalization.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class MelFilter:
 
 
 def slaney_filters(filters: int, sample_rate: int) -> NDArray[np.float64]:
-    """Triangular mel filters of equal area from 0 to `MEL_MAX_HZ` (Slaney, Auditory Toolbox, 1998).
+    """Return triangular mel filters of equal area from 0 to `MEL_MAX_HZ` (Slaney, Auditory Toolbox, 1998).
 
-    The bits are those of `transformers.audio_utils.mel_filter_bank`, whose import takes more than a second.
+    They are bitwise equal to those of `transformers.audio_utils.mel_filter_bank`, whose import takes over a second.
 
     Shapes: result [FFT // 2 + 1, filters].
     """
@@ -56,7 +56,7 @@ def slaney_filters(filters: int, sample_rate: int) -> NDArray[np.float64]:
 
 
 def log_mel(samples: Tensor, mel: MelFilter, length: Tensor | None = None) -> Tensor:
-    """Log-mel spectrogram of 24 kHz audio, of which the first ``length`` samples count.
+    """Return the log-mel spectrogram of 24 kHz audio, of the first `length` samples.
 
     Shapes: samples [N] float32; result [N // 256, mel_dim] float32.
     """
@@ -91,7 +91,7 @@ class TimeDelay(nn.Module):
 
 
 class Res2Net(nn.Module):
-    """Channel groups in a chain: each is filtered together with the output of the one before."""
+    """Chain of channel groups: each is filtered after adding the output of the previous one."""
 
     def __init__(self, channels: int, scale: int, kernel: int, dilation: int) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class SERes2NetBlock(nn.Module):
 
 
 class AttentiveStatistics(nn.Module):
-    """Mean and standard deviation over time, weighted by an attention that has seen the plain ones."""
+    """Attention-weighted mean and standard deviation over time; the attention's input includes the unweighted ones."""
 
     def __init__(self, channels: int, squeezed: int) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class AttentiveStatistics(nn.Module):
 
 
 class SpeakerEncoder(nn.Module):
-    """Published under ``speaker_encoder.`` in Base checkpoints."""
+    """Speaker encoder; Base checkpoints have it under ``speaker_encoder.``."""
 
     def __init__(self, config: SpeakerEncoderConfig) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class SpeakerEncoder(nn.Module):
         self.fc = same_conv(2 * channels[-1], config.enc_dim, 1)
 
     def prepare(self) -> MelFilter:
-        """Return the front end's filter, made where the weights are; later calls return the same."""
+        """Return the front end's filter on the weights' device; it is created once."""
         if self._mel is None:
             self._mel = MelFilter.of(self.config, self.fc.weight.device)
         return self._mel
@@ -184,7 +184,7 @@ class SpeakerEncoder(nn.Module):
     def forward(self, samples: Tensor, length: Tensor | None = None) -> Tensor:
         """Return the x-vector of a reference.
 
-        Shapes: samples [N] float32, 24 kHz, of which the first ``length`` count; result [enc_dim] float32.
+        Shapes: samples [N] float32, 24 kHz, of which the first `length` are used; result [enc_dim] float32.
         """
         x = log_mel(samples, self.prepare(), length).T.unsqueeze(0)
         frames = None if length is None else length // HOP

@@ -1,8 +1,8 @@
 """Speech encoder, half of Mimi: reference audio to codes (docs/model.md 2.5; Défossez et al. 2024, 3.3).
 
-Written here rather than taken from `transformers`, whose module tree and attention mask for it change between
-versions: the models were made with attention to the whole past, and a sliding window would change the codes of every
-reference over ten seconds. Runs once a voice, in float32.
+We do not use `transformers`, whose module tree and attention mask of Mimi change between versions: the models were
+trained with attention to the whole past, and a sliding window would change the codes of references over ten seconds. It
+runs once per voice in float32.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PADS = ("constant", "replicate")  # Padding modes that allow a sequence in a lon
 
 
 class PaddedConv(nn.Module):
-    """Causal convolution that pads the end so that no sample is left over: T -> ceil(T / stride)."""
+    """Causal convolution that also pads the end so that every sample is used: T -> ceil(T / stride)."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class ResidualBlock(nn.Module):
 
 
 class SEANet(nn.Module):
-    """Samples to latents at the rate before the last halving (25 Hz in published models)."""
+    """Convolutional encoder from samples to latents before the last downsampling (25 Hz in published models)."""
 
     def __init__(self, config: SpeechEncoderConfig) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class SEANet(nn.Module):
         self.layers = nn.ModuleList(layers)
 
     def forward(self, x: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Latents, and how many of them count."""
+        """Return latents, and the number of valid ones."""
         for layer in self.layers:
             if isinstance(layer, PaddedConv):
                 x, length = layer(x, length), layer.made_of(length)
@@ -166,7 +166,7 @@ class EncoderTransformer(nn.Module):
 
 
 class EncoderCodebook(nn.Module):
-    """``initialized`` is a flag of its training, published and of no use here."""
+    """Codebook of the encoder. `initialized` is a published training flag without use here."""
 
     initialized: Tensor
     cluster_usage: Tensor
@@ -188,14 +188,14 @@ class EncoderQuantizerLayer(nn.Module):
         self.codebook = EncoderCodebook(size, width)
 
     def forward(self, left: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the nearest row of each vector, and what it leaves over. Shapes: left [T, W]; results [T], [T, W]."""
+        """Return the index of each vector's nearest row, and the residual. Shapes: left [T, W]; results [T], [T, W]."""
         rows = self.codebook.rows()
         codes = torch.cdist(left[None], rows[None])[0].argmin(dim=-1)
         return codes, left - rows[codes]
 
 
 class GreedyQuantizer(nn.Module):
-    """Residual quantisation: each codebook takes its nearest row to what the ones before have left over."""
+    """Residual quantization: each codebook selects the row nearest to the residual of the previous ones."""
 
     def __init__(self, config: SpeechEncoderConfig, groups: int) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class GreedyQuantizer(nn.Module):
             self.output_proj = nn.Conv1d(width, config.hidden_size, 1, bias=False)
 
     def encode(self, x: Tensor, groups: int) -> Tensor:
-        """Shapes: x [1, H, T]; result [T, groups] int64."""
+        """Quantize latents to codes. Shapes: x [1, H, T]; result [T, groups] int64."""
         left = self.input_proj(x)[0].T
         codes = []
         for layer in list(self.layers)[:groups]:
@@ -220,7 +220,7 @@ class GreedyQuantizer(nn.Module):
 
 
 class EncoderQuantizer(nn.Module):
-    """Semantic and acoustic branch quantise the same latents independently."""
+    """Semantic and acoustic quantizers of the same latents, independent of each other."""
 
     def __init__(self, config: SpeechEncoderConfig) -> None:
         super().__init__()
@@ -262,7 +262,7 @@ class SpeechEncoder(nn.Module):
         return self._pad in PADS
 
     def forward(self, samples: Tensor, length: Tensor | None = None) -> Tensor:
-        """Codes of a reference, which lies in the first ``length`` samples of a buffer of whole frames, or fills it.
+        """Encode a reference to codes. It is the first `length` samples of a buffer of whole frames, or all samples.
 
         Shapes: samples [N] float32, 24 kHz; result [ceil(N / samples_per_frame), groups] int64.
         """

@@ -18,7 +18,7 @@ NO_CODEC = -1
 
 
 class TextProjection(nn.Module):
-    """Text embedding width to talker width: fc2(silu(fc1(x)))."""
+    """Projection from the text embedding's width to the talker's: fc2(silu(fc1(x)))."""
 
     def __init__(self, text_width: int, width: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class TextProjection(nn.Module):
 
 
 class TalkerDecoder(DecoderStack):
-    """The decoder with its two input tables. Codec ids include specials, languages and speakers."""
+    """Decoder with its two input tables. Codec ids include special tokens, languages and speakers."""
 
     def __init__(self, config: TalkerConfig) -> None:
         super().__init__(config)
@@ -51,7 +51,7 @@ class Talker(nn.Module):
         self.tables: Tables | None = None
 
     def tabulate(self) -> None:
-        """Look up from now on what else is projected each time. The tables take the memory of the text embedding."""
+        """Precompute the projected embeddings as tables, which replace the text embedding in memory."""
         codec = [self.model.codec_embedding, *self.code_predictor.model.codec_embedding]
         self.tables = tabulate(
             self.model.text_embedding.rows,
@@ -62,23 +62,23 @@ class Talker(nn.Module):
         self.model.text_embedding.weight = nn.Parameter(self.tables.text[:0], requires_grad=False)
 
     def embed_text(self, ids: Tensor) -> Tensor:
-        """T(x) of docs/model.md. Shapes: ids [...] int64; result [..., H]."""
+        """Embed text ids: T(x) of docs/model.md. Shapes: ids [...] int64; result [..., H]."""
         if self.tables is not None:
             return self.tables.text[ids]
         return self.text_projection(self.model.text_embedding(ids))
 
     def embed_codec(self, ids: Tensor) -> Tensor:
-        """E0(x): codes c0, special ids, languages, speakers. Shapes: ids [...] int64; result [..., H]."""
+        """Embed codec ids (c0, special ids, languages, speakers): E0(x). Shapes: ids [...] int64; result [..., H]."""
         return self.model.codec_embedding(ids)
 
     def embed_codec_or_none(self, ids: Tensor) -> Tensor:
-        """E0(x), and nothing for NO_CODEC. Shapes: ids [...] int64; result [..., H]."""
+        """Embed codec ids, with zeros for NO_CODEC. Shapes: ids [...] int64; result [..., H]."""
         if self.tables is not None:
             return self.tables.codec[ids]
         return self.embed_codec(ids.clamp(min=0)).masked_fill((ids == NO_CODEC)[..., None], 0)
 
     def embed_code(self, codebook: int, codes: Tensor) -> Tensor:
-        """Codes of one codebook in the code predictor's width. Shapes: codes [B] int64; result [B, H']."""
+        """Embed codes of one codebook in the code predictor's width. Shapes: codes [B] int64; result [B, H']."""
         if self.tables is not None:
             return self.tables.of(codebook)[codes]
         predictor = self.code_predictor
@@ -86,7 +86,7 @@ class Talker(nn.Module):
         return predictor.project(table(codes))
 
     def embed_frames(self, codes: Tensor) -> Tensor:
-        """E0[c0] + E1[c1] + ... of whole frames, summed at once in the model's dtype (docs/model.md 4).
+        """Embed frames: E0[c0] + E1[c1] + ..., summed at once in the model's dtype (docs/model.md 4).
 
         Shapes: codes [..., Q] int64; result [..., H].
         """
@@ -98,24 +98,24 @@ class Talker(nn.Module):
         return self.model.norm.weight.device
 
     def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
-        """Hidden states before the final norm. Shapes: x, result [B, T, H]."""
+        """Return hidden states before the final norm. Shapes: x, result [B, T, H]."""
         return self.model.decode(x, attend, ops)
 
     def angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """RoPE tables. Shapes: positions [B, T]; results [B, 1, T, d]."""
+        """Return the RoPE tables of positions. Shapes: positions [B, T]; results [B, 1, T, d]."""
         return self.model.angles(positions, self.codec_head.weight.dtype)
 
     def logits(self, hidden: Tensor, ops: Operations) -> Tensor:
-        """Scores of the next frame's c0. Shapes: hidden [B, H] after the final norm; result [B, V]."""
+        """Return the logits of the next frame's c0. Shapes: hidden [B, H] after the final norm; result [B, V]."""
         return ops.linear(hidden, self.codec_head)
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Embedding tables of a checkpoint.
+    """Precomputed embedding tables of a checkpoint.
 
-    Shapes: text [text_vocab, H]; codec [talker_vocab + 1, H], the last row empty; frames [Q, V, H], codes of each
-    codebook in the talker's width; first [talker_vocab, H'] and rest [Q - 1, V, H'] in the code predictor's.
+    Shapes: text [text_vocab, H]; codec [talker_vocab + 1, H], the last row zero; frames [Q, V, H], codes of each
+    codebook in the talker's width; first [talker_vocab, H'] and rest [Q - 1, V, H'], in the code predictor's width.
     """
 
     text: Tensor
@@ -125,13 +125,13 @@ class Tables:
     rest: Tensor
 
     def of(self, codebook: int) -> Tensor:
-        """Return a codebook's codes in the code predictor's width. Shapes: result [V, H']."""
+        """Return a codebook's table in the code predictor's width. Shapes: result [V, H']."""
         return self.first if codebook == 0 else self.rest[codebook - 1]
 
 
 @torch.inference_mode()
 def tabulate(text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor], small: torch.nn.Module) -> Tables:
-    """Project every row of the published tables.
+    """Project every row of the published tables to the widths of talker and code predictor.
 
     Shapes: text [text_vocab, text_width]; codec: [talker_vocab, H], then [V, H] of each code group after the first.
     """

@@ -19,18 +19,18 @@ from runtime.model.config import ModelConfig
 from runtime.model.english_reading import GrowingReading, read_english
 from runtime.model.tokenizer_files import TokenizerFiles, read_tokenizer_files
 
-# Qwen2's, which cuts a text into the pieces that byte pairs are merged within.
+# Qwen2's pre-tokenizer pattern; BPE merges only within the pieces that it matches.
 PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-END_OF_TEXT = "<|endoftext|>"  # transformers' class adds it even if the files do not have it.
+END_OF_TEXT = "<|endoftext|>"  # The class of transformers adds it even if the files do not have it.
 
 
 class TextTokenizer:
-    """The prompt's three templates (docs/model.md 3.1). Only ids leave this class.
+    """Tokenizer with the prompt's three templates (docs/model.md 3.1).
 
-    It is built from the words and merges of its files directly: loaders that read more of the folder may replace the
+    It is built directly from the vocabulary and merges: loaders that read more files of the folder may replace the
     pre-tokenizer by another model's (docs/model.md 7.3), which splits "iPhone" differently.
     """
 
@@ -50,41 +50,41 @@ class TextTokenizer:
     def reserved_in(self, text: str) -> bool:
         """True if a client's text contains a token reserved for the prompt, which would break the layout.
 
-        The text is one as it is `spelled`: only then it is seen what the tokenizer will read.
+        The text must be the result of `spelled`, which is the tokenizer's input.
         """
         return any(token in text for token in self.reserved)
 
     def spelled(self, text: str) -> str:
-        """Return the text as the checkpoint reads it: in ASCII where it knows nothing else, character by character."""
+        """Return the text in the checkpoint's alphabet: character by character in ASCII, or unchanged."""
         return in_ascii(text) if self._spells_ascii else text
 
     def leaves_out(self, text: str) -> bool:
-        """Return True if the text has characters that the checkpoint cannot read and that `spelled` leaves out."""
+        """Return True if `spelled` drops characters of the text that the checkpoint cannot read."""
         return self._spells_ascii and is_left_out(text)
 
     def reading(self) -> GrowingReading | None:
-        """Return a reader of one growing text for a checkpoint that knows words only; None if it reads all itself."""
+        """Return a new reading of a growing text for checkpoints trained on words only, else None."""
         return GrowingReading() if self._spells_ascii else None
 
     def read(self, text: str) -> str:
-        """Return a whole text as the checkpoint reads it aloud."""
+        """Return the reading of a whole text for this checkpoint."""
         return read_english(in_ascii(text)) if self._spells_ascii else text
 
     def role(self) -> list[int]:
-        """Ids that open every utterance."""
+        """Return the ids that start every utterance."""
         return list(self._role)
 
     def body(self, text: str) -> list[int]:
-        """Ids of the text to speak, or of a reference text."""
+        """Return the ids of the text to speak, or of a reference text."""
         if (spelled := self.spelled(text)) != text:
-            text = spelled.strip()  # A character that is left out may have been before white space.
+            text = spelled.strip()  # A dropped character may have been next to white space.
         return self.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[len(self._role) : -2]
 
     def pieces(self, text: str) -> list[tuple[int, list[int]]]:
-        """Return the pre-tokenizer's pieces of a text: start in characters, and ids that no other piece affects.
+        """Return the pre-tokenizer's pieces of a text: start in characters, and ids independent of other pieces.
 
-        The text is one as it is `spelled`. The ids are those of `body` for a text that starts and ends with neither
-        white space nor a combining mark.
+        The text must be the result of `spelled`. The ids are those of `body` if the text has no white space or
+        combining mark at its ends.
         """
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         pieces: list[tuple[int, list[int]]] = []
@@ -97,7 +97,7 @@ class TextTokenizer:
         return pieces
 
     def instruct(self, text: str) -> list[int]:
-        """Ids of an instruct turn, used whole."""
+        """Return the ids of a complete instruct turn."""
         return self.encode(f"<|im_start|>user\n{self.read(text)}<|im_end|>\n")
 
     def encode(self, text: str) -> list[int]:
@@ -113,14 +113,14 @@ def qwen2_tokenizer(files: TokenizerFiles) -> Tokenizer:
     """Build transformers' ``Qwen2Tokenizer`` from its files without importing transformers, which takes a second.
 
     Raises:
-        Exception: as the library's Rust side raises it.
+        Exception: The library's Rust code raises bare exceptions.
     """
     tokenizer = Tokenizer(BPE(vocab=files.vocabulary, merges=files.merges))
     tokenizer.normalizer = NFC()
     tokenizer.pre_tokenizer = InTurn(
         [Split(Regex(PIECES), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
     )
-    # They have their ids in the vocabulary: the library would close gaps between them.
+    # Added tokens get their ids from the vocabulary, because the library would close gaps between ids.
     added = [token for token, _ in sorted(files.added.items(), key=lambda item: item[1])]
     tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in (*added, END_OF_TEXT)])
     return tokenizer

@@ -17,17 +17,17 @@ Merges = list[tuple[str, str]]
 class TokenizerFiles:
     """Contents of the tokenizer files. Ids need not be contiguous, also those of added tokens."""
 
-    vocabulary: Ids  # With the added tokens.
+    vocabulary: Ids  # Includes the added tokens.
     merges: Merges
     added: Ids
 
 
 def read_tokenizer_files(folder: Path) -> TokenizerFiles:
-    """Read ``vocab.json`` and ``merges.txt``, or ``tokenizer.json`` where they are not both there.
+    """Read ``vocab.json`` and ``merges.txt``, or ``tokenizer.json`` if one of them is missing.
 
     Raises:
-        CheckpointMissing: a file is not there.
-        CheckpointInvalid: a file does not hold what it should, or two tokens have one id.
+        CheckpointMissing: A file is missing.
+        CheckpointInvalid: A file has invalid content, or two tokens have the same id.
     """
     gone = [name for name in (VOCABULARY, MERGES) if not (folder / name).is_file()]
     if gone and not (folder / TOKENIZER).is_file():
@@ -68,6 +68,6 @@ def _decoder(folder: Path, *, is_needed: bool) -> Ids:
 
 
 def _pair(merge: str | list[str]) -> tuple[str, str]:
-    """Two tokens that become one: a line, or a list in newer files."""
+    """Return the two tokens of a merge, which is a line, or a list in newer files."""
     left, right = merge.split(" ") if isinstance(merge, str) else merge
     return left, right

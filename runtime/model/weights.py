@@ -27,12 +27,12 @@ from runtime.model.rounded_files import MIDDLES, linears, rounded_headers, weigh
 
 Finish = Callable[[nn.Module], None]
 
-LYING = 2**26  # Bytes from which a table is mapped from its file. Overwriting the folder then ends the process.
+LYING = 2**26  # Minimum bytes of a memory-mapped table. Overwriting its file would crash the process.
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Destination of a published tensor: a whole tensor of the network, or some rows of a fused one."""
+    """Destination of a published tensor: a whole tensor of the network, or rows of a fused one."""
 
     target: str
     shape: tuple[int, ...]
@@ -40,7 +40,7 @@ class Place:
 
 
 def published_places(network: nn.Module, prefix: str = "") -> dict[str, Place]:
-    """Published key -> place, for every parameter and stored buffer of a network; works on the meta device."""
+    """Return the place of every parameter and stored buffer by published key; works on the meta device."""
     fused = {name: module for name, module in network.named_modules() if isinstance(module, FusedLinear)}
     places: dict[str, Place] = {}
     for key, tensor in network.state_dict(keep_vars=True).items():
@@ -69,20 +69,20 @@ def load_weights(
     """Fill the networks, built on the meta device, from one file or several shards.
 
     Args:
-        networks: key prefix (``talker.``) -> network.
-        dtypes: key prefix -> dtype of that network's weights.
-        finish: key prefix -> what is done with each module of that network that has weights of its own, as soon as
-            it holds them and before the next one has memory for its own.
-        rounded: key prefix -> how the weights of that network's products lie in the files, if not as published.
-        rounds: key prefix -> how the published weights of that network's products are rounded, one after the other.
+        networks: Networks by key prefix (``talker.``).
+        dtypes: Dtypes of the networks' weights by key prefix.
+        finish: Functions by key prefix, called with each module that has weights as soon as it is filled, before the
+            next module gets memory.
+        rounded: Quantization of a network's stored weights by key prefix, if they are not as published.
+        rounds: Quantization to apply to a network's published weights by key prefix, one layer at a time.
 
     Returns:
-        The keys of the files that belong to none of the networks.
+        The keys of the files that belong to no network.
 
     Raises:
-        CheckpointMissing: no such file.
-        CheckpointInvalid: not a safetensors file, or keys are missing or misshaped (named).
-        CheckpointUnsupported: weights are quantised.
+        CheckpointMissing: A file does not exist.
+        CheckpointInvalid: A file is not in safetensors format, or keys are missing or have the wrong shape.
+        CheckpointUnsupported: The weights are quantized in an unknown way.
     """
     kinds = rounded or {}
     with _opened(paths) as files:
@@ -109,7 +109,7 @@ def load_weights(
 def _take_rounded(
     tensor: Callable[[str], Tensor], prefix: str, fewer: Headers, dtype: torch.dtype, named: tuple[str, Linear]
 ) -> None:
-    """Have one product multiply by the rounded weights of the files; ``fewer`` has what stands for them."""
+    """Load the stored quantized weights of one linear layer; `fewer` has the headers of their tensors."""
     name, linear = named
     weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{MIDDLES}" in fewer)
     linear.take(product_of(weights), dtype)
@@ -124,12 +124,12 @@ def _fill(
     module: nn.Module,
     places: dict[str, Place],
 ) -> None:
-    """Give one module its own tensors.
+    """Load the tensors that one module owns.
 
     Args:
-        tensor: one of the files, by its key.
-        kind: how the weights of a product are rounded.
-        done: what is done with the module then.
+        tensor: Returns a stored tensor by its key.
+        kind: Quantization to apply to the weights of a linear layer.
+        done: Called with the loaded module.
     """
     if isinstance(module, Table) and device.type == "cpu" and _lie(module, places, tensor, dtype):
         return
@@ -148,7 +148,7 @@ def _fill(
 
 @contextmanager
 def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]]]:
-    """`map` by as many threads as there are cores where a CPU rounds and lays out, each of which takes one module."""
+    """Return a `map` that uses one thread per core if the device is a CPU, one module per thread at a time."""
     if device.type != "cpu" or CORES == 1:
         yield map
         return
@@ -159,7 +159,7 @@ def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]
 
 
 def _lie(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:
-    """Let a large table's rows lie in the file, if all their numbers are numbers of ``dtype``: few are ever read."""
+    """Memory-map a large table from its file if the cast to `dtype` is exact, because few rows are ever read."""
     (key,) = places
     rows = tensor(key)
     if not lies(rows, dtype):
@@ -170,19 +170,19 @@ def _lie(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor]
 
 
 def lies(rows: Tensor, dtype: torch.dtype) -> bool:
-    """True if a table is read from its mapped file on a CPU. Shapes: rows [V, H], also of the meta device."""
+    """True if a CPU memory-maps a table of this size and dtype. Shapes: rows [V, H], also on the meta device."""
     return rows.nbytes >= LYING and torch.promote_types(rows.dtype, dtype) is dtype
 
 
 def _as_published(network: nn.Module, prefix: str, rounds: bool) -> dict[str, Place]:
-    """Return the places of what lies in the files as it was published: all, or all but the weights of products."""
+    """Return the places of tensors stored as published: all, or all except weights of linear layers if `rounds`."""
     places = published_places(network, prefix)
     weights = {f"{name}.weight" for name, _ in linears(network)} if rounds else set()
     return {key: place for key, place in places.items() if place.target not in weights}
 
 
 def _by_owner(places: dict[str, Place]) -> dict[str, dict[str, Place]]:
-    """Places by the module whose own tensors they are."""
+    """Group places by the module that owns the tensor."""
     owned: dict[str, dict[str, Place]] = {}
     for key, place in places.items():
         owned.setdefault(place.target.rpartition(".")[0], {})[key] = place
@@ -190,15 +190,15 @@ def _by_owner(places: dict[str, Place]) -> dict[str, dict[str, Place]]:
 
 
 def _nothing(module: nn.Module) -> None:
-    """Weights stay as they are read."""
+    """Leave a module's weights unchanged."""
 
 
 def wanted_tensors(
     networks: dict[str, nn.Module], rounded: dict[str, Quantization]
 ) -> tuple[dict[str, tuple[int, ...]], Headers]:
-    """The tensors that networks need, by key: shapes of those as published, and those that stand for rounded weights.
+    """Return the required tensors by key: shapes of published ones, and headers of quantized weights.
 
-    ``networks`` and ``rounded`` as for `load_weights`.
+    `networks` and `rounded` are as for `load_weights`.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     fewer: Headers = {}
@@ -213,18 +213,18 @@ def read_headers(paths: Sequence[Path]) -> Headers:
     """Read the tensor headers of a checkpoint's files without loading weights.
 
     Raises:
-        CheckpointMissing: no such file.
-        CheckpointInvalid: not a safetensors file, or a tensor is in two of them.
+        CheckpointMissing: A file does not exist.
+        CheckpointInvalid: A file is not in safetensors format, or two files have the same tensor.
     """
     with _opened(paths) as files:
         return _headers(files)
 
 
 def require_finite(paths: Sequence[Path]) -> None:
-    """Read every weight of some files; a gigabyte takes about a second.
+    """Check that all weights of some files are finite; a gigabyte takes about a second.
 
     Raises:
-        CheckpointInvalid: some are NaN or infinite.
+        CheckpointInvalid: Some weights are NaN or infinite.
     """
     with _opened(paths) as files:
         broken = sorted(key for key, file in files.items() if not torch.isfinite(file.get_tensor(key)).all())
@@ -234,7 +234,7 @@ def require_finite(paths: Sequence[Path]) -> None:
 
 @contextmanager
 def _opened(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """The file of each key."""
+    """Open files and return the file of each key."""
     with ExitStack() as stack:
         files = [stack.enter_context(open_weights(path)) for path in paths]
         holders = [(key, file) for file in files for key in file.keys()]  # noqa: SIM118
@@ -253,8 +253,8 @@ def _place_of(paths: Sequence[Path]) -> Path:
 
 
 def _allocate(module: nn.Module, device: torch.device, types: dict[str, torch.dtype]) -> dict[str, Tensor]:
-    """Give some of a module's own tensors, built on the meta device, memory that holds nothing yet; by their names."""
-    # Made from shapes: what torch makes from a tensor of the meta device takes it a second's imports.
+    """Allocate uninitialized memory for some tensors of a module on the meta device; return them by name."""
+    # Allocate from shapes: factory functions with a meta tensor make torch import modules for a second.
     made = {
         name: torch.empty(
             tensor.shape, dtype=types[name] if tensor.is_floating_point() else tensor.dtype, device=device
@@ -270,8 +270,8 @@ def open_weights(path: Path) -> safe_open:
     """Open a safetensors file for reading on the CPU.
 
     Raises:
-        CheckpointMissing: no such file.
-        CheckpointInvalid: the file is damaged or another format.
+        CheckpointMissing: The file does not exist.
+        CheckpointInvalid: The file is damaged or has another format.
     """
     if not path.is_file():
         hint = "Weights files are read in one format only (safetensors)."
@@ -291,7 +291,7 @@ def on_meta() -> Iterator[None]:
 
 
 class _Unfilled(TorchFunctionMode):
-    """Fills no new parameter: there is no memory to fill, and torch would import its compiler for it, for a second."""
+    """Function mode that skips initialization of meta parameters, for which torch would import its compiler (1 s)."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
