@@ -33,10 +33,10 @@ class Threads:
 
 
 def threads_for(networks: Iterable[nn.Module]) -> Threads:
-    """CPU threads by the size of the largest network: one each where its matrices are small.
+    """Return the CPU threads for the size of the largest network: one each if its matrices are small.
 
-    To wake a second thread takes about 0.1 ms for each of a frame's hundred products. The embedded voice has 9
-    million parameters in its talker, the smallest published one several hundred.
+    Waking a second thread takes about 0.1 ms for each of a frame's hundred products. The embedded voice's talker has 9
+    million parameters, the smallest published one several hundred million.
     """
     return Threads(1, 1) if are_small(networks) else shared_out(CORES)
 
@@ -47,16 +47,15 @@ def are_small(networks: Iterable[nn.Module]) -> bool:
 
 
 def shared_out(cores: int) -> Threads:
-    """No core twice: a quarter of them, one at least, makes sound beside the frames, where there is more than one."""
+    """Divide the cores: a quarter, but at least one, for Code2Wav and the others for frames; one core is shared."""
     sound = max(1, cores // 4)
     return Threads(max(1, cores - sound), sound)
 
 
 def is_x86() -> bool:
-    """True on x86-64, whose kernels of fbgemm and oneDNN are the tested ones.
+    """True on x86-64, the only platform whose fbgemm and oneDNN kernels are tested.
 
-    torch for arm64 lists fbgemm too, but its products of 8 bits are missing and those of float16 need SVE, without
-    which the process dies.
+    Torch for arm64 lists fbgemm too, but its 8-bit products are missing and its float16 products crash without SVE.
     """
     return platform.machine().lower() in ("x86_64", "amd64")
 
@@ -67,22 +66,22 @@ def multiplies_bfloat16() -> bool:
 
 
 def unit_norm(x: Tensor, eps: float) -> Tensor:
-    """Return the bits of the networks' own norm in one call of seven. Shapes: x, result [..., K]."""
+    """Normalize in one operator instead of seven, bitwise equal to the networks' norm. Shapes: x, result [..., K]."""
     return F.rms_norm(x, x.shape[-1:], None, eps)
 
 
 class Now:
-    """The event of a device that has done what it was asked when the asking returns."""
+    """Event of a synchronous device, which is always complete."""
 
     def query(self) -> bool:
         return True
 
     def synchronize(self) -> None:
-        """There is nothing to wait for."""
+        """Return at once."""
 
 
 class EachLayer:
-    """``AttendSlots`` that writes by slot and position, and leaves attention over the first ``span`` to ``attend``."""
+    """``AttendSlots`` that writes by slot and position and calls `attend` over the first `span` positions."""
 
     def __init__(self, attend: DecodeAttention, rows: Tensor, starts: Tensor, span: int) -> None:
         self._attend = attend
@@ -125,18 +124,18 @@ class CpuDevice:
         return EachLayer(self.decode_attention, rows, starts, span)
 
     def enter_thread(self) -> None:
-        """Every thread may use it."""
+        """Do nothing: every thread may use the device."""
 
     def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Attention of each row's newest position over its own slot, up to its own length and no further.
+        """Attend each row's newest position over its own slot, up to its own length.
 
-        Shapes: q, result [B, heads, 1, d]; keys, values [S, kv_heads, T, d]; rows, lengths [B] int64, lengths count
-        the newest position.
+        Shapes: q, result [B, heads, 1, d]; keys, values [S, kv_heads, T, d]; rows, lengths [B] int64, where lengths
+        include the newest position.
         """
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
-        # The query heads that share a key head take the place of query positions: no mask, no copy of the keys.
-        # Row by row: in a batch, how long the longest row is would change the last bits of the others.
+        # The query heads that share a key head become query positions, which needs no mask and no copy of the keys.
+        # Rows are computed one by one: in a batch, the length of the longest row would change the last bits of others.
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
         out = [
             F.scaled_dot_product_attention(
@@ -153,10 +152,10 @@ class CpuDevice:
         return Now()
 
     def wait(self, event: Event) -> None:
-        """Everything asked for before is done."""
+        """Return at once: all earlier work is complete."""
 
     def precompile(self, works: Iterable[Callable[[], object]]) -> None:
-        """Nothing takes long at first."""
+        """Do nothing: no work is slow at its first call."""
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
         raise NotImplementedError("a CPU holds no graphs")

@@ -23,7 +23,7 @@ Made = TypeVar("Made")
 
 
 class CudaGraph(Graph[Made]):
-    """A graph and what it leaves."""
+    """CUDA graph and its result tensors."""
 
     def __init__(self, graph: torch.cuda.CUDAGraph, result: Made) -> None:
         self._graph = graph
@@ -48,11 +48,11 @@ class CudaDevice(CpuDevice):
         self._capturing = _streams()
         # Graphs of one stream never run at the same time, so they share their memory.
         self._pools = {stream: torch.cuda.graph_pool_handle() for stream in Stream}
-        # One capture at a time, on streams of their own: what serves others meanwhile must not end up in a graph.
+        # Captures run one at a time on their own streams, so that concurrent work of requests is not captured.
         self._capture_lock = threading.Lock()
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
-        # In float32 the library is as fast: there it is for comparisons, and tensor cores have no part in it.
+        # Float32 is for comparisons: it uses no tensor cores, and the library is as fast as the kernels.
         return self._kernels if dtype is torch.bfloat16 else None
 
     def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class CudaDevice(CpuDevice):
         kv_heads = keys.shape[1]
         seen = (torch.arange(keys.shape[2], device=q.device) < lengths[:, None])[:, None]
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
-        # What an earlier owner left may be NaN, and 0 * NaN is NaN: zero it.
+        # Values of an earlier request may be NaN, and 0 * NaN is NaN, so they are set to zero.
         values = values[rows].masked_fill_(~seen[..., None], 0)
         out = F.scaled_dot_product_attention(grouped, keys[rows], values, attn_mask=seen[:, None])
         return out.reshape(B, heads, 1, d)
@@ -99,7 +99,7 @@ class CudaDevice(CpuDevice):
             work()  # Compiles kernels and lets libraries choose algorithms before the capture.
             own.synchronize()
             graph = torch.cuda.CUDAGraph()
-            # Other threads may use the card meanwhile (a voice that is read): only this one is held to the rules.
+            # Other threads may use the GPU during the capture, so the capture's restrictions apply to this thread only.
             with torch.cuda.graph(graph, self._pools[stream], own, capture_error_mode="thread_local"):
                 result = work()
         return CudaGraph(graph, result)
@@ -118,18 +118,18 @@ class CudaDevice(CpuDevice):
         return torch.cuda.mem_get_info(self.torch_device)[1]
 
 
-# The lower, the more urgent. Sound that waited behind all frames kept slots that others could have had: a tenth of what
-# 64 clients hear was lost to that.
+# Lower numbers are more urgent. With later audio below frames, finished rows kept their slots until it was decoded,
+# which cost a tenth of the throughput with 64 clients.
 PRIORITIES = {Stream.FIRST_SOUND: -3, Stream.STARTS: -2, Stream.VOICES: -2, Stream.FRAMES: -1, Stream.SOUND: -1}
 
 
 def _streams() -> dict[Stream, torch.cuda.Stream]:
-    """Return a CUDA stream for each of ours."""
+    """Create a CUDA stream for each `Stream`."""
     return {stream: torch.cuda.Stream(priority=PRIORITIES[stream]) for stream in Stream}  # type: ignore[no-untyped-call]
 
 
 def _kernels() -> Fused | None:
-    """Triton's kernels, or None where Triton cannot be used: the library's operations serve then."""
+    """Return the Triton kernels, or None if Triton is not available; then torch's operations are used."""
     if not kernels.available():
         log.warning("Triton cannot be used here: the library's operations serve, several times slower")
         return None

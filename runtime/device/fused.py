@@ -1,6 +1,6 @@
 """Interface of fused operations: one launch for several operations of the networks.
 
-The twin of each is named; `runtime/model/fused_operations.py` and the engine choose between the two.
+Each operation names its readable version; `runtime/model/fused_operations.py` and the engine choose between both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Rules(NamedTuple):
-    """Sampling rules of code 0 besides its level's settings: ``talker_rules`` in `engine/execution/sampling.py`.
+    """Sampling rules of code 0 in addition to its level's settings: ``talker_rules`` in `engine/execution/sampling.py`.
 
     Shapes: seen [S, V] bool; penalty [S] float32; hold_until [S] int64. Ids below ``codes`` and ``eos`` are allowed.
     """
@@ -25,10 +25,10 @@ class Rules(NamedTuple):
 
 
 class SamplingState(NamedTuple):
-    """Sampling settings of every slot, and what its noise is made from.
+    """Sampling settings of every slot, and the seed and frame of its noise.
 
-    Shapes: temperature, top_p [S] float32; top_k [S] int64; greedy [S] bool; seed, frame [S] int64, frame counts those
-    made.
+    Shapes: temperature, top_p [S] float32; top_k [S] int64; greedy [S] bool; seed, frame [S] int64, where frame is the
+    number of generated frames.
     """
 
     temperature: Tensor
@@ -40,7 +40,7 @@ class SamplingState(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """Output buffers for a frame's codes, and whether their scores were finite. Shapes: [B, Q] int64, bool."""
+    """Output buffers for a frame's codes, and for the flags of finite scores. Shapes: [B, Q] int64, bool."""
 
     codes: Tensor
     finite: Tensor
@@ -49,8 +49,8 @@ class Sampled(NamedTuple):
 class Lookup(NamedTuple):
     """Embedding lookup of a sampled code: table[code].
 
-    Shapes: table [V, H']; out [B, H'], whose rows may lie apart; addresses [S] int64, of each slot's own table of the
-    same shape, which is read instead.
+    Shapes: table [V, H']; out [B, H'], may be strided; addresses [S] int64: if given, each slot's own table of the same
+    shape, which replaces `table`.
     """
 
     table: Tensor
@@ -61,8 +61,8 @@ class Lookup(NamedTuple):
 class SlotState(NamedTuple):
     """State of every slot between two frames; the last slot is scratch and stays at its initial state.
 
-    Shapes: position, frame [S] int64, where the next input goes and how many frames were made; codes [S, Q] int64, of
-    the last frame; trailing [S, L] int64, text ids, that of frame f at f - 1; seen [S, V] bool, codes 0 drawn so far.
+    Shapes: position [S] int64, of the next input; frame [S] int64, number of generated frames; codes [S, Q] int64, of
+    the last frame; trailing [S, L] int64, text ids, with that of frame f at f - 1; seen [S, V] bool, sampled codes 0.
     """
 
     position: Tensor
@@ -73,7 +73,7 @@ class SlotState(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """An RMSNorm: float32 inside, cast, then the weight. Shapes: weight [K]."""
+    """Parameters of an RMSNorm: float32 inside, cast, then the weight. Shapes: weight [K]."""
 
     weight: Tensor
     eps: float
@@ -96,11 +96,11 @@ class KVView(NamedTuple):
 
 
 class Fused(Protocol):
-    """One launch each, two with a norm where rows are many; and a row's bits do not depend on the other rows.
+    """Fused operations with one launch each (two for a norm of many rows), bitwise independent of the batch.
 
-    Launches may overlap: what is told to be ``settled`` may be read while the launches ahead still run. A launch that
-    reads slots and is not told so waits first, and only then lets the next begin: whatever was written before it is
-    settled for all behind it.
+    Launches may overlap. An operation with `settled` may read its slot inputs while earlier launches still run. Without
+    `settled`, it first waits for the earlier launches and only then lets the next one start, so all data written before
+    it is settled for the launches after it.
     """
 
     most_rows: int  # Maximum rows of the products below; larger ones use the library.
@@ -116,21 +116,21 @@ class Fused(Protocol):
         residual: Tensor | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        """Residual + norm(x) times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
+        """Return residual + norm(x) @ weight.T + bias, in a new tensor or in `out`, which may be strided.
 
-        Weights are of the dtype of x, or whole numbers of eight bits with a scale for each output channel: the sum of
-        their products is multiplied by it in float32.
+        Weights have the dtype of x, or are int8 with a scale for each output channel, by which the sum of products is
+        multiplied in float32.
 
         Shapes: x [M, K]; weight [N, K]; scale [N] float32; bias [N]; residual, out, result [M, N].
         """
 
     def norm(self, x: Tensor, norm: Norm) -> Tensor:
-        """Shapes: x, result [M, K], any M."""
+        """Apply an RMSNorm. Shapes: x, result [M, K], any M."""
 
     def swiglu(self, x: Tensor, norm: Norm, weight: Tensor, *, scale: Tensor | None = None) -> Tensor:
-        """silu(gate) * up of norm(x), weights as of ``gemm``.
+        """Return silu(gate) * up of norm(x), with weights as in `gemm`.
 
-        Shapes: x [M, K]; weight [2 N, K], gate above up; scale [2 N] float32; result [M, N].
+        Shapes: x [M, K]; weight [2 N, K], the gate's rows first; scale [2 N] float32; result [M, N].
         """
 
     def decode_attention(
@@ -144,14 +144,14 @@ class Fused(Protocol):
         *,
         settled: bool = False,
     ) -> Tensor:
-        """Norms, RoPE, cache write and attention of the newest positions of some rows, over their own slots.
+        """Compute norms, RoPE, cache write and attention of the newest positions of some rows over their own slots.
 
         Shapes: qkv [B * new, (heads + 2 kv_heads) * d]; rows, positions (of the first new one) [B] int64; result
-        [B * new, heads * d]. ``settled``: rows and positions are.
+        [B * new, heads * d]. `settled` refers to rows and positions.
         """
 
     def prefill_attention(self, qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
-        """Return the same for P positions of each of n slots, from each one's ``start`` on.
+        """Compute the same for P positions of each of n slots, from each slot's `start` on.
 
         Shapes: qkv [n * P, ...]; slot, start [n] int64; result [n * P, heads * d].
 
@@ -170,18 +170,18 @@ class Fused(Protocol):
         *,
         settled: bool = False,
     ) -> None:
-        """Sample one code a row, `runtime/engine/execution/sampling.py`, ``pick``, and look up what it is embedded as.
+        """Sample one code per row like ``pick`` in `runtime/engine/execution/sampling.py`, and look up its embedding.
 
-        Shapes: logits [B, V]; rows [B] int64. ``out`` is written at ``codebook``. ``settled``: rows and state are.
+        Shapes: logits [B, V]; rows [B] int64. `out` is written at `codebook`. `settled` refers to rows and state.
         """
 
     def begin(
         self, rows: Tensor, state: SlotState, frames: Tensor, text: Tensor, addresses: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Input and position of each row's next frame: the codes of its last one and its next text id, embedded.
+        """Return input and position of each row's next frame: the embedded codes of its last frame and next text id.
 
-        Shapes: rows [B] int64; frames [Q, V, H]; text [text_vocab, H]; addresses [2, S] int64, of the tables that are
-        read instead of frames[0] and text, each slot's own; results [B, H] and [B] int64.
+        Shapes: rows [B] int64; frames [Q, V, H]; text [text_vocab, H]; addresses [2, S] int64: if given, each slot's
+        own tables, which replace frames[0] and text; results [B, H] and [B] int64.
         """
 
     def finish(
@@ -193,8 +193,8 @@ class Fused(Protocol):
         positions: Tensor,
         counts: Tensor | None = None,
     ) -> Tensor:
-        """Move the rows on past the frame just made, and tell of it: `runtime/engine/execution/frame.py`, ``Frame``.
+        """Advance the rows after a frame; return its output as ``Frame`` in `runtime/engine/execution/frame.py` does.
 
-        Shapes: rows, positions (the first that was read), counts (of those
-        that were, or one of each row) [B] int64; result [B, Q + 2] int64.
+        Shapes: rows, positions (the first new one), counts (of new positions; None for one each) [B] int64; result
+        [B, Q + 2] int64.
         """

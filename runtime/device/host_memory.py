@@ -20,7 +20,7 @@ class _Status(ctypes.Structure):
 
 
 def total_bytes() -> int:
-    """Return all that there is."""
+    """Return the machine's total memory in bytes."""
     return _windows().total if sys.platform == "win32" else _pages("SC_PHYS_PAGES")
 
 
@@ -35,7 +35,7 @@ def free_bytes() -> int:
 
 
 def give_back() -> None:
-    """Give freed memory back to the system, where the C library keeps it (glibc does, by gigabytes after a load)."""
+    """Return freed memory to the system; glibc keeps gigabytes of it after a load."""
     if sys.platform != "win32" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 

@@ -1,7 +1,7 @@
 """Transparent huge pages for loaded weights, on Linux 6.1 and later.
 
-Every frame reads all weights from end to end. In pages of four kilobytes, which is what they are loaded into, a core
-spends up to a third of that time looking addresses up, and reads ahead no further than a page.
+Every frame reads all weights. Loaded into pages of four kilobytes, a core spends up to a third of that time on address
+translation, and prefetches no further than a page.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 HUGE = 2**21  # Bytes of a huge page.
-COLLAPSE = 25  # MADV_COLLAPSE: now, and only what is there now
+COLLAPSE = 25  # MADV_COLLAPSE: synchronous, for existing pages only.
 FULL = 0.9  # Share of a huge page that must already have memory, because the rest is allocated too.
 
 PROCESS = Path("/proc/self")
@@ -23,10 +23,12 @@ REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")  # 
 
 
 def gather() -> int:
-    """Gather what is worth it; other threads may run meanwhile. Takes some 1.6 s of processor time a gigabyte.
+    """Move nearly full regions to huge pages. Takes about 1.6 s of processor time per gigabyte.
+
+    Other threads may run during the call.
 
     Returns:
-        Bytes of this process that lie in huge pages now; 0 where the system has none.
+        The bytes of this process in huge pages; 0 if the system has none.
     """
     rollup = PROCESS / "smaps_rollup"
     if not rollup.exists():
@@ -39,7 +41,7 @@ def gather() -> int:
 
 
 def worthy() -> Iterator[tuple[int, int]]:
-    """From where to where addresses lie in huge pages that are nearly full: not what was taken and never written."""
+    """Yield start and end addresses of huge pages that are nearly full; unwritten memory does not count."""
     pages = HUGE // mmap.PAGESIZE
     lines = (PROCESS / "maps").read_text(encoding="utf-8", errors="replace").splitlines()
     with (PROCESS / "pagemap").open("rb", buffering=0) as pagemap:

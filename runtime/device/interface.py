@@ -16,7 +16,10 @@ Made = TypeVar("Made")
 
 
 class Stream(StrEnum):
-    """Streams of work on the device, the most urgent first. Work on one runs in order; streams run side by side."""
+    """Streams of work on the device, the most urgent first.
+
+    Work of one stream runs in order; streams run in parallel.
+    """
 
     FIRST_SOUND = "first sound"  # Also short urgent chunks.
     STARTS = "starts"  # Prompts and their first frames.
@@ -35,29 +38,32 @@ class Event(Protocol):
         """True if the device has reached this event."""
 
     def synchronize(self) -> None:
-        """Wait until it has; other threads may run meanwhile."""
+        """Block until the device has reached this event, without holding the interpreter lock."""
 
 
 class AttendSlots(Protocol):
-    """Writes the new positions of some rows to their slots and attends over each row's own, one layer after another."""
+    """Attention over slots, called once per layer: writes the rows' new positions to their slots, then attends."""
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Shapes: q, result [B, heads, new, d]; k, v [B, kv_heads, new, d]; keys, values [S, kv_heads, T, d]."""
+        """Attend.
+
+        Shapes: q, result [B, heads, new, d]; k, v [B, kv_heads, new, d]; keys, values [S, kv_heads, T, d].
+        """
 
 
 class Graph(Protocol, Generic[Made]):
-    """Work that was captured once: the same operations on the same memory, without a word from the host."""
+    """Captured work: the same operations on the same memory, replayed without Python."""
 
     result: Made  # Tensors at fixed addresses, overwritten by every replay.
 
     def replay(self) -> None:
-        """Do the work again, on the current stream."""
+        """Run the captured work on the current stream."""
 
 
 class Device(Protocol):
-    """One device: its ways to attend, its lines of work, its graphs.
+    """Device interface: attention, streams, graphs and memory.
 
-    The engine keeps the keys and values of a layer in one tensor [S, kv_heads, T, d], one slot a request.
+    The engine stores the keys and values of a layer in tensors [S, kv_heads, T, d], one slot per request.
     """
 
     name: str  # One of cpu, cuda, npu and mps.
@@ -65,35 +71,35 @@ class Device(Protocol):
     dtype: torch.dtype  # Default dtype of talker and code predictor.
     holds_graphs: bool
     max_in_flight: int  # Frames that may be in flight when the next one is launched.
-    # Whether sampling is kept to few operators: noise comes from the host, and batches that no row makes sort have
-    # graphs of their own (runtime/engine/execution/sampling.py).
+    # True to sample with few operators: the host provides noise, and batches without rows that need a sort have their
+    # own graphs (runtime/engine/execution/sampling.py).
     lean_sampling: bool
     pads_prompts: bool  # True if prompt chunks are padded to fixed shapes for graphs.
     position_grain: int  # The positions of a slot in memory are a multiple of this.
 
     @property
     def unit_norm(self) -> Callable[[Tensor, float], Tensor] | None:
-        """(x, eps) -> x divided by its root mean square, float32 inside, cast once; None: the networks' own."""
+        """Return f(x, eps) = x / rms(x) in float32 with one cast, or None to use the networks' own norm."""
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
-        """Operations in one launch each for networks in ``dtype``; None: the networks' own, one after the other."""
+        """Return fused operations for networks in `dtype`, or None to use the networks' own operations."""
 
     def prefill_attention(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Causal attention of the newest positions over themselves and those before them, as many in every row.
+        """Compute causal attention of the newest positions over themselves and the earlier ones.
 
-        Shapes: q [B, heads, P, d]; k, v [B, kv_heads, N + P, d], the older ones first; seen [P, N + P] bool, where a
-        query may look at other keys than those (in graphs, whose shapes are fixed); result [B, heads, P, d].
+        Shapes: q [B, heads, P, d]; k, v [B, kv_heads, N + P, d], the older ones first; seen [P, N + P] bool, an
+        explicit mask for graphs, whose shapes are fixed; result [B, heads, P, d].
         """
 
     def attend_slots(self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1) -> AttendSlots:
-        """Return attention for ``new`` positions of some rows, the first of each at ``starts``.
+        """Return the attention of `new` positions of some rows, the first of each at `starts`.
 
         Each position attends to its own slot up to itself.
 
         Args:
-            span: upper bound of the positions that the longest row reaches.
-            like: keys of a layer.
-            new: more than one only if ``pads_prompts``.
+            span: An upper bound of the rows' positions.
+            like: The keys of a layer, as an example of shape and dtype.
+            new: New positions per row, more than one only if `pads_prompts`.
 
         Shapes: rows, starts [B] int64.
         """
@@ -105,28 +111,31 @@ class Device(Protocol):
         """Run the body's device work on this stream."""
 
     def mark(self) -> Event:
-        """Return the point that the current stream has been given work up to."""
+        """Return an event after all work queued on the current stream so far."""
 
     def wait(self, event: Event) -> None:
-        """Let the current stream go on only after an event of another stream; the host does not wait."""
+        """Make the current stream wait for an event of another stream; the host does not wait."""
 
     def precompile(self, works: Iterable[Callable[[], object]]) -> None:
-        """Have ready what some works need that will be captured, if that takes long; what they compute is rubbish."""
+        """Compile the kernels of work that will be captured, if that takes long.
+
+        The results of the work are undefined.
+        """
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
-        """Run work on a stream until it is warm, then hold it as a graph. All of it must be legal in a graph.
+        """Warm up work on a stream, then capture it as a graph. All its operations must be legal in a graph.
 
-        It may read what the caller's stream still fills: it is run behind that.
+        The work may read data that the caller's stream still writes: it runs after that.
         """
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
         """Copy into memory from `host_memory` on the current stream, without waiting."""
 
     def host_memory(self, *shape: int, dtype: torch.dtype) -> Tensor:
-        """Memory of the host that the device can write on its own."""
+        """Allocate host memory that the device can write asynchronously."""
 
     def free_bytes(self) -> int:
-        """Memory that can still be taken."""
+        """Return the available memory in bytes."""
 
     def total_bytes(self) -> int:
-        """Memory that there is, free or not."""
+        """Return the total memory in bytes."""

@@ -1,8 +1,8 @@
 """MPS device: the reference implementation by torch's Metal backend. It has never run on a Mac.
 
-What is held without one: that all operations of an engine's turn have a Metal kernel in torch's own table
-(tests/unit/device/test_mps.py). Numbers are float32, or bfloat16 where it is asked for; nothing here is of 64-bit
-floating point, which Metal lacks. There is one queue of work, and the host waits for it wherever it reads.
+A test checks that all operators of an engine's turn have a Metal kernel in torch's own table
+(tests/unit/device/test_mps.py). Dtypes are float32 or, on request, bfloat16; Metal has no float64. There is one queue
+of work, and the host waits for it at every read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runtime.device.interface import Event
 
 
 class Finished:
-    """The event of a queue that can only be waited for as a whole."""
+    """Event of a queue that supports waiting for all work only."""
 
     def query(self) -> bool:
         self.synchronize()
@@ -26,7 +26,7 @@ class Finished:
 
 
 class MpsDevice(CpuDevice):
-    """As the CPU's, with tensors elsewhere: attention row by row, no graphs, nothing in flight."""
+    """The CPU's implementation with tensors on the GPU: attention row by row, no graphs, no launches in flight."""
 
     name = "mps"
     unit_norm = None  # The networks use their own norms.
@@ -44,5 +44,5 @@ class MpsDevice(CpuDevice):
         return max(0, self.total_bytes() - torch.mps.driver_allocated_memory())
 
     def total_bytes(self) -> int:
-        """Return the memory that Metal recommends, out of that which processor and GPU share."""
+        """Return the share of the unified memory that Metal recommends for the GPU, in bytes."""
         return torch.mps.recommended_max_memory()

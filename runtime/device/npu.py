@@ -1,6 +1,6 @@
 """NPU device: Ascend's streams, graphs and fused attention (docs/npu.md).
 
-Nothing here has run on Ascend hardware; tests hold every call to the rules that torch_npu writes down.
+It has never run on Ascend hardware; tests check every call against the documented rules of torch_npu.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_CAPTURES = "2"  # Value with which torch_npu refuses captures.
 
 
 class NpuGraph(Graph[Made]):
-    """A graph and what it leaves."""
+    """NPU graph and its result tensors."""
 
     def __init__(self, graph: Any, result: Made, capturing: Callable[[], bool]) -> None:
         self._graph = graph
@@ -44,7 +44,7 @@ class NpuGraph(Graph[Made]):
 
 
 class NpuDevice(CpuDevice):
-    """``fused`` is None: the operators that do a norm, RoPE or SwiGLU at once cast in another order (docs/npu.md)."""
+    """NPU device. `fused` is None, because fused norm, RoPE and SwiGLU cast in another order (docs/npu.md)."""
 
     name = "npu"
     dtype = torch.bfloat16
@@ -75,7 +75,7 @@ class NpuDevice(CpuDevice):
         self.torch_device = torch.device(KIND, npu.current_device())
         self.holds_graphs = not eager and _may_capture()
         self.streams = self._new_streams()
-        # A graph may be replayed on any stream, but what is captured must not take up what others do meanwhile.
+        # A graph may be replayed on any stream, but a capture must not record the concurrent work of others.
         self.capturing = self._new_streams()
         self._capture_lock = threading.Lock()  # One capture at a time.
         # Graphs of one stream never run at the same time, so they share their memory.
@@ -127,7 +127,7 @@ class NpuDevice(CpuDevice):
                 work()
             own.synchronize()
             graph = npu.NPUGraph()
-            # Other threads may use the device meanwhile (a voice that is read): only this one is held to the rules.
+            # Other threads may use the device during the capture, so its restrictions apply to this thread only.
             with npu.graph(graph, pool=self.pools[stream], stream=own, capture_error_mode="thread_local"):
                 result = work()
         return NpuGraph(graph, result, npu.is_current_stream_capturing)
@@ -150,10 +150,10 @@ class NpuDevice(CpuDevice):
         return {stream: self._npu.Stream(priority=HIGH if stream in URGENT else NORMAL) for stream in Stream}
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode: int) -> Tensor:
-        """Attention of q over k and v under a mask.
+        """Compute attention of q over k and v with a mask.
 
-        Shapes: q [B, heads, P, d]; k, v [B, kv_heads, T, d]; unseen, True where a query may not look: [2048, 2048]
-        in mode 3, else [P, T] or [B, 1, P, T], or None; result [B, heads, P, d].
+        Shapes: q [B, heads, P, d]; k, v [B, kv_heads, T, d]; unseen, True for masked keys: [2048, 2048] in mode 3, else
+        [P, T] or [B, 1, P, T], or None; result [B, heads, P, d].
 
         Raises:
             DeviceUnavailable, AttentionRefused: from `check_attention`.
@@ -203,10 +203,10 @@ def _may_capture() -> bool:
 
 
 def _library() -> Any:
-    """torch_npu, which needs CANN's libraries to be loaded.
+    """Import torch_npu, which needs CANN's libraries.
 
     Raises:
-        DeviceUnavailable: it cannot be imported.
+        DeviceUnavailable: The import failed.
     """
     try:
         import torch_npu

@@ -1,7 +1,7 @@
 """Attention over slots by Ascend's operators, which need contiguous keys and checked masks.
 
-What goes through here keeps to the AI cores: keys and values are written by one index into flattened rows, and read
-back in blocks of whole positions (docs/npu.md).
+It runs on the AI cores only: keys and values are written by one index into flattened rows, and read in blocks of whole
+positions (docs/npu.md).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from runtime.errors import AttentionRefused, DeviceUnavailable
 
-# Modes of a mask. A mask is True where a query may NOT look, the opposite of torch's own attention.
+# Mask modes. A mask is True for keys that a query must NOT attend to, the opposite of torch's own attention.
 EXPLICIT = 0  # An explicit mask, or none: every query attends to every key.
 BOTTOM_RIGHT = 3  # Causal, aligned at the last query and key. Mode 2 aligns at the first ones and is not used.
 COMPRESSED = 2048  # Size of the square mask that mode 3 takes for any number of queries and keys.
@@ -24,10 +24,10 @@ Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None, int], Tensor]  # Argum
 
 
 class NpuSlots:
-    """``AttendSlots`` for rows whose lengths lie on the device: places and masks are reckoned once for all layers.
+    """``AttendSlots`` for rows with lengths on the device; indices and masks are computed once for all layers.
 
-    Shapes: rows, starts [B] int64, starts is the first new position of each; like, a layer's keys, [S, kv_heads, T,
-    d], where BLOCK divides T. Positions past T are written to the last, which no query may attend to.
+    Shapes: rows, starts [B] int64, where starts is the first new position of each; like, a layer's keys, [S, kv_heads,
+    T, d], where BLOCK divides T. Positions past T are written to the last one, which no query attends to.
     """
 
     def __init__(self, attend: Attend, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int) -> None:
@@ -44,29 +44,29 @@ class NpuSlots:
         self._blocks = (heads[..., None] * (T // BLOCK) + blocks).flatten()
         self._shape = B, kv_heads, self._read, d
         keys = torch.arange(self._read, device=here)
-        # The operators take lengths from the host alone, and a graph would keep them; a mask lies on the device.
+        # The operators read lengths from the host only, where a graph would fix them; masks are device tensors.
         self._unseen = (keys > positions[..., None])[:, None]  # [B, 1, new, read]
         self._behind = keys[:, None] > positions[:, -1:, None, None]  # [B, 1, read, 1]
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Shapes: q [B, heads, new, d]; k, v [B, kv_heads, new, d]; keys, values as ``like``; result as q."""
+        """Attend. Shapes: q [B, heads, new, d]; k, v [B, kv_heads, new, d]; keys, values as `like`; result as q."""
         for new, held in ((k, keys), (v, values)):
             held.view(-1, held.shape[3])[self._written] = new.reshape(-1, held.shape[3])
         return self._attend(q, self._of(keys), self._of(values), self._unseen, EXPLICIT)
 
     def _of(self, held: Tensor) -> Tensor:
-        """The rows' own positions, contiguous. Shapes: held [S, kv_heads, T, d]; result [B, kv_heads, read, d]."""
+        """Gather the rows' positions. Shapes: held [S, kv_heads, T, d]; result [B, kv_heads, read, d], contiguous."""
         read = held.view(-1, BLOCK * held.shape[3]).index_select(0, self._blocks).view(self._shape)
-        # What an earlier owner left behind a row's end may be NaN, and 0 * NaN is NaN: zero it.
+        # Values of an earlier request after a row's end may be NaN, and 0 * NaN is NaN, so they are set to zero.
         return read.masked_fill_(self._behind, 0)
 
 
 def check_attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode: int) -> None:
-    """Stop before an operator could read a mask otherwise than it was meant: it would answer, and wrongly.
+    """Check that the operators interpret a mask as intended; otherwise they would return wrong results silently.
 
     Raises:
-        AttentionRefused: the call does not mean what the operators would read.
-        DeviceUnavailable: the checkpoint has heads that the operators do not take.
+        AttentionRefused: The operators would interpret the call differently.
+        DeviceUnavailable: The operators do not support the checkpoint's heads.
     """
     _need(q.dim() == k.dim() == v.dim() == 4, "queries, keys and values are [B, heads, positions, d]")
     B, heads, P, d = q.shape

@@ -16,15 +16,15 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def open_device(name: str, *, eager: bool = False) -> Device:
-    """Open cpu, cuda, npu, mps, or the best there is (auto): a CUDA card, else an NPU, else the CPU.
+    """Open cpu, cuda, npu, mps, or auto: CUDA if available, else an NPU, else the CPU.
 
-    Apple's GPU is opened where it is asked for by name only, for it has not been heard yet.
+    Apple's GPU is untested, so it is opened by name only.
 
-    An eager one holds no graphs.
+    An eager device captures no graphs.
 
     Raises:
-        DeviceUnavailable: it is not there.
-        InvalidSetting: no such word.
+        DeviceUnavailable: The device is not available.
+        InvalidSetting: The name is unknown.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "npu" if sees_npu() else "cpu"
@@ -44,14 +44,15 @@ def open_device(name: str, *, eager: bool = False) -> Device:
 
 
 def choose_dtype(name: str, device: Device, *, is_large: bool = False) -> torch.dtype:
-    """Return the dtype of talker and code predictor, but of products that have fewer bits.
+    """Return the dtype of talker and code predictor, except quantized products.
 
     Args:
-        is_large: whether it is that of a large checkpoint as it was published, which is bfloat16: a CPU that
-            multiplies that takes a third of the time, and half of the memory, that it takes in float32.
+        is_large: True for a large checkpoint published in bfloat16. A CPU with native bfloat16 needs a third of the
+        time
+            and half of the memory of float32 for it.
 
     Raises:
-        InvalidSetting: no such word, or float16, which overflows in the 0.6B code predictor (docs/model.md 7.2).
+        InvalidSetting: The name is unknown, or float16, which overflows in the 0.6B code predictor (docs/model.md 7.2).
     """
     if name == "auto":
         return torch.bfloat16 if is_large and device.name == "cpu" and multiplies_bfloat16() else device.dtype
@@ -67,10 +68,10 @@ def choose_dtype(name: str, device: Device, *, is_large: bool = False) -> torch.
 
 
 def choose_quantization(word: str, device: Device) -> Quantization | None:
-    """Return the bits of the weights of talker and code predictor; a word of the settings but auto, which are checked.
+    """Return the weight bits of talker and code predictor for a checked setting other than auto.
 
     Raises:
-        InvalidSetting: the device has no products with so few bits.
+        InvalidSetting: The device has no products with these bits.
     """
     if word == "off":
         return None
@@ -81,12 +82,11 @@ def choose_quantization(word: str, device: Device) -> Quantization | None:
 
 
 def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantization: Quantization | None) -> torch.dtype:
-    """Return the dtype of Code2Wav; a word of the settings, which are checked.
+    """Return the dtype of Code2Wav for a checked setting.
 
     Args:
-        dtype, quantization: of talker and code predictor. On a CPU Code2Wav is float32 where they are, and else
-            bfloat16, if the processor multiplies it; weights of its products of few rows are float16 where the talker's
-            are, and where there is nothing better.
+        dtype, quantization: Those of talker and code predictor. On a CPU, Code2Wav is float32 if they are float32, else
+            bfloat16 if the processor multiplies it natively. Otherwise weights of products of few rows are float16.
     """
     if name != "auto":
         return DTYPES[name]

@@ -1,7 +1,7 @@
 """Products with weights packed by oneDNN, bitwise independent of the batch.
 
-Whether rows keep their bits is promised nowhere: it is tried on this very processor, for every shape
-of weight, before one is laid out so, and a shape that fails it is not.
+OneDNN does not guarantee batch invariance. It is tested on the running processor for every weight shape, and shapes
+that fail are not packed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ WHOLE = 70
 
 
 class PackedProduct:
-    """Rows times a matrix, in the dtype of its weights; fewer than ``least`` are padded. Shapes: weight [N, K]."""
+    """Product of rows with a packed matrix in its dtype; fewer than `least` rows are padded. Shapes: weight [N, K]."""
 
     def __init__(self, weight: Tensor, least: int) -> None:
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
         self.least = least
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Shapes: rows [M, K]; result [M, N]."""
+        """Multiply. Shapes: rows [M, K]; result [M, N]."""
         count = len(rows)
         if count < self.least:
             rows = F.pad(rows, (0, 0, 0, self.least - count))
@@ -36,7 +36,7 @@ class PackedProduct:
 
 
 def packed(weight: Tensor) -> PackedProduct | None:
-    """The product of a matrix that is laid out anew; None where that is not to be had. Shapes: as `PackedProduct`."""
+    """Pack a matrix; None if no batch-invariant packing is available. Shapes: as `PackedProduct`."""
     N, K = weight.shape
     least = least_rows(N, K, weight.dtype) if weight.is_cpu else None
     return None if least is None else PackedProduct(weight, least)
@@ -53,12 +53,12 @@ def lays_out(dtype: torch.dtype) -> bool:
 def least_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
     """Return the minimum number of rows for which a product is batch-invariant, for matrices [N, K].
 
-    None where no number of ``MIN_ROWS`` is enough, by one thread and by all.
+    None if no number of ``MIN_ROWS`` is enough, with one thread and with all.
     """
     if not is_x86() or not lays_out(dtype):
         return None
     random = torch.Generator().manual_seed(1)
-    # Each output has the numbers of the one before, moved on by one: to draw all of them would take half of the time.
+    # Each output has the previous one's numbers shifted by one: drawing all of them would take half of the time.
     weight = torch.randn(N + K, generator=random).to(dtype).as_strided((N, K), (1, 1))
     rows = torch.randn((WHOLE, K), generator=random).to(dtype)
     product = PackedProduct(weight, MIN_ROWS[0])

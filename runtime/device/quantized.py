@@ -1,12 +1,13 @@
-"""Products with weights of fewer bits, bitwise independent of the batch.
+"""Products with quantized weights, bitwise independent of the batch.
 
-Sixteen bits: a weight is a float16 number, which published ones, bfloat16, are but for the very smallest; rows and sums
-are float32.
-Eight bits: a weight is a whole number of 1/127 of the largest of its output channel. On x86 the rows are rounded the
-same way, each by its own largest number, and the sums are whole numbers, which no order of adding changes. On other
-processors the rows stay bfloat16, and on a CUDA card what they are; sums are float32 there. Four bits: thirty-two
-neighbours of a weight's row share a step and a middle, and rows are bfloat16. A CPU's kernels are torch's own, a card's
-are in runtime/device/kernels; docs/decisions.md says what else there was and why these were taken.
+Sixteen bits: weights are float16, which represents all published bfloat16 weights except the very smallest; rows and
+sums are float32.
+Eight bits: a weight is a multiple of 1/127 of its output channel's largest magnitude. On x86, rows are quantized the
+same way, each by its own largest magnitude, and sums are exact integers. On other CPUs rows are bfloat16, and on CUDA
+they keep their dtype; sums are float32 there.
+
+Four bits: 32 neighbours of a weight row share a step and a middle, and rows are bfloat16. CPU kernels are torch's own,
+CUDA kernels are in runtime/device/kernels; docs/decisions.md lists the alternatives.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from runtime.device import native
 from runtime.device.cpu import is_x86
 
 GROUP = 32  # Weights of a row that share a step and a middle in int4.
-THREE = 3  # fbgemm's float16 kernels add one or two rows in another order.
+THREE = 3  # Rows per call, because fbgemm's float16 kernels sum one or two rows in another order.
 TRIED = range(1, 61)  # Numbers of rows tested for batch invariance.
 PIECE = 4  # Maximum rows of one call: the library has another algorithm for more.
 TILE = 16  # Outputs per step of the library's weight-only kernels, which must also divide K.
 NEAR = 64  # Rows of a matrix rounded at a time, to stay in the cache.
 FULL = 127  # Largest int8 magnitude.
-HALF = 63  # The same on processors that add pairs of products in 16 bits.
+HALF = 63  # Largest int8 magnitude on processors that add pairs of products in 16 bits.
 SMALLEST = 1e-30  # Minimum scale, so that a row of zeros can be divided.
 
 
@@ -50,19 +51,19 @@ Product = Callable[[Tensor], Tensor]  # Rows [M, K] to a result [M, N] in their 
 
 @dataclass(frozen=True, slots=True)
 class Int8:
-    """Shapes: values [N, K] int8; steps [N] float32."""
+    """Weights in eight bits. Shapes: values [N, K] int8; steps [N] float32."""
 
     values: Tensor
     steps: Tensor
 
     @classmethod
     def of(cls, weight: Tensor) -> Int8:
-        """Shapes: weight [N, K] of any floating dtype."""
+        """Quantize a matrix. Shapes: weight [N, K] of any floating dtype."""
         values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
         steps = torch.empty(len(weight), device=weight.device)
-        # A tensor, because a card divides by a plain number with its inverse.
+        # A tensor, because CUDA divides by a Python number by multiplying with its inverse.
         full = torch.tensor(float(FULL), device=weight.device)
-        # Some rows at a time stay near a processor; whole matrices go to memory and back for each operation.
+        # A few rows at a time stay in the cache; whole matrices would not.
         count = NEAR if weight.is_cpu else len(weight)
         for rows, into, step in zip(*(torch.split(part, count) for part in (weight, values, steps)), strict=True):
             part = rows.float()
@@ -77,7 +78,10 @@ class Int8:
 
 @dataclass(frozen=True, slots=True)
 class Int4:
-    """Shapes: values [N, K] int32 from 0 to 15; steps, middles [N, K / GROUP] bfloat16, a middle is what 8 means."""
+    """Weights in four bits.
+
+    Shapes: values [N, K] int32 from 0 to 15; steps, middles (of value 8) [N, K / GROUP] bf16.
+    """
 
     values: Tensor
     steps: Tensor
@@ -85,7 +89,7 @@ class Int4:
 
     @classmethod
     def of(cls, weight: Tensor) -> Int4:
-        """Shapes: weight [N, K], where GROUP divides K."""
+        """Quantize a matrix. Shapes: weight [N, K], where GROUP divides K."""
         groups = weight.float().reshape(len(weight), -1, GROUP)
         least, most = groups.aminmax(dim=2)
         steps = ((most - least) / 15).clamp_(min=SMALLEST).bfloat16()
@@ -103,12 +107,12 @@ Rounded = Int8 | Int4
 
 
 def rounded(weight: Tensor, kind: Quantization) -> Rounded:
-    """Return a matrix of whole numbers: eight bits, or four where its shape allows. Shapes: weight [N, K]."""
+    """Quantize a matrix to eight bits, or to four if its shape allows. Shapes: weight [N, K]."""
     return Int4.of(weight) if kind is Quantization.INT4 and takes_four_bits(*weight.shape) else Int8.of(weight)
 
 
 def product_of(weights: Rounded) -> Product:
-    """Return the product with rounded weights, by the kernel that their device has for their shape."""
+    """Return the product with quantized weights, by the device's kernel for their shape."""
     if weights.values.is_cpu and native.is_loaded():
         return NativeInt4(weights) if isinstance(weights, Int4) else NativeInt8(weights)
     if isinstance(weights, Int4):
@@ -122,7 +126,7 @@ def product_of(weights: Rounded) -> Product:
 
 
 def quantized(weight: Tensor, kind: Quantization) -> Product:
-    """Return the product with a matrix whose weights are rounded. Shapes: weight [N, K]."""
+    """Quantize a matrix and return its product. Shapes: weight [N, K]."""
     return WeightOnlyFloat16(weight) if kind is Quantization.FLOAT16 else product_of(rounded(weight, kind))
 
 
@@ -136,12 +140,12 @@ def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
 
 
 def takes_four_bits(N: int, K: int) -> bool:
-    """True if there is a kernel for a matrix of this shape."""
+    """True if there is a four-bit kernel for a matrix of this shape."""
     return not (N % TILE or K % GROUP)
 
 
 def rounds_rows() -> bool:
-    """True if rows are rounded to eight bits too, as fbgemm's kernels on x86 do."""
+    """True if rows are quantized to eight bits too, as by fbgemm's kernels on x86."""
     return is_x86() and "fbgemm" in torch.backends.quantized.supported_engines
 
 
@@ -149,7 +153,7 @@ def rounds_rows() -> bool:
 def multiplies_float16() -> bool:
     """True if weights may be float16: fbgemm's kernels are available and batch-invariant.
 
-    That is promised nowhere: it is tried on this very processor, by one thread and by two.
+    The library does not guarantee this. It is tested on the running processor with one thread and with two.
     """
     if not rounds_rows():
         return False
@@ -168,23 +172,23 @@ def multiplies_float16() -> bool:
 
 
 def kinds_here() -> list[Quantization]:
-    """The bits that weights may have on this processor, the most first."""
+    """Return the quantizations available on this processor, the largest first."""
     return [kind for kind in Quantization if kind is not Quantization.FLOAT16 or multiplies_float16()]
 
 
 def kinds_on(device: str) -> list[Quantization]:
-    """The bits that weights may have on a device, by its type, besides those of its dtypes."""
+    """Return the quantizations available on a device type."""
     return kinds_here() if device == "cpu" else [Quantization.INT8] if device == "cuda" else []
 
 
 def not_on(kind: Quantization, device: str) -> str:
-    """Return why a device cannot hold weights of ``kind``, as part of a sentence."""
+    """Return the reason why a device does not support a quantization, as part of a sentence."""
     able = "a CPU or a CUDA card" if kind is Quantization.INT8 else "a CPU"
     return f"the device is {device}, and only {able} multiplies {kind}"
 
 
 class WeightOnlyFloat16:
-    """float32 rows times float16 weights, in threes of rows. A weight past 65,504 would be that."""
+    """Product of float32 rows with float16 weights, three rows at a time. Weights are clamped to 65,504."""
 
     def __init__(self, weight: Tensor) -> None:
         with _BY_FBGEMM:
@@ -198,7 +202,7 @@ class WeightOnlyFloat16:
 
 
 class NativeInt8:
-    """Rows and weights of eight bits with exact sums, by our own kernels; bitwise equal on every processor."""
+    """Product of int8 rows and weights with exact sums by our own kernels, bitwise equal on every processor."""
 
     def __init__(self, rounded: Int8) -> None:
         self.tiles, self.steps = native.int8_tiles(rounded.values, rounded.steps)
@@ -211,7 +215,7 @@ class NativeInt8:
 
 
 class NativeInt4:
-    """The same with weights of four bits."""
+    """Product of int8 rows with int4 weights by our own kernels."""
 
     def __init__(self, rounded: Int4) -> None:
         self.blocks = native.int4_blocks(rounded.values, rounded.steps, rounded.middles)
@@ -224,10 +228,10 @@ class NativeInt4:
 
 
 class RoundedRowsInt8:
-    """Whole numbers times whole numbers; a row is rounded by the largest number in it."""
+    """Product of int8 weights with rows quantized by their largest magnitude."""
 
     def __init__(self, rounded: Int8) -> None:
-        # Without VNNI two products of eight bits each are added in sixteen, which must hold them.
+        # Without VNNI, two products are added in 16 bits and must not overflow.
         self.steps = FULL if torch.cpu._is_vnni_supported() else HALF
         self.packed = _packed_by_fbgemm(rounded)
 
@@ -241,9 +245,9 @@ class RoundedRowsInt8:
 
 
 class DequantizedInt8:
-    """Rows as they are times whole numbers, summed in float32 and scaled then, by any device's library.
+    """Product of unquantized rows with int8 weights in float32, scaled afterwards, by any device's library.
 
-    A card's kernels take ``values`` and ``steps`` instead, and are held to this.
+    CUDA kernels use `values` and `steps` directly and are tested against this.
     """
 
     def __init__(self, rounded: Int8) -> None:
@@ -254,7 +258,7 @@ class DequantizedInt8:
 
 
 class WeightOnlyInt8:
-    """bfloat16 rows times whole numbers, a few rows at a time."""
+    """Product of bfloat16 rows with int8 weights, a few rows at a time."""
 
     def __init__(self, rounded: Int8) -> None:
         self.values, self.steps = rounded.values, rounded.steps.bfloat16()
@@ -264,7 +268,7 @@ class WeightOnlyInt8:
 
 
 class WeightOnlyInt4:
-    """The same with groups of four-bit numbers."""
+    """Product of bfloat16 rows with groups of int4 weights, a few rows at a time."""
 
     def __init__(self, rounded: Int4) -> None:
         self.values = torch.ops.aten._convert_weight_to_int4pack_for_cpu(rounded.values, 1)
@@ -276,7 +280,7 @@ class WeightOnlyInt4:
 
 
 def _in_pieces(rows: Tensor, product: Product) -> Tensor:
-    """bfloat16 products of a few rows each: for more of them some processors have matrix units that add otherwise."""
+    """Multiply a few rows at a time, because some processors' matrix units sum larger batches in another order."""
     return torch.cat([product(part) for part in torch.split(rows.bfloat16(), PIECE)]).to(rows.dtype)
 
 
@@ -290,7 +294,7 @@ def _packed_by_fbgemm(rounded: Int8) -> Any:
 
 
 class _Engine:
-    """Names fbgemm as what packs, a global of torch's, as long as any thread is within."""
+    """Context that selects fbgemm in torch's global setting while any thread is inside."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -64,7 +64,7 @@ def digit_groups(digits: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a unit: the word before "per" changes ("miles per hour"), or else the last ("watt hours")."""
+    """Return the plural of a unit: the word before "per" changes ("miles per hour"), else the last ("watt hours")."""
     head, per, rest = noun.partition(" per ")
     *first, last = head.split(" ")
     if last == "Celsius" or last == "Fahrenheit":

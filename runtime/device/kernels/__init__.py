@@ -1,8 +1,8 @@
-"""Fused operations of a frame in Triton, each tested against a plain twin.
+"""Fused operations of a frame in Triton, each tested against a readable version.
 
-All are pure functions over tensors: no host sync, no shape that depends on a value, so that a graph can hold them; and
-a row's bits depend neither on how many rows there are nor on which. Triton is imported by the modules of this package
-alone, each of which needs it; ask ``available`` before importing one.
+They are pure functions over tensors without host synchronization or data-dependent shapes, so graphs can capture them.
+Results are bitwise independent of the batch. All modules of this package need Triton; call ``available`` before you
+import one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 HOPPER = 9
 PDL_CAPABILITY = HOPPER  # From this capability on, a kernel may start before the previous one has ended.
 READS_SHARED = (HOPPER, 10)  # Capabilities whose tensor cores read the current stage from shared memory.
-PLENTY = 2**20  # Bytes of shared memory assumed without a card.
+PLENTY = 2**20  # Bytes of shared memory assumed without a GPU.
 
 
 @cache
@@ -42,7 +42,7 @@ def wgmma() -> bool:
 
 @cache
 def shared_memory() -> int:
-    """Bytes that a program may hold in a multiprocessor's memory: 227 KiB on an H200, 99 KiB on consumer cards."""
+    """Return the shared memory of a program in bytes: 227 KiB on an H200, 99 KiB on consumer GPUs."""
     if not torch.cuda.is_available():
         return PLENTY
     from triton.compiler.compiler import max_shared_mem
@@ -58,10 +58,10 @@ def keeps_all_stages() -> bool:
 
 
 def stages(wanted: int, stage_bytes: int) -> int:
-    """Return the number of loop stages that fit this card, at most ``wanted``. They do not change results.
+    """Return the number of loop stages that fit this GPU, at most `wanted`. They do not change results.
 
     Args:
-        stage_bytes: what a step of the loop loads for its products.
+        stage_bytes: Bytes that one step of the loop loads.
     """
     return max(1, min(wanted, shared_memory() // stage_bytes + (not keeps_all_stages())))
 

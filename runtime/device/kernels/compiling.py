@@ -1,7 +1,7 @@
 """Parallel compilation of kernels, because a first start compiles about a hundred.
 
-The works that are to be captured are gone through once with launches that do nothing: every kernel that is met is left
-to a thread, most of whose time goes into a process of its own (ptxas) or one more (the launcher's C compiler).
+All work to be captured runs once with launches that do nothing. Each kernel is compiled on a thread, which mostly waits
+for other processes (ptxas and the C compiler of the launcher).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from runtime.device.kernels import (
 log = logging.getLogger(__name__)
 
 THREADS = 16  # Maximum number of compiler threads.
-# Launchers are extension modules of one name. Loaded beside each other, a kernel was once given another's.
+# Launchers are extension modules with the same name. When loaded in parallel, a kernel once got another's launcher.
 LOADING = threading.Lock()
 MODULES = (
     convolution,
@@ -53,7 +53,7 @@ MODULES = (
 
 
 class Unheard:
-    """Stands for a kernel that is being compiled: to launch it does nothing."""
+    """Placeholder for a kernel that is being compiled, whose launch does nothing."""
 
     function = packed_metadata = None
 
@@ -61,17 +61,20 @@ class Unheard:
         return self
 
     def launch_metadata(self, *_: Any) -> None:
-        """There is none."""
+        """Return no metadata."""
 
     def run(self, *_: Any) -> None:
-        """Nothing runs."""
+        """Do nothing."""
 
 
 UNHEARD = Unheard()
 
 
 class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no types
-    """Within, kernels are compiled and not launched. One that cannot be compiled is again asked for at its launch."""
+    """Mode in which kernels are compiled and not launched.
+
+    A failed compilation is repeated at the first real launch.
+    """
 
     def submit(self, key: str, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], None]) -> Unheard:
         def compile_and_load() -> Any:
@@ -90,11 +93,11 @@ class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no typ
 
 
 def compile_all(works: Iterable[Callable[[], object]]) -> int:
-    """Compile what some works launch, and return how many kernels that were.
+    """Compile the kernels that some work launches, and return their number.
 
-    What the works compute is rubbish: whatever they read on the host or look up in torch must not come from a kernel.
-    Nothing is done where a kernel was launched before in this process: it would be launched now, on rubbish. Nobody
-    may launch any meanwhile.
+    The results of the work are undefined, so it must not use a kernel's output on the host or as an index. Nothing is
+    compiled if this process has already launched a kernel, because that kernel would run on undefined data. No other
+    thread may launch kernels during the call.
     """
     if any(kernel_cache for kernel in _kernels() for kernel_cache, *_ in kernel.device_caches.values()):
         return 0

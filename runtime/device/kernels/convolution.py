@@ -1,13 +1,12 @@
 """Causal convolutions over [B, T, C], and all other products of Code2Wav, as one matrix product kernel.
 
-A convolution of ``taps`` taps is one product over K = taps * C: row t of the left matrix is the inputs that output t
-sees, side by side. It is never written down; the kernel reads them from where they lie, moments before the chunk from
-the stream's memory. A transposed convolution is the same with ``stride`` outputs side by side, a linear layer the same
-with one tap. What follows the product (bias, activation, residual, SnakeBeta of the next layer) happens before it is
-written.
+A convolution of ``taps`` taps is one product over K = taps * C: row t of the left matrix concatenates the inputs of
+output t. The matrix is never stored; the kernel reads the inputs from the chunk, and those before it from the stream's
+state. A transposed convolution has ``stride`` outputs per row, and a linear layer has one tap. Bias, activation,
+residual and the next layer's SnakeBeta are applied before the result is stored.
 
-K is summed up in ascending order whatever the tiles are, so that an output has the same bits in every batch and in
-every chunking. Tiles are at least 64 rows: fewer would be other instructions.
+K is summed in ascending order with any tiles, so outputs are bitwise independent of batch and chunks. Tiles have at
+least 64 rows, because fewer would use other instructions.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SWIGLU = tl.constexpr(int(After.SWIGLU))
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The weights of one product.
+    """Packed weights of one product.
 
     Shapes: weight [N, taps * C], oldest tap first; bias [N] float32 or None.
     """
@@ -56,7 +55,7 @@ class Packed:
 
     @property
     def left(self) -> int:
-        """Moments that it looks back."""
+        """Return the number of earlier time steps that an output needs."""
         return (self.taps - 1) * self.dilation
 
 
@@ -72,7 +71,7 @@ class Tile:
         return self.depth if dtype is torch.bfloat16 else self.depth // 2
 
     def stages_for(self, dtype: torch.dtype) -> int:
-        """As many as fit the card."""
+        """Return the number of loop stages that fit this GPU."""
         return stages(self.stages, (self.rows + self.columns) * self.depth_for(dtype) * dtype.itemsize)
 
 
@@ -86,14 +85,14 @@ TILES = (
     Tile(64, 32, 4, 5, 128),
     Tile(64, 16, 4, 6, 128),
 )
-BUSY = 128  # Programs that fill a card.
+BUSY = 128  # Programs that fill a GPU.
 LINE = tl.constexpr(64)  # Elements of 16 bits in a cache line.
 NORM_TILE = Tile(64, 16, 4, 6, 128)  # Tile of products whose squares are needed; they are summed by tile.
 NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 
 
 def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
-    """Return the largest tile that keeps the card full and is not mostly beyond the matrix; it changes no bit."""
+    """Return the largest tile that fills the GPU and is not mostly outside of the matrix. It changes no result."""
     tiles = TILES if element_bytes == 2 else TILES[2:]
     for tile in tiles:
         columns = -(-N // tile.columns)
@@ -104,7 +103,7 @@ def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
 
 @triton.jit
 def _weights_to_cache(weight, column, N: tl.constexpr, K: tl.constexpr, BN: tl.constexpr):
-    """Ask for the weights of some columns, which lie side by side, line by line, without waiting."""
+    """Prefetch the weights of adjacent columns into the cache, line by line, without waiting."""
     BLOCK: tl.constexpr = 512
     last = (N * K - 1) // LINE
     for line in range(column * K // LINE, (column + BN) * K // LINE, BLOCK):
@@ -114,7 +113,7 @@ def _weights_to_cache(weight, column, N: tl.constexpr, K: tl.constexpr, BN: tl.c
 
 @triton.jit
 def _pairwise(each, ROWS: tl.constexpr, PARTS: tl.constexpr):
-    """Sums of rows, in an order of their own: ``tl.sum`` takes the one that the tile's layout suggests.
+    """Return sums of rows in a fixed order; the order of ``tl.sum`` depends on the tile's layout.
 
     Shapes: each [ROWS, PARTS], a power of two; result [ROWS].
     """
@@ -266,13 +265,16 @@ def convolve(
     squares: bool = False,
     tile: Tile | None = None,
 ) -> Made:
-    """Return a product over a chunk of every row, and the memory moved on where it looks back.
+    """Compute a product over a chunk of every row, and update the streams' state if it needs earlier inputs.
 
+    Args:
+        then: SnakeBeta of the next layer, whose result is returned in addition.
+        plain: True to return the result without SnakeBeta.
+        norm: Squares of x and an epsilon; x is divided by its root mean square (`packed` includes the norm's weight).
+        squares: True to return the squares for a following norm. The producing kernel computes them, because Triton 3.6
+            overwrites data that a product in flight still reads if its loop reads them too.
     Shapes: x [B, T, C]; rows [B, 3] int32 (slot, turn, frames); residual as the result; results [B, T, N], or
-    [B, T, N / 2] after SWIGLU. ``then`` and ``plain``: which of the two results are made. ``norm``: the squares of x
-    and an epsilon; x is divided by its root mean square (the norm's weight lies in ``packed``). ``squares``: a norm
-    comes next. They are taken where x is made, because Triton 3.6 overwrites what a product in flight still reads
-    where the loop around it reads that as well.
+        [B, T, N / 2] after SWIGLU.
     """
     B, T, C = x.shape
     M, N = B * T, packed.width

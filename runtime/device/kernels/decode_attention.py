@@ -1,7 +1,7 @@
-"""Attention of a decode step: one or two new positions of many rows, each over its own slot.
+"""Attention kernel of a decode step: one or two new positions of many rows, each over its own slot.
 
-Norms, rotary positions, the cache's new entries and the attention itself in one launch. The twin is
-runtime/model/layers.py over a device's own attention.
+One launch computes norms, RoPE, the cache write and the attention. The readable version is runtime/model/layers.py with
+a device's own attention.
 """
 
 from __future__ import annotations
@@ -38,16 +38,15 @@ def decode_attention(
     *,
     settled: bool = False,
 ) -> Tensor:
-    """Attention of each row's newest positions over its own slot up to themselves; their keys and values are kept.
+    """Attend each row's newest positions over its own slot, and store their keys and values.
 
-    Shapes: qkv [B * new, (heads + 2 kv_heads) * d], a row's positions side by side; rows [B] int64, the slot of each;
-    positions [B] int64, the first new one of each; result [B * new, heads * d]. All but the integers in one dtype,
-    float32 or bfloat16.
+    Shapes: qkv [B * new, (heads + 2 kv_heads) * d], a row's positions adjacent; rows [B] int64, slots; positions [B]
+    int64, the first new one of each; result [B * new, heads * d]. All floats have one dtype, float32 or bfloat16.
 
     Args:
-        new: 1 or 2 positions a row.
-        settled: rows and positions lie as they are since before the last launch that was not settled, so that they
-            may be read while the kernel ahead still runs.
+        new: New positions per row, 1 or 2.
+        settled: True if rows and positions were written before the last launch that was not settled, so that they may
+            be read while the previous kernel still runs.
     """
     _, kv_heads, T, d = cache.keys.shape
     count = query_heads(qkv, heads, cache, new, rows, positions)
@@ -112,10 +111,10 @@ def _decode_attention(
     SETTLED: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """One row and one key head: its query heads at its new positions.
+    """Program of one row and one key head, with its query heads at the new positions.
 
-    Keys come in blocks of ``PARTS`` times ``PART``. Every part, which is a warp's, keeps a softmax of its own over the
-    keys that come by there, and they are joined at the end: nothing is exchanged between warps while keys come in.
+    Keys are read in blocks of ``PARTS`` times ``PART``. Each part belongs to a warp, which keeps its own online
+    softmax. The parts are joined at the end, so warps exchange no data in the loop.
     """
     if PDL:
         if not SETTLED:
@@ -133,7 +132,7 @@ def _decode_attention(
     inside = (dims < D)[None, :]
     q_there = live[:, None] & inside
 
-    # Every load comes before the first sum: they wait for memory together.
+    # All loads come before the first sum, so that they wait for memory together.
     q_weight = tl.load(q_norm + dims[None, :], mask=inside, other=0.0)
     q_partner_weight = tl.load(q_norm + partner[None, :], mask=inside, other=0.0)
     k_weight = tl.load(k_norm + dims[None, :], mask=inside, other=0.0)
@@ -160,7 +159,7 @@ def _decode_attention(
         there = (offsets < first)[:, :, None] & inside[None, :, :]
         k = tl.load(keys + block, mask=there)
         v = tl.load(values + block, mask=there)
-        # Zeros are filled in apart: else the compiler moves k on before it has asked for v.
+        # Zeros are filled in separately; otherwise the compiler processes k before it loads v.
         k, v = tl.where(there, k, 0.0), tl.where(there, v, 0.0)
 
     q = qk_norm_rope(q, q_partner, q_weight, q_partner_weight, q_cos, q_sin, eps, D, WIDTH)
@@ -168,7 +167,7 @@ def _decode_attention(
     tl.store(keys + base + k_angle, new_k, mask=inside)
     tl.store(values + base + k_angle, new_v, mask=inside)
 
-    # The first part begins with the new keys, which are at hand.
+    # The first part starts with the new keys, which are in registers.
     factor = scale * LOG2_E
     score = tl.sum(q.to(tl.float32)[:, None, :] * new_k.to(tl.float32)[None, :, :], axis=2) * factor
     seen = news[None, :] <= new_of[:, None]
@@ -201,7 +200,7 @@ def _decode_attention(
 
 @triton.jit
 def _take_in(q, k, v, live, factor, best, total, acc):
-    """Let every part's softmax go on over its keys of one block.
+    """Update every part's online softmax with its keys of one block.
 
     Shapes: q [PARTS, QUERIES, WIDTH]; k, v [PARTS, PART, WIDTH]; live [PARTS, PART]; best, total [PARTS, QUERIES]; acc
     as q.

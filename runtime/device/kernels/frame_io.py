@@ -1,6 +1,6 @@
-"""Start and end of a frame, one launch each: from state to the talker's input, from codes to the next state.
+"""Kernels of a frame's start (from state to the talker's input) and end (from codes to the next state).
 
-The twin of both is runtime/engine/execution/frame.py without fused operations.
+Their readable version is runtime/engine/execution/frame.py without fused operations.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ WIDTH = 256  # Elements of a row per program.
 def begin(
     rows: Tensor, state: SlotState, frames: Tensor, text: Tensor, addresses: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Input and position of each row's next frame.
+    """Return input and position of each row's next frame.
 
-    The codebooks' rows of its last frame, summed in float32 and cast, then the row of its text id. A row that ended
-    may still hold the end, which no codebook has: it gets some row, and its frame is not heard.
+    The input is the sum of the last frame's embeddings in float32, cast, plus the embedding of the text id. A row that
+    ended may have EOS as its code, which has no embedding; it gets an arbitrary one, and its frame is discarded.
 
-    Shapes: rows [B] int64, the slot of each; frames [Q, V, H]; text [text_vocab, H] in the same dtype; addresses [2, S]
-    int64, each slot's own tables in the place of frames[0] and text; results [B, H] and [B] int64.
+    Shapes: rows [B] int64, slots; frames [Q, V, H]; text [text_vocab, H] in the same dtype; addresses [2, S] int64,
+    each slot's own tables instead of frames[0] and text; results [B, H] and [B] int64.
     """
     Q, V, H = frames.shape
     S, L = state.trailing.shape
@@ -87,11 +87,11 @@ def _begin(
     dims = part * WIDTH + tl.arange(0, WIDTH)
     inside = dims < H
     slot = tl.load(rows + row)
-    # What the slot holds is asked for together, and so are the tables' rows.
+    # The loads of the slot's state are issued together, and so are those of the tables.
     at, made = tl.load(position + slot), tl.load(frame + slot)
     codebook = tl.arange(0, GROUPS)
     code = tl.minimum(tl.load(codes + slot * Q + codebook, mask=codebook < Q, other=0), V - 1)
-    # The scratch slot has made no frame.
+    # The scratch slot has no frame, so its index is clamped.
     word = tl.load(trailing + slot * L + tl.maximum(tl.minimum(made - 1, L - 1), 0))
     own = frames + ((codebook * V + code) * H)[:, None] + dims[None, :]
     if ADDRESSED:
@@ -118,11 +118,10 @@ def finish(
     positions: Tensor,
     counts: Tensor | None = None,
 ) -> Tensor:
-    """Move the rows on past the frame just made: position, frame, last codes, codes 0 seen.
+    """Advance the rows after a frame: position, frame, last codes, seen codes 0.
 
-    Shapes: rows, positions (the first that was read), counts (of those that
-    were, or one of each row) [B] int64; result [B, Q + 2] int64: the codes, whether code 0 is ``eos``, whether all
-    scores were finite.
+    Shapes: rows, positions (the first new one), counts (of new positions; None for one each) [B] int64; result
+    [B, Q + 2] int64: the codes, 1 if code 0 is `eos`, and 1 if all scores were finite.
     """
     B, Q = sampled.codes.shape
     S, V = state.seen.shape

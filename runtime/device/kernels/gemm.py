@@ -1,10 +1,9 @@
-"""Product of up to 512 rows with a large matrix; with few rows it is bound by reading the weights.
+"""Matrix product kernel for up to 512 rows and a large matrix; few rows are bound by reading the weights.
 
-A program makes some outputs of all rows: weights [BN, BK] times inputs [BK, BM], the weights in the place that tensor
-cores have for the larger side, so that the same instructions in the same order make a row whether it is alone or one
-of five hundred. The residual or the gate behind is done in the same launch. The norm before is a launch of its own: it
-takes a microsecond, and of many rows in every program it would take longer. Of few rows
-runtime/device/kernels/small_m_gemm.py does it all.
+A program computes some outputs of all rows: weights [BN, BK] times inputs [BK, BM]. The weights are the tensor cores'
+larger operand, so a row gets the same instructions in the same order in any batch. The same launch applies the residual
+or gate. A preceding norm is a separate launch of about a microsecond, because repeating it for many rows in every
+program would take longer. For few rows, runtime/device/kernels/small_m_gemm.py fuses all of it.
 """
 
 from __future__ import annotations
@@ -28,11 +27,10 @@ PARTS = 4  # Parts of K whose sums are added in order, for every matrix below.
 class Tiles(NamedTuple):
     """Tile sizes of a product.
 
-    K is summed in ``parts`` stretches (1 or 4), whose sums are added up one after the other. A program with few outputs
-    has the stretches beside each other, a warp each; one with many has them one behind the other; with ``split_k``
-    every stretch is a program's own, and a second launch adds them up. ``prefetch``: whether a program asks for its
-    weights in the cache while the kernel ahead still works. ``BM``: rows of a program, where they are not as many as
-    there are, up to 64.
+    K is divided into `parts` parts (1 or 4), whose sums are added in order. A program with few outputs computes the
+    parts in parallel, one per warp; a program with many outputs computes them in sequence. With `split_k` each part has
+    its own program, and a second launch adds them. With `prefetch`, a program prefetches its weights into the cache
+    while the previous kernel still runs. `BM` are the rows of a program; 0 means all rows, up to 64.
     """
 
     BN: int
@@ -59,7 +57,7 @@ def _prefetch_rows(w, n, K: tl.constexpr, BN: tl.constexpr):
 
 @triton.jit
 def _sum_in_order(parts):
-    """Sums [A, B] of [4, A, B]."""
+    """Add the parts in order. Shapes: parts [4, A, B]; result [A, B]."""
     A: tl.constexpr = parts.shape[1]
     B: tl.constexpr = parts.shape[2]
     even, odd = tl.split(tl.permute(parts.reshape(2, 2, A, B), (2, 3, 0, 1)))
@@ -92,9 +90,9 @@ def _gemm_kernel(
     PREFETCH: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    # x [M, K]; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], or None if w has the dtype of x;
+    # Shapes: x [M, K]; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], None if w has the dtype of x;
     # bias [N]; residual, out [M, N].
-    # Programs that follow each other have the same weights, which are so read from memory once.
+    # Consecutive programs have the same weights, so memory is read once.
     n0 = tl.program_id(1) * BN
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
@@ -127,7 +125,7 @@ def _gemm_kernel(
             part = tl.dot(w_tile.to(dtype), rows, part, input_precision="ieee")
             if PARTS > 1:
                 tl.static_assert(stretch % BK == 0)
-                # Triton 3.6 multiplies wrongly by widened weights where a sum ends at every step.
+                # Triton 3.6 computes wrong products of widened weights if a sum ends at every step.
                 tl.static_assert(stretch > BK or w.dtype.element_ty == dtype)
                 if (start + BK) % stretch == 0:
                     acc += part
@@ -136,7 +134,7 @@ def _gemm_kernel(
             acc = part
     else:
         tl.static_assert(whole)
-        # Part p sums its own stretch of K, and a step takes ``part_k`` numbers of every stretch.
+        # Part p sums its own range of K, and a step processes `part_k` numbers of every part.
         p = tl.arange(0, PARTS)
         k = p[:, None] * stretch + tl.arange(0, part_k)[None, :]
         w_at = w + row[None, :, None].to(tl.int64) * K + k[:, None, :]
@@ -158,7 +156,7 @@ def _gemm_kernel(
     at = m[None, :] * out_stride + n[:, None]
     inside = m_mask[None, :] if whole else m_mask[None, :] & (n < N)[:, None]
     if RESIDUAL:
-        # The product is rounded before it is added, as it is where the two are done one after the other.
+        # The product is rounded before the addition, as in separate operations.
         beside = tl.load(residual + m[None, :] * residual_stride + n[:, None], inside, 0.0)
         acc = acc.to(dtype).to(tl.float32) + beside.to(tl.float32)
     tl.store(out + at, acc.to(dtype), inside)
@@ -187,24 +185,23 @@ def gemm(
     out: Tensor | None = None,
     tiles: Tiles | None = None,
 ) -> Tensor:
-    """Residual + x times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
+    """Return residual + x @ weight.T + bias, in a new tensor or in `out`, which may be strided.
 
-    Shapes: x [M, K]; weight [N, K]; scale [N] float32, of weights of eight bits; bias [N]; residual, out, result
-    [M, N].
+    Shapes: x [M, K]; weight [N, K]; scale [N] float32, for int8 weights; bias [N]; residual, out, result [M, N].
     """
     return _launch(x, weight, scale, bias, residual, out, weight.shape[0], False, tiles)
 
 
 def swiglu(x: Tensor, weight: Tensor, *, scale: Tensor | None = None, tiles: Tiles | None = None) -> Tensor:
-    """silu(gate) * up of a product.
+    """Return silu(gate) * up of a product.
 
-    Shapes: x [M, K]; weight [2 N, K], gate above up; scale [2 N] float32, of weights of eight bits; result [M, N].
+    Shapes: x [M, K]; weight [2 N, K], the gate's rows first; scale [2 N] float32, for int8 weights; result [M, N].
     """
     return _launch(x, weight, scale, None, None, None, weight.shape[0] // 2, True, tiles)
 
 
 def norm(x: Tensor, how: Norm) -> Tensor:
-    """RMSNorm. Shapes: x, result [M, K]."""
+    """Apply an RMSNorm. Shapes: x, result [M, K]."""
     M, K = x.shape
     assert x.stride(1) == 1
     out = torch.empty((M, K), device=x.device, dtype=x.dtype)
@@ -234,7 +231,7 @@ def _launch(
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     assert out.shape == (M, N)
     assert out.stride(1) == 1
-    # Of x and of the matrix, whose gate comes beside.
+    # Bytes of x, and of the matrix with its gate.
     step_bytes = tiles.BK * (BM * x.itemsize + tiles.BN * (1 + gated) * weight.itemsize)
     fitting = stages(tiles.stages, step_bytes)
     if tiles.split_k:
@@ -271,15 +268,14 @@ def _launch(
 
 
 def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = False) -> Tiles:
-    """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.kernels tiles`.
+    """Return the tiles for a matrix shape and number of rows, found by `python -m benchmarks.kernels tiles`.
 
-    Those of up to 64 rows were found on an H200, the others on an H100, those of stretches on an H200 again.
-    For one matrix ``parts`` is the same for any rows: it decides the order of the sums. More rows than FEW read the
-    weights from the cache again and again, so that programs take more of both.
+    Tiles of up to 64 rows and those with `split_k` were found on an H200, the others on an H100.
+    `parts` decides the order of sums, so it depends on the matrix only. With more rows than FEW, weights are read from
+    the cache repeatedly, so programs have more rows and outputs.
 
-    Weights of ``eight_bits`` have programs with as many rows of the matrix as Hopper's own instruction takes (wgmma).
-    With fewer Triton takes the older one (mma), for which it loads four neighbours of K at once where the weights are
-    narrow, and so multiplies the numbers of a step in another order: a row among many would have other bits.
+    With `eight_bits`, programs have enough matrix rows for Hopper's wgmma instruction. With fewer, Triton uses mma and
+    loads four neighbours of K at once for narrow weights, which changes the order of products and so the bits of a row.
     """
     found = TILES.get((N, K, gated))
     if found is None:
@@ -293,12 +289,12 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = F
 
 
 def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
-    """True if a program has as many rows of the matrix, with its gate, as the largest instruction takes."""
+    """True if a program has enough matrix rows, including the gate's, for the largest instruction."""
     return tiles.BN * (1 + gated) >= MANY_ROWS.value
 
 
 FEW = 64  # Maximum rows that one program processes alone.
-# In place of tiles with too few rows of a matrix of eight bits; with few outputs there would be too few programs.
+# Replacements for tiles with too few matrix rows for int8; with few outputs, split K for enough programs.
 WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)
 MANY_OUTPUTS = 2048
 # By outputs, inputs and gate, for 65 to 128, up to 256 and more rows.

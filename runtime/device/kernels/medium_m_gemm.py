@@ -1,10 +1,10 @@
-"""Product of up to 64 rows with a matrix whose first weights are prefetched before the rows are ready.
+"""Matrix product kernel for up to 64 rows, which prefetches its first weights before the rows are ready.
 
-As runtime/device/kernels/small_m_gemm.py, for more rows than one instruction of the tensor cores takes. So many do not
-lie in shared memory whole beside the weights: they come step by step, some steps ahead of the products, and so do the
-weights for which there is no room at first. The norm before is a launch of its own, as in gemm.py.
+It is like runtime/device/kernels/small_m_gemm.py for more rows than one tensor core instruction has. Shared memory
+cannot hold all rows and weights, so rows are loaded some steps ahead of the products, and so are the weights without
+room at first. A preceding norm is a separate launch, as in gemm.py.
 
-Sums are cut and ordered as in runtime/device/kernels/gemm.py: a row has the same bits here and there.
+Sums have the parts and order of runtime/device/kernels/gemm.py, so results are bitwise equal.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from runtime.device.kernels.gemm import PARTS
 
 SIZES = 16, 32, 64  # Input rows per program. Each size is a kernel to compile.
 MAX_ROWS = SIZES[-1]
-BESIDES = 1024  # Bytes of shared memory in addition to weights and rows.
+BESIDES = 1024  # Bytes of shared memory for other data than weights and rows.
 
 
 class MediumTiles(NamedTuple):
     """Tile sizes of a product.
 
-    A program has ``BN`` rows of the matrix (gate and up together) and all rows of the input; a step takes ``BK``
-    numbers of every stretch of K. ``weights_ahead`` and ``rows_ahead``: steps whose weights and rows have room in
-    shared memory; they change no bit.
+    A program has `BN` rows of the matrix (gate and up together) and all rows of the input; a step processes `BK`
+    numbers of every part of K. `weights_ahead` and `rows_ahead` are the steps whose weights and rows fit into shared
+    memory; they change no result.
     """
 
     BN: int
@@ -40,7 +40,7 @@ class MediumTiles(NamedTuple):
     rows_ahead: int
 
 
-# For each of the sizes: by outputs, inputs and gate, found on an H200. None: gemm.py is faster.
+# Tiles for each of SIZES, by outputs, inputs and gate, found on an H200. None: gemm.py is faster.
 TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles | None]] = {
     (4096, 1024, False): (MediumTiles(16, 64, 4, 4), MediumTiles(32, 64, 4, 4), MediumTiles(32, 64, 4, 3)),
     (1024, 2048, False): (MediumTiles(16, 128, 4, 4), MediumTiles(16, 128, 4, 3), MediumTiles(16, 64, 8, 4)),
@@ -57,10 +57,10 @@ TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles |
 
 
 def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTiles | None:
-    """Choose the tiles for a product on this card, or None for another kernel. Shapes as of ``medium_m_gemm``."""
+    """Choose the tiles for a product on this GPU, or None for another kernel. Shapes: as in `medium_m_gemm`."""
     M, K = x.shape
     found = TILES.get((len(weight) // (1 + gated), K, gated))
-    # Weights of eight bits, and numbers of 32, are another kernel's.
+    # Other kernels handle int8 weights and float32.
     if found is None or M > MAX_ROWS or not pdl() or x.itemsize != 2 or weight.dtype != x.dtype:
         return None
     tiles = found[SIZES.index(block_rows(M))]
@@ -68,7 +68,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
 
 
 def block_rows(M: int) -> int:
-    """The least size that has room for so many rows."""
+    """Return the smallest size for this number of rows."""
     return next(size for size in SIZES if size >= M)
 
 
@@ -119,7 +119,7 @@ def _medium_m_gemm_kernel(
     rows = staging.allocate(dtype, ROWS_AHEAD, BM, PARTS, BK)
     if PDL:
         gdc_wait()
-    # The first group holds all weights so far, and each the rows of one step.
+    # The first commit group has all weights so far; each group has the rows of one step.
     for step in gl.static_range(ROWS_AHEAD - 1):
         async_copy.async_copy_global_to_shared(rows.index(step), x_at + step * BK, x_mask)
         async_copy.commit_group()
@@ -136,7 +136,7 @@ def _medium_m_gemm_kernel(
     sums = gl.zeros([PARTS, BN, BM], gl.float32, of_sums)
     for step in gl.static_range(STEPS):
         async_copy.wait_group(ROWS_AHEAD - 2)
-        # What comes now takes the place of the step before, which every warp is done with.
+        # The new rows overwrite those of the previous step, which all warps have finished.
         if step + ROWS_AHEAD - 1 < STEPS:
             room = rows.index((step + ROWS_AHEAD - 1) % ROWS_AHEAD)
             async_copy.async_copy_global_to_shared(room, x_at + (step + ROWS_AHEAD - 1) * BK, x_mask)
@@ -160,10 +160,10 @@ def medium_m_gemm(
     out: Tensor | None = None,
     gated: bool = False,
 ) -> Tensor:
-    """Residual + x times a matrix, or silu(gate) * up of it, in a tensor of its own or in ``out``.
+    """Return residual + x @ weight.T, or silu(gate) * up of it, in a new tensor or in `out`.
 
-    Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate above; residual, out, result [M, N], whose rows may lie
-    apart. All in one dtype of two bytes.
+    Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate first; residual, out, result [M, N], may be strided. All
+    have one dtype of two bytes.
     """
     (M, K), N = x.shape, len(weight) // (1 + gated)
     assert x.stride(1) == 1

@@ -1,4 +1,4 @@
-"""Code2Wav operations that are no products: codebook lookup, depthwise convolutions with their norm, PCM."""
+"""Code2Wav kernels that are not matrix products: codebook lookup, depthwise convolutions with norm, PCM."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _look_up(
 
 
 def look_up(codes: Tensor, tables: Tensor) -> Tensor:
-    """Sum of one row of each table. Shapes: codes [B, T, Q] int32; tables [Q, size, W]; result [B, T, W]."""
+    """Sum one row of each table. Shapes: codes [B, T, Q] int32; tables [Q, size, W]; result [B, T, W]."""
     B, T, groups = codes.shape
     _, size, width = tables.shape
     out = tables.new_empty(B, T, width)
@@ -105,7 +105,7 @@ def _each_channel(
 
 
 def normed_depthwise(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past, eps: float) -> Tensor:
-    """Return a depthwise convolution over a chunk of every row, its memory moved on, and the mean and scale taken out.
+    """Compute a depthwise convolution over a chunk of every row, normalize it, and update the streams' state.
 
     Shapes: x and result [B, T, C]; weight [taps, C] float32, oldest first; bias [C] float32; rows [B, 3] int32.
     """
@@ -183,10 +183,10 @@ def _pcm(
 
 
 def pcm(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past) -> Tensor:
-    """Return the last convolution, to one channel, clamped, as s16.
+    """Compute the last convolution to one channel, clamp it and convert it to s16.
 
     Shapes: x [B, T, C]; weight [taps, C] float32, oldest first; bias [1] float32; rows [B, 3] int32; result
-    [B, T + flags] int16: the samples, then one flag for every ``MOMENTS`` of them, 0 where all were finite.
+    [B, T + flags] int16: the samples, then one flag for every `MOMENTS` of them, 0 if all were finite.
     """
     B, T, C = x.shape
     flags = -(-T // MOMENTS)

@@ -1,7 +1,7 @@
-"""Attention of prefill chunks: new positions of some slots over themselves and earlier ones.
+"""Attention kernels of prefill chunks: new positions of some slots over themselves and earlier ones.
 
-Two launches: norms, rotary positions and the cache's new entries, then flash attention. The twin is
-runtime/model/layers.py over a device's own attention.
+There are two launches: norms, RoPE and the cache write, then flash attention. The readable version is
+runtime/model/layers.py with a device's own attention.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FLOAT32_BLOCK = 16
 
 
 def prefill_attention(qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
-    """Causal attention of P new positions of each of some slots, over themselves and those before, which are kept.
+    """Compute causal attention of P new positions of each of some slots, and store their keys and values.
 
-    A slot's last position is scratch: what lies at it or beyond (the padding of a chunk) is written there, attends to
-    what comes before, and nothing attends to it.
+    A slot's last position is scratch: positions at or beyond it (padding of a chunk) are written there, and no query
+    attends to it.
 
-    Shapes: qkv [n * P, (heads + 2 kv_heads) * d], a slot's positions next to each other; slot, start [n] int64, on the
-    device; the rest as in ``decode_attention``; result [n * P, heads * d].
+    Shapes: qkv [n * P, (heads + 2 kv_heads) * d], a slot's positions adjacent; slot, start [n] int64, on the device;
+    others as in `decode_attention`; result [n * P, heads * d].
     """
     _, kv_heads, T, d = cache.keys.shape
     count, P = query_heads(qkv, heads, cache, 1, slot, start), len(qkv) // len(slot)
@@ -89,7 +89,7 @@ def _place(
     TILE: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Keys and values of a tile of new positions, one key head."""
+    """Store keys and values of a tile of new positions for one key head."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
@@ -142,7 +142,7 @@ def _prefill_attention(
     STAGES: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """A tile of new positions and one key head with its query heads: flash attention over the slot."""
+    """Compute flash attention over the slot for a tile of new positions and one key head with its query heads."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()

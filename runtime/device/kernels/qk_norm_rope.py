@@ -12,13 +12,13 @@ STAGES = 3  # Blocks of keys in the pipeline, with the current one.
 FLOAT32_STAGES = 2  # Limited by a multiprocessor's memory.
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-LOWEST = tl.constexpr(-1e30)  # Below every score, and finite, so that differences stay numbers.
+LOWEST = tl.constexpr(-1e30)  # Below every score but finite, so that differences are not NaN.
 
 
 def query_heads(qkv: Tensor, heads: QKNormRope, cache: KVView, new: int, *indices: Tensor) -> int:
     """Check all shapes and return the number of query heads.
 
-    The kernels index by shape alone and would read another slot's memory where these do not hold.
+    The kernels index by shape without bounds checks, so wrong shapes would read another slot's memory.
     """
     (q_norm, q_eps), (k_norm, k_eps), cos, sin = heads
     _, kv_heads, T, d = cache.keys.shape
@@ -38,21 +38,21 @@ def query_heads(qkv: Tensor, heads: QKNormRope, cache: KVView, new: int, *indice
 
 @triton.jit
 def partners(dims, D: tl.constexpr):
-    """The number that each is turned with: split-half pairs."""
+    """Return the index of each dimension's partner in split-half RoPE."""
     HALF: tl.constexpr = D // 2
     return tl.where(dims < HALF, dims + HALF, dims - HALF)
 
 
 @triton.jit
 def qk_norm_rope(x, partner, weight, partner_weight, cos, sin, eps, D: tl.constexpr, WIDTH: tl.constexpr):
-    """RMSNorm (float32 inside, cast, then weight) and split-half RoPE of R heads, rounded as torch rounds.
+    """Apply RMSNorm (float32 inside, cast, then weight) and split-half RoPE to R heads, with torch's rounding.
 
-    All is handed in loaded, so that a kernel can have all its loads on their way before the first is needed.
+    The inputs are loaded values, so that a kernel can issue all loads before the first use.
 
     Args:
-        x, partner: [R, WIDTH] the heads, zeros beyond D, and each number's partner.
-        weight, partner_weight: [1, WIDTH] of the norm.
-        cos, sin: [R, WIDTH] of the heads' positions.
+        x, partner: The heads, zero beyond D, and each number's partner [R, WIDTH].
+        weight, partner_weight: Weights of the norm [1, WIDTH].
+        cos, sin: Tables at the heads' positions [R, WIDTH].
     """
     first_half = (tl.arange(0, WIDTH) < D // 2)[None, :]
     wide = x.to(tl.float32)

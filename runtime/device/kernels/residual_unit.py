@@ -1,8 +1,8 @@
-"""Residual unit of Code2Wav in one kernel: x + conv1(snake(conv7(a))), where a is SnakeBeta of x.
+"""Kernel of a Code2Wav residual unit: x + conv1(snake(conv7(a))), where a is SnakeBeta of x.
 
-For narrow channels only (``fits``): all of them stay in one program's registers between the two convolutions, and the
-unit costs two reads and two writes. Channels of the form 3 * 2^k, as published, are two tiles of powers of two.
-Sums run in the order of ``convolution.convolve``: the two make the same bits.
+It supports few channels only (``fits``), which stay in one program's registers between the convolutions, so the unit
+costs two reads and two writes. The published channel counts 3 * 2^k are two tiles of powers of two.
+Sums have the order of ``convolution.convolve``, so results are bitwise equal.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from runtime.device.kernels.streams import ROW, Past, remember, take_turn
 
 WIDEST = {torch.bfloat16: 192, torch.float32: 16}  # Channels that fit into a program's registers.
 SMALLEST = 16  # Columns of a tile.
-BUSY = 128  # Programs that fill a card.
+BUSY = 128  # Programs that fill a GPU.
 
 
 def split(channels: int) -> tuple[int, int]:
-    """Two tile widths that hold the channels, the second one 0 where one tile does."""
+    """Return two tile widths for the channels; the second is 0 if one tile is enough."""
     first = max(SMALLEST, 1 << (channels.bit_length() - 1))
     rest = channels - first
     if rest <= 0:
@@ -40,13 +40,16 @@ def fits(channels: int, dtype: torch.dtype) -> bool:
 
 
 def tile_for(M: int, channels: int) -> Tile:
-    """Rows of a program; it changes no bit."""
+    """Return the tile with the rows of a program. It changes no result."""
     return Tile(128, channels, 8, 3) if M >= 128 * BUSY else Tile(64, channels, 4, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedUnit:
-    """Shapes: wide.weight [C0 + C1, 7 * C]; point [C0 + C1, C0 + C1], by output; biases [C0 + C1]; zeros beyond C."""
+    """Packed weights of a residual unit, zero beyond C.
+
+    Shapes: wide.weight [C0 + C1, 7 * C]; point [C0 + C1, C0 + C1], by output; biases [C0 + C1].
+    """
 
     wide: Packed
     between: Snake
@@ -57,14 +60,14 @@ class PackedUnit:
 
 @triton.jit
 def _middle(acc, bias, rate, gain, n, KIND: tl.constexpr):
-    """Bias and SnakeBeta on the way from the first convolution to the second."""
+    """Apply bias and SnakeBeta between the two convolutions."""
     y = acc + tl.load(bias + n)[None, :]
     return snake(y, tl.load(rate + n)[None, :], tl.load(gain + n)[None, :]).to(KIND)
 
 
 @triton.jit
 def _finish(acc, bias, residual, out, activated, rate, gain, m, inside, n, C: tl.constexpr):
-    """Bias, residual, and SnakeBeta for the next layer, of one tile."""
+    """Add bias and residual of one tile, apply the next layer's SnakeBeta, and store both results."""
     at = m[:, None] * C + n[None, :]
     whole = inside[:, None] & (n < C)[None, :]
     y = acc + tl.load(bias + n)[None, :] + tl.load(residual + at, whole, 0.0).to(tl.float32)
@@ -168,10 +171,10 @@ def residual_unit(
     plain: bool,
     tile: Tile | None = None,
 ) -> Made:
-    """Return the unit over a chunk of every row, and its memory moved on.
+    """Compute the unit over a chunk of every row, and update the streams' state.
 
-    Shapes: x, activated and results [B, T, C]; rows [B, 3] int32. ``plain``: whether anybody wants the result itself,
-    and not only ``then`` of it.
+    Shapes: x, activated and results [B, T, C]; rows [B, 3] int32. With `plain`, the result without `then` is returned
+    too.
     """
     B, T, C = x.shape
     M, wide = B * T, packed.wide

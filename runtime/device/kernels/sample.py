@@ -1,9 +1,8 @@
-"""Sampling of codes in one launch. The readable twin is runtime/engine/execution/sampling.py.
+"""Sampling kernel of one launch. The readable version is runtime/engine/execution/sampling.py.
 
-No threshold is searched for top-k. The best noisy score of all codes is drawn first; if its code is not among the k
-best, neither is any with as small a score, and the best noisy score of those above it is drawn, until one may stay:
-the same code as the best noisy score of the k best, after one draw where most of the probability is theirs and few
-more where all codes are alike.
+It searches no top-k threshold. It takes the code with the best noisy score; if that code is not among the k best, it
+takes the best noisy score among the codes with larger scores, and so on. The result is the best noisy score of the k
+best codes. Usually the first code is accepted; a flat distribution needs a few rounds.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ def sample(
     *,
     settled: bool = False,
 ) -> None:
-    """Draw one code a row, tell whether its scores were numbers, and look up its row of a table.
+    """Sample one code per row, flag rows with non-finite scores, and look up the code's embedding.
 
-    A row with a score that is none still draws some code in [0, V).
+    A row with non-finite scores still gets a code in [0, V).
 
-    Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, the slot of each. ``out`` is written at ``codebook``.
+    Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, slots. `out` is written at `codebook`.
 
     Args:
-        settled: rows and state lie as they are since before the last launch that was not settled, so that the noise may
-            be made while the kernel ahead still runs.
+        settled: True if rows and state were written before the last launch that was not settled, so that the noise may
+            be computed while the previous kernel still runs.
     """
     B, V = logits.shape
     Q = out.codes.shape[1]
@@ -154,7 +153,7 @@ def _sample(
     noisy = tl.where(allowed, _ordered(warm + noise), MIN_KEY)
 
     share = tl.zeros((WIDTH,), tl.float32)
-    spare = 0.0  # Maximum probability that top-p leaves out.
+    spare = 0.0  # Maximum probability that top-p bans.
     top = tl.max(keys)
     if p < 1:
         share = tl.exp(warm - tl.max(tl.where(allowed, warm, float("-inf"))))
@@ -176,7 +175,7 @@ def _sample(
 
 @triton.jit
 def _best_above(keys, noisy, code, floor):
-    """The first code with the best noisy score among those whose score is above the floor, and its score's key."""
+    """Return the first code with the best noisy score among codes with scores above the floor, and its score's key."""
     noisy = tl.where(keys > floor, noisy, MIN_KEY)
     drawn = tl.min(tl.where(noisy == tl.max(noisy), code, 2**30))
     return drawn, tl.max(tl.where(code == drawn, keys, MIN_KEY))
@@ -195,7 +194,7 @@ def _is_banned(keys, share, key, top, k, p, spare, V: tl.constexpr):
 
 @triton.jit
 def _kth_largest(keys, k):
-    """The key of the k-th largest, bit by bit from the highest: the largest bound that k keys reach."""
+    """Return the k-th largest key, by a search from the highest bit for the largest bound that k keys reach."""
     place = keys.to(tl.uint32, bitcast=True) ^ 0x80000000
     bound = tl.zeros((), tl.uint32)
     for step in range(32):
@@ -207,14 +206,14 @@ def _kth_largest(keys, k):
 
 @triton.jit
 def _ordered(x):
-    """float32 as int32 of the same order; both zeros are one."""
+    """Map float32 to int32 in the same order, with both zeros equal."""
     bits = (x + 0.0).to(tl.int32, bitcast=True)
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 @triton.jit
 def _gumbel(seed, frame, codebook, code):
-    """``gumbel_noise`` of one row, frame and codebook, in unsigned 32 bits."""
+    """Compute ``gumbel_noise`` of one row, frame and codebook in unsigned 32 bits."""
     key = _mix(seed.to(tl.uint32)) ^ (seed >> 32).to(tl.uint32)
     key = _mix(key + frame.to(tl.uint32) * GOLDEN)
     key = _mix(key + (codebook + 1).to(tl.uint32) * GOLDEN)
@@ -225,7 +224,7 @@ def _gumbel(seed, frame, codebook, code):
 
 @triton.jit
 def _mix(x):
-    """lowbias32 (Wellons 2018)."""
+    """Mix 32 bits by lowbias32 (Wellons 2018)."""
     x = (x ^ (x >> 16)) * 0x7FEB352D
     x = (x ^ (x >> 15)) * 0x846CA68B
     return x ^ (x >> 16)

@@ -1,14 +1,14 @@
-"""Product of one to eight rows with a matrix that is prefetched before the rows are ready.
+"""Matrix product kernel for one to eight rows, which prefetches the matrix before the rows are ready.
 
-Such a product is the reading of its weights, and a frame of few rows is a chain of products each of which waits for the
-last. A program here asks for all of its weights, and only then waits for the kernel ahead (programmatic dependent
-launch): what is left behind the wait is the rows' way from the cache, the tensor cores, and the way back. The norm
-before a product is done by every program for itself, which costs less than a launch.
+Reading the weights dominates such a product, and a frame of few rows is a chain of products that wait for each other. A
+program first issues the loads of all its weights and then waits for the previous kernel (programmatic dependent
+launch), so after the wait only the rows' load, the products and the store remain. Every program repeats the preceding
+norm, which costs less than a launch.
 
-Sums are cut and ordered as in runtime/device/kernels/gemm.py, and the norm's as in its own kernel: a row has the same
-bits here and there. Weights of eight bits lie so in shared memory, and are widened in registers while the kernel ahead
-still works, as far as registers have room.
-Written in Gluon, Triton's language below Triton, which lets a kernel say what lies where and when.
+Sums have the parts and order of runtime/device/kernels/gemm.py and its norm kernel, so results are bitwise equal. Int8
+weights are stored as such in shared memory, and widened in registers while the previous kernel still runs, as far as
+registers suffice.
+The kernel is written in Gluon, Triton's lower-level language with explicit layouts and memory operations.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ MAX_AHEAD = gl.constexpr(384)  # Elements of two bytes: 192 of 255 registers.
 class SmallTiles(NamedTuple):
     """Tile sizes of a product.
 
-    A program has ``BN`` rows of the matrix, loads ``rows`` rows of the input (1 or 8: more sizes would be more kernels
-    to compile), and a step takes ``BK`` numbers of every stretch of K. ``rows_resident``: shared memory has room for
-    all of the rows beside the weights, and not for a step of them only.
+    A program has `BN` rows of the matrix and loads `rows` rows of the input (1 or 8, to limit the kernels to compile).
+    A step processes `BK` numbers of every part of K. With `rows_resident`, shared memory holds all of the rows,
+    otherwise one step of them.
     """
 
     BN: int
@@ -45,8 +45,8 @@ class SmallTiles(NamedTuple):
     rows_resident: bool
 
 
-# Rows of the matrix that a program has, where one row is asked for and where more are: by outputs, inputs and gate,
-# found on an H200. None: runtime/device/kernels/gemm.py is faster.
+# Matrix rows of a program for one input row and for more, by outputs, inputs and gate, found on an H200. None:
+# runtime/device/kernels/gemm.py is faster.
 TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (4096, 1024, False): (32, 32),
     (1024, 2048, False): (16, 16),
@@ -60,7 +60,7 @@ TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (3072, 2048, False): (16, 16),
     (3072, 1024, False): (32, 32),
 }
-# The same for weights of eight bits, where they differ: registers have room for those of a program (MAX_AHEAD).
+# Different values for int8 weights, which are limited by registers (MAX_AHEAD).
 EIGHT_BITS: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (3072, 1024, True): (32, 32),
     (6144, 2048, True): (16, 16),
@@ -68,12 +68,12 @@ EIGHT_BITS: dict[tuple[int, int, bool], tuple[int, int | None]] = {
 
 
 def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTiles | None:
-    """Choose the tiles for a product on this card, or None for another kernel. Shapes as of ``small_m_gemm``."""
+    """Choose the tiles for a product on this GPU, or None for another kernel. Shapes: as in `small_m_gemm`."""
     M, K = x.shape
     shape = len(weight) // (1 + gated), K, gated
     found = TILES.get(shape)
     if weight.itemsize < x.itemsize:
-        # Where there is no wgmma the bits of gemm.py are others (its ``choose_tiles``).
+        # Without wgmma, gemm.py has other bits (see its `choose_tiles`).
         found = EIGHT_BITS.get(shape, found) if wgmma() else None
     if found is None or M > MAX_ROWS or not pdl():
         return None
@@ -82,7 +82,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTile
 
 
 def fit_tiles(BN: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> SmallTiles | None:
-    """Return the tiles with so many rows of the matrix a program; None: this card's shared memory has not the room."""
+    """Return the tiles with BN matrix rows per program; None if they exceed this GPU's shared memory."""
     stretch, rows = K // PARTS, 1 if M == 1 else MAX_ROWS
     BK = stretch & -stretch  # The largest power of two that divides it.
     for rows_resident, inputs in ((True, K), (False, PARTS * BK)):
@@ -101,7 +101,7 @@ def _copy_weights(
     PARTS: gl.constexpr,
     BK: gl.constexpr,
 ):
-    """Room for a program's rows of the matrix, which are on their way there; of a gated one half are the gate's."""
+    """Start the copies of a program's matrix rows to shared memory, and return it; half are the gate's if gated."""
     STEPS: gl.constexpr = K // PARTS // BK
     at = staging.weights_at(w, N, K, GATED, BN, PARTS, BK)
     staged = staging.allocate(w.dtype.element_ty, STEPS, BN, PARTS, BK)
@@ -113,9 +113,9 @@ def _copy_weights(
 
 @gluon.constexpr_function
 def _bytes_layout(PARTS: int, BN: int, BK: int) -> gl.DistributedLinearLayout:
-    """Return the register layout of bytes [PARTS, BN, BK] before ``_relabel``: four neighbours of a row a thread.
+    """Return the register layout of bytes [PARTS, BN, BK] before `_relabel`: each thread has four row neighbours.
 
-    As the tensor cores want their first operand, but for the order of K within 16.
+    It is the layout of the tensor cores' first operand, except the order of K within 16.
     """
     more_k = [[0, 0, 2**bit] for bit in range(4, BK.bit_length() - 1)]
     more_rows = [[0, 2**bit, 0] for bit in range(4, BN.bit_length() - 1)]
@@ -127,10 +127,10 @@ def _bytes_layout(PARTS: int, BN: int, BK: int) -> gl.DistributedLinearLayout:
 
 @gluon.jit
 def _relabel(x):
-    """Numbers [A, B, K] in another order within each 16 of K: pairs 0, 2, 4, 6, 1, 3, 5, 7.
+    """Reorder numbers [A, B, K] within each 16 of K to pairs 0, 2, 4, 6, 1, 3, 5, 7.
 
-    The tensor cores take 16 numbers at once, of which a thread has two neighbouring pairs, eight apart: so relabelled
-    they are four neighbours in memory, and the sum of the 16 is the same.
+    Tensor cores multiply 16 numbers at once, of which a thread has two pairs with a distance of eight. Reordered, these
+    are four neighbours in memory, and the sum of the 16 is the same.
     """
     A: gl.constexpr = x.shape[0]
     B: gl.constexpr = x.shape[1]
@@ -140,9 +140,9 @@ def _relabel(x):
 
 @gluon.jit
 def _widened(weights):
-    """Whole numbers of eight bits as bfloat16: four instructions for two, where the library's way takes eight.
+    """Convert int8 to bfloat16 with four instructions for two numbers; the library needs eight.
 
-    With seven bits of a byte as the mantissa of 128 the number is 128 more, and without its sign 128 more still.
+    Seven bits of the byte become the mantissa of 128, so the result is 128 too large, and 256 for the missing sign.
     """
     return gl.inline_asm_elementwise(
         """{
@@ -166,7 +166,7 @@ def _widened(weights):
 
 @gluon.jit
 def _widened_operand(staged, of_sums: gl.constexpr):
-    """Weights [PARTS, BN, BK] of eight bits in shared memory, as the tensor cores' first operand, relabelled."""
+    """Load int8 weights [PARTS, BN, BK] from shared memory as the tensor cores' first operand, reordered."""
     shape: gl.constexpr = staged.shape
     weights = _relabel(_widened(staged.load(_bytes_layout(shape[0], shape[1], shape[2]))))
     return gl.convert_layout(weights, gl.DotOperandLayout(0, of_sums, 2), assert_trivial=True)
@@ -174,7 +174,7 @@ def _widened_operand(staged, of_sums: gl.constexpr):
 
 @gluon.jit
 def _widened_operands(staged, STEPS: gl.constexpr, of_sums: gl.constexpr):
-    """Those of all steps."""
+    """Load the operands of all steps."""
     operands = ()
     for step in gl.static_range(STEPS):
         operands += (_widened_operand(staged.index(step), of_sums),)  # type: ignore[assignment]
@@ -190,7 +190,7 @@ def _zero_operands(
     BK: gl.constexpr,
     of_sums: gl.constexpr,
 ):
-    """As ``_widened_operands``, all zeros."""
+    """Return operands like `_widened_operands` with zeros."""
     operands = ()
     for _ in gl.static_range(STEPS):
         zeros = gl.zeros([PARTS, BN, BK], dtype, gl.DotOperandLayout(0, of_sums, 2))
@@ -200,7 +200,7 @@ def _zero_operands(
 
 @gluon.jit
 def _scales(scale, N: gl.constexpr, GATED: gl.constexpr, OUTPUTS: gl.constexpr, layout: gl.constexpr):
-    """The steps of a program's outputs [OUTPUTS, 1, 1 + GATED]."""
+    """Load the scales of a program's outputs [OUTPUTS, 1, 1 + GATED]."""
     n = gl.arange(0, OUTPUTS, gl.SliceLayout(1, gl.SliceLayout(2, layout)))
     half = gl.arange(0, 1 + GATED, gl.SliceLayout(0, gl.SliceLayout(1, layout)))
     return gl.load(scale + gl.program_id(0) * OUTPUTS + n[:, None, None] + half[None, None, :] * N)
@@ -232,13 +232,13 @@ def _small_m_gemm_kernel(
     ROWS_RESIDENT: gl.constexpr,
     PDL: gl.constexpr,
 ):
-    # x [M, K], of which ROWS rows are read; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], or None
-    # where w has the dtype of x; norm [K]; residual, out [M, N]. A warp has a stretch of K.
+    # Shapes: x [M, K], of which ROWS rows are read; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], or
+    # None if w has the dtype of x; norm [K]; residual, out [M, N]. Each warp sums a part of K.
     STRETCH: gl.constexpr = K // PARTS
     STEPS: gl.constexpr = STRETCH // BK
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
     NARROW: gl.constexpr = scale is not None
-    # A thread's registers have room for so many numbers of the matrix: they are widened before the rows are known.
+    # If a thread's registers suffice, weights are widened before the rows are ready.
     WIDENED_AHEAD: gl.constexpr = NARROW and BN * K <= MAX_AHEAD * 32 * PARTS
     dtype: gl.constexpr = x.dtype.element_ty
     staged = _copy_weights(w, N, K, GATED, BN, PARTS, BK)
@@ -248,15 +248,15 @@ def _small_m_gemm_kernel(
         gdc_launch_dependents()
     of_sums: gl.constexpr = staging.sums_layout(PARTS)
     if WIDENED_AHEAD:
-        # M is never 0; but what a branch has done the compiler cannot put off until the rows are there, as it would to
-        # need fewer registers.
+        # M is never 0, but the compiler cannot move work of a branch past the wait for the rows, as it otherwise would
+        # to save registers.
         ahead = _zero_operands(dtype, STEPS, PARTS, BN, BK, of_sums)
         if M > 0:
             async_copy.wait_group(0)
             ahead = _widened_operands(staged, STEPS, of_sums)
     rows = staging.allocate(dtype, STEPS if ROWS_RESIDENT else 1, ROWS, PARTS, BK)
     if NORM:
-        # As in the norm's own kernel: which thread has which numbers decides the order of their sum.
+        # The layout of the norm's own kernel, because it decides the order of the sum.
         gl.static_assert(STEPS == 1)
         along: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [1, PARTS], [1, 0])
         m, k = gl.arange(0, ROWS, gl.SliceLayout(1, along)), gl.arange(0, K, gl.SliceLayout(0, along))
@@ -321,10 +321,10 @@ def small_m_gemm(
     out: Tensor | None = None,
     gated: bool = False,
 ) -> Tensor:
-    """Residual + norm(x) times a matrix, or silu(gate) * up of it, in a tensor of its own or in ``out``.
+    """Return residual + norm(x) @ weight.T, or silu(gate) * up of it, in a new tensor or in `out`.
 
-    Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate above; scale [N] or [2 N] float32, of weights of eight
-    bits; residual, out, result [M, N], whose rows may lie apart.
+    Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate first; scale [N] or [2 N] float32, for int8 weights;
+    residual, out, result [M, N], may be strided.
     """
     (M, K), N = x.shape, len(weight) // (1 + gated)
     assert x.stride(1) == 1

@@ -1,4 +1,4 @@
-"""SnakeBeta inside other kernels: x + sin^2(x e^alpha) / (e^beta + eps), without the library's sine."""
+"""SnakeBeta for use in kernels: x + sin^2(x e^alpha) / (e^beta + eps), without the library's sine."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from torch import Tensor
 
 SNAKE_EPS = 1e-9
 
-# 1.5 * 2^23: a float32 below 2^22 that is added to it and taken from it again is rounded to an integer.
+# 1.5 * 2^23: adding it to a float32 below 2^22 and subtracting it again rounds to an integer.
 ROUNDING = tl.constexpr(12582912.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Snake:
-    """The two numbers of each channel as the kernel wants them. Shapes: both [C] float32."""
+    """Parameters of each channel in the kernels' form. Shapes: both [C] float32."""
 
-    rate: Tensor  # e^alpha / pi
-    gain: Tensor  # 1 / (e^beta + eps)
+    rate: Tensor  # Equals e^alpha / pi.
+    gain: Tensor  # Equals 1 / (e^beta + eps).
 
     @classmethod
     def of(cls, alpha: Tensor, beta: Tensor) -> Snake:
-        """From the exponents that are published."""
+        """Return the parameters for published exponents."""
         return cls((alpha.double().exp() / math.pi).float(), (1 / (beta.double().exp() + SNAKE_EPS)).float())
 
     def repeated(self, times: int) -> Snake:
-        """For a product that makes ``times`` moments of all channels at once."""
+        """Repeat the parameters for a product with `times` time steps of all channels per row."""
         return Snake(self.rate.repeat(times), self.gain.repeat(times))
 
     def padded(self, channels: int) -> Snake:
-        """With channels beyond the last that stay what they are."""
+        """Pad with channels on which SnakeBeta is the identity."""
         return Snake(F.pad(self.rate, (0, channels)), F.pad(self.gain, (0, channels)))
 
 
 @triton.jit
 def snake(x, rate, gain):
-    """Float32 throughout. sin^2 has period pi, and over half turns u = r^2 it is a polynomial (error 2e-7)."""
+    """Apply SnakeBeta in float32. Since sin^2 has period pi, a polynomial in u = r^2 is enough (error 2e-7)."""
     half_turns = x * rate
     r = half_turns - ((half_turns + ROUNDING) - ROUNDING)
     u = r * r

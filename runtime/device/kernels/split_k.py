@@ -1,8 +1,8 @@
-"""Product with one program per part of K; a second launch adds the parts.
+"""Matrix product with one program per part of K; a second launch adds the parts.
 
-For many rows a program that has all of K reads all of the rows, and one program with few outputs reads them as often
-as one with many. Here programs take more outputs and less of K. What is summed, and in which order, is what
-runtime/device/kernels/gemm.py sums in one program, so that few and many rows may be cut differently.
+With many rows, every program that covers all of K reads all rows, however few outputs it has. Here, programs have more
+outputs and less of K. The parts and the order of sums are those of runtime/device/kernels/gemm.py, so the choice of
+kernel does not change results.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def split_k_gemm(
     stages: int,
     prefetch: bool,
 ) -> None:
-    """Residual + x times a matrix + bias.
+    """Compute residual + x @ weight.T + bias into `out`.
 
-    Shapes: x [M, K]; weight [N, K]; scale [N] float32, of weights of eight bits; bias [N]; residual, out [M, N], whose
-    rows may lie apart.
+    Shapes: x [M, K]; weight [N, K]; scale [N] float32, for int8 weights; bias [N]; residual, out [M, N], may be
+    strided.
     """
     (M, K), N = x.shape, len(weight)
     assert N % BN == 0 == K % (parts * BK)
@@ -150,6 +150,6 @@ def _add_up(
         acc += tl.load(bias + n, inside, 0.0).to(tl.float32)
     dtype = out.dtype.element_ty
     if residual is not None:
-        # The product is rounded before it is added, as it is where the two are done one after the other.
+        # The product is rounded before the addition, as in separate operations.
         acc = acc.to(dtype).to(tl.float32) + beside
     tl.store(out + m * out_stride + n, acc.to(dtype), inside)

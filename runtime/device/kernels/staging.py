@@ -1,7 +1,7 @@
-"""Shared parts of small_m_gemm and medium_m_gemm: shared memory layout of a step, and the use of sums.
+"""Shared parts of small_m_gemm and medium_m_gemm: shared memory layout of a step, and the final sums.
 
-Written in Gluon, Triton's language below Triton, which lets a kernel say what lies where and when. K is cut in
-stretches, each of which a warp sums up by itself; the sums are added up one after the other.
+They are written in Gluon, Triton's lower-level language with explicit layouts. K is divided into parts; each warp sums
+one part, and the sums are added in order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from triton.experimental.gluon import language as gl
 
 @gluon.jit
 def offsets(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
-    """Indices of the stretches [PARTS, 1, 1], a warp each, of rows [1, R, 1], and of what a step takes [1, 1, BK]."""
+    """Return the indices of the parts of K [PARTS, 1, 1], one per warp, of rows [1, R, 1], and of a step [1, 1, BK]."""
     VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth  # Elements that a thread copies at once.
     lanes: gl.constexpr = min(32, BK // VECTOR)
     spread: gl.constexpr = gl.BlockedLayout([1, 1, VECTOR], [1, 32 // lanes, lanes], [PARTS, 1, 1], [2, 1, 0])
@@ -24,7 +24,7 @@ def offsets(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.co
 
 @gluon.jit
 def allocate(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
-    """Shared memory [STEPS, PARTS, R, BK], from which the tensor cores' operands are loaded without conflicts."""
+    """Allocate shared memory [STEPS, PARTS, R, BK] with a layout without bank conflicts for tensor core operands."""
     VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth
     return gl.allocate_shared_memory(dtype, [STEPS, PARTS, R, BK], gl.SwizzledSharedLayout(VECTOR, 1, 8, [2, 1, 0]))
 
@@ -42,27 +42,27 @@ def weights_at(
 
 @gluon.constexpr_function
 def sums_layout(PARTS: int) -> gl.NVMMADistributedLayout:
-    """Of sums [PARTS, BN, BM] as the tensor cores make them: a warp has a stretch."""
+    """Return the layout of tensor core sums [PARTS, BN, BM]: one part of K per warp."""
     return gl.NVMMADistributedLayout([2, 0], [PARTS, 1, 1], [1, 16, 8])
 
 
 @gluon.constexpr_function
 def whole_layout(OUTPUTS: int, GATED: int, PARTS: int) -> gl.BlockedLayout:
-    """Of [OUTPUTS, BM, 1 + GATED, PARTS]: a thread has all stretches of an output, and its gate."""
+    """Return the layout of [OUTPUTS, BM, 1 + GATED, PARTS]: a thread has all parts of an output and its gate."""
     wide = min(32, OUTPUTS)
     return gl.BlockedLayout([1, 1, 1 + GATED, PARTS], [wide, 32 // wide, 1, 1], [1, PARTS, 1, 1], [0, 1, 2, 3])
 
 
 @gluon.constexpr_function
 def flat_layout(OUTPUTS: int, PARTS: int) -> gl.BlockedLayout:
-    """Of the outputs [OUTPUTS, BM] as they are stored: neighbours in memory beside each other."""
+    """Return the layout of stored outputs [OUTPUTS, BM], with adjacent threads on adjacent memory."""
     wide = min(32, OUTPUTS)
     return gl.BlockedLayout([1, 1], [wide, 32 // wide], [1, PARTS], [0, 1])
 
 
 @gluon.jit
 def sum_stretches(sums, GATED: gl.constexpr):
-    """Sums [OUTPUTS, BM, 1 + GATED] of [PARTS, BN, BM], one stretch after the other."""
+    """Add the parts of K in order. Shapes: sums [PARTS, BN, BM]; result [OUTPUTS, BM, 1 + GATED]."""
     PARTS: gl.constexpr = sums.shape[0]
     OUTPUTS: gl.constexpr = sums.shape[1] // (1 + GATED)
     BM: gl.constexpr = sums.shape[2]
@@ -77,9 +77,9 @@ def sum_stretches(sums, GATED: gl.constexpr):
 
 @gluon.jit
 def finish(acc, beside, dtype: gl.constexpr, GATED: gl.constexpr, flat: gl.constexpr):
-    """Outputs [OUTPUTS, BM] of sums [OUTPUTS, BM, 1 + GATED]: silu(gate) * up, or sums + ``beside`` unless it is None.
+    """Return outputs [OUTPUTS, BM] of sums [OUTPUTS, BM, 1 + GATED]: silu(gate) * up, or sums + `beside` if given.
 
-    Each is rounded before it is taken on, as it is where the two are done one after the other.
+    Intermediate results are rounded as in separate operations.
     """
     if GATED:
         gate, up = gl.split(acc)

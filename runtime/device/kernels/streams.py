@@ -1,7 +1,7 @@
-"""Code2Wav stream of each row of a batch, and the address of a convolution's state.
+"""Kernel parts for the state of Code2Wav streams: its addresses and its update.
 
-The memory of a convolution is held twice for every slot. A chunk reads one copy and writes the other, so that no
-program overwrites what another still reads; the host knows whose turn it is (``turn``, 0 or 1).
+Each slot has two copies of a convolution's state. A chunk reads one and writes the other, so that no program overwrites
+data that another still reads. The host passes the copy to read (``turn``, 0 or 1).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ ROW = tl.constexpr(3)  # Columns of a row: slot, turn, frames decoded.
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The last inputs of one convolution.
+    """State of one convolution: its last inputs.
 
-    Shapes: memory [2, slots, left * C], a slice of the last axis of all streams' memory.
+    Shapes: memory [2, slots, left * C], a slice of the last axis of the memory of all streams.
     """
 
     memory: Tensor
@@ -27,13 +27,13 @@ class Past:
 
     @property
     def strides(self) -> tuple[int, int]:
-        """Elements from one copy to the other, and from one slot to the next."""
+        """Return the strides of copies and slots in elements."""
         return self.memory.stride(0), self.memory.stride(1)
 
 
 @triton.jit
 def take_turn(PDL: tl.constexpr):
-    """Let the next kernel begin to start, and wait for the one ahead; nothing is read or written before this."""
+    """Allow the next kernel to start, and wait for the previous one, before any read or write."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
@@ -41,7 +41,7 @@ def take_turn(PDL: tl.constexpr):
 
 @triton.jit
 def remember(x, memory, rows, program, programs, T, total, left, copy_stride, slot_stride, C: tl.constexpr):
-    """Write the last ``left`` inputs of every row, old ones among them where the chunk is shorter.
+    """Store the last `left` inputs of every row, including old ones if the chunk is shorter.
 
     Shapes: x [B, T, C]; rows [B, 3] int32; total = B * left * C, shared among all programs.
     """

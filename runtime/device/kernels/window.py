@@ -1,8 +1,7 @@
-"""Attention over a window of frames: RoPE, new keys and values in the stream's ring, attention.
+"""Attention kernel over a window of frames: RoPE, storing keys and values in the stream's ring, attention.
 
-The ring holds a power of two of frames, more than a window and a chunk together, and frame p lies at p % ring. The
-scores of a query stand in the ring's order too, those outside of its window at minus infinity, so that every sum runs
-in the same order wherever a chunk begins.
+The ring has a power of two of frames, at least a window plus a chunk, and frame p is at p % ring. A query's scores are
+in the ring's order too, with minus infinity outside of its window, so the order of sums does not depend on the chunks.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ QUERIES = 16  # Rows of a tile: the minimum of the tensor cores.
 
 
 def ring_for(window: int, longest: int) -> int:
-    """Frames in a ring that serves chunks of up to ``longest`` frames."""
+    """Return the frames of a ring for chunks of up to `longest` frames."""
     return max(16, triton.next_power_of_2(window - 1 + longest))
 
 
 @triton.jit
 def _turned(first, second, angles):
-    """Split-half RoPE. Shapes: all [frames, d / 2]."""
+    """Apply split-half RoPE. Shapes: all [frames, d / 2]."""
     cos, sin = tl.cos(angles), tl.sin(angles)
     return first * cos - second * sin, second * cos + first * sin
 
@@ -93,7 +92,7 @@ def _attend(
             first, second = _turned(first, second, angles)
             scores = tl.dot(first.to(KIND), tl.trans(k_first), input_precision=PRECISION)
             scores = tl.dot(second.to(KIND), tl.trans(k_second), scores, input_precision=PRECISION)
-            # The frame that a place of the ring holds: the newest one that falls on it.
+            # The frame at each ring position: the newest one with this index modulo the ring.
             frame = last - (last - r + RING) % RING
             age = tl.minimum(start + t, last)[:, None] - frame[None, :]
             seen = (age >= 0) & (age < WINDOW) & (frame >= 0)[None, :]
@@ -107,11 +106,11 @@ def _attend(
 
 
 def attend_window(qkv: Tensor, rings: Tensor, rows: Tensor, frequencies: Tensor, window: int) -> Tensor:
-    """Attention of a chunk of every row over its window, the new keys and values kept.
+    """Attend a chunk of every row over its window, and store the new keys and values.
 
-    Shapes: qkv [B, T, (heads + 2 * kv_heads) * d]; rings [slots, 2, kv_heads, ring, d], keys then values, a slice
-    of all streams' memory; rows [B, 3] int32; frequencies [d / 2] float32; result [B, T, heads * d]. T and the
-    window fit in a ring.
+    Shapes: qkv [B, T, (heads + 2 * kv_heads) * d]; rings [slots, 2, kv_heads, ring, d], keys then values, a slice of
+    the memory of all streams; rows [B, 3] int32; frequencies [d / 2] float32; result [B, T, heads * d]. T plus the
+    window must fit in a ring.
     """
     B, T, width = qkv.shape
     _, _, kv_heads, ring, D = rings.shape

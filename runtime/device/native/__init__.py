@@ -1,7 +1,7 @@
-"""Products with weights of eight and four bits in C++, built once by this machine's compiler.
+"""Products with int8 and int4 weights in C++, built once by this machine's compiler.
 
-`python -m runtime.device.native` builds the library next to this file; `make run` does so after an installation. If it
-is missing, torch's own kernels serve (`runtime.device.quantized`).
+`python -m runtime.device.native` builds the library next to this file; `make run` does so after an installation.
+Without it, torch's own kernels are used (`runtime.device.quantized`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GROUP = 32  # Weights that share a step and a middle in four bits; rows are padd
 
 
 def library_path() -> Path:
-    """Return where the library of this source, torch and processor kind is."""
+    """Return the path of the library for this source, torch version and processor kind."""
     key = hashlib.sha256(SOURCE.read_bytes() + torch.__version__.encode() + platform.machine().encode()).hexdigest()
     return SOURCE.parent / "build" / f"products-{key[:16]}.so"
 
@@ -34,7 +34,7 @@ def library_path() -> Path:
 def is_loaded() -> bool:
     """Load the library if it was built, and return True if its operators can be used.
 
-    Otherwise the log says once that torch's kernels serve, and why.
+    Otherwise log the reason once, and that torch's kernels are used.
     """
     path = library_path()
     try:
@@ -47,7 +47,7 @@ def is_loaded() -> bool:
 
 
 def int8_tiles(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
-    """Arrange a matrix of eight bits for `int8_product`.
+    """Rearrange an int8 matrix for `int8_product`.
 
     Shapes: values [N, K] int8; steps [N] float32; result [tiles, K' / 4, 16, 4] uint8, weights plus 128, and
     [tiles * 16] float32, where K' is K padded to whole groups.
@@ -59,7 +59,7 @@ def int8_tiles(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def int4_blocks(values: Tensor, steps: Tensor, middles: Tensor) -> Tensor:
-    """Arrange a matrix of four bits for `int4_product`.
+    """Rearrange a four-bit matrix for `int4_product`.
 
     Shapes: values [N, K] from 0 to 15, where 32 divides K; steps, middles [N, K / 32] bfloat16; result
     [tiles, K / 32, 320] uint8: values, steps and middles of a group of 16 outputs.

@@ -1,4 +1,4 @@
-"""Readable twin of products.cpp, equal to it bit for bit: NumPy, in the same order of float32 additions."""
+"""Readable version of products.cpp in NumPy, bitwise equal by the same order of float32 additions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Integers = NDArray[np.int64]
 
 
 def round_rows(x: Float32) -> tuple[Integers, Float32]:
-    """Round each row to whole numbers of 1/127 of its largest. Shapes: x [M, K]; results [M, K], [M]."""
+    """Round each row to multiples of 1/127 of its largest magnitude. Shapes: x [M, K]; results [M, K], [M]."""
     largest = np.maximum(np.abs(x).max(axis=1), MIN_LARGEST)
     return np.rint(x * (LEVELS / largest)[:, None]).astype(np.int64), largest / LEVELS
 
 
 def int8_product(x: Float32, values: Integers, steps: Float32) -> Float32:
-    """Multiply rows by a matrix of eight bits. Shapes: x [M, K]; values [N, K]; steps [N]; result [M, N]."""
+    """Multiply rows by an int8 matrix. Shapes: x [M, K]; values [N, K]; steps [N]; result [M, N]."""
     rows, row_steps = round_rows(x)
     return (rows @ values.T).astype(np.float32) * steps * row_steps[:, None]
 
 
 def int4_product(x: Float32, values: Integers, steps: Float32, middles: Float32) -> Float32:
-    """Multiply rows by a matrix of four bits, in which value 8 of a group stands for its middle.
+    """Multiply rows by a four-bit matrix, in which value 8 of a group is its middle.
 
     Shapes: x [M, K]; values [N, K] from 0 to 15; steps, middles [N, K / 32]; result [M, N].
     """
