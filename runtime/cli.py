@@ -110,7 +110,7 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
         "--decode",
         choices=["whole", "windowed"],
         default="whole",
-        help="windowed: begin the sound anew every 300 frames, as the official package does, to compare with it",
+        help="windowed: decode the audio in windows of 300 frames like the official package, to compare with it",
     )
     parser.add_argument("--out", metavar="FILE.wav", type=Path)
     parser.add_argument("--codes-out", metavar="FILE.npy", type=Path)
@@ -146,7 +146,7 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=REPLICAS:MODEL[,MODEL...]",
-        help="runtime processes of other checkpoints behind the same port, in the place of --model; may be given again",
+        help="runtime processes of other checkpoints behind the same port, instead of --model; may be given again",
     )
     parser.add_argument(
         "--gpus",

@@ -49,7 +49,7 @@ class SpeechError(Exception):
     http_status: ClassVar[int] = 400
     close_code: ClassVar[int] = 1008  # WebSocket close code if the error ends the connection.
     retryable: ClassVar[bool] = False
-    sentence: ClassVar[str]  # str.format template, filled with the facts of the raise.
+    sentence: ClassVar[str]  # A template for str.format, filled with the facts of the raise.
 
     def __init__(self, *, param: str | None = None, **facts: object) -> None:
         self.param = param

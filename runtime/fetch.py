@@ -53,7 +53,9 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     Raises:
         SetUpError: The device is not available.
     """
-    from runtime.engine.capacity.offers import machine_offers  # torch is slow to import; fetching needs none of it
+    from runtime.engine.capacity.offers import (
+        machine_offers,
+    )  # Imports torch, which is slow.
 
     with ThreadPoolExecutor(len(PUBLISHED)) as asking:
         answers = asking.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])

@@ -80,7 +80,7 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
         print("voicewright: nothing was kept; give --out FILE.wav, or --stdout for raw s16le samples", file=sys.stderr)
     if arguments.codes_out:
         named = _written("--codes-out", repr(str(arguments.codes_out)))
-        with named, arguments.codes_out.open("wb") as file:  # np.save would add a suffix to a name.
+        with named, arguments.codes_out.open("wb") as file:  # Given a name, np.save would append a suffix to it.
             np.save(file, frames)
     return 0
 

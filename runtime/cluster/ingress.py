@@ -38,9 +38,9 @@ class Ingress:
         """Open the ports and start HAProxy.
 
         Args:
-            directory: handle of the `Directory`.
-            replicas: handles of the deployments behind the ingress, for Serve to start them.
-            folder: folder on this machine for HAProxy's files.
+            directory: Handle of the `Directory`.
+            replicas: Handles of the deployments that the ingress needs, so that Serve starts them.
+            folder: Folder on this machine for HAProxy's files.
 
         Raises:
             PortInUse, InvalidSetting: the port cannot be opened, or HAProxy is missing.

@@ -107,7 +107,7 @@ class Mirror:
         return {"VOICEWRIGHT_VOICES": str(self.local / VOICES), **keys}
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Synchronise at intervals until the task is cancelled."""
         loop = asyncio.get_running_loop()
         while not self._closed:
             try:
@@ -117,7 +117,7 @@ class Mirror:
             await asyncio.sleep(self.interval_s)
 
     async def close(self) -> None:
-        """Carry what is left, and delete the folder."""
+        """Synchronise the last changes, and delete the local folder."""
         await asyncio.get_running_loop().run_in_executor(None, self._end)
 
     def _end(self) -> None:

@@ -222,4 +222,4 @@ def summed(pages: Mapping[str, str]) -> bytes:
         for (sample_name, labels), value in samples.items():
             metric.add_sample(SUM + sample_name.removeprefix(OURS), dict(labels), value)
         sums.append(metric)
-    return generate_latest(_Page([*joined.values(), *sums]))  # generate_latest only calls collect.
+    return generate_latest(_Page([*joined.values(), *sums]))  # Only `collect` is called.

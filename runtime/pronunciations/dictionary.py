@@ -1,4 +1,4 @@
-"""Pronunciation dictionary as a value and as a JSON file."""
+"""Pronunciation dictionary, and its JSON file format."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from runtime.shared.names import checked_name, is_id, new_id
 from runtime.shared.strict_json import parse_object
 
 FORMAT = "voicewright.pronunciations.v1"
-MAX_BYTES = 512 * 2**10  # of a file that is read
-KEPT_BYTES = 256 * 2**10  # of one that is written, but for a newest version that is larger by itself
+MAX_BYTES = 512 * 2**10  # Maximum size of a file to read.
+KEPT_BYTES = 256 * 2**10  # Size of a written file, unless its newest version alone is larger.
 MAX_VERSIONS = 16
 MAX_WORDS = 200
-LONGEST_WORD, LONGEST_SAID, LONGEST_ABOUT = 80, 200, 500  # characters
+LONGEST_WORD, LONGEST_SAID, LONGEST_ABOUT = 80, 200, 500  # Maximum characters.
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word, and how it is said; ``case_sensitive``: in no other case than it is written."""
+    """Entry of a dictionary: a word and its replacement. With `case_sensitive` it matches its exact case only."""
 
     word: str
     say_as: str
@@ -29,7 +29,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The words as they were kept at one time. ``created_at`` is in seconds since the epoch."""
+    """Stored version of a dictionary's words. `created_at` is in seconds since the epoch."""
 
     id: str
     created_at: float
@@ -38,13 +38,13 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PronunciationDictionary:
-    """A list of words with a name. Its versions are never changed; the last of them is the present one."""
+    """Named list of words with immutable versions; the last one is current."""
 
     id: str
     name: str
     description: str = ""
     created_at: float
-    archived_at: float | None = None  # since then lists leave it out that say so; it is spoken with as before
+    archived_at: float | None = None  # Since then, filtered lists omit it; requests may still use it.
     versions: tuple[Version, ...]
 
     @property
@@ -52,13 +52,13 @@ class PronunciationDictionary:
         return self.versions[-1]
 
     def version(self, version_id: str | None) -> Version | None:
-        """The version of that id, without one the latest; None: it is not kept, or not any more."""
+        """Return a version by its id, the latest without an id, or None if it is not stored (any more)."""
         if version_id is None:
             return self.latest
         return next((version for version in self.versions if version.id == version_id), None)
 
     def with_words(self, words: Iterable[Word], now: float) -> PronunciationDictionary:
-        """The same with a new version, unless these are its words already; the oldest versions go for it."""
+        """Return the dictionary with a new version, unless the words are unchanged; drops the oldest versions."""
         version = Version(new_id(), now, tuple(words))
         if version.words == self.latest.words:
             return self
@@ -66,10 +66,10 @@ class PronunciationDictionary:
 
 
 def new_dictionary(name: str, words: Iterable[Word], now: float, *, description: str = "") -> PronunciationDictionary:
-    """A dictionary that was never kept.
+    """Create a dictionary that is not stored yet.
 
     Raises:
-        InvalidConfig: its name cannot be one.
+        InvalidConfig: The name is invalid.
     """
     return PronunciationDictionary(
         id=new_id(),
@@ -81,7 +81,7 @@ def new_dictionary(name: str, words: Iterable[Word], now: float, *, description:
 
 
 def write(dictionary: PronunciationDictionary) -> bytes:
-    """The bytes of its file, with as many of the older versions as fit in there."""
+    """Serialize a dictionary with as many older versions as fit into `KEPT_BYTES`."""
     data = json.dumps({"format": FORMAT, **asdict(dictionary)}, ensure_ascii=False, separators=(",", ":")).encode()
     if len(data) > KEPT_BYTES and len(dictionary.versions) > 1:
         return write(replace(dictionary, versions=dictionary.versions[1:]))
@@ -89,10 +89,10 @@ def write(dictionary: PronunciationDictionary) -> bytes:
 
 
 def read(data: bytes) -> PronunciationDictionary:
-    """A dictionary out of its file.
+    """Parse a dictionary's file.
 
     Raises:
-        ValueError: it is none, or one of a later version of the format. The text of the error says why.
+        ValueError: The content is invalid or of a later format; the message gives the reason.
     """
     fields = parse_object(data)
     if fields.pop("format", None) != FORMAT:
@@ -114,7 +114,7 @@ def _check(dictionary: PronunciationDictionary) -> None:
     """Check a dictionary read from a file.
 
     Raises:
-        ValueError: a value is of another type, or out of its range.
+        ValueError: A value has another type or is out of range.
     """
     texts = [(dictionary.name, 1, 64), (dictionary.description, 0, LONGEST_ABOUT)]
     ids, times = [dictionary.id], [dictionary.created_at, dictionary.archived_at or 0]

@@ -21,7 +21,7 @@ from runtime.shared.system import flags
 log = logging.getLogger(__name__)
 
 SUFFIX = ".pronunciations"
-_READ = 32  # dictionaries of the process that are kept as values
+_READ = 32  # Cached dictionaries of this process.
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class DictionaryEdit:
     name: str | None = None
     description: str | None = None
     is_archived: bool | None = None
-    words: Callable[[tuple[Word, ...]], Iterable[Word]] | None = None  # of those that it has
+    words: Callable[[tuple[Word, ...]], Iterable[Word]] | None = None  # Returns the new words for the current ones.
 
     def of(self, dictionary: PronunciationDictionary, now: float) -> PronunciationDictionary:
-        """Check the values of a new dictionary.
+        """Return the changed dictionary.
 
         Raises:
-            InvalidConfig: the name is invalid, or there are too many words.
+            InvalidConfig: The name is invalid, or there are too many words.
         """
         changed = replace(
             dictionary,
@@ -54,17 +54,16 @@ class DictionaryEdit:
 
 
 class DictionaryFolder:
-    """The dictionaries of one owner. Nothing is written before the first is kept.
+    """Dictionaries of one owner. The folder is created with the first dictionary.
 
-    The files are the truth and nothing else is held: to find one is to look at its file, and to read it where it has
-    changed.
+    The files are authoritative: every lookup checks the file, and reads it again if it has changed.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def find(self, dictionary_id: str) -> PronunciationDictionary | None:
-        """The dictionary of that id; None: there is none, or its file cannot be used."""
+        """Return a dictionary by its id; None if it does not exist or its file is unusable."""
         if not is_id(dictionary_id):
             return None
         path = self.folder / (dictionary_id + SUFFIX)
@@ -81,7 +80,7 @@ class DictionaryFolder:
         return found if found.id == dictionary_id else None
 
     def all(self) -> list[PronunciationDictionary]:
-        """Every dictionary that can be used, the newest first."""
+        """Return all usable dictionaries, the newest first."""
         try:
             names = [name.removesuffix(SUFFIX) for name in os.listdir(self.folder) if name.endswith(SUFFIX)]
         except OSError:
@@ -89,15 +88,15 @@ class DictionaryFolder:
         found = [dictionary for name in names if (dictionary := self.find(name)) is not None]
         return sorted(found, key=lambda dictionary: (-dictionary.created_at, dictionary.id))
 
-    # --- what changes it; each raises StorageFailed where the disk does not take it, and then nothing has changed
+    # --- Changes. All raise StorageFailed if the disk refuses a write; then nothing has changed.
 
     def add(
         self, name: str, words: Iterable[Word], *, description: str = "", check: Callable[[], None] = lambda: None
     ) -> PronunciationDictionary:
-        """Keep a new one, unless ``check`` raises, which is called while no other process writes.
+        """Store a new dictionary. `check` is called under the lock and may raise to prevent it.
 
         Raises:
-            InvalidConfig: its name cannot be one.
+            InvalidConfig: The name is invalid.
         """
         dictionary = new_dictionary(name, words, time.time(), description=description)
         with self._writing():
@@ -105,20 +104,20 @@ class DictionaryFolder:
             return self._put(dictionary)
 
     def change(self, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
-        """Change one, from what it is now; of two that add words at once both are kept.
+        """Change a dictionary under the lock, so that concurrent additions of words are all kept.
 
         Raises:
-            DictionaryNotFound: there is none of that id.
-            InvalidConfig: it cannot be so.
+            DictionaryNotFound: There is no dictionary with this id.
+            InvalidConfig: A value is invalid.
         """
         with self._writing():
             return self._put(edit.of(self._known(dictionary_id), time.time()))
 
     def delete(self, dictionary_id: str) -> None:
-        """Delete one for good.
+        """Delete a dictionary permanently.
 
         Raises:
-            DictionaryNotFound: there is none of that id.
+            DictionaryNotFound: There is no dictionary with this id.
         """
         with self._writing():
             self._known(dictionary_id)
@@ -126,7 +125,7 @@ class DictionaryFolder:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Alone in the folder, and without what killed writers left."""
+        """Lock the folder for writing, and delete leftovers of killed writers."""
         with storing("The pronunciation dictionary", "voices"):
             make_private(self.folder)
             with locked(self.folder):
@@ -140,7 +139,7 @@ class DictionaryFolder:
 
     def _put(self, dictionary: PronunciationDictionary) -> PronunciationDictionary:
         data = write(dictionary)
-        kept = read(data)  # nothing is kept that could not be read again
+        kept = read(data)  # Verify that the dictionary can be read again.
         replace_file(self.folder, dictionary.id + SUFFIX, data)
         return kept
 
@@ -150,8 +149,8 @@ def _parsed(path: Path, _version: tuple[int, int, int]) -> PronunciationDictiona
     """Read a dictionary file.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it is not a dictionary.
+        OSError: The file cannot be read.
+        ValueError: It is not a dictionary.
     """
     descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
     with open(descriptor, "rb") as file:

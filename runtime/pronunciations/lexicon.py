@@ -1,4 +1,4 @@
-"""Reads and writes lexicons of the W3C's Pronunciation Lexicon Specification (PLS 1.0), as far as aliases go."""
+"""Reader and writer of aliases in the W3C's Pronunciation Lexicon Specification (PLS 1.0)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NOT_IN_XML = regex.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010F
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Words of a lexicon, each as it is written: a grapheme of it is not folded.
+    """Words of a lexicon, which match their exact case.
 
-    ``left_out``: graphemes that cannot be used, each once.
+    `left_out` are the distinct graphemes that cannot be used.
     """
 
     words: tuple[Word, ...]
@@ -38,10 +38,10 @@ class Lexicon:
 
 
 def read_lexicon(data: bytes) -> Lexicon:
-    """Read the words of a lexicon that can be used.
+    """Read the usable words of a lexicon.
 
     Raises:
-        ValueError: it is no lexicon, too large, or none of its words can be used. The text of the error says which.
+        ValueError: It is not a lexicon, too large, or has no usable words; the message gives the reason.
     """
     if len(data) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES} bytes")
@@ -72,7 +72,7 @@ def read_lexicon(data: bytes) -> Lexicon:
 
 
 def write_lexicon(words: Iterable[Word]) -> bytes:
-    """A lexicon of these words. It cannot say that a word is found in any case."""
+    """Serialize words as a lexicon. The format cannot express case-insensitive words."""
     root = etree.Element(
         f"{{{_SPACE}}}lexicon", {"version": "1.0", "alphabet": "ipa", _LANGUAGE: "und"}, nsmap={None: _SPACE}
     )
@@ -91,7 +91,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _inside(parent: etree._Element, name: str) -> Iterator[etree._Element]:
-    """Its elements of that name, whatever their namespace: few writers of lexicons say it."""
+    """Yield the elements with a name in any namespace, which few writers of lexicons declare."""
     return (child for child in parent if isinstance(child.tag, str) and etree.QName(child).localname == name)
 
 

@@ -16,18 +16,18 @@ class OwnerDictionaries:
     """Dictionaries of one client: its own, and the shared ones as read-only. Thread: any."""
 
     own: DictionaryFolder
-    common: DictionaryFolder | None = None  # None: the own ones are the common ones
-    most: int = 0  # of its own; 0: any number
+    common: DictionaryFolder | None = None  # None if `own` are the shared ones.
+    most: int = 0  # Maximum dictionaries of its own; 0: unlimited.
 
     def all(self) -> list[PronunciationDictionary]:
-        """As `DictionaryFolder.all`, its own first."""
+        """Return all usable dictionaries, the owner's first."""
         return [*self.own.all(), *(() if self.common is None else self.common.all())]
 
     def get(self, dictionary_id: str) -> PronunciationDictionary:
-        """The dictionary of that id.
+        """Return a dictionary by its id.
 
         Raises:
-            DictionaryNotFound: there is none.
+            DictionaryNotFound: There is no dictionary with this id.
         """
         found = self.own.find(dictionary_id)
         if found is None and self.common is not None:
@@ -40,7 +40,7 @@ class OwnerDictionaries:
         """Return a version of a dictionary, or the latest without an id.
 
         Raises:
-            DictionaryNotFound: there is no such dictionary, or that version of it is not kept (any more).
+            DictionaryNotFound: The dictionary does not exist, or the version is not stored (any more).
         """
         version = self.get(dictionary_id).version(version_id)
         if version is None:
@@ -55,7 +55,7 @@ class OwnerDictionaries:
         """Add a dictionary, as `DictionaryFolder.add`.
 
         Raises:
-            TooManyDictionaries: the client has reached its limit.
+            TooManyDictionaries: The client has reached its limit.
         """
         return self.own.add(name, words, description=description, check=self._check_room)
 
@@ -78,5 +78,5 @@ class OwnerDictionaries:
         self.own.delete(dictionary_id)
 
     def _check_room(self) -> None:
-        if self.most:  # to count them is to read them
+        if self.most:  # Counting requires reading all files.
             check_room(len(self.own.all()), self.most, TooManyDictionaries)

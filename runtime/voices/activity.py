@@ -19,7 +19,7 @@ GAP_S = 0.1  # A shorter pause belongs to the word.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activity:
-    """Windows of a recording that hold speech.
+    """Windows of a recording with speech.
 
     Shapes: windows [n] bool.
     """
@@ -29,18 +29,18 @@ class Activity:
 
     @property
     def seconds(self) -> float:
-        """Of speech, without the pauses."""
+        """Return the seconds of speech without the pauses."""
         return float(self.windows.sum()) * self.window_s
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """Seconds at which the first sound begins and the last one ends; None: there is none."""
+        """Return start and end of the speech in seconds, or None if there is none."""
         spoken = np.flatnonzero(self.windows)
         return (float(spoken[0]) * self.window_s, float(spoken[-1] + 1) * self.window_s) if len(spoken) else None
 
 
 def by_loudness(samples: NDArray[np.float32]) -> Activity:
-    """Everything that is not far quieter than the loudest sound.
+    """Detect activity as windows that are not much quieter than the loudest one.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     """
@@ -49,7 +49,7 @@ def by_loudness(samples: NDArray[np.float32]) -> Activity:
 
 
 def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
-    """Return a network's judgements without their flicker: hysteresis, short gaps closed, short bursts dropped.
+    """Detect activity from a network's likelihoods, with hysteresis, and without short gaps and bursts.
 
     Shapes: likely [n], 0 to 1.
     """
@@ -68,12 +68,12 @@ def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
 
 
 def window_levels(samples: NDArray[np.float32], window_s: float) -> NDArray[np.float32]:
-    """Root mean square of each whole window. Shapes: [N] -> [n]."""
+    """Return the root mean square of each complete window. Shapes: [N] -> [n]."""
     step = int(window_s * SAMPLE_RATE)
     return np.sqrt((samples[: len(samples) // step * step].reshape(-1, step) ** 2).mean(axis=1))
 
 
 def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """First and one past last of each run of set flags."""
+    """Return start and end indices of each run of True."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
     return [(int(start), int(end)) for start, end in edges.reshape(-1, 2)]

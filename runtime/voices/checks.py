@@ -25,13 +25,13 @@ TELEPHONE_HZ = 4_200.0
 MUFFLED = 3e-6  # Share of energy above TELEPHONE_HZ, -55 dB; ordinary speech has 1000 times as much.
 SPECTRUM = 1024  # Samples of one spectrum.
 
-# How long the transcript takes at an ordinary pace over how long the speech lasts. Talkers differ by a factor of two.
+# Expected duration of the transcript over that of the speech. Speakers differ by a factor of two.
 HURRIED, DRAGGED = 1.8, 0.4  # Pace relative to the expected one, for advice.
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One remark. ``code`` is stable."""
+    """Remark about a recording, with a stable code."""
 
     code: str
     sentence: str
@@ -55,7 +55,7 @@ def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
     levels = window_levels(samples, activity.window_s)
     spoken = activity.windows[: len(levels)]
     pauses = levels[~spoken]
-    # A low quantile and not the mean: a breath, a chair or the tail of a word is no noise floor.
+    # A low quantile instead of the mean, because breaths, creaks and ends of words are not noise.
     can_tell = len(pauses) * activity.window_s >= PAUSES_S
     return Levels(
         peak_db=_decibels(float(np.abs(samples).max(initial=0.0))),
@@ -66,7 +66,7 @@ def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
 
 
 def advise(samples: NDArray[np.float32], activity: Activity, levels: Levels, *, is_speech: bool) -> Iterator[Advice]:
-    """Everything that can be said about a recording before it was cut.
+    """Yield the advice about an untrimmed recording.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     """
@@ -89,7 +89,7 @@ def check_transcript(transcript: str, speech_s: float) -> Iterator[Advice]:
     """Compare the length of a transcript with that of the speech.
 
     Raises:
-        TranscriptMismatch: nobody speaks so fast, or so slowly.
+        TranscriptMismatch: The transcript would need an impossible speaking rate.
     """
     if is_another_text(transcript, speech_s):
         raise TranscriptMismatch(characters=len(transcript), seconds=speech_s, param="ref_text")
@@ -124,12 +124,12 @@ def _judged(levels: Levels) -> Iterator[Advice]:
 
 
 def _decibels(level: float) -> float | None:
-    """Of full scale; None for digital silence."""
+    """Return a level in dB of full scale; None for digital silence."""
     return 20 * math.log10(level) if level > 0 else None
 
 
 def _share_above(samples: NDArray[np.float32], hertz: float) -> float:
-    """Part of the energy that lies above a frequency; 0 for what is too short to say."""
+    """Return the share of energy above a frequency; 0 if the recording is too short."""
     pieces = samples[: len(samples) // SPECTRUM * SPECTRUM].reshape(-1, SPECTRUM)
     energy = (np.abs(np.fft.rfft(pieces * np.hanning(SPECTRUM))) ** 2).sum(axis=0)
     above = np.fft.rfftfreq(SPECTRUM, 1 / SAMPLE_RATE) > hertz

@@ -33,7 +33,7 @@ class Examination:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Intake:
-    """A recording as it is kept.
+    """Prepared recording to be stored.
 
     Shapes: samples [M] float32, mono, 24 kHz.
     """
@@ -44,7 +44,7 @@ class Intake:
 
 
 def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination:
-    """Judge a recording that `read_reference` accepted.
+    """Check a recording that `read_reference` accepted.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     Thread: a worker; a minute of sound takes 0.6 s.
@@ -70,10 +70,10 @@ def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination
 
 
 def require_speech(found: Examination, limits: Limits) -> None:
-    """Refuse a recording of which trimming leaves less than a request may use.
+    """Refuse a recording that is too short after trimming.
 
     Raises:
-        BadReferenceAudio: too little is left.
+        BadReferenceAudio: It is too short.
     """
     left, least = found.end_s - found.start_s, limits.min_reference_s - PAUSE_S
     if left < least:
@@ -81,13 +81,13 @@ def require_speech(found: Examination, limits: Limits) -> None:
 
 
 def take_in(samples: NDArray[np.float32], transcript: str | None, limits: Limits) -> Intake:
-    """Prepare a recording that `read_reference` accepted, and judge it.
+    """Prepare and check a recording that `read_reference` accepted.
 
     Shapes: samples [N] float32, mono, 24 kHz.
 
     Raises:
-        BadReferenceAudio: trimming leaves too little.
-        TranscriptMismatch: the transcript cannot be that of the recording.
+        BadReferenceAudio: The recording is too short after trimming.
+        TranscriptMismatch: The transcript cannot belong to the recording.
     Thread: a worker; a minute of sound takes 0.6 s.
     """
     found = examine(samples, transcript)
@@ -100,7 +100,7 @@ def take_in(samples: NDArray[np.float32], transcript: str | None, limits: Limits
 
 
 def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Cut what is not speech at both ends, and end on a pause.
+    """Trim non-speech at both ends, and append a pause.
 
     Shapes: samples [N] -> [M], float32, mono, 24 kHz.
     """
@@ -109,7 +109,7 @@ def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
-    """Return the active windows, and whether they are known to be speech."""
+    """Return the active windows, and True if they are known to be speech."""
     from runtime.voices.speech_detector import (
         find_speech,  # Importing torch takes seconds, and most processes make no voices.
     )
@@ -119,12 +119,12 @@ def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
 
 
 def _kept(samples: NDArray[np.float32], activity: Activity) -> tuple[int, int]:
-    """First and one past last sample of what is speech, with a margin; everything, where nothing is."""
+    """Return start and end samples of the speech with a margin; of all samples if there is no speech."""
     start, end = activity.span or (0.0, len(samples) / SAMPLE_RATE)
     first, last = round((start - MARGIN_S) * SAMPLE_RATE), round((end + MARGIN_S) * SAMPLE_RATE)
     return max(0, first), min(last, len(samples))
 
 
 def _ended(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the samples with a pause behind them. Shapes: [N] -> [M]."""
+    """Append a pause. Shapes: [N] -> [M]."""
     return np.concatenate([samples, np.zeros(int(PAUSE_S * SAMPLE_RATE), np.float32)])

@@ -1,7 +1,7 @@
 """Download of a recording from a client's https address: public machines only, with limits.
 
-What is checked is what is opened: the address is taken apart once, by us, its host is resolved once, and the
-connection goes to the very address that was found public.
+The checked address is the one that is opened: the URL is parsed and its host resolved once, and the connection goes to
+the IP address that was found to be public.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECONDS = 5.0  # Timeout from the first request to the last byte.
 LONGEST = 2048  # Characters of an address.
 PORT = 443
 
-# Names only, whose last label has a letter: no form of a bare number is an address here.
+# Host names only, whose last label has a letter, which excludes all notations of IP addresses.
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _ADDRESS = re.compile(
     rf"https://(?P<host>(?:{_LABEL}\.)+(?=[a-z0-9-]*[a-z]){_LABEL})(?::443)?(?P<target>/[!-\[\]-~]*|\?[!-\[\]-~]*)?",
@@ -33,7 +33,7 @@ _ADDRESS = re.compile(
 )
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
-# It writes every address that it opens into the log.
+# The httpx logger would log every URL.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 Resolve = Callable[[str], list[str]]
@@ -41,17 +41,17 @@ Resolve = Callable[[str], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class WebAddress:
-    """An address, taken apart."""
+    """Parsed URL."""
 
     host: str
     target: bytes  # Path and query.
 
 
 def web_address_of(address: str) -> WebAddress:
-    """Take an address apart.
+    """Parse a URL.
 
     Raises:
-        AddressRefused: it is not https, or names anything but a host and a path on it.
+        AddressRefused: It is not https, or has parts other than host, path and query.
     """
     found = _ADDRESS.fullmatch(address) if len(address) <= LONGEST else None
     if found is None or "#" in address:
@@ -76,16 +76,16 @@ def is_public(address: str) -> bool:
 
 
 def resolve(host: str) -> list[str]:
-    """Every address of a host.
+    """Return all IP addresses of a host.
 
     Raises:
-        OSError: it has none.
+        OSError: The host has no address.
     """
     return [str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
 
 
 class Fetcher:
-    """Opens addresses. Tests give it a resolver, a port and a certificate of their own."""
+    """Downloader of URLs. Tests pass another resolver, port and certificate."""
 
     def __init__(
         self,
@@ -103,16 +103,16 @@ class Fetcher:
         self._context = context
 
     def fetch(self, address: str, *, most: int) -> bytes:
-        """Read what lies at an address.
+        """Download a URL.
 
         Raises:
-            AddressRefused: it is not opened, did not answer in time, or with anything but 200.
-            MessageTooLarge: more than ``most`` bytes lie there.
+            AddressRefused: The address is refused, timed out, or responded with another status than 200.
+            MessageTooLarge: The response has more than `most` bytes.
         Thread: a worker; takes up to `SECONDS`.
         """
         target = web_address_of(address)
         result: list[bytes | SpeechError] = []
-        # A thread of its own, because a resolver knows no deadline; what has not come by then is left to it.
+        # A separate thread, because resolvers have no timeout. It is abandoned at the deadline.
         reading = threading.Thread(target=lambda: result.append(self._outcome(target, most)), daemon=True)
         reading.start()
         reading.join(self._seconds)

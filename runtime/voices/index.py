@@ -1,7 +1,7 @@
-"""SQLite index of voice files, so that a list need not read them all.
+"""SQLite index of voice files, so that listings do not need to read all files.
 
-The files are the truth: a row of another version of its file is made anew, and the whole index may be
-deleted at any time. Where it cannot be kept on disk it lives in memory.
+The files are authoritative: a row is rebuilt if its file has another version, and the index may be deleted at any time.
+If it cannot be stored on disk, it is in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS voices_2 (
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """One file. Either ``card`` or ``problem`` is there."""
+    """Index row of one file, with either a card or a problem."""
 
     file: str
     version: str  # Changes with every change of the file.
@@ -43,7 +43,7 @@ class IndexEntry:
 
 
 class Index:
-    """Rows by file name. Thread: one at a time.
+    """Index with one row per file. Thread: one at a time.
 
     Raises (every method but `open`):
         sqlite3.Error: the disk is full or broken, or another process keeps the index locked.
@@ -55,7 +55,7 @@ class Index:
 
     @classmethod
     def open(cls, folder: Path) -> Index:
-        """Return the index in the folder, a new one where that is damaged, or one in memory where none can be kept."""
+        """Open the index in the folder; create a new one if it is damaged, or one in memory if the disk refuses it."""
         path = folder / FILE
         for attempt in range(2):
             try:
@@ -86,7 +86,7 @@ class Index:
         ]
 
     def update(self, changed: Iterable[IndexEntry], gone: Iterable[str]) -> None:
-        """Write and delete rows, all or none."""
+        """Write and delete rows in one transaction."""
         rows = [
             (
                 entry.file,
@@ -104,7 +104,7 @@ class Index:
             self._connection.executemany("INSERT OR REPLACE INTO voices_2 VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def search(self, words: str) -> set[str]:
-        """Ids of the voices whose name, description, tags, language or transcript hold every one of the words."""
+        """Return the ids of voices whose name, description, tags, language or transcript contain all words."""
         parts = [f"%{_escaped(word)}%" for word in name_key(words).split()]
         condition = " AND ".join(["card IS NOT NULL", *["words LIKE ? ESCAPE '\\'"] * len(parts)])
         rows = self._connection.execute(f"SELECT card FROM voices_2 WHERE {condition}", parts)  # noqa: S608  ours, whole

@@ -1,7 +1,7 @@
-"""Voice library: a folder with a file per voice, and an index of it.
+"""Voice library: a folder with one file per voice, and its index.
 
-Other processes may read and write the same folder; so may people, with a file manager. What cannot be used is
-reported and left alone; what is damaged is renamed at the next start.
+Other processes and file managers may read and write the same folder. Unusable files are reported and left unchanged;
+damaged ones are renamed at the next start.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from runtime.voices.listing import SUFFIX, UNREADABLE, Problem, VoiceListing, fi
 from runtime.voices.voice import Edit, Voice, VoiceCard, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
 
-# Why a file is no voice now, and may be one later: a disk or a network failed, a right is missing, too many are open.
+# Problem of a file that may be readable later: failed disk or network, missing permission, too many open files.
 CANNOT_BE_READ = "it cannot be read"
 NO_FILE = "it is no regular file"
 
 log = logging.getLogger(__name__)
 
-A_LOOK = 8  # Maximum files that `cards` and `find` read per call, about 20 ms.
-LOOK_AGAIN = 0  # Time stamp that no folder has.
+A_LOOK = 8  # Maximum files that `cards` and `find` read per call (about 20 ms).
+LOOK_AGAIN = 0  # A time stamp that no folder has, which forces another scan.
 UNREAD = ""  # Version of an unreadable file.
 COPIED_S = 60.0  # A file without changes for this time is completely copied.
 SETTLED_NS = 100_000_000  # A folder that has just changed may change again within one clock tick.
 
 
 def library_folder(voices: str, data: str = "") -> Path:
-    """The folder that the settings name, or the one in the data folder, which is the user's own if none is named."""
+    """Return the folder of the settings, or the default one in the data folder or the user's data folder."""
     return Path(voices) if voices else Path(data or user_data_dir("voicewright")) / "voices"
 
 
 class Library:
-    """Voices on disk. Thread: any.
+    """Voice library on disk. Thread: any.
 
-    `cards` and `find` do not wait for a writer and read no voice file that they know already; all else may take as
-    long as the disk does. Nothing is written before the first voice is kept.
+    `cards` and `find` do not wait for writers and do not read known voice files; all other methods may wait for the
+    disk. The folder is created with the first voice.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -68,7 +68,7 @@ class Library:
         self._aside: tuple[str, ...] = ()  # Names of damaged files.
 
     def open(self) -> None:
-        """Read the folder, and sweep what killed writers left. A folder that cannot be read is an empty library."""
+        """Read the folder, and delete leftovers of killed writers. An unreadable folder is an empty library."""
         with self._lock:
             self._refresh()
             with contextlib.suppress(OSError), locked(self.folder):
@@ -84,19 +84,19 @@ class Library:
                 self._index.close()
                 self._index = None
 
-    # --- what there is
+    # --- Reading.
 
     def cards(self) -> tuple[VoiceCard, ...]:
-        """Every voice that can be used, by name."""
+        """Return all usable voices, sorted by name."""
         return self._current().cards
 
     def find(self, name_or_id: str) -> VoiceCard | None:
-        """Return the voice of that id, or of that name without regard to case; None if there is none."""
+        """Return the voice with this id or case-insensitive name, or None."""
         listing = self._current()
         return listing.by_id.get(name_or_id) or listing.by_name.get(name_key(name_or_id))
 
     def search(self, words: str, *, newest_first: bool = False) -> tuple[VoiceCard, ...]:
-        """Return the voices whose name, description, tags, language or transcript hold every one of the words."""
+        """Return the voices whose name, description, tags, language or transcript contain all words."""
         listing = self._current()
         with self._lock:
             try:
@@ -109,19 +109,19 @@ class Library:
         return tuple(sorted(cards, key=lambda card: -card.created_at) if newest_first else cards)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Files that are no voices, or whose name another voice has."""
+        """Return the files that are not valid voices, or whose name another voice has."""
         return self._current().problems
 
     def without_prompt(self, fingerprint: str) -> tuple[str, ...]:
-        """Ids of the voices of which that checkpoint has made no prompt yet."""
+        """Return the ids of voices without a prompt of this checkpoint."""
         listing = self._current()
         return tuple(card.id for card in listing.cards if fingerprint not in listing.prompts[card.id])
 
     def reference(self, voice_id: str) -> Reference:
-        """Return the voice as a request takes it, with the prompt of ``fingerprint`` if one is kept.
+        """Return the voice as a request's reference, with the stored prompt of `fingerprint` if there is one.
 
         Raises:
-            VoiceNotFound, VoiceFileInvalid: it was deleted or damaged meanwhile.
+            VoiceNotFound, VoiceFileInvalid: The voice was deleted or damaged in the meantime.
         """
         return self._read(voice_id).as_reference(self.fingerprint)
 
@@ -129,21 +129,21 @@ class Library:
         """Return the voice's file.
 
         Raises:
-            VoiceNotFound, VoiceFileInvalid: it was deleted or damaged meanwhile.
+            VoiceNotFound, VoiceFileInvalid: The voice was deleted or damaged in the meantime.
         """
         data = self._read_bytes(voice_id)
         read_voice(data)
         return data
 
-    # --- what changes it; each raises StorageFailed where the disk does not take it, and then nothing has changed
+    # --- Changes. All raise StorageFailed if the disk refuses a write; then nothing has changed.
 
     def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
-        """Keep a voice; with ``replace_id`` in the place and under the id of that one.
+        """Store a voice; with `replace_id`, replace that voice and keep its id.
 
         Raises:
-            InvalidConfig: its name cannot be one.
-            VoiceNameTaken, VoiceNameLooksAlike: another voice has its name, or one that looks like it.
-            VoiceNotFound: there is no voice to replace.
+            InvalidConfig: Its name is invalid.
+            VoiceNameTaken, VoiceNameLooksAlike: Another voice has the same name, or one that looks like it.
+            VoiceNotFound: The voice to replace does not exist.
         """
         with self._writing():
             if replace_id is not None:
@@ -151,7 +151,7 @@ class Library:
             return self._put(replace(voice, id=replace_id or voice.id, name=checked_name(voice.name)))
 
     def import_(self, voice: Voice) -> VoiceCard:
-        """Keep a voice that was made elsewhere, under its own id where that is free.
+        """Store a voice from elsewhere, under its own id if that is free.
 
         Raises:
             VoiceNameTaken, VoiceNameLooksAlike: another voice has its name, or one that looks like it.
@@ -161,21 +161,21 @@ class Library:
             return self._put(replace(voice, id=voice.id if is_free else new_id()))
 
     def change(self, voice_id: str, edit: Edit) -> VoiceCard:
-        """Give a voice another name, description or tags.
+        """Change the name, description or tags of a voice.
 
         Raises:
-            InvalidConfig: it cannot have them.
-            VoiceNameTaken, VoiceNameLooksAlike: another voice has the name, or one that looks like it.
-            VoiceNotFound, VoiceFileInvalid: there is no such voice any more.
+            InvalidConfig: A value is invalid.
+            VoiceNameTaken, VoiceNameLooksAlike: Another voice has the same name, or one that looks like it.
+            VoiceNotFound, VoiceFileInvalid: The voice does not exist any more.
         """
         with self._writing():
             return self._put(edit.of(self._read(voice_id)))
 
     def delete(self, voice_id: str) -> None:
-        """Delete a voice for good.
+        """Delete a voice permanently.
 
         Raises:
-            VoiceNotFound: there is no such voice.
+            VoiceNotFound: The voice does not exist.
         """
         with self._writing():
             self._known(voice_id)
@@ -183,7 +183,7 @@ class Library:
             self._refresh()
 
     def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, made_of: NDArray[np.float32] | None = None) -> None:
-        """Keep what a checkpoint made of a voice; in vain if the voice has another reference by now.
+        """Store a checkpoint's prompt of a voice, unless the voice has another reference by now.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: there is no such voice any more.
@@ -196,11 +196,11 @@ class Library:
             kept = dict([*others[: MAX_PROMPTS - 1], (prompt.fingerprint, prompt)])
             self._put(replace(voice, prompts=kept))
 
-    # --- the folder
+    # --- The folder.
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Alone in the folder, and up to date."""
+        """Lock the folder for writing, with an up-to-date listing."""
         with self._lock, storing("The voice", "voices"):
             make_private(self.folder)
             with locked(self.folder):
@@ -235,10 +235,10 @@ class Library:
             raise VoiceNotFound
         return read_file(self.folder / file_of(voice_id), MAX_BYTES)
 
-    # --- the listing
+    # --- The listing.
 
     def _current(self) -> VoiceListing:
-        """Return the listing, made anew if the folder has changed and no thread is at that already."""
+        """Return the listing, refreshed if the folder has changed and no other thread is refreshing it."""
         if self._listing.stamp != self._folder_time() and self._lock.acquire(blocking=False):
             try:
                 self._refresh(most=A_LOOK)
@@ -247,14 +247,14 @@ class Library:
         return self._listing
 
     def _folder_time(self) -> int | None:
-        """None: there is no folder."""
+        """Return the folder's modification time in ns, or None if it does not exist."""
         try:
             return os.stat(self.folder).st_mtime_ns
         except OSError:
             return None
 
     def _refresh(self, *, written: str | None = None, most: int | None = None) -> None:
-        """Bring index and listing in step with the files, of which we may have just written one. Under the lock."""
+        """Update index and listing from the files; `written` was just written. The caller holds the lock."""
         stamp = self._folder_time()
         try:
             is_whole = self._follow(written, most)
@@ -266,7 +266,7 @@ class Library:
         self._listing = listed(stamp, self._entries.values(), self._aside)
 
     def _follow(self, written: str | None, most: int | None) -> bool:
-        """Read the files that differ from what is known of them; return whether those were all, or ``most`` only."""
+        """Read the changed files, at most `most`; return True if those were all."""
         files = self._files()
         if files is None:  # The folder cannot be read now; its known entries may still exist.
             return False
@@ -285,7 +285,7 @@ class Library:
         return len(found) == len(different) and all(entry.version != UNREAD for entry in found.values())
 
     def _files(self) -> dict[str, str] | None:
-        """Every file that wants to be a voice, and its version; None where the folder cannot be read now."""
+        """Return the voice files with their versions; None if the folder cannot be read now."""
         found: dict[str, str] = {}
         try:
             with os.scandir(self.folder) as items:
@@ -305,9 +305,9 @@ class Library:
         return found
 
     def _set_aside(self) -> None:
-        """Rename what is damaged, so that nothing reads it again. Under the lock.
+        """Rename damaged files, so that they are not read again. The caller holds the lock.
 
-        What came a moment ago may still be copied, and what is of another version may be read by the next one.
+        Recent files may still be copied, and files of a newer format are kept for later versions of this program.
         """
         for file in [entry.file for entry in self._entries.values() if entry.problem is not None]:
             path = self.folder / file
@@ -350,7 +350,7 @@ class Library:
         return self._index
 
     def _forget_index(self) -> None:
-        """Go on without the one on disk."""
+        """Continue with an index in memory."""
         log.warning("the index of the voices cannot be used; it is kept in memory")
         self.close()
         self._index = Index.in_memory()
@@ -358,17 +358,17 @@ class Library:
 
 
 def read_file(path: Path, most: int) -> bytes:
-    """Read a regular file of at most so many bytes.
+    """Read a regular file of at most `most` bytes.
 
     Raises:
-        VoiceNotFound: there is none.
-        VoiceFileInvalid: it is larger, no regular file, or cannot be read.
+        VoiceNotFound: The file does not exist.
+        VoiceFileInvalid: It is larger, not a regular file, or unreadable.
     """
     try:
-        # Neither a link nor a pipe is followed or waited for.
+        # Do not follow links or wait for pipes.
         descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
         try:
-            # Looked at before Python's own file is made of it, which leaves a folder open that it refuses.
+            # Check before os.fdopen, which would leak the descriptor of a folder.
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise VoiceFileInvalid(why=NO_FILE)
             with open(descriptor, "rb", closefd=False) as file:

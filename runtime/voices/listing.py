@@ -15,7 +15,7 @@ UNREADABLE = ".unreadable"  # Suffix of a damaged file's name.
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A file of the folder that is no voice. ``file`` is its bare name."""
+    """File of the folder that is not a valid voice. `file` is its name without the folder."""
 
     file: str
     why: str
@@ -23,7 +23,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class VoiceListing:
-    """The library at one moment."""
+    """Immutable listing of the library."""
 
     stamp: int | None = None  # The folder's mtime_ns; None: no folder.
     cards: tuple[VoiceCard, ...] = ()
@@ -38,7 +38,7 @@ def file_of(voice_id: str) -> str:
 
 
 def listed(stamp: int | None, entries: Collection[IndexEntry], aside: Collection[str] = ()) -> VoiceListing:
-    """Return the listing of a folder. Of two voices with one name the older one has it; ``aside`` are damaged files."""
+    """Return the listing of a folder; the older of two voices keeps their name. `aside` are damaged files."""
     by_name: dict[str, VoiceCard] = {}
     problems = [Problem(entry.file, entry.problem) for entry in entries if entry.problem is not None]
     problems += [Problem(file, "It could not be read and was set aside.") for file in aside]

@@ -1,7 +1,7 @@
-"""Libraries of owners, with the server's shared voices, and their folders of pronunciations.
+"""Voice libraries and pronunciation folders of owners, combined with the server's shared ones.
 
-An owner is whatever word a gateway in front of the server puts before a request, such as the studio for a visitor;
-a folder of the library's own kind, under the word's digest, holds what is kept for it.
+A gateway in front of the server, such as the studio, identifies an owner by a word in a header. The owner's library is
+a folder named by the word's digest.
 """
 
 from __future__ import annotations
@@ -33,46 +33,46 @@ class OwnerLibrary:
     """
 
     own: Library
-    common: Library | None = None  # None: the own ones are the common ones
+    common: Library | None = None  # None if `own` is the shared library.
     most: int = 0  # Maximum voices of its own; 0: unlimited.
     most_pronunciations: int = 0  # Maximum dictionaries of its own; 0: unlimited.
 
     @property
     def pronunciations(self) -> OwnerDictionaries:
-        """Its pronunciation dictionaries, and the common ones."""
+        """Return the owner's pronunciation dictionaries combined with the shared ones."""
         common = None if self.common is None else DictionaryFolder(self.common.folder / PRONUNCIATIONS)
         return OwnerDictionaries(DictionaryFolder(self.own.folder / PRONUNCIATIONS), common, self.most_pronunciations)
 
     def cards(self) -> tuple[VoiceCard, ...]:
-        """Every voice that can be used, by name."""
+        """Return all usable voices, sorted by name."""
         return _by_name(self.own.cards(), () if self.common is None else self.common.cards())
 
     def find(self, name_or_id: str) -> VoiceCard | None:
-        """Return the voice of that id or name, of two with one name its own; None if there is none."""
+        """Return the voice with this id or name, or None; the owner's voice has precedence."""
         found = self.own.find(name_or_id)
         return self.common.find(name_or_id) if found is None and self.common is not None else found
 
     def search(self, words: str) -> tuple[VoiceCard, ...]:
-        """As `Library.search`."""
+        """Search both libraries, as `Library.search`."""
         return _by_name(self.own.search(words), () if self.common is None else self.common.search(words))
 
     def problems(self) -> tuple[Problem, ...]:
-        """Files among its own that cannot be used."""
+        """Return the owner's unusable files."""
         return self.own.problems()
 
     def owns(self, voice_id: str) -> bool:
-        """Whether it may change that voice."""
+        """True if the owner may change this voice."""
         return self.own.find(voice_id) is not None
 
     def reference(self, voice_id: str) -> Reference:
-        """As `Library.reference`."""
+        """Return the reference of a voice, as `Library.reference`."""
         return self._holder(voice_id).reference(voice_id)
 
     def export(self, voice_id: str) -> bytes:
-        """As `Library.export`."""
+        """Return the file of a voice, as `Library.export`."""
         return self._holder(voice_id).export(voice_id)
 
-    # --- what changes its own
+    # --- Changes of the owner's voices.
 
     def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
         """Add a voice, as `Library.add`.
@@ -119,17 +119,17 @@ class OwnerLibrary:
 
 
 class OwnerLibraries:
-    """The library of each owner. Thread: one."""
+    """Cache of the owners' libraries. Thread: one."""
 
     def __init__(self, common: Library, most: int, most_pronunciations: int = 0) -> None:
-        """``most`` voices, and so many dictionaries, may be kept for one owner; 0: any number."""
+        """Set the maximum numbers of voices and dictionaries per owner; 0 is unlimited."""
         self._common = common
         self._most = most
         self._most_pronunciations = most_pronunciations
         self._owned: OrderedDict[str, Library] = OrderedDict()
 
     def of(self, owner: str) -> OwnerLibrary:
-        """What that owner sees; without one, the common library."""
+        """Return an owner's library; the shared one for an empty owner."""
         if not owner:
             return OwnerLibrary(self._common)
         name = hashlib.sha256(owner.encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -141,7 +141,7 @@ class OwnerLibraries:
         return OwnerLibrary(library, self._common, self._most, self._most_pronunciations)
 
     def libraries(self) -> tuple[Library, ...]:
-        """Return the common one, and those of the owners that were asked for last."""
+        """Return the shared library and the recently used ones."""
         return (self._common, *self._owned.values())
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Speech detection by silero-vad's network, with the weights of its package.
+"""Speech detection by silero-vad's network with the weights of its package.
 
-The one file of the rooms around the engine that uses torch, because the network comes as TorchScript. It is loaded
-without its package, whose import sets torch to one thread for the whole process, engine included.
+This is the only module outside of the engine's packages that imports torch, because the network is TorchScript. The
+package itself is not imported, because it sets torch to one thread for the whole process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runtime.request import SAMPLE_RATE
 from runtime.shared.audio import Sound, resample
 from runtime.voices.activity import Activity, by_likelihood
 
-RATE = 16_000  # Hz, what the network hears
+RATE = 16_000  # Sample rate of the network in Hz.
 WINDOW = 512  # Samples of one window, 32 ms.
 NETWORK = "silero_vad/data/silero_vad.jit"
 
@@ -27,7 +27,7 @@ _turn = threading.Lock()  # The network holds the state of the current recording
 
 
 def find_speech(samples: NDArray[np.float32]) -> Activity:
-    """Tell speech from everything else. A minute of sound takes 0.6 s of CPU.
+    """Detect speech. A minute of audio takes 0.6 s of CPU time.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     Thread: a worker.
@@ -37,7 +37,7 @@ def find_speech(samples: NDArray[np.float32]) -> Activity:
 
 
 def _likelihood(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Shapes: samples [N] at 16 kHz -> [ceil(N / 512)]."""
+    """Return the likelihood of speech per window. Shapes: samples [N] at 16 kHz -> [ceil(N / 512)]."""
     windows = torch.from_numpy(np.pad(samples, (0, -len(samples) % WINDOW))).view(-1, 1, WINDOW)
     with _turn, torch.inference_mode():
         network = _network()

@@ -1,4 +1,4 @@
-"""Voice as a value: checked reference, description, prompts; and its card."""
+"""Voice with its checked reference, description and prompts; and its card."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from runtime.shared.names import checked_name, checked_tags
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoiceCard:
-    """What is known of a voice without reading its file. ``id`` never changes; ``name`` is data and never a path."""
+    """Metadata of a voice in listings. `id` never changes; `name` is data and never a path."""
 
     id: str
     name: str
     language: str = "auto"
     description: str | None = None
     tags: tuple[str, ...] = ()
-    transcript: str | None = None  # None: it clones by x-vector only
+    transcript: str | None = None  # None if the voice is cloned by x-vector only.
     seconds: float = 0.0  # Seconds of reference audio.
     file_bytes: int = 0
     created_at: float = 0.0  # Seconds since the epoch.
@@ -42,7 +42,7 @@ class Consent:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Voice:
-    """Everything that a voice file holds.
+    """Content of a voice file.
 
     Shapes: reference [N] int16, mono, 24 kHz.
     """
@@ -77,7 +77,7 @@ class Voice:
         )
 
     def as_reference(self, fingerprint: str | None) -> Reference:
-        """Return the voice as a request takes it, with the prompt of that checkpoint if there is one."""
+        """Return the voice as a request's reference, with the prompt of that checkpoint if there is one."""
         return Reference(
             samples=to_float(self.reference),
             text=self.transcript,
@@ -88,17 +88,17 @@ class Voice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What is to become different of a stored voice; None: that stays."""
+    """Changes to a stored voice; None keeps a value."""
 
     name: str | None = None
     description: str | None = None  # An empty string removes the description.
     tags: tuple[str, ...] | None = None
 
     def of(self, voice: Voice) -> Voice:
-        """Return the voice after it.
+        """Return the changed voice.
 
         Raises:
-            InvalidConfig: a name or a tag cannot be one.
+            InvalidConfig: The name or a tag is invalid.
         """
         return replace(
             voice,
@@ -109,12 +109,12 @@ class Edit:
 
 
 def to_pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Return samples on the 16-bit grid; what passes full scale is turned down, not clipped. Shapes: [N] -> [N]."""
+    """Convert to 16 bits; audio above full scale is attenuated, not clipped. Shapes: [N] -> [N]."""
     peak = float(np.abs(samples).max(initial=0.0))
     scaled = samples / peak if peak > 1 else samples
     return np.clip(np.round(scaled * 32768), -32768, 32767).astype(np.int16)
 
 
 def to_float(reference: NDArray[np.int16]) -> NDArray[np.float32]:
-    """Shapes: [N] -> [N], in [-1, 1)."""
+    """Convert to floats in [-1, 1). Shapes: [N] -> [N]."""
     return reference.astype(np.float32) / np.float32(32768)

@@ -1,6 +1,6 @@
 """Voice file: one voice as a portable safetensors file, strictly validated when read.
 
-docs/guide.md describes the format. No path, no torch and no pickle here.
+docs/guide.md describes the format. This module uses no paths, torch or pickle.
 """
 
 from __future__ import annotations
@@ -80,15 +80,15 @@ def write_voice(voice: Voice) -> bytes:
 
 
 def read_voice(data: bytes) -> Voice:
-    """Return the voice in a file of anybody's making.
+    """Parse an untrusted voice file.
 
     Raises:
-        VoiceFileInvalid: it is torn, foreign, of another version, or holds what a voice does not.
+        VoiceFileInvalid: It is damaged, has another format or version, or invalid content.
     """
     metadata = _checked_header(data)
     try:
         tensors: Tensors = load(data)
-    except Exception:  # safetensors raises a class that is not in its interface.
+    except Exception:  # The safetensors library raises a class that is not in its interface.
         _refuse("its tensors do not lie where its header says")
     given = metadata.pop("sha256")
     if _checksum(tensors, metadata) != given:
@@ -114,7 +114,7 @@ def read_voice(data: bytes) -> Voice:
         _refuse("what it says of the voice is not valid")
 
 
-# --- the header, before anything is allocated
+# --- The header, checked before any allocation.
 
 
 def _checked_header(data: bytes) -> dict[str, str]:
@@ -164,7 +164,7 @@ def _check_tensor(name: str, tensor: Any) -> None:
         _refuse("it holds a tensor that a voice does not have, or of another type or size")
 
 
-# --- the values
+# --- The values.
 
 
 def _prompts(tensors: Tensors) -> dict[str, VoicePrompt]:
@@ -175,7 +175,7 @@ def _prompts(tensors: Tensors) -> dict[str, VoicePrompt]:
             _refuse("a prompt lacks its x-vector, or holds numbers that are not finite")
         if codes is not None and (codes.min() < 0 or codes.max() >= MAX_CODE):
             _refuse("a prompt holds codes that no codebook has")
-        # Copies, because those of safetensors are read only, which torch does not know.
+        # Copies, because torch does not support the read-only arrays of safetensors.
         prompts[fingerprint] = VoicePrompt(
             fingerprint=fingerprint, x_vector=x_vector.copy(), codes=None if codes is None else codes.copy()
         )
@@ -198,10 +198,10 @@ def _provenance(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def provenance(said: Mapping[str, object]) -> dict[str, str]:
-    """Where a voice comes from, as a file may hold it.
+    """Check the provenance of a voice for its file.
 
     Raises:
-        ValueError: a name or a text is no text or too long, or there are too many.
+        ValueError: A key or value is not text or too long, or there are too many.
     """
     if len(said) > MAX_ENTRIES:
         raise ValueError("provenance")
@@ -254,7 +254,7 @@ def _moment(seconds: float) -> float:
 
 
 def _checksum(tensors: Tensors, metadata: Mapping[str, str]) -> str:
-    """SHA-256 over everything that the file says, in an order that does not depend on the writer."""
+    """Return the SHA-256 of the file's content in an order independent of the writer."""
     digest = hashlib.sha256(_json(dict(sorted(metadata.items()))).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype.str} {list(tensor.shape)}\n".encode())
