@@ -1,4 +1,4 @@
-"""Decoded audio: limits of what is taken, the mix to one channel, and resampling by soxr."""
+"""Decoded audio: limits, the mix to one channel, and resampling by soxr."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
 
-TAKEN = "WAV, FLAC, OGG, MP3, M4A, AIFF or WebM"  # Named in sentences; every format that FFmpeg decodes is taken.
+TAKEN = "WAV, FLAC, OGG, MP3, M4A, AIFF or WebM"  # For error messages; every format that FFmpeg decodes is accepted.
 NO_SOUND = f"it is not a sound file that can be read; send {TAKEN}"
 FORMAT_NOT_TAKEN = f"its format is not taken; send {TAKEN}"
-MIN_RATE, MAX_RATE = 8_000, 192_000  # Hz
+MIN_RATE, MAX_RATE = 8_000, 192_000  # Sample rates in Hz.
 MAX_CHANNELS = 8
 PADDING_S = 0.1  # Lossy codecs add silence at both ends, and resampling may add a sample.
-MIN_MIX = 0.1  # Energy of the mix compared with that of independent channels; below it they cancel each other out.
+MIN_MIX = 0.1  # Minimum energy of the mix relative to that of independent channels; below it the channels cancel out.
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Sound:
 class Downmix:
     """Average of all channels, or one channel alone, collected block by block.
 
-    Blocks keep memory low: eight channels are never in memory at full length.
+    Working in blocks saves memory: eight channels are never in memory at full length.
     """
 
     channel: int | None = None
@@ -53,7 +53,7 @@ class Downmix:
     _expected: float = 0.0  # Expected energy of the average of independent channels.
 
     def add(self, block: NDArray[np.float32]) -> None:
-        """Take the next samples. Shapes: block [N, channels]."""
+        """Add the next samples. Shapes: block [N, channels]."""
         channels = block.shape[1]
         if channels == 1:
             mono = block[:, 0]
@@ -71,12 +71,12 @@ class Downmix:
 
     @property
     def samples(self) -> NDArray[np.float32]:
-        """Shapes: [N]."""
+        """Return the mixed samples. Shapes: [N]."""
         return np.concatenate(self._blocks) if self._blocks else np.zeros(0, np.float32)
 
     @property
     def loudest_if_cancelled(self) -> int | None:
-        """The loudest channel if the channels cancel each other out, as those of phase-inverted stereo do."""
+        """Return the loudest channel if the channels cancel out, as in phase-inverted stereo, else None."""
         is_cancelled = self._mixed < MIN_MIX * self._expected
         return int(self._energies.argmax()) if is_cancelled else None
 
@@ -85,8 +85,7 @@ def mixed_down(read: Callable[[Downmix], int]) -> Sound:
     """Mix a file down to one channel.
 
     Args:
-        read: adds all samples of the file and returns their rate. It is called again if the channels cancel each
-            other out.
+        read: Adds all samples of the file and returns their rate. It is called again if the channels cancel out.
     """
     mix = Downmix()
     rate = read(mix)
@@ -97,11 +96,11 @@ def mixed_down(read: Callable[[Downmix], int]) -> Sound:
 
 
 def read_pcm(file: BinaryIO | str) -> bytes:
-    """Return the samples of a 16-bit mono file of our own, as s16le, bit for bit.
+    """Return the unchanged samples of one of our own 16-bit mono files, as s16le.
 
     Raises:
-        BadReferenceAudio: it is damaged.
-        OSError: it cannot be read.
+        BadReferenceAudio: The file is damaged.
+        OSError: The file cannot be read.
     """
     try:
         samples, _ = soundfile.read(file, dtype="int16")
@@ -111,10 +110,10 @@ def read_pcm(file: BinaryIO | str) -> bytes:
 
 
 def check_shape(rate: int, channels: int) -> None:
-    """Refuse what no microphone makes.
+    """Check the sample rate and the number of channels.
 
     Raises:
-        BadReferenceAudio: too few or too many samples a second, no channel or too many.
+        BadReferenceAudio: The rate or the number of channels is out of range.
     """
     if not MIN_RATE <= rate <= MAX_RATE:
         raise BadReferenceAudio(why=f"its sample rate is {rate} Hz; {MIN_RATE} to {MAX_RATE} Hz are taken")
@@ -123,23 +122,23 @@ def check_shape(rate: int, channels: int) -> None:
 
 
 def check_length(count: int, rate: int, limit_s: float, *, header_s: float = 0.0) -> None:
-    """Refuse more than ``limit_s`` seconds and the padding of codecs.
+    """Check that audio is not longer than `limit_s` seconds plus the padding of codecs.
 
     Args:
-        header_s: length according to the header, for the sentence alone.
+        header_s: Length according to the header, for the error message only.
 
     Raises:
-        ReferenceTooLong: there are more samples.
+        ReferenceTooLong: There are more samples.
     """
     if count > (limit_s + PADDING_S) * rate:
         raise ReferenceTooLong(seconds=max(count / rate, header_s), limit=limit_s)
 
 
 def resample(sound: Sound, rate: int) -> Sound:
-    """Return the sound at another rate, or the very same object where the rate is right already.
+    """Return the audio at another rate; the same object if it already has this rate.
 
-    It is as long as librosa makes it for the reference implementation, by the same product of floats: a sample more
-    or less at the end can be a codec frame more or less of a voice.
+    The length is computed like librosa's in the reference implementation, by the same float product, because one sample
+    can change the number of a voice's codec frames.
     """
     if sound.rate == rate:
         return sound

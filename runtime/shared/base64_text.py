@@ -1,4 +1,4 @@
-"""Decoder of base64 as clients write it: MIME's line breaks, the URL-safe alphabet, with or without padding."""
+"""Lenient base64 decoder: MIME's line breaks, the URL-safe alphabet, with or without padding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def decode_base64(text: str) -> bytes:
     """Decode base64, bare or in a ``data:`` URL.
 
     Raises:
-        ValueError: the text has other characters, or a length that no encoder writes.
+        ValueError: The text has invalid characters or an invalid length.
     """
     head = DATA_URL.match(text)
     if head is not None:

@@ -10,9 +10,9 @@ import httpx
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the public authorities, for ``verify`` of every client that asks a runtime or a studio.
+    """Return the public authorities for ``verify`` of HTTP clients.
 
-    They are read once a process: reading them takes 30 ms, in which an event loop stands still, and a client that is
-    made for one question would read them each time, though most runtimes are asked by plain HTTP.
+    They are read once per process, because reading them blocks the event loop for 30 ms, and short-lived clients would
+    read them each time even for plain HTTP.
     """
     return httpx.create_ssl_context(trust_env=False)

@@ -1,7 +1,7 @@
 """Launcher of child modules that end with their parent: ``python -m runtime.shared.child runtime.cli runtime``.
 
-The parent holds the other end of standard input. The kernel closes it however the parent ends, kill -9
-included, on every system alike; there is no handler to forget and no process id to be reused.
+The parent has the other end of standard input. The kernel closes it however the parent ends, also after kill -9, on
+every system, without signal handlers or process ids.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 
 
 def main() -> None:
-    """Watch standard input on a thread and become the module that the first argument names."""
+    """Watch standard input on a thread, and run the module that the first argument names."""
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=False)

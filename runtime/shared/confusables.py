@@ -10,28 +10,28 @@ from pathlib import Path
 import regex
 
 TABLE = Path(__file__).with_suffix(".tsv")  # Written by tools/confusables.py.
-# Characters without a look of their own, and marks that no letter composes with.
+# Invisible characters, and marks that compose with no letter.
 _UNSEEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}[\p{Mn}&&\p{Script=Inherited}]]", regex.V1)
 _PALOCHKA = {ord("ӏ"): "l"}  # TR39 pairs it with i; most fonts draw an l.
 
 
 def find_look_alike(name: str, others: Iterable[str]) -> str | None:
-    """Return the first of the other names that people would read in `name`, or None."""
+    """Return the first of the other names that looks like `name`, or None."""
     look = _look(name)
     return next((other for other in others if look in _looks(other)), None)
 
 
 @lru_cache(4096)
 def _looks(name: str) -> frozenset[str]:
-    """Return the looks of a name in every case in which people write it."""
+    """Return the look-alike keys of a name in its usual cases."""
     return frozenset(map(_look, (name, name.lower(), name.upper(), name.title())))
 
 
 @lru_cache(4096)
 def _look(name: str) -> str:
-    """Return a key that is equal for names that look alike, whatever the case of most letters.
+    """Return a key that is equal for names that look alike, independent of the case of most letters.
 
-    A capital I looks like l, so that only L keeps its case: "CIara" is Clara, and "Lan" is not Ian.
+    A capital I looks like l, so L keeps its case: "CIara" is Clara, and "Lan" is not Ian.
     """
     folded = "".join(letter if letter == "L" else letter.casefold() for letter in _skeleton(name))
     return " ".join(_skeleton(folded).split())
@@ -45,6 +45,6 @@ def _skeleton(text: str) -> str:
 
 @cache
 def _prototypes() -> dict[int, str]:
-    """Read the table. It takes 5 ms, at the first name that is checked."""
+    """Read the table at the first check, which takes 5 ms."""
     lines = TABLE.read_text(encoding="utf-8").split("\n")[1:-1]
     return {ord(character): found for character, found in (line.split("\t", 1) for line in lines)} | _PALOCHKA

@@ -1,7 +1,7 @@
-"""Decodes one audio file in a process of its own, which is limited and ends afterwards.
+"""Process that decodes one audio file within resource limits and then ends.
 
 stdin: one JSON line with the limit in seconds, then the file. stdout: one JSON line, then float32 samples.
-FFmpeg decodes what anybody sent; a fault in it can reach no further than here.
+FFmpeg decodes untrusted input here, so that its faults are confined to this process.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import sys
 
 from runtime.shared.system import confine
 
-MEMORY_BYTES = 768 * 2**20  # of address space; numpy and FFmpeg take 320 MB of it
+MEMORY_BYTES = 768 * 2**20  # Address space; numpy and FFmpeg need 320 MB of it.
 CPU_S = 5
 TOO_LARGE = f"it needs more than {MEMORY_BYTES // 2**20} MB to decode; send it as WAV"
-ANSWER_BYTES = 64 * 2**20  # a minute at 192 kHz is 46 MB
+ANSWER_BYTES = 64 * 2**20  # Maximum size of the output; a minute at 192 kHz has 46 MB.
 
 
 class Seekable(io.BytesIO):
-    """Bytes in which damaged headers may send FFmpeg anywhere without a traceback on stderr."""
+    """Buffer that reports invalid seeks of damaged files to FFmpeg without a traceback on stderr."""
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         try:
@@ -29,10 +29,12 @@ class Seekable(io.BytesIO):
 
 
 def main() -> None:
-    """Decode stdin and write the answer."""
+    """Decode stdin and write the result to stdout."""
     confine(MEMORY_BYTES, CPU_S)
     from runtime.errors import BadReferenceAudio
-    from runtime.shared.ffmpeg_reader import read_any  # After the limits, which hold for FFmpeg's start too.
+    from runtime.shared.ffmpeg_reader import (
+        read_any,
+    )  # FFmpeg must start within the limits.
 
     limit_s = json.loads(sys.stdin.buffer.readline())["limit_s"]
     data = sys.stdin.buffer.read()

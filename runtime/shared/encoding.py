@@ -1,7 +1,7 @@
-"""Streaming encoder of s16le mono at 24 kHz into the clients' formats, by PyAV.
+"""Streaming encoder from s16le mono at 24 kHz to the response formats, by PyAV.
 
-Every container is told to hold nothing back, so that what goes in comes out as soon as the codec has a frame of it
-(docs/api.md lists the delay that each adds).
+Containers are configured without buffering, so the output follows as soon as the codec has a complete frame
+(docs/api.md lists the delays).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runtime.request import SAMPLE_RATE
 
 COMMENT = "AI-generated speech"  # Comment tag of containers that have tags.
 SPEEDS = (0.25, 4.0)
-TAGS_IN_WAV = {"title": "INAM", "comment": "ICMT", "software": "ISFT", "date": "ICRD"}  # RIFF knows no others
+TAGS_IN_WAV = {"title": "INAM", "comment": "ICMT", "software": "ISFT", "date": "ICRD"}  # RIFF has no other tags.
 DATA_CHUNK = 36  # Offset of the data chunk in the 44-byte header.
 UNKNOWN_SIZE = 0xFFFFFFFF  # Length field of a WAV that is still being written.
 
@@ -42,13 +42,13 @@ class Format:
     container: str = ""
     samples: str = "s16"  # Sample format of the codec.
     bit_rate: int | None = None
-    frame_ms: int | None = None  # None: the codec's own
+    frame_ms: int | None = None  # Frame length; None for the codec's default.
     codec_options: dict[str, str] = field(default_factory=dict)
     container_options: dict[str, str] = field(default_factory=dict)
     live_options: dict[str, str] = field(default_factory=dict)  # Container options while the length is unknown.
 
 
-# Ogg otherwise collects a second of Opus in a page; FLAC a tenth in a frame, and 8 KiB of padding in its head.
+# By default, Ogg buffers a second of Opus per page, and FLAC has frames of 0.1 s and 8 KiB of padding in its header.
 FORMATS: dict[str, Format] = {
     "mp3": Format(
         media_type="audio/mpeg",
@@ -80,10 +80,10 @@ FORMATS: dict[str, Format] = {
 
 
 class Encoder:
-    """One stream of sound. Any one thread at a time.
+    """Encoder of one audio stream. Thread: one at a time.
 
-    What `add` and `finish` return, joined, is the file; with ``whole`` its headers hold the exact length, and next to
-    nothing comes before `finish`.
+    The concatenated results of `add` and `finish` are the file. With `whole`, its headers have the exact length, and
+    almost all bytes are returned by `finish`.
 
     Raises:
         KeyError: not one of ``FORMATS``.
@@ -102,8 +102,8 @@ class Encoder:
         """Start a stream.
 
         Args:
-            tags: metadata of the file, next to the comment that the speech was made. WAV takes title, comment,
-                software and date, and the others as one line with the comment; without tags it has no metadata.
+            tags: Metadata of the file, in addition to a comment about AI-generated speech. WAV supports title, comment,
+                software and date; other tags are appended to the comment. Without tags, a WAV has no metadata.
         """
         form = FORMATS[response_format]
         if bit_rate is not None:
@@ -121,17 +121,17 @@ class Encoder:
 
     @property
     def is_instant(self) -> bool:
-        """A call takes microseconds; others take up to a millisecond for 80 ms of sound."""
+        """True if a call takes microseconds; otherwise it takes up to a millisecond for 80 ms of audio."""
         return self._reshaper is None and not isinstance(self._writer, _Coded)
 
     def add(self, pcm: bytes) -> bytes:
-        """Take whole samples, return what is complete of the encoded stream: perhaps nothing yet."""
+        """Encode samples and return the complete bytes of the stream, possibly none."""
         if self._reshaper is not None:
             pcm = self._reshaper.add(pcm)
         return self._writer.add(pcm) if pcm else b""
 
     def finish(self) -> bytes:
-        """Return the rest. The encoder is of no use after it."""
+        """Return the rest. The encoder cannot be used afterwards."""
         rest = b"" if self._reshaper is None else self._reshaper.finish()
         return (self._writer.add(rest) if rest else b"") + self._writer.finish()
 
@@ -145,9 +145,9 @@ class _Plain:
 
 
 class _Wav:
-    """RIFF with the 44-byte header that simple clients expect; tags that are given are before the samples.
+    """RIFF with the 44-byte header that simple clients expect, or with tags before the samples.
 
-    Nothing is after the samples: such clients play everything behind the header.
+    Nothing follows the samples, because simple clients play all bytes after the header.
     """
 
     def __init__(self, rate: int, whole: bool, tags: Mapping[str, str]) -> None:
@@ -176,18 +176,18 @@ class _Wav:
 
 
 class _Coded:
-    """A codec and its container. It may be dropped before `finish`, without a word."""
+    """Codec with its container. It may be discarded before `finish`."""
 
     def __init__(self, form: Format, codec: str, rate: int, whole: bool, tags: Mapping[str, str]) -> None:
         self._rate = rate
         self._samples = form.samples
         self._whole = whole
-        # A container that can seek goes back and writes lengths into its head.
+        # A seekable container writes lengths into its header at the end.
         self._out: io.BytesIO | _Pipe = io.BytesIO() if whole else _Pipe()
         options = {"flush_packets": "1", **form.container_options, **({} if whole else form.live_options)}
         self._container = av.container.open(self._out, "w", format=form.container, options=options)
         self._container.metadata.update(tags)
-        # A file that no client waits for is smaller in frames of the codec's own length.
+        # Without a waiting client, the codec's default frame length gives smaller files.
         frame = {} if whole or form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
         stream = self._container.add_stream(codec, rate=rate, options={**form.codec_options, **frame}, layout="mono")
         self._stream = cast(av.audio.stream.AudioStream, stream)
@@ -197,8 +197,8 @@ class _Coded:
         self._made = 0
 
     def __del__(self) -> None:
-        # Container and stream hold each other, and with them the codec's threads, until the container is closed.
-        # Here and not in a `close`: a worker may be inside `add` when the reply that it is for is given up.
+        # Container and stream reference each other and keep the codec's threads until the container is closed. This is
+        # not a `close` method, because a worker may still be inside `add` when the response is aborted.
         container = getattr(self, "_container", None)  # Missing if __init__ has failed.
         if container is not None:
             with contextlib.suppress(av.FFmpegError):
@@ -222,7 +222,7 @@ class _Coded:
 
 
 class _Reshaper:
-    """Speed without a change of pitch (FFmpeg's atempo), then the sample rate."""
+    """Change of speed without a change of pitch (FFmpeg's atempo), and resampling."""
 
     def __init__(self, rate: int, speed: float) -> None:
         self._graph = av.filter.Graph()
@@ -287,17 +287,17 @@ def wav_header(
     width: int = _BYTES_PER_SAMPLE,
     sizes: tuple[int, int] = (UNKNOWN_SIZE, UNKNOWN_SIZE),
 ) -> bytes:
-    """Return the 44 bytes before mono samples; ``code`` is RIFF's for their encoding, sizes: of file, of samples."""
+    """Return the 44-byte header of mono samples; `code` is RIFF's format code, `sizes` those of file and samples."""
     format_ = struct.pack("<IHHIIHH", 16, code, 1, rate, rate * width, width, 8 * width)
     riff, data = (struct.pack("<I", size) for size in sizes)
     return b"RIFF" + riff + b"WAVEfmt " + format_ + b"data" + data
 
 
 def read_tags(file: str | BinaryIO) -> dict[str, str]:
-    """Return the metadata of a sound file, by names in lower case; empty if it has none or is none.
+    """Return the metadata of an audio file by lower-case names; empty if it has none or is not audio.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: The file cannot be read.
     """
     try:
         with av.open(file, metadata_errors="replace") as container:
@@ -317,12 +317,12 @@ def _wav_tags(tags: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
 
 
 def _riff(name: str, content: bytes) -> bytes:
-    """One chunk of RIFF: its name, its length, its content, and a byte where that is odd."""
+    """Return a RIFF chunk: name, length, content, and a padding byte for odd lengths."""
     return name.encode() + struct.pack("<I", len(content)) + content + b"\0" * (len(content) % 2)
 
 
 def _frame(pcm: bytes, samples: str, rate: int, first_sample: int) -> av.AudioFrame:
-    """Return samples as FFmpeg takes them: for one channel, planar and interleaved are the same."""
+    """Return samples as an FFmpeg frame; with one channel, planar and interleaved layouts are equal."""
     values: NDArray[np.int16] | NDArray[np.float32] = np.frombuffer(pcm, "<i2")[None]
     if samples == "fltp":
         values = values.astype(np.float32) / np.float32(32768)

@@ -1,6 +1,6 @@
-"""Reader for every audio file that FFmpeg (PyAV) decodes, whatever its container and codec.
+"""Reader for every audio file that FFmpeg (PyAV) decodes.
 
-`decode_child` alone uses it: demuxers and decoders of formats that anybody may send need a process of their own.
+Only `decode_child` uses it, because demuxers and decoders of untrusted files need a separate process.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from runtime.shared.audio import FORMAT_NOT_TAKEN, NO_SOUND, Downmix, Sound, che
 
 
 def read_any(file: BinaryIO, *, limit_s: float) -> Sound:
-    """Decode the main audio stream of a file of at most ``limit_s`` seconds and mix it down to one channel.
+    """Decode the main audio stream of a file of at most `limit_s` seconds and mix it down to one channel.
 
-    Damaged packets are left out, and a file that is cut off ends where its data ends, as in the ``ffmpeg`` program.
-    A stream that changes its sample rate keeps the first one.
+    As in the ``ffmpeg`` program, damaged packets are skipped, and a truncated file ends with its data. If a stream
+    changes its sample rate, the first one is used.
 
     Raises:
-        BadReferenceAudio: it has no audio that FFmpeg decodes, or a rate or channel count that is not taken.
-        ReferenceTooLong: it holds more samples; what its header says does not count.
+        BadReferenceAudio: It has no audio that FFmpeg decodes, or a rate or channel count out of range.
+        ReferenceTooLong: It has more samples; the header's length is ignored.
     """
     try:
         return mixed_down(partial(_read, file, limit_s))
     except (av.FFmpegError, ValueError):
-        raise BadReferenceAudio(why=NO_SOUND) from None  # FFmpeg's text may quote the client's bytes
+        raise BadReferenceAudio(why=NO_SOUND) from None  # FFmpeg's message may quote the client's bytes.
 
 
 def _read(file: BinaryIO, limit_s: float, mix: Downmix) -> int:
@@ -47,7 +47,7 @@ def _read(file: BinaryIO, limit_s: float, mix: Downmix) -> int:
         _replace_custom_layout(stream.codec_context)
         rate, last = 0, None
         for frame in _frames(container, stream):
-            # The header may not know the rate and the channels: that of HE-AAC says half the rate.
+            # The header's rate and channels may be wrong: HE-AAC declares half the rate.
             check_shape(frame.sample_rate, frame.layout.nb_channels)
             rate = rate or frame.sample_rate
             if last != (last := (frame.format.name, frame.layout.name, frame.sample_rate)):
@@ -74,10 +74,10 @@ def _frames(container: InputContainer, stream: av.AudioStream) -> Iterator[av.Au
 
 
 def _replace_custom_layout(context: av.AudioCodecContext) -> None:
-    """Give the decoder the usual layout of as many channels, if the header lists them one by one.
+    """Give the decoder the default layout for its number of channels, if the header has a custom layout.
 
-    Each AudioLayout of PyAV 18 frees such a list, which the decoder and its frames still have, and the process dies.
-    Here it is freed once and never read again. The order of channels does not change their average.
+    Each AudioLayout of PyAV 18 frees the custom layout that decoder and frames still use, which crashes the process.
+    Here it is freed once and not read again. The order of channels does not change their average.
     """
     layout = context.layout
     channels = layout.nb_channels
@@ -93,5 +93,5 @@ def _is_audio(name: str) -> bool:
         return False
 
 
-# Playlists (HLS, DASH, concat) name other files and addresses: none of them is opened. No video is decoded.
+# Playlists (HLS, DASH, concat) refer to other files and URLs, which must not be opened. No video is decoded.
 OPTIONS = {"protocol_whitelist": "none", "codec_whitelist": ",".join(filter(_is_audio, av.codecs_available))}

@@ -1,4 +1,4 @@
-"""File names that every disk takes, and the HTTP header that carries them."""
+"""File names that are valid on every system, and their HTTP header."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²
 
 
 def file_name(words: str, suffix: str, most: int = LONGEST, *, instead: str = "take") -> str:
-    """A name made of what people wrote, cut between words where it has some; ``instead`` where nothing is left."""
+    """Return a file name made from a user's text, cut between words if possible; `instead` if nothing is left."""
     seen = "".join(
         " " if unicodedata.category(letter)[0] in "CZ" or letter in '<>:"/\\|?*' else letter for letter in words
     )
@@ -25,6 +25,6 @@ def file_name(words: str, suffix: str, most: int = LONGEST, *, instead: str = "t
 
 
 def disposition(name: str, *, inline: bool = False) -> str:
-    """Return a Content-Disposition for a name in any script."""
+    """Return the Content-Disposition header of a name in any script."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in " ._-()") else "_" for letter in name)
     return f"{'inline' if inline else 'attachment'}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

@@ -21,10 +21,10 @@ _CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 @contextlib.contextmanager
 def storing(what: str, whose: str) -> Iterator[None]:
-    """Turn what the system says of a failed write into our error: ``what`` is kept, in the folder of ``whose``.
+    """Convert OSErrors of a write to StorageFailed; `what` is stored in the folder of `whose`.
 
     Raises:
-        StorageFailed: the disk is full, the folder cannot be written, or the disk is broken.
+        StorageFailed: The disk is full or broken, or the folder is not writable.
     """
     try:
         yield
@@ -38,10 +38,10 @@ def storing(what: str, whose: str) -> Iterator[None]:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and its missing parents, which nobody but their user may enter.
+    """Create a folder and its missing parents with access for their user only.
 
     Raises:
-        OSError: they cannot be made.
+        OSError: A folder cannot be created.
     """
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
@@ -49,7 +49,7 @@ def make_private(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing in the folder. The lock goes with the process that holds it."""
+    """Lock the folder against other writing processes. The lock ends with the process."""
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | system.flags("O_CLOEXEC", "O_NOFOLLOW"), 0o600)
     try:
         system.lock(descriptor)
@@ -59,10 +59,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def replace_file(folder: Path, name: str, data: bytes) -> None:
-    """Write a file whole, or leave what was there. Under the lock.
+    """Replace a file atomically. The caller holds the lock.
 
     Raises:
-        OSError: it could not be written.
+        OSError: The file cannot be written.
     """
     temporary = folder / f".{name}.{uuid.uuid4().hex[:8]}{TEMPORARY}"
     try:
@@ -78,21 +78,21 @@ def replace_file(folder: Path, name: str, data: bytes) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file that nobody but its user may read; the folder may be one that others see."""
+    """Open a file with access for its user only, because others may be able to list the folder."""
     return os.open(path, flags, 0o600)
 
 
 def remove_file(folder: Path, name: str) -> None:
-    """Delete a file for good. Under the lock.
+    """Delete a file permanently. The caller holds the lock.
 
     Raises:
-        OSError: it could not be deleted.
+        OSError: The file cannot be deleted.
     """
     (folder / name).unlink(missing_ok=True)
     system.sync_folder(folder)
 
 
 def sweep(folder: Path) -> None:
-    """Delete what writers that were killed have left over. Under the lock, so that no writer is at work."""
+    """Delete temporary files of killed writers. The caller holds the lock, so no writer is active."""
     for path in folder.glob(f".*{TEMPORARY}"):
         path.unlink(missing_ok=True)

@@ -1,10 +1,10 @@
-"""Inline tags of growing text: `[excited]` sets a style for what follows, `[pause:500ms]` is silence.
+"""Inline tags of growing text: `[excited]` sets the style of the following text, `[pause:500ms]` is silence.
 
-A tag is between two square brackets on one line. ``pause`` and ``break`` are silences, half a second without a number,
-which is seconds without a unit; ``neutral`` ends a style; words that all describe a way of speaking
-(`runtime.shared.style_words`), or any words after ``style:``, are the style. All other brackets are text, so that
-``[sic]`` and ``[to Tom, his brother]`` are read. SSML's ``<break time="1s"/>`` is a silence too, if the request allows
-it; all other SSML tags are left out. The items do not depend on how the text is cut into pieces.
+A tag is in square brackets on one line. ``pause`` and ``break`` are silences, with a default of half a second and
+seconds as the default unit. ``neutral`` ends a style. A style consists of words that all describe a way of speaking
+(`runtime.shared.style_words`), or any words after ``style:``. Other brackets are spoken text, such as ``[sic]`` and
+``[to Tom, his brother]``. SSML's ``<break time="1s"/>`` is a silence if the request allows it; other SSML tags are
+dropped. The items do not depend on how the text is divided into pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.shared import ssml
 from runtime.shared.style_words import names_style
 
 NEUTRAL = "neutral"
-DEFAULT_PAUSE = "0.5"  # seconds
+DEFAULT_PAUSE = "0.5"  # Seconds.
 
 _BRACKET = re.compile(r"\[[^\[\]\n]*")
 _OPENERS = {True: re.compile(r"[\[<]"), False: re.compile("<")}  # With square brackets as tags, and without.
@@ -34,59 +34,59 @@ _ANY_STYLE = re.compile(r"\s*(?:style|风格|語氣|语气)\s*[:：=]\s*", re.IG
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How what follows is spoken; without words as the request says."""
+    """Style of the following text; empty words restore the request's style."""
 
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A silence at this place."""
+    """Silence at this position."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An SSML tag that nothing comes of."""
+    """SSML tag without effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoTag:
-    """A bracket with words that name no tag; it is text, which follows."""
+    """Marker before bracketed words that are no tag; they follow as text."""
 
 
 Item = str | Style | Pause | LeftOut | NoTag
 
 
 class InlineTags:
-    """One text. What `add` and `finish` return is all of it, in order.
+    """Parser of one growing text. The items of `add` and `finish` are all of the text in order.
 
     Args:
-        brackets: square brackets are tags; else they are text.
-        max_break_s: a longer ``<break>`` is cut to so many seconds; None: it is left out.
+        brackets: True if square brackets may be tags; otherwise they are text.
+        max_break_s: Maximum seconds of a ``<break>``, to which longer ones are cut; None drops breaks.
     """
 
     def __init__(self, limits: Limits, *, brackets: bool = True, max_break_s: float | None = math.inf) -> None:
         self._limits = limits
         self._brackets = brackets
         self._max_break_s = max_break_s
-        self._tail = ""  # what may become a tag
+        self._tail = ""  # Held text that may become a tag.
         self._last = " "  # character that was given out
-        self._joins = False  # white space that comes next stands beside other white space, with a tag between
+        self._joins = False  # True if white space after a tag would double that before it.
         self._paused_s = 0.0
 
     def add(self, text: str) -> list[Item]:
-        """Take more text and return what is certain of it.
+        """Append text and return what later text cannot change.
 
         Raises:
-            TagTooLong, PauseTooLong, PausesTooLong: it asks for more than the limits allow.
+            TagTooLong, PauseTooLong, PausesTooLong: A tag exceeds the limits.
         """
         text, self._tail = self._tail + text, ""
         return self._items(text, brackets=self._brackets)
 
     def finish(self) -> list[Item]:
-        """Return what was held back: a bracket is text, because nothing has closed it."""
+        """Return the held text; an unclosed bracket is text."""
         tail, self._tail = self._tail, ""
         return self._items(tail, brackets=False, is_whole=True)
 
@@ -118,10 +118,10 @@ class InlineTags:
         return [*items, *self._plain(text[start:])]
 
     def _bracket_end(self, text: str, at: int) -> int | None:
-        """Return where the tag may end that begins with this bracket: there if it is none, None if more text decides.
+        """Return the end of a possible tag; `at` if the bracket starts no tag, None if more text decides.
 
         Raises:
-            TagTooLong: it is a style of more characters than the limits allow.
+            TagTooLong: A style has more characters than the limit.
         """
         found = _BRACKET.match(text, at)
         assert found is not None
@@ -159,7 +159,7 @@ class InlineTags:
         return Pause(seconds)
 
     def _plain(self, text: str) -> Iterator[str]:
-        """Text without the white space that a tag would leave doubled."""
+        """Yield text without the white space that a removed tag would double."""
         if self._joins:
             text = text.lstrip(" \t")
         if text:
@@ -180,33 +180,33 @@ def _tag_of(inside: str) -> Style | Pause | None:
 
 
 def has_tag(text: str, limit: int = 100) -> bool:
-    """Return True if square brackets in the text would be a tag in a request that reads tags."""
+    """Return True if the text has a square-bracket tag for requests with tags."""
     return any(_tag_of(found[0][1:-1]) is not None for found in re.finditer(may_be_tag(limit), text))
 
 
 def may_be_tag(limit: int) -> str:
-    """Return a pattern of what may be a tag, with so many characters between its brackets."""
+    """Return a pattern of possible tags with at most `limit` characters between the brackets."""
     return rf"\[[^\[\]\n]{{0,{limit}}}\]"
 
 
 def tag_pattern(limits: Limits, *, brackets: bool) -> str:
-    """Return a pattern of what may be a tag, in a text in which square brackets are tags or are not."""
+    """Return a pattern of possible tags, with or without square-bracket tags."""
     return f"{may_be_tag(limits.max_instruct_chars)}|{ssml.PATTERN}" if brackets else ssml.PATTERN
 
 
 class ReadText:
-    """One growing text without its tags, as people read it. What asks for too much is the engine's to refuse."""
+    """Growing text without its tags, for display. The engine checks the limits of tags."""
 
     def __init__(self, limits: Limits, *, brackets: bool) -> None:
         self._tags = InlineTags(limits, brackets=brackets)
         self._last = " "  # character that was given out
 
     def add(self, text: str) -> str:
-        """Take more text and return what is certain of it."""
+        """Append text and return the text that later text cannot change."""
         return self._words(self._tags.add, text)
 
     def finish(self) -> str:
-        """Return what was held back."""
+        """Return the held text."""
         return self._words(self._tags.finish)
 
     def _words(self, items_of: Callable[..., Iterable[Item]], *given: str) -> str:
@@ -224,7 +224,7 @@ class ReadText:
 
 
 def untagged(text: str, limit: int = 500) -> str:
-    """Return a text without its tags, as people read it."""
+    """Return a text without its tags, for display."""
 
     def left(found: regex.Match[str]) -> str:
         if found[2].startswith("<"):
@@ -235,7 +235,7 @@ def untagged(text: str, limit: int = 500) -> str:
 
 
 def last_style(text: str, limits: Limits) -> str:
-    """Return the last tag of a text that says how what follows is spoken; empty where none does."""
+    """Return the words of a text's last style tag; empty if there is none."""
     tags = (found[0] for found in re.finditer(may_be_tag(limits.max_instruct_chars), text))
     styles = [tag for tag in tags if isinstance(_tag_of(tag[1:-1]), Style)]
     return styles[-1] if styles else ""

@@ -1,6 +1,6 @@
-"""Loudness measurement (ITU-R BS.1770, EBU R 128) and normalisation, by PyAV.
+"""Loudness measurement (ITU-R BS.1770, EBU R 128) and normalization, by PyAV.
 
-s16le mono at 24 kHz, as everywhere. The meter is FFmpeg's ebur128; loudness is in LUFS, peaks are true peaks in dBTP.
+Audio is s16le mono at 24 kHz. The meter is FFmpeg's ebur128; loudness is in LUFS, peaks are true peaks in dBTP.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.audio import Sound, resample
 
-SILENCE_LUFS = -70.0  # Level below which the measure's gate ignores audio.
+SILENCE_LUFS = -70.0  # The measurement's gate ignores audio below this level.
 CEILING_DBTP = -1.0
 MAX_GAIN_DB = 30.0  # More gain would raise the noise of nearly silent audio.
 
 _PIECE = 10 * SAMPLE_RATE  # Samples measured at once.
-_OVERSAMPLED = 4  # BS.1770's, for peaks between samples
+_OVERSAMPLED = 4  # Oversampling factor of BS.1770 for peaks between samples.
 _BLOCK = SAMPLE_RATE // 1000  # Samples between changes of the limiter's gain.
 _AHEAD = 6  # Blocks before and after a peak over which the gain moves.
 _PASSES = 4
 
 
 def integrated(samples: NDArray[np.int16]) -> float | None:
-    """Gated loudness of the whole in LUFS; None where there are less than 400 ms, or nothing but silence.
+    """Return the gated integrated loudness in LUFS; None for less than 400 ms or silence.
 
     Shapes: samples [N].
     """
@@ -60,7 +60,7 @@ def true_peak(samples: NDArray[np.int16]) -> float:
 
 
 def gain_to(target_lufs: float, samples: NDArray[np.int16]) -> float:
-    """Return the gain in dB that brings sound to a loudness; 0 where it has none that can be measured."""
+    """Return the gain in dB that brings audio to a loudness; 0 if its loudness cannot be measured."""
     loudness = integrated(samples)
     return 0.0 if loudness is None else min(target_lufs - loudness, MAX_GAIN_DB)
 
@@ -68,9 +68,9 @@ def gain_to(target_lufs: float, samples: NDArray[np.int16]) -> float:
 def levelled(
     samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
 ) -> NDArray[np.int16]:
-    """Sound at that loudness, with its peaks held under the ceiling; as it was where it has no loudness.
+    """Return audio at a loudness with limited peaks; unchanged if its loudness cannot be measured.
 
-    The limiter looks ahead and moves slowly, and takes loudness away where it works, so that a few passes are made.
+    The look-ahead limiter reduces the loudness, so a few passes are needed.
 
     Shapes: samples [N] -> [N].
     """
@@ -87,9 +87,9 @@ def levelled(
 
 
 def _limited(samples: NDArray[np.int16], gain: float, ceiling: float) -> NDArray[np.int16]:
-    """Apply a gain, and hold every true peak under the ceiling by moving it over some milliseconds.
+    """Apply a gain, and limit every true peak by changing the gain over some milliseconds.
 
-    Piece by piece: an hour as floats would take gigabytes.
+    It works in pieces, because an hour as floats would take gigabytes.
     """
     ceiling -= 2 / 32768  # Headroom for rounding to 16 bits.
     gains = np.full(_blocks(samples), gain)
@@ -112,7 +112,7 @@ def _blocks(samples: NDArray[np.int16]) -> int:
 
 
 def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, end: int) -> NDArray[np.float32]:
-    """Return some of the samples in [-1, 1]; gains go in straight lines from the middle of one block to the next."""
+    """Return scaled samples in [-1, 1]; gains are interpolated linearly between the middles of blocks."""
     first = max(0, start // _BLOCK - 1)
     around = gains[first : end // _BLOCK + 2]
     centres = (np.arange(first, first + len(around)) + 0.5) * _BLOCK - 0.5
@@ -120,18 +120,18 @@ def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, 
 
 
 def _smoothed(needed: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A gain for every block, so that on the straight line to the next one too it is nowhere above what is needed.
+    """Return a gain per block that never exceeds the needed one, also between blocks.
 
-    The least of the blocks around is taken before the average over one block less on either side.
+    It is the minimum over the surrounding blocks, smoothed over one block less on either side.
     """
     padded = np.pad(needed, _AHEAD, mode="edge")
     least = np.lib.stride_tricks.sliding_window_view(padded, 2 * _AHEAD + 1).min(axis=1)
-    window = np.hanning(2 * _AHEAD + 1)[1:-1]  # 2 * _AHEAD - 1 blocks
+    window = np.hanning(2 * _AHEAD + 1)[1:-1]  # Has 2 * _AHEAD - 1 blocks.
     return np.convolve(np.pad(least, _AHEAD - 1, mode="edge"), window / window.sum(), mode="valid")
 
 
 def _block_peaks(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> NDArray[np.float64]:
-    """True peak of every millisecond under gains a block: [N], [blocks] -> [blocks]."""
+    """Return the true peak of every block after its gain. Shapes: [N], [blocks] -> [blocks]."""
     context = 50 * _BLOCK
     parts = [np.zeros(0)]
     for start in range(0, len(samples), _PIECE):
@@ -145,7 +145,7 @@ def _block_peaks(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> NDAr
 
 
 def _highest(values: NDArray[np.float32], size: int) -> NDArray[np.float64]:
-    """Return the highest of every ``size`` values."""
+    """Return the maximum of every `size` values."""
     return np.pad(values, (0, -len(values) % size)).reshape(-1, size).max(axis=1).astype(np.float64)
 
 

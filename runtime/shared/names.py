@@ -1,4 +1,4 @@
-"""Checks names, tags and ids of voices. A name is data that people read, and never becomes a path; an id is ours."""
+"""Checks of names, tags and ids of voices. Names are data and never paths; ids are generated."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from runtime.errors import InvalidConfig
 LONGEST = 64  # Characters.
 STORED = "voice:"  # Prefix of a stored voice's name in a request, which excludes speakers.
 LONGEST_TAG, MAX_TAGS = 32, 16
-JOINERS = frozenset("\u200c\u200d")  # Persian and emoji need them
-UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # controls, bidi overrides, half characters, line ends
+JOINERS = frozenset("\u200c\u200d")  # Persian and emoji need them.
+UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # Controls, bidi overrides, surrogates, line ends.
 
 _IGNORABLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -26,15 +26,15 @@ def new_id() -> str:
 
 
 def is_id(text: str) -> bool:
-    """True if the text has the form of an id, and so of a file name in the library."""
+    """True if the text has the form of an id, which is also the name of a library file."""
     return _ID.fullmatch(text) is not None
 
 
 def checked_name(name: str) -> str:
-    """The name as it is kept: composed (NFC), without white space around it.
+    """Return a name in its stored form: composed (NFC), without surrounding white space.
 
     Raises:
-        InvalidConfig: it is empty or too long, holds what cannot be seen, looks like an id, or begins with "voice:".
+        InvalidConfig: It is empty or too long, has invisible characters, looks like an id, or starts with "voice:".
     """
     name = _seen(name, LONGEST, "name", "it")
     if is_id(name.lower()):
@@ -45,10 +45,10 @@ def checked_name(name: str) -> str:
 
 
 def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Tags as they are kept: each composed and trimmed, none twice without regard to case, in the order given.
+    """Return tags in their stored form: composed, trimmed, without case-insensitive duplicates, in order.
 
     Raises:
-        InvalidConfig: there are too many, or one is empty or too long, or holds what cannot be seen.
+        InvalidConfig: There are too many, or one is empty or too long or has invisible characters.
     """
     kept: dict[str, str] = {}
     for tag in tags:
@@ -60,7 +60,7 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _seen(text: str, longest: int, where: str, what: str) -> str:
-    """Return the text composed (NFC), without white space around it; refused where people could not read it."""
+    """Return the text composed (NFC), without surrounding white space; refuse invisible characters."""
     text = unicodedata.normalize("NFC", text).strip()
     if not 1 <= len(text) <= longest:
         raise InvalidConfig(where=where, why=f"{what} must have 1 to {longest} characters", param=where)
@@ -71,5 +71,5 @@ def _seen(text: str, longest: int, where: str, what: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return a key that is equal for names that people would take for the same."""
+    """Return a key that is equal for names that differ only in case or compatibility forms."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()

@@ -8,19 +8,19 @@ from runtime.errors import SpeechError
 
 
 class Finds(Protocol):
-    """A place where things are kept by an id."""
+    """Store of items by id."""
 
     def find(self, _id: str, /) -> object | None: ...
 
 
 def check_owned(thing_id: str, own: Finds, common: Finds | None, not_yours: type[SpeechError]) -> None:
-    """Let a change of what is not there pass, since to find that out is the change's own.
+    """Check that an item may be changed. A missing item passes, because the change itself reports it.
 
     Args:
-        common: what every owner sees and none may change; None: the own things are the common ones.
+        common: Shared items, which owners may use but not change; None if `own` are the shared ones.
 
     Raises:
-        not_yours: it is one of the common ones.
+        not_yours: The item is shared.
     """
     if common is not None and own.find(thing_id) is None and common.find(thing_id) is not None:
         raise not_yours
@@ -30,11 +30,11 @@ def check_room(count: int, most: int, too_many: type[SpeechError]) -> None:
     """Check that a client may store one more item.
 
     Args:
-        count: items that the client has.
-        most: its limit; 0: unlimited.
+        count: Number of items that the client has.
+        most: Its limit; 0 is unlimited.
 
     Raises:
-        too_many: the limit is reached.
+        too_many: The limit is reached.
     """
     if most and count >= most:
         raise too_many(limit=most)

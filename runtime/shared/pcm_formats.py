@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 
-MIN_RATE, MAX_RATE = 8_000, 48_000  # Hz
+MIN_RATE, MAX_RATE = 8_000, 48_000  # Sample rates in Hz.
 
 Samples = NDArray[np.float32]
 
 
 class PcmWriter:
-    """One stream. 24 kHz pcm_s16le goes through untouched; everything else is resampled and encoded.
+    """Converter of one stream. 24 kHz pcm_s16le passes unchanged; others are resampled and encoded.
 
     Raises:
         KeyError: not one of ``ENCODINGS``.
@@ -30,7 +30,7 @@ class PcmWriter:
         )
 
     def add(self, pcm: bytes) -> bytes:
-        """Take s16le samples at 24 kHz, return what is complete of the stream."""
+        """Convert s16le samples at 24 kHz and return the complete bytes."""
         if self._is_native:
             return pcm
         samples: Samples = np.divide(np.frombuffer(pcm, "<i2"), 32768, dtype=np.float32)
@@ -39,7 +39,7 @@ class PcmWriter:
         return self._encode(samples)
 
     def finish(self) -> bytes:
-        """Return what the resampler still holds: some milliseconds, or nothing."""
+        """Return the rest of the resampler: some milliseconds, or nothing."""
         if self._resampler is None:
             return b""
         rest = self._resampler.resample_chunk(np.empty(0, np.float32), last=True)
@@ -54,7 +54,7 @@ def _mu_law(samples: Samples) -> bytes:
     """G.711 mu-law: sign, segment by the highest bit of 13, four bits below it."""
     wide = _s16(samples).astype(np.int32) >> 2
     magnitude = np.minimum(np.where(wide < 0, -wide, wide), 8158) + 33
-    segment = np.frexp(magnitude)[1] - 6  # 33..8191 has 6 to 13 bits
+    segment = np.frexp(magnitude)[1] - 6  # The range 33 to 8191 has 6 to 13 bits.
     coded = segment << 4 | (magnitude >> (segment + 1)) & 15
     return (coded ^ np.where(wide < 0, 0x7F, 0xFF)).astype(np.uint8).tobytes()
 

@@ -1,7 +1,7 @@
-"""Says a text otherwise where a pronunciation dictionary does; the page's twin is assets/js/speak/pronunciation.js.
+"""Replacement of words by pronunciation dictionaries; the page's version is assets/js/speak/pronunciation.js.
 
-A word is found where it stands whole, the longest first, and nothing is replaced twice. As it is written comes before
-any other case. A text that grows is held back where a word may end, or begin, that is not known yet.
+Only whole words match, the longest first, and no text is replaced twice. A match in exact case has precedence over
+other cases. Growing text is held back while its end may be part of a word.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from functools import lru_cache
 
 import regex
 
-# A word, and how it is said; True behind these: in no other case than it is written.
+# A word, its replacement, and optionally True if it matches its exact case only.
 Entry = tuple[str, str] | tuple[str, str, bool]
 
-# What is written without spaces between words: such a word may begin and end anywhere.
+# Scripts without spaces between words, in which a word may start and end anywhere.
 _SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _IN_A_WORD = rf"(?![{_SPACELESS}])[\p{{L}}\p{{M}}\p{{N}}]"
 _WORD_LIKE = regex.compile(_IN_A_WORD)
 _MAX_GAP = 8  # White space between two words of an entry.
 _GAP = rf"\s{{1,{_MAX_GAP}}}"
-_FLAGS = regex.V0 | regex.IGNORECASE  # V0: one character folds to one, as in JavaScript
-_DEPTH = 8  # characters that words share a branch for
-_LOOKS_BACK = 2  # characters before a word that tell whether it stands whole
+_FLAGS = regex.V0 | regex.IGNORECASE  # V0 folds one character to one character, as JavaScript does.
+_DEPTH = 8  # Maximum depth in characters of the pattern's prefix tree.
+_LOOKS_BACK = 2  # Characters before a word that decide if it is a whole word.
 
 
 class Dictionary:
-    """How words are said.
+    """Compiled replacements of words.
 
     Args:
-        entries: the first of one word holds.
-        apart: a pattern of what is none of the text, and left alone; empty: all is text.
+        entries: Words with replacements; of duplicates the first is used.
+        apart: A pattern of markup that is never replaced; empty if there is none.
     """
 
     def __init__(self, entries: Iterable[Entry], apart: str = "") -> None:
@@ -51,42 +51,42 @@ class Dictionary:
         self.begun = regex.compile(pattern_of(forms, _may_follow), _FLAGS)
 
     def said(self, found: regex.Match[str]) -> str:
-        """What is said in the place of what ``finder`` found."""
+        """Return the replacement of a match of `finder`."""
         word = found[1]
-        if word is None:  # it stands apart
+        if word is None:  # The match is markup.
             return str(found[0])
         return str(self._written.get(_spaced(word)) or self._folded.get(_fold(word)) or word)
 
 
 class GrowingPronunciation:
-    """One text. What the methods return, joined, is the same for any pieces, as long as nothing is flushed between."""
+    """Replacement in one growing text. Without flushes, the joined results do not depend on how the text is divided."""
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
-        self._text = ""  # the last that was given out, and what was not
-        self._given = 0  # characters of it
+        self._text = ""  # Context characters that were returned, and the held text.
+        self._given = 0  # Number of the returned characters in it.
 
     def add(self, text: str) -> str:
-        """Take more text and return what is certain of it."""
+        """Append text and return the text that later text cannot change."""
         self._text += text
         return self._give(min(self._begun_word(), self._begun_apart()))
 
     def flush(self) -> str:
-        """Return what was held back, as if the text ended here, but for what is no text."""
+        """Return the held text as if the text ended here, except incomplete markup."""
         return self._give(self._begun_apart())
 
     def finish(self) -> str:
-        """Return what was held back."""
+        """Return the held text."""
         return self._give(len(self._text))
 
     def _begun_word(self) -> int:
-        """Where the first word begins that more text may make another; the end of the text where none does."""
+        """Return the start of the first word that later text may change; the end of the text if there is none."""
         end, begun = len(self._text), self._dictionary.begun
         starts = range(max(self._given, end - self._dictionary.longest - 1), end)
         return next((start for start in starts if begun.fullmatch(self._text, start, partial=True)), end)
 
     def _begun_apart(self) -> int:
-        """The same of what stands apart, which begins with a bracket."""
+        """Return the start of markup that later text may complete; the end of the text if there is none."""
         text, apart = self._text, self._dictionary.apart
         if apart is None:
             return len(text)
@@ -95,7 +95,7 @@ class GrowingPronunciation:
         return next((start for start, found in begun if found is not None and found.partial), len(text))
 
     def _give(self, end: int) -> str:
-        """Return all before a place, and the words that begin there."""
+        """Return the replaced text before an index, including words that start before it."""
         parts: list[str] = []
         at = self._given
         for found in self._dictionary.finder.finditer(self._text, at):
@@ -111,7 +111,7 @@ class GrowingPronunciation:
 
 
 def pronounced(text: str, entries: Iterable[Entry], apart: str = "") -> tuple[str, int]:
-    """Return a text as it is to be spoken, and how many places of it are said otherwise."""
+    """Return a text with replaced words, and the number of replacements."""
     dictionary, count = dictionary_of(tuple(entries), apart), 0
 
     def said(found: regex.Match[str]) -> str:
@@ -125,16 +125,16 @@ def pronounced(text: str, entries: Iterable[Entry], apart: str = "") -> tuple[st
 
 @lru_cache(32)
 def dictionary_of(entries: tuple[Entry, ...], apart: str) -> Dictionary:
-    """Return a dictionary, read once for many texts."""
+    """Return a cached dictionary for many texts."""
     return Dictionary(entries, apart)
 
 
 def pattern_of(words: Iterable[tuple[str, bool]], end: Callable[[str], str]) -> str:
-    """Return what finds these words, each exactly as it is written or in any case; ``end`` is behind each."""
+    """Return a pattern of words, each in exact or any case; `end` returns the pattern after a word."""
     listed = [
         (word, (f"(?<=(?-i:{_middle(word)}))" if is_exact else "") + end(word)) for word, is_exact in sorted(words)
     ]
-    alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)  # by what has to hold around them
+    alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)  # Words by the conditions before and after them.
     for those in _by_first(listed):
         before, ends = _before(those[0][0][0]), {end for _, end in those}
         if len(ends) == 1:
@@ -145,10 +145,10 @@ def pattern_of(words: Iterable[tuple[str, bool]], end: Callable[[str], str]) -> 
 
 
 def _tree(words: list[tuple[str, str]], depth: int) -> str:
-    """What finds one of these, each with what has to hold behind it, the longest first.
+    """Return a pattern of words, each with the condition after it, the longest first.
 
-    Words that begin alike share a branch, because a list would be tried word by word at every place of a text. It ends
-    at a depth: regular expressions are compiled by recursion.
+    Words with a common prefix share a branch, because an alternation of all words would be tried at every position. The
+    depth is limited, because the regex compiler is recursive.
     """
     going = [(word, end) for word, end in words if word]
     if depth:
@@ -163,7 +163,7 @@ def _tree(words: list[tuple[str, str]], depth: int) -> str:
 
 
 def _by_first(words: Iterable[tuple[str, str]]) -> Iterable[list[tuple[str, str]]]:
-    """The words by their first character, in whatever case."""
+    """Group words by their case-folded first character."""
     groups: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     for word, end in words:
         groups[_key(word[0])].append((word, end))
@@ -171,7 +171,7 @@ def _by_first(words: Iterable[tuple[str, str]]) -> Iterable[list[tuple[str, str]
 
 
 def _letter(cases: set[str]) -> str:
-    """What finds a character in the cases in which it was written."""
+    """Return a pattern of a character in the given cases."""
     if cases == {" "}:
         return _GAP
     letters = [regex.escape(character) for character in sorted(cases)]
@@ -179,7 +179,7 @@ def _letter(cases: set[str]) -> str:
 
 
 def _key(character: str) -> str:
-    """What the cases of a character share."""
+    """Return a key that is equal for all cases of a character."""
     folded = character.upper().lower()
     return folded if len(folded) == 1 else character
 
@@ -189,21 +189,21 @@ def _middle(word: str) -> str:
 
 
 def _before(first: str) -> str:
-    """What may not stand before a word that begins with this character."""
+    """Return the lookbehind for words that start with this character."""
     if not _WORD_LIKE.match(first):
         return ""
-    return f"(?<!{_IN_A_WORD})" + (r"(?<!\p{N}[.,])" if _is_number(first) else "")  # 3 is not in 3.5
+    return f"(?<!{_IN_A_WORD})" + (r"(?<!\p{N}[.,])" if _is_number(first) else "")  # Do not match the 5 of 3.5.
 
 
 def _behind(word: str) -> str:
-    """What may not stand behind it."""
+    """Return the lookahead after a word."""
     if not _WORD_LIKE.match(word[-1]):
         return ""
     return f"(?!{_IN_A_WORD})" + (r"(?![.,]\p{N})" if _is_number(word[-1]) else "")
 
 
 def _may_follow(word: str) -> str:
-    """What may come behind it and tell nothing yet."""
+    """Return a pattern of text after a word that does not decide yet if it is a whole word."""
     return "[.,]?" if _is_number(word[-1]) else ""
 
 

@@ -1,4 +1,4 @@
-"""Python's warnings go to the log, so that a dependency's deprecations do not reach the operator's console."""
+"""Redirection of Python's warnings to the log, so that a dependency's deprecations do not appear on the console."""
 
 from __future__ import annotations
 

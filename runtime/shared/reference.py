@@ -1,7 +1,6 @@
-"""Reference audio within limits: a file of any source in, samples for a network out.
+"""Decoding of reference audio within limits, from untrusted files to samples for the networks.
 
-Knows no sockets and no checkpoints. The worst file that is let in takes a second of CPU, so none of this
-runs on the event loop.
+It uses no sockets or checkpoints. A file can take up to a second of CPU time, so it must not run on the event loop.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from runtime.shared.audio import resample
 from runtime.shared.decoding import decode
 
 SILENCE = 1e-3  # Peak below -60 dBFS: a muted microphone.
-LARGEST = 512 * 2**20  # Bytes of a file named by the operator: a minute of the widest format.
-LOUDEST = 4.0  # Float files may exceed full scale slightly; above 12 dB the file has another unit.
+LARGEST = 512 * 2**20  # Maximum bytes of an operator's file: a minute of the largest format.
+LOUDEST = 4.0  # Float files may exceed full scale; more than 12 dB indicates another unit.
 
 
 def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
     """Decode reference audio that a client sent.
 
-    Shapes: [N] float32, mono, 24 kHz. Mono 24 kHz input passes through bit for bit.
+    Shapes: [N] float32, mono, 24 kHz. Mono 24 kHz input is unchanged.
 
     Raises:
-        BadReferenceAudio: not audio, silent, not finite, or of a kind that is not taken.
-        ReferenceTooShort, ReferenceTooLong: outside the limits.
+        BadReferenceAudio: It is not audio, silent, not finite, or an unsupported format.
+        ReferenceTooShort, ReferenceTooLong: Its length is out of range.
     """
     sound = decode(data, limit_s=limits.max_reference_s)
     if not np.isfinite(sound.samples).all():
@@ -47,7 +46,7 @@ def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
 
 
 def load_reference(path: Path, limits: Limits) -> NDArray[np.float32]:
-    """Decode reference audio from a file that the operator named; otherwise as `read_reference`."""
+    """Decode reference audio from an operator's file; otherwise as `read_reference`."""
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)

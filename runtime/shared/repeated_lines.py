@@ -1,4 +1,4 @@
-"""A limit on log lines that repeat: one a second from each place in the code, with the number of those left out."""
+"""Limit of repeated log lines: one per second from each place in the code, with the number of omitted lines."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _INTERVAL_S = 1.0
 
 
 class RepeatedLines(logging.Filter):
-    """Filter for a log handler. A line with figures is about one request and always passes.
+    """Filter for a log handler. Lines with arguments are about one request and always pass.
 
-    The number of lines that were left out is in the next line from the same place.
+    The next line from the same place has the number of omitted lines.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,4 @@
-"""Tells whether a text is written in a script that none of some languages uses."""
+"""Detection of text in a script that a checkpoint's languages do not use."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from functools import lru_cache
 
 import regex
 
-# By the script that Unicode gives a letter: the languages written in it, each by the first word of its name in
-# checkpoints.
+# Languages by script, each by the first word of its name in checkpoints.
 WRITTEN_BY = {
     "Han": ("chinese", "japanese", "korean"),
     "Bopomofo": ("chinese",),
@@ -18,13 +17,13 @@ WRITTEN_BY = {
     "Hangul": ("korean",),
     "Cyrillic": ("russian",),
 }
-# Latin letters stand in texts of every language, Greek ones and those of no script of their own (ℝ, ʼ) as symbols.
+# Latin letters appear in texts of every language; Greek letters and common ones (ℝ, ʼ) are used as symbols.
 EVERYWHERE = ("Latin", "Greek", "Common", "Inherited")
 DIALECT = "dialect"  # Dialects named by checkpoints are Chinese.
 
 
 def strange_script(text: str, languages: Iterable[str]) -> str:
-    """Return the script of the first letter that none of the languages is written in, in lower case; "" without one."""
+    """Return the lower-case script of the first letter that no language uses; "" if there is none."""
     if text.isascii():
         return ""
     known = frozenset(map(_writing, languages))
@@ -34,7 +33,7 @@ def strange_script(text: str, languages: Iterable[str]) -> str:
 
 @lru_cache(32)
 def _strange(known: frozenset[str]) -> regex.Pattern[str]:
-    """What finds a letter that none of these languages is written in."""
+    """Return a pattern of letters that none of these languages uses."""
     written = (script for script, writers in WRITTEN_BY.items() if known.intersection(writers))
     scripts = "".join(rf"\p{{{script}}}" for script in (*EVERYWHERE, *written))
     return regex.compile(rf"(?V1)[\p{{L}}--[{scripts}]]")
@@ -45,5 +44,5 @@ def _writing(language: str) -> str:
 
 
 def _script(letter: str) -> str:
-    """What its script is called, as the name of the letter begins."""
+    """Return the script of a letter from its Unicode name."""
     return "cjk" if regex.match(r"\p{Han}", letter) else unicodedata.name(letter, "unknown").partition(" ")[0].lower()

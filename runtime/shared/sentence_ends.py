@@ -1,4 +1,4 @@
-"""Finds where sentences end, by marks and the words before them."""
+"""Detection of sentence ends by punctuation and the words before it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 
 import regex
 
-WIDE_ENDS = "。！？｡"  # written without a space behind them
+WIDE_ENDS = "。！？｡"  # Marks that need no space after them.
 
-# A place to cut has no letter or digit in it. Quotes that both open and close belong to what is before them unless a
-# letter follows; French puts a space before its closing one.
+# The text around a cut has no letter or digit. Ambiguous quotes belong to the text before them unless a letter follows;
+# French has a space before closing quotes.
 MARK = re.compile(
     r"""
     (?P<end> [.!?…。！？｡]+ (?: [)\]}）］】」』》〉”’»›] | ["'“‘«‹*_`] (?![^\W_]) | [ \u00a0\u202f]»(?![^\W_]) )* )
@@ -19,10 +19,10 @@ MARK = re.compile(
     re.VERBOSE,
 )
 PARAGRAPH_END = re.compile(r"[^\W_][^\n]*\n[^\S\n]*\n\s*\Z")
-TAIL = 64  # characters that are looked at before the end of a text
-SPOKEN = re.compile(r"[^\W_]")  # a letter or a digit, as str.isalnum
+TAIL = 64  # Characters before the end of a text that are searched.
+SPOKEN = re.compile(r"[^\W_]")  # A letter or a digit, as str.isalnum.
 
-# Words whose full stop ends no sentence: before a name, and before a number.
+# Abbreviations whose full stop does not end a sentence: before a name, and before a number.
 TITLE = re.compile(
     r"""
     mr | mrs | ms | mx | messrs | dr | prof | st | mt | rev | hon | gen | col | capt | lt | sgt | gov | sen | rep | pres
@@ -39,8 +39,8 @@ NUMBERED = re.compile(
     re.VERBOSE,
 )
 WORD_BEFORE = re.compile(r"\S*\Z")
-LONGEST_WORD = 32  # characters that are looked at before a full stop
-# Letters after a quotation with which its sentence continues: particles and verbs of saying.
+LONGEST_WORD = 32  # Characters before a full stop that are searched.
+# Text after a quotation that continues its sentence: particles and verbs of saying.
 QUOTATIVE = regex.compile(
     r"""
     と(?!ころ|にかく|ても|きどき|りあえず|うとう|もかく|もあれ|もだち|つぜん)
@@ -51,15 +51,16 @@ QUOTATIVE = regex.compile(
     regex.VERBOSE,
 )
 QUOTATIVE_STARTS = regex.compile(r"[とっをなの이라하\p{Han}]")
-QUOTATIVE_CHARS = 8  # All that a match looks at.
+QUOTATIVE_CHARS = 8  # Maximum characters of a match.
 CLOSING_QUOTES = "」』》〉”’»›\"'"
 OPENERS = "\"'“„‚‘«‹»›([{¿¡*_`"
 
 
 def may_end(text: str) -> bool:
-    """Whether a sentence or a paragraph may have ended with this text, of which nothing more has come for a while.
+    """True if a sentence or paragraph may have ended with this text, after a pause in its arrival.
 
-    After an abbreviation or an initial none has. A number is taken for the last word: its decimals would have come.
+    It has not ended after an abbreviation or an initial. A number is taken as complete, because decimals would follow
+    it without a pause.
     """
     if PARAGRAPH_END.search(text):
         return True
@@ -73,14 +74,14 @@ def may_end(text: str) -> bool:
 def ends_sentence(
     text: str, mark: re.Match[str], follows: int, *, known: int | None = None, is_whole: bool = True
 ) -> bool | None:
-    """Return True if a sentence ends with this mark, None if more text decides.
+    """Return True if a sentence ends with this mark, False if not, None if more text decides.
 
     Args:
-        text: the text, as far as it has come.
-        mark: a match of `MARK`.
-        follows: the place of the next letter or digit.
-        known: the end of the text that may be looked at; None: all.
-        is_whole: no more text comes.
+        text: The text received so far.
+        mark: A match of `MARK`.
+        follows: Index of the next letter or digit.
+        known: End of the text that may be used; None for all.
+        is_whole: True if no more text follows.
     """
     ends, gap, following = mark["end"], text[mark.end() : follows], text[follows]
     if any(quote in ends[1:] + gap for quote in CLOSING_QUOTES) and "\n" not in gap:
@@ -94,16 +95,16 @@ def ends_sentence(
         return True
     if not gap[:1].isspace():
         return not gap and ends[-1] in "!?" and following.isalpha() and not _has_case(following)
-    if following.islower():  # `"What?" he said` goes on, `What? he said` need not
+    if following.islower():  # `"What?" he said` continues, `What? he said` may not.
         return ends.strip(".…") != "" and not ends.strip(".…!?")
     return ends[0] != "." or ends[1:2] in tuple(".…!?") or not is_short(text, mark.start(), following)
 
 
 def is_short(text: str, stop: int, following: str) -> bool:
-    """Whether the full stop there belongs to an abbreviation, an initial or an ordinal."""
+    """True if the full stop at `stop` belongs to an abbreviation, an initial or an ordinal."""
     found = WORD_BEFORE.search(text[max(0, stop - LONGEST_WORD) : stop])
     word = found[0].lstrip(OPENERS) if found else ""
-    last = re.split("[.-]", word)[-1].lower()  # of "z.B" and "J.-P"
+    last = re.split("[.-]", word)[-1].lower()  # The last part of "z.B" and "J.-P".
     return (
         (len(last) == 1 and _has_case(last))
         or (len(word) <= 2 and word.isdecimal())

@@ -1,4 +1,4 @@
-"""Cartesia's ``<spell>``, which ElevenLabs' texts may have too: the text in it is spoken letter by letter."""
+"""Cartesia's ``<spell>`` tag, also for ElevenLabs' texts, whose content is spoken letter by letter."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _SPELL = regex.compile(r"<(/?)\s*spell\b", regex.IGNORECASE)
 
 
 class Spelling:
-    """One growing text. The joined results of `add` and `finish` are its text without ``<spell>``."""
+    """Converter of one growing text. The joined results of `add` and `finish` are the text without ``<spell>``."""
 
     def __init__(self) -> None:
-        self._tail = ""  # It may be the beginning of a tag.
+        self._tail = ""  # Held text that may be the beginning of a tag.
         self._is_spelling = False
         self._last = ""  # The last character of the result.
 
     def add(self, text: str) -> str:
-        """Take more text and return what is certain of it."""
+        """Append text and return the text that later text cannot change."""
         return self._spelled(self._tail + text)
 
     def finish(self) -> str:
@@ -56,6 +56,6 @@ class Spelling:
 
 
 def spelled(text: str) -> str:
-    """Return a whole text with the parts in ``<spell>`` spelled."""
+    """Return a whole text with the content of ``<spell>`` spelled."""
     spelling = Spelling()
     return spelling.add(text) + spelling.finish()

@@ -1,6 +1,6 @@
-"""SSML tags in a text: where they are, and how long a ``<break>`` is.
+"""Detection of SSML tags in a text, and the duration of ``<break>``.
 
-An element that needs attributes counts only with one, so that placeholders such as ``<voice>`` stay text.
+An element that needs attributes is a tag only with one, so that placeholders such as ``<voice>`` stay text.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _ALONE = "speak|break|emphasis|prosody|p|s|spell"  # Without attributes too.
 _IN_NEED = "say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40}"
 _NAME = f"(?:{_ALONE}|{_IN_NEED})"
 _ATTRIBUTE = r"""\s+[a-z_][\w:.-]*\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s"'<>]+?)"""
-# The end of a tag whose bracket is missing: what follows its last quotation mark is neither an attribute nor an end.
+# The end of a tag without a closing bracket: the text after its last quotation mark is neither attribute nor end.
 _UNCLOSED = r"""(?<=["'])(?=\s*[\w:.-]+\s+\w|\s*[\w:.-]*\s*[^\s\w:.=/>-])"""
-# In any case of letters. There are no groups, so that it can be a part of another pattern.
+# Case-insensitive. Without groups, so that it can be part of another pattern.
 PATTERN = rf"<(?:{_NAME}(?:{_ATTRIBUTE})+(?:\s*/?>|{_UNCLOSED})|(?:{_ALONE})\s*/?>|/\s*{_NAME}\s*>|\?xml\s[^<>]*\?>)"
 TAG = regex.compile(PATTERN, regex.IGNORECASE)
 IN_TAG = rf"</?{_NAME}[^<>\n]{{0,{MAX_TAG_CHARS}}}(?:>|\Z)"  # At the end of a text it may still be open.
@@ -28,14 +28,14 @@ _TIME = regex.compile(
     regex.IGNORECASE,
 )
 _STRENGTH = regex.compile(r"""\sstrength\s*=\s*["'“”]?\s*([a-z-]+)""", regex.IGNORECASE)
-# As Azure documents them: https://learn.microsoft.com/azure/ai-services/speech-service/speech-synthesis-markup-structure
+# Azure's values: https://learn.microsoft.com/azure/ai-services/speech-service/speech-synthesis-markup-structure
 _STRENGTH_S = {"none": 0.0, "x-weak": 0.25, "weak": 0.5, "medium": 0.75, "strong": 1.0, "x-strong": 1.25}
 
 
 def tag_end(text: str, at: int, *, is_whole: bool) -> int | None:
-    """Return where the SSML tag ends that begins there: ``at`` if it is none, None if more text decides.
+    """Return the end of the SSML tag that starts at `at`; `at` if there is no tag, None if more text decides.
 
-    ``is_whole``: no more text comes. A tag whose bracket is missing ends with the text then.
+    With `is_whole` no more text follows, and a tag without a closing bracket ends with the text.
     """
     found = TAG.match(text, at, at + MAX_TAG_CHARS, partial=True)
     if found is None:

@@ -8,7 +8,7 @@ import traceback
 
 
 def stacks() -> str:
-    """Return a paragraph a thread."""
+    """Return one paragraph per thread."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "\n".join(
         f"{names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"

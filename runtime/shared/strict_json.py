@@ -15,11 +15,11 @@ def parse(text: str | bytes, most_depth: int = MAX_DEPTH) -> Any:
     """Read a JSON value.
 
     Raises:
-        ValueError: it is none, or holds a key twice, a number that is not finite or too long, half a character, or
-            too many levels. The text of the error says which.
+        ValueError: It is not JSON, or has a duplicate key, a non-finite or too long number, a lone surrogate, or too
+            many levels; the message gives the reason.
     """
     if isinstance(text, str):
-        text = text.removeprefix(BYTE_ORDER_MARK)  # json.loads skips it only in bytes.
+        text = text.removeprefix(BYTE_ORDER_MARK)  # The json module skips it in bytes only.
     try:
         value = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite, parse_int=_whole
@@ -36,7 +36,7 @@ def parse_object(text: str | bytes, most_depth: int = MAX_DEPTH) -> dict[str, An
     """Read a JSON object.
 
     Raises:
-        ValueError: it is another value, or as of `parse`.
+        ValueError: It is another value, or as in `parse`.
     """
     value = parse(text, most_depth)
     if not isinstance(value, dict):
@@ -45,7 +45,7 @@ def parse_object(text: str | bytes, most_depth: int = MAX_DEPTH) -> dict[str, An
 
 
 def _check(value: object, most_depth: int) -> None:
-    """Look at every level in turn, not by calls in one another."""
+    """Check the value level by level, without recursion."""
     level = [value]
     for _ in range(most_depth + 1):
         below: list[object] = []

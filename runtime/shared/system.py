@@ -1,6 +1,6 @@
-"""Differences between Linux, macOS and Windows: locks, process limits, pipes, file flags, cards.
+"""Differences between Linux, macOS and Windows: locks, process limits, pipes, file flags, GPUs.
 
-What a system lacks is left out, with a line in the log where that loses anything. None of it has run on Windows.
+Features that a system lacks are skipped, with a log line if that matters. This has never run on Windows.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ with suppress(ImportError):
     _resource = resource
 
 _NVIDIA = "/dev/nvidiactl"
-_HELD = 36  # EDEADLOCK as Windows numbers it: another process still has the lock
+_HELD = 36  # EDEADLOCK on Windows: another process still has the lock.
 
 NEW_GROUP = 0x200 if sys.platform == "win32" else 0  # Keeps Ctrl-C from the child on systems without sessions.
 
 
 def flags(*names: str) -> int:
-    """Flags of ``os.open`` by their names; those that the system does not know are none."""
+    """Return the combined flags of ``os.open`` by name; flags that the system lacks are 0."""
     found = 0
     for name in names:
         found |= getattr(os, name, 0)
@@ -45,10 +45,10 @@ def flags(*names: str) -> int:
 
 
 def lock(descriptor: int) -> None:
-    """Wait for the lock of an open file, which ends when the file is closed.
+    """Lock an open file, waiting if necessary; closing the file releases the lock.
 
     Raises:
-        OSError: the system gives none.
+        OSError: The system refuses the lock.
     """
     if _fcntl is not None:
         _fcntl.flock(descriptor, _fcntl.LOCK_EX)
@@ -67,7 +67,7 @@ def lock(descriptor: int) -> None:
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Have the names in a folder written to the disk; a system whose folders cannot be opened does that itself."""
+    """Flush a folder's entries to the disk; systems whose folders cannot be opened do not need it."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | flags("O_CLOEXEC"))
@@ -78,19 +78,19 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def limit_process(**limits: int) -> None:
-    """Give up what a process may take, by the names that the system's limits have; what it lacks or refuses stays."""
+    """Set resource limits of this process by name; unsupported or refused ones are skipped."""
     if _resource is None:
         log.warning("this system sets no limits to a process: %s are left as they are", ", ".join(limits))
         return
     for name, value in limits.items():
         try:
             _resource.setrlimit(getattr(_resource, name), (value, value))
-        except (AttributeError, ValueError, OSError):  # macOS refuses RLIMIT_AS.
+        except (AttributeError, ValueError, OSError):  # On macOS, RLIMIT_AS is refused.
             continue
 
 
 def most_files(*, at_most: bool = False) -> int | None:
-    """Files and sockets that this process may have open, or may let itself have; None: as many as it likes."""
+    """Return this process's limit of open files, or with `at_most` its hard limit; None if unlimited."""
     if _resource is None:
         return None
     files: int = _resource.getrlimit(_resource.RLIMIT_NOFILE)[at_most]
@@ -98,34 +98,34 @@ def most_files(*, at_most: bool = False) -> int | None:
 
 
 def be_polite(steps: int) -> None:
-    """Let other processes come first, where the system knows such steps."""
+    """Lower this process's priority by `steps` if the system supports it."""
     if hasattr(os, "nice"):
         with suppress(OSError):
             os.nice(steps)
 
 
 def widen_pipe(descriptor: int, size: int) -> None:
-    """Have a pipe hold so many bytes, where the system lets a program say that (Linux) and this user may."""
+    """Set a pipe's buffer size if the system (Linux) and the user's limits allow it."""
     with suppress(AttributeError, OSError):
         _fcntl.fcntl(descriptor, _fcntl.F_SETPIPE_SZ, size)
 
 
 def has_nvidia_card() -> bool:
-    """True if NVIDIA's driver is installed, by a file of it on Linux; importing torch would take seconds."""
+    """True if NVIDIA's driver is installed, checked by a device file, because importing torch takes seconds."""
     return os.path.exists(_NVIDIA)
 
 
 def lingers_not() -> bytes:
-    """Return the value of SO_LINGER that drops a connection at once: two ints, or on Windows two shorts."""
+    """Return the SO_LINGER value that resets a connection at once: two ints, or two shorts on Windows."""
     size = 2 if sys.platform == "win32" else 4
     return (1).to_bytes(size, sys.byteorder) + (0).to_bytes(size, sys.byteorder)
 
 
 def confine(memory_bytes: int, cpu_s: int) -> None:
-    """Give up memory, time, files and dumps. A system without one of the limits goes without it.
+    """Limit memory, processor time, files and core dumps, as far as the system supports it.
 
     Args:
-        memory_bytes: of address space.
-        cpu_s: seconds of the processor.
+        memory_bytes: Maximum address space.
+        cpu_s: Maximum processor time in seconds.
     """
     limit_process(RLIMIT_AS=memory_bytes, RLIMIT_CPU=cpu_s, RLIMIT_FSIZE=0, RLIMIT_CORE=0)

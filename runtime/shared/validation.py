@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-# By pydantic's stable name of the fault; places are filled from its context.
+# Message templates by pydantic's error type, filled from its context.
 _WHY = {
     "missing": "it is required and was not given",
     "extra_forbidden": "there is no such field",
@@ -38,9 +38,9 @@ _WHY = {
 
 
 def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]:
-    """Return the field of the first fault in what was ``given``, None for the whole, and what is wrong with it.
+    """Return the field of the first error (None for the whole value) and a description.
 
-    Nothing of what came is quoted.
+    The description quotes no input.
     """
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, _fields(first["loc"], given, is_missing=first["type"] == "missing"))) or None
@@ -50,9 +50,9 @@ def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]
 
 
 def _fields(path: tuple[str | int, ...], given: Any, *, is_missing: bool) -> list[str | int]:
-    """Return the names and places of a path that what was given has, and the one that is missing from it.
+    """Return the parts of an error's path that exist in the input, and a missing field at the end.
 
-    Between them pydantic puts its own names: which member of a union, or which function, found the fault.
+    Pydantic adds names of its own to the path, such as union members and functions, which are dropped.
     """
     found: list[str | int] = []
     for at, part in enumerate(path):

@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class WatchedFile(Generic[Value]):
-    """One file. Thread: the event loop, which it keeps for one look at a time."""
+    """Watched file. Thread: event loop, which is blocked only while the file is checked."""
 
     def __init__(
         self, path: str, read: Callable[[str], Value], absent: Value, clock: Callable[[], float] = time.monotonic

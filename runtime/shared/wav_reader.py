@@ -1,6 +1,6 @@
-"""Reader for WAV of plain samples: PCM of 8 to 32 bits and IEEE floats.
+"""Reader for uncompressed WAV: PCM of 8 to 32 bits and IEEE floats.
 
-It runs in this process, because the decoder's process takes longer to start than a request to its first audio.
+It runs in this process, because starting the decoder's process takes longer than a request's first audio.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runtime.shared.audio import FORMAT_NOT_TAKEN, Downmix, Sound, check_length,
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # Subformat GUID of a plain format number.
 MAX_CHUNKS = 256  # Chunks before the samples; recorders write a few.
-TO_THE_END = {0, 0xFFFFFFFF}  # Sizes that streaming writers leave.
+TO_THE_END = {0, 0xFFFFFFFF}  # Unknown sizes of streaming writers.
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ def is_plain_wav(data: bytes) -> bool:
 
 
 def read_wav(data: bytes, *, limit_s: float) -> Sound:
-    """Decode a WAV file of at most ``limit_s`` seconds and mix it down to one channel.
+    """Decode a WAV file of at most `limit_s` seconds and mix it down to one channel.
 
     Raises:
-        BadReferenceAudio: its header is damaged, or says something that is not taken.
-        ReferenceTooLong: it holds more.
+        BadReferenceAudio: Its header is damaged or has unsupported values.
+        ReferenceTooLong: It is longer.
     """
     layout: WavLayout | None = None
     for name, start, size in _chunks(data):
@@ -66,7 +66,7 @@ def read_wav(data: bytes, *, limit_s: float) -> Sound:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Name, place and announced size of each chunk."""
+    """Yield name, offset and declared size of each chunk."""
     place = 12
     for _ in range(MAX_CHUNKS):
         if place + 8 > len(data):
@@ -108,7 +108,7 @@ def _layout(chunk: bytes) -> WavLayout:
 
 
 def _read(data: memoryview, count: int, layout: WavLayout, mix: Downmix) -> int:
-    """Convert ``count`` samples a second at a time."""
+    """Convert `count` samples, one second at a time."""
     for first in range(0, count, layout.rate):
         frames = min(layout.rate, count - first)
         raw = data[first * layout.frame_bytes :][: frames * layout.frame_bytes]
@@ -117,7 +117,7 @@ def _read(data: memoryview, count: int, layout: WavLayout, mix: Downmix) -> int:
 
 
 def _floats(raw: memoryview, layout: WavLayout) -> NDArray[np.float32]:
-    """Full scale is 1. Shapes: raw of n * channels samples -> [n * channels]."""
+    """Convert raw samples to floats with full scale 1. Shapes: raw of n * channels samples -> [n * channels]."""
     if layout.is_float:
         with np.errstate(over="ignore"):  # A double may overflow float32 and is then not finite.
             return np.frombuffer(raw, f"<f{layout.bits // 8}").astype(np.float32)

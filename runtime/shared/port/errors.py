@@ -1,4 +1,4 @@
-"""HTTP responses and messages of errors, in the shape that clients of each path read."""
+"""HTTP responses and WebSocket messages of errors, in the format of each path's dialect."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from starlette.types import Receive, Scope, Send
 
 from runtime.errors import Busy, Expired, MethodNotAllowed, SpeechError, UnknownRoute, WebSocketOnly
 
-# What the paths of a dialect begin with, whether there is such a route or not.
+# Path prefixes of the dialects, for existing routes and others.
 CARTESIA = ("/tts/", "/voices", "/pronunciation-dicts")
 ELEVENLABS = (
     *("/v1/text-to-speech/", "/v1/text-to-dialogue", "/v1/user", "/v1/voices", "/v2/voices"),
     "/v1/pronunciation-dictionaries",
 )
 
-DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # whose errors have another shape than OpenAI's
+DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # Paths with another error format than OpenAI's.
 
-_ELEVENLABS_FIELDS = {"language": "language_code"}  # what the engine names by our word
+_ELEVENLABS_FIELDS = {"language": "language_code"}  # Names of the engine's fields in ElevenLabs' API.
 
 
 def error_body(error: SpeechError) -> dict[str, object]:
-    """The ``error`` object of a refusal."""
+    """Return the ``error`` object of an error."""
     return {
         "message": str(error),
         "type": "server_error" if error.http_status >= 500 else "invalid_request_error",
@@ -38,7 +38,7 @@ def error_body(error: SpeechError) -> dict[str, object]:
 
 
 def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
-    """The body of a refusal on that path; ``request_id`` is empty where the port gives its requests none."""
+    """Return the body of an error for a path; `request_id` is empty if the port has no request ids."""
     if path.startswith(CARTESIA):
         return {**cartesia_fields(error, request_id), "param": error.param}
     if path.startswith(ELEVENLABS):
@@ -63,7 +63,7 @@ def told_on_socket(error: SpeechError, path: str) -> dict[str, object]:
 
 
 def cartesia_message(error: SpeechError, context: str | None, request_id: str) -> dict[str, object]:
-    """Of a socket; with a context it is the last message of that."""
+    """Return the WebSocket error message of Cartesia's API; with a context, it is the context's last message."""
     return {
         "type": "error",
         "context_id": context,
@@ -74,7 +74,7 @@ def cartesia_message(error: SpeechError, context: str | None, request_id: str) -
 
 
 def elevenlabs_message(error: SpeechError, close_code: int) -> dict[str, object]:
-    """Of a socket; the code is that of the close that follows, where one does."""
+    """Return the WebSocket error message of ElevenLabs' API with the code of the following close."""
     return {
         "message": str(error),
         "error": error.code,
@@ -96,7 +96,7 @@ def cartesia_fields(error: SpeechError, request_id: str) -> dict[str, object]:
 
 
 def elevenlabs_field(error: SpeechError) -> str | None:
-    """Which of ElevenLabs' fields a fault is in."""
+    """Return the name of the invalid field in ElevenLabs' API, or None."""
     return _ELEVENLABS_FIELDS.get(error.param, error.param) if error.param else None
 
 
@@ -104,7 +104,7 @@ _RETRY_AFTER_S = 2.0  # Used if the error has no value of its own.
 
 
 class _ErrorResponse(JSONResponse):
-    """An error in the shape of the path that was asked for."""
+    """Error response in the format of the requested path."""
 
     def __init__(self, error: SpeechError, headers: Mapping[str, str], beside: Mapping[str, object]) -> None:
         self._error = error
@@ -116,7 +116,7 @@ class _ErrorResponse(JSONResponse):
         await super().__call__(scope, receive, send)
 
     def shape(self, path: str, request_id: str) -> None:
-        """Write the body in the shape of this path."""
+        """Write the body in the format of a path."""
         self.body = self.render(self._shaped(path, request_id))
         self.headers["content-length"] = str(len(self.body))
 
@@ -135,7 +135,7 @@ def raw_error_response(error: SpeechError, path: str) -> bytes:
 
 
 def error_response(error: SpeechError, headers: dict[str, str] | None = None, **beside: object) -> _ErrorResponse:
-    """Return the response; a client that may try again is told when. ``beside`` are further fields of the body."""
+    """Return the response, with Retry-After if the error is temporary. `beside` are further fields of the body."""
     headers = {"Cache-Control": "no-store", **(headers or {})}
     if isinstance(error, Busy):
         wait_s = error.facts.get("retry_after_s", _RETRY_AFTER_S)
@@ -143,7 +143,7 @@ def error_response(error: SpeechError, headers: dict[str, str] | None = None, **
     if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, Expired):
-        headers["Connection"] = "close"  # what it waited for may still come, and is no next request
+        headers["Connection"] = "close"  # Late data of this request must not be read as the next one.
     return _ErrorResponse(error, headers, beside)
 
 
@@ -151,7 +151,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
-    """The refusal of an HTTP request that none of the routes takes; ``Allow`` names what all of them together do."""
+    """Return the refusal of an HTTP request without a route; ``Allow`` lists the methods of matching routes."""
     routes = list(routes)
     socket = {**scope, "type": "websocket"}
     if any(isinstance(route, WebSocketRoute) and route.matches(socket)[0] is Match.FULL for route in routes):
@@ -169,5 +169,5 @@ def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
 
 
 async def no_socket(scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a WebSocket for which there is no route: 404 and the sentence, before it is accepted."""
+    """Refuse a WebSocket without a route with 404 before it is accepted."""
     await error_response(UnknownRoute())(scope, receive, send)

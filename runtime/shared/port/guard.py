@@ -1,13 +1,12 @@
-"""Checks what holds for every route of a port, HTTP and WebSocket alike, in one middleware.
+"""Access checks for every route of a port, HTTP and WebSocket, in one middleware.
 
-It looks at, in this order, so that cheap checks come before dear ones:
+It checks, in this order, cheap checks first:
 
 1. /health and /ready are open to every client.
-2. The path: a path with dots means another one once they are resolved, which the next reader may not do, so there is no
-   such route.
-3. The name that the port was called by: 403 (origins.py).
-4. Connections, in all and of one address (loopback excepted): 503.
-5. Origin, of WebSockets and of methods that change something: 403. A request without one comes from a program.
+2. The path: 404 for paths with dot segments, which later handlers might resolve differently.
+3. The Host header: 403 (origins.py).
+4. Connections, in total and per address (except loopback): 503.
+5. The Origin header of WebSockets and unsafe methods: 403. Requests without one come from programs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ OPEN = frozenset({"/health", "/ready"})  # Routes without access control.
 
 
 class AccessCheck(ABC):
-    """ASGI middleware. ``refused`` hears the code of each refusal. Thread: event loop."""
+    """Base of access middlewares. `refused` is called with the code of each refusal. Thread: event loop."""
 
     def __init__(self, app: ASGIApp, refused: Callable[[str], None] = lambda _: None) -> None:
         self._app = app
@@ -49,18 +48,18 @@ class AccessCheck(ABC):
 
     @abstractmethod
     def _check(self, scope: Scope, address: str) -> None:
-        """Raise the SpeechError that says why this request may not come in."""
+        """Raise a SpeechError if the request is not allowed."""
 
     @abstractmethod
     async def _admit(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
-        """Serve a request that may."""
+        """Serve an allowed request."""
 
 
 _DOTS = frozenset({".", ".."})
 
 
 class RequestGuard(AccessCheck):
-    """ASGI middleware. Thread: event loop."""
+    """Access middleware of a port. Thread: event loop."""
 
     def __init__(
         self,
@@ -80,10 +79,10 @@ class RequestGuard(AccessCheck):
             await self._app(scope, receive, send)
 
     def _check(self, scope: Scope, address: str) -> None:
-        """Raise why this request may not come in.
+        """Check a request.
 
         Raises:
-            UnknownRoute, HostRefused, TooManyConnections, OriginRefused: in that order.
+            UnknownRoute, HostRefused, TooManyConnections, OriginRefused: A check failed, in this order.
         """
         if not _DOTS.isdisjoint(scope["path"].replace("\\", "/").split("/")):
             raise UnknownRoute

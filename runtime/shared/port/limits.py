@@ -1,4 +1,4 @@
-"""Limits of connections, bodies and sends, and what an account may have; the same for runtime and studio."""
+"""Limits of connections, bodies, sends and accounts, shared by runtime and studio."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _RETRY_AFTER_S = 1.0
 
 
 class ConnectionCaps:
-    """Thread: event loop."""
+    """Limits of open connections, in total and per address. Thread: event loop."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.by_address: Counter[str] = Counter()
         self._settings = settings
 
     def check(self, address: str) -> None:
-        """Refuse one more of this address; loopback has no cap of its own.
+        """Check the limits before a new connection; loopback has no limit per address.
 
         Raises:
-            TooManyConnections: there are as many as there may be.
+            TooManyConnections: A limit is reached.
         """
         most, per_address = self._settings.max_connections, self._settings.max_connections_per_address
         if self.by_address.total() >= most:
@@ -51,7 +51,7 @@ class ConnectionCaps:
 
     @contextmanager
     def holding(self, address: str) -> Iterator[None]:
-        """Count a connection of this address while it lasts."""
+        """Count a connection of an address within the block."""
         self.by_address[address] += 1
         try:
             yield
@@ -78,7 +78,7 @@ _MAX_ACCOUNT_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """``account`` is any word that stands for the visitor; ``seconds`` of speech a day, None: as many as it likes."""
+    """Daily limit of an account: `account` is an opaque id, `seconds` of speech per day, None for unlimited."""
 
     account: str
     seconds: float | None = None
@@ -98,18 +98,18 @@ def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
 
 
 MIN_BYTES_PER_S = 1024
-GRACE_S = 30.0  # Of waiting in all, before the pace matters.
-_MAX_DIGITS = 19  # Of a Content-Length that is compared.
+GRACE_S = 30.0  # Total waiting time before the rate is checked.
+_MAX_DIGITS = 19  # Maximum digits of a Content-Length.
 
 
 async def body_pieces(
     request: Request, *, max_bytes: int, idle_s: float, what: str = "The body"
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the body of a request piece by piece.
+    """Yield the body of a request in pieces.
 
     Raises:
-        UnsupportedEncoding, MessageTooLarge, SessionIdle, BodyTooSlow: as `bounded`.
-        InvalidMessage: the client left before the end.
+        UnsupportedEncoding, MessageTooLarge, SessionIdle, BodyTooSlow: As `bounded`.
+        InvalidMessage: The client disconnected before the end.
     """
     pieces = bounded(request.stream(), request.headers, max_bytes=max_bytes, idle_s=idle_s, what=what)
     try:
@@ -127,13 +127,13 @@ async def whole_body(request: Request, *, max_bytes: int, idle_s: float, what: s
 async def bounded(
     received: AsyncIterator[bytes], headers: Headers, *, max_bytes: int, idle_s: float, what: str = "The body"
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the pieces of a body that are received. Only the time in which the client is waited for counts.
+    """Yield the pieces of a received body within limits. Only the time of waiting for the client counts.
 
     Raises:
-        UnsupportedEncoding: the body is compressed.
-        MessageTooLarge: it is larger than ``max_bytes``, or announced to be.
-        SessionIdle: nothing of it was received for ``idle_s``.
-        BodyTooSlow: it is slower than `MIN_BYTES_PER_S` after `GRACE_S`.
+        UnsupportedEncoding: The body is compressed.
+        MessageTooLarge: It is larger than `max_bytes`, or its Content-Length is.
+        SessionIdle: No data was received for `idle_s`.
+        BodyTooSlow: It is slower than `MIN_BYTES_PER_S` after `GRACE_S`.
     """
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"identity", ""}:
@@ -162,10 +162,10 @@ async def bounded(
 
 @asynccontextmanager
 async def within(limit_s: float) -> AsyncIterator[None]:
-    """Give what is sent inside so many seconds to leave for the client.
+    """Apply a timeout to the sends inside the block.
 
     Raises:
-        SlowReader: it did not.
+        SlowReader: The client did not accept the data in time.
     """
     try:
         async with asyncio.timeout(limit_s):
@@ -183,10 +183,10 @@ async def send_stream(
     *,
     first: bytes = b"",
 ) -> None:
-    """Send a response, ``first`` and then the pieces as they come.
+    """Send a streaming response: `first`, then the pieces as they arrive.
 
     Raises:
-        SlowReader: a piece did not leave within ``limit_s``.
+        SlowReader: The client did not accept a piece within `limit_s`.
     """
 
     async def pass_on(message: Message) -> None:

@@ -22,17 +22,17 @@ Origin = tuple[str, str, int | None]
 
 
 class Origins:
-    """The setting, read once for preflights, requests and WebSockets.
+    """Parsed setting of allowed origins, for preflights, requests and WebSockets.
 
-    An entry is an origin of any scheme, ``SCHEME://*.NAME`` for all names that end so, ``SCHEME://*`` for all of a
+    An entry is an origin with any scheme, ``SCHEME://*.NAME`` for all subdomains, ``SCHEME://*`` for all origins of a
     scheme, ``null`` (pages without an origin, such as local files) or ``*``.
 
     Args:
-        setting: entries, separated by commas.
-        paths: beginnings of the paths that the origins may use.
+        setting: Entries separated by commas.
+        paths: Prefixes of the paths that the origins may use.
 
     Raises:
-        InvalidSetting: an entry is none of these.
+        InvalidSetting: An entry has another form.
     """
 
     def __init__(self, setting: str = "", paths: tuple[str, ...] = ("/",)) -> None:
@@ -102,7 +102,7 @@ class Cors(CORSMiddleware):
 
 
 def _origin(word: str) -> Origin | None:
-    """Scheme, host and port of an origin; None if it is none. The port is None if a custom scheme has no port."""
+    """Parse an origin to scheme, host and port; None if invalid. The port is None for custom schemes without one."""
     try:
         parts = urlsplit(word.removesuffix("/"))
         port = parts.port
@@ -115,25 +115,25 @@ def _origin(word: str) -> Origin | None:
 
 
 _LOOPBACK = frozenset({"localhost", "*.localhost"})
-# Names that cannot be registered, so that no stranger's page has one: of a home, a company, a cluster.
+# Private names that cannot be registered on the internet, so untrusted pages cannot have them.
 _PRIVATE = frozenset({"*.local", "*.internal", "*.home.arpa", "*.lan", "*.test"})
 ANY = "*"
 
 
 class Hosts:
-    """The names. An address of digits is always one: rebinding needs a name."""
+    """Host names of this server. IP addresses are always allowed, because DNS rebinding needs a name."""
 
     def __init__(self, names: str, address: str, env: Mapping[str, str] | None = None) -> None:
-        """``names`` are the operator's, with commas between; ``address`` is what the port is bound to."""
+        """Create from the operator's names, separated by commas, and the address that the port is bound to."""
         env = os.environ if env is None else env
         words = {word.strip().lower() for word in names.split(",") if word.strip()} | {address.lower()} | _LOOPBACK
-        # What is reached from other machines is called by its machine's or its container's name as well.
+        # A port that is reachable from other machines may be called by the bare name of its machine or container.
         self._takes_bare = not _is_loopback(address)
         if self._takes_bare:
             words |= _PRIVATE
         self._names = words
         self._endings = tuple(word[1:] for word in words if word.startswith("*."))
-        # A Space is reached through its proxy only, by names that are the host's to choose.
+        # A Space is reachable only through its proxy, by names that the platform chooses.
         self._any = ANY in self._names or bool(env.get("SPACE_ID"))
 
     def know(self, header: str) -> bool:
@@ -173,10 +173,10 @@ _IPV6_NETWORK_BITS = 64  # One customer of a provider has at least these address
 
 
 class TrustedProxies:
-    """ASGI middleware around everything else. Thread: event loop.
+    """Outermost ASGI middleware, which sets the client address behind trusted proxies. Thread: event loop.
 
-    Each proxy appends the address that it was called from to ``X-Forwarded-For``. So the last ``count`` entries are the
-    trusted proxies' and every earlier one may be the client's invention.
+    Each proxy appends the address of its client to ``X-Forwarded-For``. So the last `count` entries are from trusted
+    proxies, and earlier ones may be forged.
     """
 
     def __init__(self, app: ASGIApp, count: int) -> None:
@@ -188,20 +188,20 @@ class TrustedProxies:
             headers = Headers(scope=scope)
             if address := _address(self._entry(headers, "x-forwarded-for") or ""):
                 scope["client"] = (address, 0)
-            # Proxies pass this header on or replace it, so that there may be fewer entries than proxies.
+            # Proxies forward or replace this header, so there may be fewer entries than proxies.
             scheme = self._entry(headers, "x-forwarded-proto") or headers.get("x-forwarded-proto", "")
             if scheme in {"http", "https"}:
                 scope["scheme"] = scheme.replace("http", "ws") if scope["type"] == "websocket" else scheme
         await self._app(scope, receive, send)
 
     def _entry(self, headers: Headers, name: str) -> str | None:
-        """The entry of the outermost trusted proxy; None if fewer proxies than trusted have written one."""
+        """Return the entry of the outermost trusted proxy; None if there are fewer entries than trusted proxies."""
         entries = [entry.strip() for line in headers.getlist(name) for entry in line.split(",")]
         return entries[-self._count] if len(entries) >= self._count else None
 
 
 def _address(entry: str) -> str | None:
-    """The address of an entry, to which some proxies add the port; None if it is no address."""
+    """Return the address of an entry without a port; None if it is not an address."""
     if entry.startswith("["):
         entry = entry[1:].partition("]")[0]
     elif entry.count(":") == 1:

@@ -28,10 +28,10 @@ WYOMING = "VOICEWRIGHT_WYOMING"  # Also --uri of `voicewright wyoming`.
 
 
 def address_of(uri: str, *, setting: str) -> tuple[str, int]:
-    """The host and port of ``tcp://HOST:PORT``, which ``setting`` holds.
+    """Parse ``tcp://HOST:PORT``; `setting` is the setting's name for the error.
 
     Raises:
-        InvalidSetting: it is none.
+        InvalidSetting: The text has another form.
     """
     try:
         parts = urlsplit(uri)
@@ -44,28 +44,28 @@ def address_of(uri: str, *, setting: str) -> tuple[str, int]:
 
 
 def on_signals(numbers: Sequence[signal.Signals], told: Callable[[], None]) -> None:
-    """Have the running loop call ``told`` for each signal that comes. On the main thread."""
+    """Make the running loop call `told` for each of these signals. Thread: main."""
     loop = asyncio.get_running_loop()
     for number in numbers:
         try:
             loop.add_signal_handler(number, told)
-        except NotImplementedError:  # Windows' loop
+        except NotImplementedError:  # The event loop of Windows.
             signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(told))
 
 
 def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurry: asyncio.Event) -> None:
-    """Let the first signal set ``stop``, and the next ``hurry``. On the main thread."""
+    """Make the first signal set `stop`, and the next one `hurry`. Thread: main."""
     on_signals(numbers, lambda: (hurry if stop.is_set() else stop).set())
 
 
 def tell_of_wait(limit_s: float) -> None:
-    """Tell the operator, whose signal has come, why the process goes on, for how long at most, and what ends it."""
-    with suppress(OSError, ValueError):  # nobody may read it any more: a pipe's other end had Ctrl-C too
+    """Print to the operator that the process waits for open requests, for how long, and how to end it at once."""
+    with suppress(OSError, ValueError):  # The reader of a pipe may have ended by the same Ctrl-C.
         print(f"Finishing what is spoken, {limit_s:g} s at most; Ctrl-C again ends at once.", flush=True)
 
 
 def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
-    """Have signals do nothing from now on; the process is ending already. On the main thread."""
+    """Ignore signals, because the process is already ending. Thread: main."""
     loop = asyncio.get_running_loop()
     for number in numbers:
         with suppress(NotImplementedError):
@@ -74,7 +74,7 @@ def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
 
 
 WAITING = 1024  # Kernel backlog of connections.
-_KERNEL_GRACE_S = 15.0  # after which the kernel drops a peer that we have closed on and that takes nothing
+_KERNEL_GRACE_S = 15.0  # Additional time until the kernel drops a closed connection whose peer reads nothing.
 
 
 def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> socket.socket:
@@ -85,12 +85,12 @@ def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> so
 
 
 def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shared: bool = False) -> socket.socket:
-    """Bind a socket that does not listen yet. ``option`` names what else the operator may say.
+    """Bind a socket that does not listen yet. `option` is the option's name for the error.
 
-    Another process of the same user may bind a port that both say ``is_shared``; connections go to those that listen.
+    With `is_shared`, several processes of the same user may bind the port; connections go to those that listen.
 
     Raises:
-        PortInUse, InvalidSetting: the address cannot be bound.
+        PortInUse, InvalidSetting: The address cannot be bound.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -98,12 +98,12 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise InvalidSetting(name="host", value=host, why=error.strerror) from None
-    # Windows would let another process take a port that is in use, and gives one that has just been left anyway.
+    # Without the exclusive option, Windows would let another process bind a port in use.
     own = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
     listener.setsockopt(socket.SOL_SOCKET, own, 1)
     if is_shared and hasattr(socket, "SO_REUSEPORT"):
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    # A small buffer, so that sound waits here, where a cancel takes it back, and not in the kernel.
+    # A small buffer, so that audio waits in this process, where a cancel can discard it, and not in the kernel.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
     give_up(listener, settings)
     try:
@@ -117,20 +117,20 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
 
 
 def give_up(connection: socket.socket, settings: ServerSettings) -> None:
-    """Let the kernel drop a peer that takes nothing; it would keep a closed connection until its buffer has drained."""
+    """Make the kernel drop a connection whose peer reads nothing; otherwise it would wait for the buffer to drain."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        patience_s = settings.send_s + _KERNEL_GRACE_S  # so that the server's own reason comes first
+        patience_s = settings.send_s + _KERNEL_GRACE_S  # Longer than the server's own timeout, which sends a reason.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(patience_s * 1000))
 
 
-_KEEP_ALIVE_S = 15  # for the next request on an HTTP connection
-# Connections that are accepted before those accepted before are looked at: asyncio takes as many at once as it is
-# told may wait, and each is a file.
+_KEEP_ALIVE_S = 15  # Timeout for the next request on an HTTP connection.
+# Maximum connections that are accepted at once. By default, asyncio accepts the whole backlog, and each connection is
+# a file.
 _ACCEPTED = 32
 
 
 class Server(uvicorn.Server):
-    """uvicorn without its own signal handlers: they close every socket with 1012, and die of the signal after."""
+    """Server of uvicorn without its signal handlers, which close every socket with 1012 and re-raise the signal."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -139,27 +139,27 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         for listener in sockets or ():
-            listener.listen(WAITING)  # asyncio has told the kernel the other number
+            listener.listen(WAITING)  # Set the real backlog; asyncio has passed `_ACCEPTED` to the kernel.
 
 
 def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> uvicorn.Config:
-    """How a port is served; ``linger_s`` is for what is open when the server is told to end."""
+    """Return uvicorn's configuration of a port; `linger_s` is the timeout of open requests at shutdown."""
     server = settings.server
     waiting = Waiting(most_open(server.max_connections))
     return uvicorn.Config(
         TrustedProxies(app, server.proxies()),
-        proxy_headers=False,  # uvicorn believes every entry of a proxy's header, or an address's.
+        proxy_headers=False,  # Disabled, because uvicorn trusts all entries of the proxy headers.
         http=cast(Any, partial(HttpConnection, header_s=server.header_s, waiting=waiting)),
         ws=cast(Any, partial(WebSocketConnection, shares=LoopShares())),
-        # Twice the limit, so that a file that is a little too large is answered with a sentence and not cut off.
+        # Twice the limit, so that a slightly too large message gets an error message and not a disconnect.
         ws_max_size=2 * settings.limits.max_config_bytes,
         ws_ping_interval=server.ping_s,
         ws_ping_timeout=server.ping_s,
-        ws_per_message_deflate=False,  # sound does not get smaller by it, only later
+        ws_per_message_deflate=False,  # Compression delays audio without making it smaller.
         backlog=_ACCEPTED,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=linger_s,
-        log_level="warning",  # below, uvicorn writes addresses with their query strings, and so tickets
+        log_level="warning",  # Lower levels would log URLs with their query strings, which contain tickets.
         access_log=False,
         server_header=False,
         **words,

@@ -1,1 +1,1 @@
-"""uvicorn's connections with limits, deadlines and error responses of our own."""
+"""Connections of uvicorn with our own limits, deadlines and error responses."""

@@ -1,4 +1,4 @@
-"""The number of WebSocket frames that carry next to nothing, for one connection."""
+"""Limit of nearly empty WebSocket frames per connection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FrameMeter:
         self._free_fragments = _FREE_FRAGMENTS
 
     def begin_message(self) -> None:
-        """The first fragment of a message was received."""
+        """Record the first fragment of a message."""
         self._free_fragments = _FREE_FRAGMENTS
 
     def count_fragment(self, size: int) -> None:

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP connection with deadlines, a cap, sends that wait for the kernel, and HTTP/1.0."""
+"""HTTP connection of uvicorn with deadlines, a size limit, backpressure on sends, and HTTP/1.0."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from runtime.shared.port.connections.waiting import Waiting
 from runtime.shared.port.errors import raw_error_response
 from runtime.shared.system import lingers_not
 
-_RETRY_S = 1  # after which a refused client may try again
+_RETRY_S = 1  # Retry-After of refused clients.
 _MAX_IGNORED_BYTES = 64 * 2**10
-_LINGER_S = 1.0  # For a client that still sends to read why it was refused.
+_LINGER_S = 1.0  # Time for a client that still sends to read its refusal.
 
 
 class HttpConnection(HttpToolsProtocol, SmallReads):
@@ -42,7 +42,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
-        # A send waits until what was sent before it has left for the kernel, whose buffer is small (serving.py).
+        # A send waits until earlier data is in the kernel's buffer, which is small (serving.py).
         transport.set_write_buffer_limits(high=0)
         if len(self.connections) > self._waiting.most:
             longest = self._waiting.longest()
@@ -54,7 +54,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._await_headers()
 
     def drop(self) -> None:
-        """Close at once; what was to be sent is let go."""
+        """Close at once and discard unsent data."""
         self._waiting.end(self)
         self._stop_clock()
         self.transport.abort()
@@ -65,7 +65,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             if self._ignored_bytes > _MAX_IGNORED_BYTES:
                 self.transport.pause_reading()
             return
-        # uvicorn's keep-alive clock stops at the first byte of the next request, so ours starts there.
+        # The keep-alive timer of uvicorn stops at the first byte of the next request, so ours starts there.
         if self._too_late is None and (self.cycle is None or self.cycle.response_complete):
             self._await_headers()
         self._meter.begin_read()
@@ -111,13 +111,13 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a request that the parser, or one of the methods above, has refused."""
+        """Respond to a request that the parser or one of the methods above has refused."""
         error = sys.exception()
         cause = None if error is None else error.__context__
         self._refuse(cause if isinstance(cause, SpeechError) else MalformedRequest(why="it cannot be read"))
 
     def _should_upgrade(self) -> bool:
-        """Ignore an upgrade by another method than GET. websockets would close the connection without a response."""
+        """Ignore upgrades of other methods than GET; websockets would close the connection without a response."""
         return self.parser.get_method() == b"GET" and super()._should_upgrade()
 
     def _head_fault(self) -> str | None:
@@ -143,7 +143,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             self._too_late = None
 
     def _refuse(self, error: SpeechError) -> None:
-        """Send the error, read no further, and close when the client does, or soon."""
+        """Send the error, stop reading, and close when the client closes, or after `_LINGER_S`."""
         self._refusal = error
         self._stop_clock()
         self.pipeline.clear()
@@ -152,7 +152,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             has_response = self.cycle.response_started
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        if has_response:  # An error in the middle of another response would be taken for a part of it.
+        if has_response:  # An error inside another response would be taken for its content.
             self.drop()
             return
         path = self.url.partition(b"?")[0].decode("latin-1")
@@ -168,7 +168,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
 
 
 async def _or_broken_off(app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send) -> None:
-    """Close the connection of a response that was broken off; why is in the log by then, and uvicorn knows no more."""
+    """Close the connection of an incomplete response; the reason is already logged."""
     await app(scope, receive, send)
     if cycle.response_started and not cycle.response_complete:
         cycle.disconnected = True
@@ -182,7 +182,7 @@ def _is_old(cycle: RequestResponseCycle) -> bool:
 async def _without_chunks(
     app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Serve HTTP/1.0, which knows no chunks: a body without a length ends where the connection does."""
+    """Serve HTTP/1.0, which has no chunks: a body without a length ends with the connection."""
     is_open_ended = False
 
     async def plainly(message: Message) -> None:
@@ -199,7 +199,7 @@ async def _without_chunks(
         await app(scope, receive, plainly)
     finally:
         if is_open_ended and not cycle.response_complete:
-            # Broken off. An orderly end would say that this was all.
+            # Incomplete: an orderly close would mean a complete body.
             raw = cycle.transport.get_extra_info("socket")
             with contextlib.suppress(OSError):
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingers_not())

@@ -1,26 +1,26 @@
-"""The share of the event loop's time that one client may use with small messages."""
+"""Limit of the event loop's time that clients may use with small messages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-_SHARE = 0.1  # Of the loop's time, for all clients together that use more than their burst.
+_SHARE = 0.1  # Share of the loop's time for all clients that exceed their burst.
 _BURST_S = 0.01  # 50 short messages at once.
 _MAX_REST_S = 1.0
-_MESSAGE_S = 200e-6  # What a session needs for one short message, on a slow core.
+_MESSAGE_S = 200e-6  # Time of a session for one short message, on a slow core.
 _BYTE_S = 20e-9
-MESSAGE_PAUSE_S = _MESSAGE_S / _SHARE  # Between the messages of one read that belong to a client that rests.
+MESSAGE_PAUSE_S = _MESSAGE_S / _SHARE  # Pause between the messages of one read of a throttled client.
 
 
 class LoopShares:
-    """The clients of a port that rest now, between which the share is divided."""
+    """Throttled clients of a port, which share `_SHARE`."""
 
     def __init__(self) -> None:
         self.resting = 0
 
 
 class LoopShare:
-    """One client's account of loop time."""
+    """Loop time account of one client."""
 
     def __init__(self, shares: LoopShares, clock: Callable[[], float]) -> None:
         self._shares = shares
@@ -29,7 +29,7 @@ class LoopShare:
         self._charged_at = clock()
 
     def charge(self, cost_s: float) -> float:
-        """Charge loop time that was used, and return for how many seconds nothing more should be read."""
+        """Charge used loop time, and return the seconds for which reading should pause."""
         now = self._clock()
         rate = _SHARE / max(1, self._shares.resting)
         self._debt_s = max(0.0, self._debt_s - rate * (now - self._charged_at)) + cost_s

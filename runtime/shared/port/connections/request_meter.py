@@ -1,4 +1,4 @@
-"""Sizes of an HTTP request as it arrives: its head, and what a chunked body has around its data."""
+"""Size limits of an arriving HTTP request: its head, and the framing of a chunked body."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ from runtime.errors import HeadersTooLarge
 
 MAX_HEAD_BYTES = 32 * 2**10  # Browsers and proxies stay below 16 KiB.
 MAX_FIELDS = 100
-MAX_FRAMING_BYTES = 64 * 2**10  # Chunk sizes, extensions and trailers, in addition to as many bytes as the body has.
+MAX_FRAMING_BYTES = 64 * 2**10  # Chunk sizes, extensions and trailers, in addition to the length of the body.
 
 
 class RequestMeter:
-    """Count one connection's requests, one after the other.
+    """Counter of sizes for the requests of one connection.
 
-    A request is measured from its second read on: how much of a read came before its first byte is not known, and is
-    at most one read.
+    A request is measured from its second read on, because its start within the first read is unknown.
 
     Raises:
-        HeadersTooLarge: `count_field` and `end_read`, if the request has more than it may have.
+        HeadersTooLarge: By `count_field` and `end_read`, if the request exceeds a limit.
     """
 
     def __init__(self) -> None:
-        self._is_open = False  # A request has begun and has not ended.
+        self._is_open = False  # True while a request is being received.
         self._has_begun_in_read = False
         self._is_head = False
         self._fields = 0
-        self._extra_bytes = 0  # Received and no data of the body.
+        self._extra_bytes = 0  # Received bytes that are not body data.
         self._body_bytes = 0
         self._read_body_bytes = 0
 
     def begin(self) -> None:
-        """A request begins."""
+        """Start to measure a request."""
         self._is_open = self._has_begun_in_read = self._is_head = True
         self._fields = self._extra_bytes = self._body_bytes = 0
 
@@ -41,7 +40,7 @@ class RequestMeter:
         return self._is_head
 
     def end_head(self) -> None:
-        """The headers are complete; trailers are counted separately."""
+        """Record the end of the headers; trailers are counted separately."""
         self._is_head = False
         self._fields = self._extra_bytes = 0
 
@@ -51,16 +50,16 @@ class RequestMeter:
         self._read_body_bytes += size
 
     def end(self) -> None:
-        """The request is complete."""
+        """Record the end of the request."""
         self._is_open = False
 
     def begin_read(self) -> None:
-        """Bytes are about to be parsed."""
+        """Record the start of a read."""
         self._has_begun_in_read = False
         self._read_body_bytes = 0
 
     def end_read(self, size: int) -> None:
-        """Count the bytes of a read that have been parsed."""
+        """Count the bytes of a parsed read."""
         if self._has_begun_in_read or not self._is_open:
             return
         self._extra_bytes += size - self._read_body_bytes

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-READ_BYTES = 4096  # At most 5 ms of work, whatever is in them.
+READ_BYTES = 4096  # At most 5 ms of work, for any content.
 
 
 class SmallReads(asyncio.BufferedProtocol):
     """Mixin: the loop serves other connections after every `READ_BYTES`.
 
-    asyncio reads 256 KiB at once otherwise, which are 43,000 empty WebSocket frames.
+    By default asyncio reads 256 KiB at once, which may be 43,000 empty WebSocket frames.
     """
 
     _read_buffer = bytearray()

@@ -1,4 +1,4 @@
-"""Open connections of a port: how many there may be, and which one is closed to make room for another."""
+"""Limit of a port's open connections, and the choice of an idle one to close for a new one."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ class Droppable(Protocol):
 
 
 def most_open(max_connections: int) -> int:
-    """Connections that may be open: as many again as may be served, for those that wait for their next request.
+    """Return the maximum of open connections: twice those that may be served, for idle keep-alive ones.
 
-    Never more than half of the files that the process may open: a relayed one takes another.
+    It is at most half of the process's file limit, because a relayed connection needs a second file.
     """
     files = most_files()
     return 2 * max_connections if files is None else max(1, min(2 * max_connections, files // 2))
 
 
 class Waiting:
-    """The open connections without a request; the one that waited longest goes where there is no room for another."""
+    """Idle connections of a port. The longest idle one is closed if there is no room for a new one."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._waiting: dict[Droppable, None] = {}  # the longest first
+        self._waiting: dict[Droppable, None] = {}  # The longest idle one first.
 
     def begin(self, connection: Droppable) -> None:
         self.end(connection)

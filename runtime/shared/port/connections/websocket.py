@@ -1,4 +1,4 @@
-"""uvicorn's WebSocket connection with limits on frames, an end for every close, and sends that wait for the kernel."""
+"""WebSocket connection of uvicorn with limits on frames, timeouts of closes, and backpressure on sends."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from runtime.shared.port.errors import shaped, told_on_socket
 
 log = logging.getLogger(__name__)
 
-_CLOSING_S = 10.0  # for a client to answer a close and take what is before it
-_LINGER_S = 1.0  # For a client that is closed to read why.
-_MAX_IGNORED_BYTES = 16 * 2**10  # After a close was sent.
-_NO_PONG = "keepalive ping timeout"  # uvicorn's words
+_CLOSING_S = 10.0  # Timeout for a client to read the remaining data and answer a close.
+_LINGER_S = 1.0  # Time for a client that is closed to read the reason.
+_MAX_IGNORED_BYTES = 16 * 2**10  # Ignored bytes after a close was sent.
+_NO_PONG = "keepalive ping timeout"  # Close reason of uvicorn.
 
 
 def _is_utf8(frames: list[bytes]) -> bool:
@@ -40,7 +40,7 @@ def _is_utf8(frames: list[bytes]) -> bool:
 
 
 class Handshake(ServerProtocol):
-    """The protocol of websockets, with error responses in the shape of ours."""
+    """Server protocol of websockets with our own error responses."""
 
     _path = ""
 
@@ -71,10 +71,10 @@ class Handshake(ServerProtocol):
 class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     """WebSocket connection with limits on frames.
 
-    A client whose messages need much of the loop's time is read more slowly. One that sends many frames without
-    content is closed with 1008.
+    A client whose messages use much of the loop's time is read more slowly. One that sends many empty frames is closed
+    with 1008.
 
-    A send waits until what was sent before it has left for the kernel, whose buffer is small (serving.py).
+    A send waits until earlier data is in the kernel's buffer, which is small (serving.py).
     """
 
     def __init__(self, *arguments: Any, shares: LoopShares | None = None, **words: Any) -> None:
@@ -83,7 +83,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         self._shares = LoopShares() if shares is None else shares
         self._share = LoopShare(self._shares, self.loop.time)
         self._meter = FrameMeter(self.loop.time)
-        self._cost_s = 0.0  # Of the messages in the current read.
+        self._cost_s = 0.0  # Loop time of the messages in the current read.
         self._rest: asyncio.TimerHandle | None = None  # Nothing is read until then.
         self._has_flooded = False
         self._ignored_bytes = 0
@@ -91,10 +91,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.transport.set_write_buffer_limits(high=0)
-        self._has_end = False  # the connection is cut soon, whatever the client does, or is gone
+        self._has_end = False  # True if the connection will be cut soon or is closed.
         self._cut: asyncio.TimerHandle | None = None
 
-    # --- what is received
+    # --- Receiving.
 
     def data_received(self, data: bytes) -> None:
         if self._has_flooded:
@@ -104,7 +104,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         super().data_received(data)
         if self.close_sent and self._is_ignored_too_long(len(data)):
             return
-        if not self.handshake_initiated:  # websockets has refused the request, and uvicorn does not notice.
+        if not self.handshake_initiated:  # The library has refused the request, unknown to uvicorn.
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
         elif rest_s := self._share.charge(time.thread_time() - began + self._cost_s):
@@ -126,7 +126,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def handle_cont(self, event: Frame) -> None:
         self._meter.count_fragment(len(event.data))
-        # One buffer: a list of small fragments takes many times their bytes.
+        # One buffer, because a list of small fragments would need many times their size.
         frames: list[Any] = self.frames
         if not isinstance(frames[0], bytearray):
             frames[0] = bytearray(frames[0])
@@ -153,13 +153,13 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         return message
 
     def handle_parser_exception(self) -> None:
-        if self.conn.close_sent is None:  # Frames that came before the handshake was answered, and are none.
+        if self.conn.close_sent is None:  # Invalid frames before the end of the handshake.
             self.transport.abort()
         else:
             super().handle_parser_exception()
 
     def _is_ignored_too_long(self, size: int) -> bool:
-        """Count what a client sends after a close. Too much of it is not read, and the connection ends soon."""
+        """Count the bytes after a close; return True after too many, which end the connection soon."""
         self._ignored_bytes += size
         if self._ignored_bytes > _MAX_IGNORED_BYTES and not self._has_flooded:
             self._has_flooded = True
@@ -182,7 +182,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
             self.transport.resume_reading()
 
     def _close_flood(self, error: TooManyFrames) -> None:
-        """Send the error and a close, and read no further."""
+        """Send the error and a close, and stop reading."""
         log.warning("a client sent too many WebSocket frames without content; its connection was closed")
         self._has_flooded = self._has_end = True
         self.stop_keepalive()
@@ -198,18 +198,18 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         self.queue.put_nowait({"type": "websocket.disconnect", "code": error.close_code, "reason": error.code})
         self.close_timer = self.loop.call_later(_LINGER_S, self.transport.abort)
 
-    # --- ends
+    # --- Closing.
 
     def keepalive_timeout(self) -> None:
         if self._has_end:
-            return  # a goodbye is on its way, to a client that may be about to read it
+            return  # A close is already sent, and the client may still read it.
         was_closing = self.close_sent or self.transport.is_closing()
         super().keepalive_timeout()
-        # uvicorn waits until what was sent has left, which it never does where the network is gone.
+        # Otherwise uvicorn waits until all data is sent, which never happens after a network failure.
         if was_closing:
             self.transport.abort()
             return
-        # The application hears of it at once. The reason may stand behind sound that the client has not read yet.
+        # Notify the application at once. The close frame may be queued behind audio that the client has not read.
         self.disconnected = True
         self.writable.set()
         self.queue.put_nowait({"type": "websocket.disconnect", "code": 1011, "reason": _NO_PONG})
@@ -218,7 +218,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     def connection_lost(self, exc: Exception | None) -> None:
         self._has_end = True
         self._end_rest()
-        if self._cut is not None:  # a transport that has sent all and is gone cannot be aborted
+        if self._cut is not None:  # A closed transport cannot be aborted.
             self._cut.cancel()
         super().connection_lost(exc)
 
@@ -230,7 +230,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     def send_receive_event_to_app(self) -> None:
         self._cost_s += message_cost(sum(map(len, self.frames)))
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):
-            # uvicorn does the same with a traceback. It is the client's fault, and no more than a line.
+            # Unlike uvicorn, log no traceback, because it is the client's fault.
             log.warning("a text message was not UTF-8; its connection was closed")
             self.frames = []
             self.conn.send_close(1007, "not UTF-8")
@@ -240,9 +240,9 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     async def send(self, message: Any) -> None:
         if message["type"] == "websocket.close" and self.handshake_complete:
-            # A goodbye does not wait for a client that reads nothing, and nor does the connection's end.
+            # A close frame and the end of the connection do not wait for a client that does not read.
             self.writable.set()
             self._end_soon()
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
-            self.handshake_complete = True  # it was answered, if by a refusal; uvicorn would log an error
+            self.handshake_complete = True  # The handshake was refused; without this, uvicorn would log an error.
