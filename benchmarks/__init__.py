@@ -1,1 +1,1 @@
-"""What is measured, and how. Nothing here is a test."""
+"""Benchmarks: measurements of speed and quality, not tests."""

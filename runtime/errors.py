@@ -551,7 +551,7 @@ class CheckpointTooLarge(SetUpError):
 class HubUnreachable(SetUpError):
     code = "hub_unreachable"
     sentence = (
-        "The Hub ({where}) cannot be reached: {why}. Check this machine's network and go on; what has come is kept."
+        "The Hub ({where}) cannot be reached: {why}. Check this machine's network and resume; downloaded data is kept."
     )
 
 

@@ -1,7 +1,7 @@
-"""Fetches real voices while the present one serves, and lets them take over; one download at a time.
+"""Download of real checkpoints while the current one serves, and the change to them; one download at a time.
 
-Where it is outlives a reload of the page, and an end of the studio: what was being fetched then is paused, and goes on
-where it stopped; what had taken over takes over again. Thread: the event loop.
+The state survives a reload of the page and a restart of the studio: an interrupted download is paused and can be
+resumed, and downloaded checkpoints that served before serve again. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from studio.runtimes.supervisor import ChildRuntime, RuntimeState
 log = logging.getLogger(__name__)
 
 FILE = "real-voices.json"
-POLL_S = 0.1  # while a runtime changes
-RATE_S = 8.0  # over which the speed of a download is told
+POLL_S = 0.1  # Poll interval while a runtime changes.
+RATE_S = 8.0  # Window of the reported download speed.
 
-Cards = Callable[[], Awaitable[list[dict[str, Any]]]]  # of what the runtime serves
+Cards = Callable[[], Awaitable[list[dict[str, Any]]]]  # Returns the cards of the served checkpoints.
 
 
 class DownloadState(StrEnum):
@@ -41,19 +41,19 @@ class DownloadState(StrEnum):
     NONE = "none"
     FETCHING = "fetching"
     PAUSED = "paused"
-    CHANGING = "changing"  # all is here, and is being loaded
+    CHANGING = "changing"  # All files are downloaded and are being loaded.
     FAILED = "failed"
-    DONE = "done"  # it serves
+    DONE = "done"  # The checkpoints serve.
 
 
 @dataclass(slots=True)
 class DownloadPart:
-    """One checkpoint of a download. Bytes."""
+    """Progress of one checkpoint in bytes."""
 
     id: str
     got: int = 0
     of: int = 0
-    step: str = "waits"  # then fetching, checking, here
+    step: str = "waits"  # One of waits, fetching, checking, here.
     modes: list[str] = field(default_factory=list)
 
 
@@ -63,14 +63,14 @@ class Kept:
 
     state: DownloadState = DownloadState.NONE
     parts: list[DownloadPart] = field(default_factory=list)
-    serving: list[str] = field(default_factory=list)  # what has taken over, as arguments
-    before: list[str] = field(default_factory=list)  # what served before that
-    bits: str = ""  # of weights, as the host chose them for these; empty: as the studio was told
+    serving: list[str] = field(default_factory=list)  # Arguments of the downloaded checkpoints that serve.
+    before: list[str] = field(default_factory=list)  # Arguments of the checkpoints that served before.
+    bits: str = ""  # Weight bits that the host chose; empty for the studio's setting.
     bits_before: str = ""
 
 
 class Downloads:
-    """The one download. ``served`` asks the runtime for its cards."""
+    """The current download. `served` requests the runtime's cards."""
 
     def __init__(self, runtime: ChildRuntime, folder: Path, served: Cards, command: Sequence[str] = FETCH) -> None:
         self._runtime = runtime
@@ -86,7 +86,7 @@ class Downloads:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Bring back what had taken over, and end what runs at the end."""
+        """Restore the downloaded checkpoints within the block, and stop running work at its end."""
         if self.kept.serving and not named_in(self._runtime.args) and not os.environ.get("VOICEWRIGHT_MODEL"):
             self._work = asyncio.create_task(self._bring_back())
         try:
@@ -94,13 +94,13 @@ class Downloads:
         finally:
             await self._halt()
 
-    # --- what the host wants
+    # --- Actions of the host.
 
     def start(self, models: Sequence[str], bits: str = "") -> None:
-        """Fetch these and let them take over, with weights of so many bits; empty: as the studio was told.
+        """Download checkpoints and change to them, with weights of `bits`, or the studio's setting if empty.
 
         Raises:
-            OutOfOrder: a download is under way.
+            OutOfOrder: A download is already running.
         """
         self._require(
             self.kept.state not in (DownloadState.FETCHING, DownloadState.PAUSED, DownloadState.CHANGING),
@@ -111,29 +111,29 @@ class Downloads:
         self._begin()
 
     async def pause(self) -> None:
-        """Stop fetching for now; what is here stays.
+        """Pause the download and keep its files.
 
         Raises:
-            OutOfOrder: nothing is being fetched.
+            OutOfOrder: No download is running.
         """
         self._require(self.kept.state is DownloadState.FETCHING, "nothing is being fetched")
         await self._halt()
         self._become(DownloadState.PAUSED)
 
     def resume(self) -> None:
-        """Go on where it stopped.
+        """Resume a paused or failed download.
 
         Raises:
-            OutOfOrder: nothing waits for that.
+            OutOfOrder: There is no such download.
         """
         self._require(self.kept.state in (DownloadState.PAUSED, DownloadState.FAILED), "nothing is paused")
         self._begin()
 
     async def stop(self) -> None:
-        """Give it up. What has come is kept for another time; what is being loaded is given up as well.
+        """Cancel the download or the change to it, and keep its files.
 
         Raises:
-            OutOfOrder: there is none.
+            OutOfOrder: There is no download.
         """
         under_way = (DownloadState.FETCHING, DownloadState.PAUSED, DownloadState.FAILED, DownloadState.CHANGING)
         self._require(self.kept.state in under_way, "nothing is being fetched")
@@ -144,19 +144,19 @@ class Downloads:
         self._become(DownloadState.DONE if self.kept.serving else DownloadState.NONE)
 
     async def back(self) -> None:
-        """Let what served before the real voices serve again.
+        """Change back to the checkpoints that served before the download.
 
         Raises:
-            OutOfOrder: nothing served before, or other checkpoints are being loaded.
+            OutOfOrder: There are no such checkpoints, or others are being loaded.
         """
         self._require(bool(self.kept.before) and self.kept.state is DownloadState.DONE, "nothing served before")
         self._require(not self._runtime.changing, "other checkpoints are being loaded")
-        await self._halt()  # it may be bringing them back
+        await self._halt()  # They may be in the middle of being restored.
         self._runtime.change(with_bits(with_models(self._runtime.args, self.kept.before), self.kept.bits_before))
         self.forget()
 
     def forget(self) -> None:
-        """The host has loaded others by hand: these do not come back by themselves."""
+        """Forget the download after the host has loaded other checkpoints, so that it is not restored."""
         self.kept.serving = []
         self.kept.before = []
         if self.kept.state is DownloadState.DONE:
@@ -178,7 +178,7 @@ class Downloads:
             "can_go_back": self.kept.state is DownloadState.DONE and bool(self.kept.before),
         }
 
-    # --- the work
+    # --- Work.
 
     def _begin(self) -> None:
         self.problem = None
@@ -201,7 +201,7 @@ class Downloads:
             self._fail({"code": "fetch_failed", "message": "The download could not be started; the log says why."})
 
     async def _fetch(self) -> bool:
-        """Whether all is here."""
+        """Fetch all files; return True if they are complete."""
         async with fetching(self._command, [part.id for part in self.kept.parts]) as events:
             async for event in events:
                 match event["event"]:
@@ -228,20 +228,20 @@ class Downloads:
                 self._rates.popleft()
 
     def _rate(self) -> float | None:
-        """Bytes a second, lately."""
+        """Return the recent speed in bytes per second."""
         if len(self._rates) < 2:
             return None
         (began, first), (now, last) = self._rates[0], self._rates[-1]
         return max(0.0, last - first) / max(time.monotonic() - began, 0.1) if now > began else None
 
     async def _change(self) -> None:
-        """Let what is here take over; where it cannot, all stays as it is."""
+        """Change to the downloaded checkpoints; if that fails, the current ones keep serving."""
         self._become(DownloadState.CHANGING)
-        await self._settled()  # the host may have others loaded just now
+        await self._settled()  # The host may be loading others at this moment.
         before, bits_before = models_of(self._runtime.args), bits_of(self._runtime.args)
         models = await self._with_the_rest(before)
         if await self._load(models):
-            # A second download keeps what was there at first as the way back.
+            # A second download keeps the original checkpoints for `back`.
             if not self.kept.before:
                 self.kept.before, self.kept.bits_before = before, bits_before
             self.kept.serving = models
@@ -259,7 +259,7 @@ class Downloads:
             await asyncio.sleep(POLL_S)
 
     async def _with_the_rest(self, before: Sequence[str]) -> list[str]:
-        """What was fetched, and of what serves now whatever serves a mode that none of it does."""
+        """Return the downloaded checkpoints, plus the current ones for modes that the download does not serve."""
         taken = {mode for part in self.kept.parts for mode in part.modes}
         cards = await self._served()
         rest = []
@@ -271,7 +271,7 @@ class Downloads:
         return [part.id for part in self.kept.parts] + rest
 
     async def _bring_back(self) -> None:
-        """Start with what the settings name, which is quick, and change to the real voices beside it."""
+        """Change to the downloaded checkpoints after the settings' checkpoint, which starts fast, is ready."""
         while self._runtime.status.state is not RuntimeState.READY:  # noqa: ASYNC110 - a process changes it
             await asyncio.sleep(POLL_S)
         state = self.kept.state
@@ -313,5 +313,5 @@ def _plain(reference: str) -> str:
 
 
 def _public(reference: str) -> str:
-    """The name under which the runtime lists it: a Hub id as it is, a folder by its last part."""
+    """Return the runtime's public name: a Hub id unchanged, or the last part of a folder's path."""
     return Path(reference).resolve().name if os.path.isdir(reference) else reference

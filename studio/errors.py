@@ -53,7 +53,7 @@ class NotKept(BadRequest):
 class ChangedMeanwhile(BadRequest):
     code = "changed_meanwhile"
     http_status = 409
-    sentence = "The {what} was changed elsewhere meanwhile; take that version, or keep yours."
+    sentence = "The {what} was changed elsewhere in the meantime; take that version, or keep yours."
 
 
 class StoreFull(BadRequest):
@@ -71,7 +71,7 @@ class StoreBusy(Busy):
 class TakeDamaged(Failed):
     code = "take_damaged"
     retryable = False
-    sentence = "The sound of this take was damaged on the disk and is not what was made; make it anew."
+    sentence = "The audio of this take was damaged on the disk; generate the take again."
 
 
 class SharingOff(BadRequest):

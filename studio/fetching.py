@@ -1,7 +1,7 @@
-"""Starts ``voicewright fetch`` as a child process: what it says of a download, and of what is published.
+"""Child processes of ``voicewright fetch``: downloads with progress, and the list of published checkpoints.
 
-Thread: the event loop. The Hub's library is in the child alone, so that nothing here waits for a network or a disk, and
-a download ends at once when it is to end.
+Thread: event loop. Only the child uses the Hub's library, so that the studio never waits for network or disk, and a
+download can be stopped at once.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 
 from studio.runtimes.child_process import ChildProcess, spawn
 
-FETCH = ("runtime.cli", "fetch")  # module and its arguments
-PLAN_S = 300.0  # for a child to measure this machine and ask the Hub; to import torch takes a busy one a minute
-REST_S = 30.0  # after a child that failed, before another is started
-FRESH_S = 600.0  # for what it has said to be asked again
+FETCH = ("runtime.cli", "fetch")  # The module and its arguments.
+PLAN_S = 300.0  # Timeout of a plan; importing torch alone may take a minute on a busy machine.
+REST_S = 30.0  # Delay before another child after a failure.
+FRESH_S = 600.0  # Age at which a plan is requested again.
 
 
 @asynccontextmanager
 async def fetching(command: Sequence[str], models: Sequence[str]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """Fetch checkpoints, and give what the child says as it comes; its end is an event too. Leaving ends the child.
+    """Fetch checkpoints and yield the child's events, including its end. Leaving the block stops the child.
 
     Raises:
-        OSError, ValueError: the system does not take the command.
+        OSError, ValueError: The command cannot be started.
     """
     process = await spawn([*command, "--json", *models], asyncio.subprocess.PIPE)
     child = ChildProcess(process)
@@ -35,7 +35,7 @@ async def fetching(command: Sequence[str], models: Sequence[str]) -> AsyncIterat
     try:
         yield _events(child, process.stdout)
     finally:
-        child.kill()  # what it has written is there, and nothing else of it is worth waiting for
+        child.kill()  # Written files remain, so the child may be killed at any time.
         await process.wait()
 
 
@@ -48,7 +48,7 @@ async def _events(child: ChildProcess, lines: asyncio.StreamReader) -> AsyncIter
 
 
 class Plan:
-    """What is published, and how it would do on this machine; asked of a child, and again after a while."""
+    """Cached list of published checkpoints with estimates for this machine, refreshed by a child process."""
 
     def __init__(self, command: Sequence[str] = FETCH) -> None:
         self._command = tuple(command)
@@ -61,7 +61,7 @@ class Plan:
         return self._asking is not None and not self._asking.done()
 
     def ask(self, device: Sequence[str]) -> None:
-        """Have it asked, unless it was lately. ``device`` are the arguments that name device and dtype."""
+        """Request a plan unless it is recent. `device` are the arguments for device and dtype."""
         rest = REST_S if self.told is None else FRESH_S
         if not self.is_asking and time.monotonic() - self._asked_at > rest:
             self._asking = asyncio.create_task(self._ask(device))
@@ -85,7 +85,7 @@ class Plan:
                 if await child.ended() == 0:
                     self.told = json.loads(said)
         except (TimeoutError, ValueError):
-            pass  # the table has to do
+            pass  # The built-in table is used instead.
         finally:
             self._asked_at = time.monotonic()
             child.kill()

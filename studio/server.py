@@ -92,7 +92,7 @@ async def serve(settings: StudioSettings) -> int:
     helpers = (supervision, handing_over, announcing, told_to_end)
     for helper in helpers:
         helper.cancel()
-    # uvicorn may fail on a socket that is already closing; the process ends anyway.
+    # Closing a socket twice may fail in uvicorn; the process ends anyway.
     await asyncio.gather(answering, *helpers, return_exceptions=True)
     ignore_signals(SIGNALS)
     return code
@@ -105,7 +105,7 @@ def _features(
     runtime: Runtime,
     request: Request,
 ) -> dict[str, Any]:
-    """What the studio can do beside keeping things. How it could do more is for its host alone."""
+    """Return the studio's optional features. Only the host gets instructions for enabling more."""
     transcribe = transcription.feature() if is_host(request, settings) else {**transcription.feature(), "how": ""}
     return {
         "transcribe": transcribe,

@@ -18,7 +18,7 @@ CACHES = 4  # Launches take them in turns.
 GROUPS, CODES, EOS, WIDTH, EMBEDDED = 16, 2048, 2150, 2048, 1024
 TEXT_ROWS = 150_000
 
-AttentionInputs = tuple[Tensor, QKNormRope, KVView]  # qkv, both norms with the tables, keys and values.
+AttentionInputs = tuple[Tensor, QKNormRope, KVView]  # Inputs: qkv, norms with RoPE tables, keys and values.
 
 
 @dataclass(frozen=True, slots=True)

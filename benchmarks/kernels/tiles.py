@@ -104,7 +104,7 @@ def _many(product: Product, rows: int) -> Iterator[Tiles]:
     """Yield tiles for many rows: each program takes more rows than those of few."""
     for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (32, 64, 128, 256), (64, 128), (4, 8), (3, 4)):
         tile = BN * (2 if product.gated else 1)
-        sums = tile * BM // (32 * warps)  # numbers of a thread, and as many again; more do not stay in registers
+        sums = tile * BM // (32 * warps)  # Accumulators per thread, limited by registers.
         if tile >= 64 and (tile + BM) * BK * 2 * stages <= MAX_TILE_BYTES and 32 <= sums <= 100:
             yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
 

@@ -180,7 +180,7 @@ class SocketClient:
             options = {"sock": narrow, "max_queue": 1}
         options |= {"subprotocols": [Subprotocol(PROTOCOL)], "compression": None, "max_size": None}
         connection = await connect(self._stream, ping_interval=None, **options)
-        await connection.recv()  # session.created
+        await connection.recv()  # The event session.created.
         await connection.send('{"type":"ping"}')  # The runtime closes sessions that have never sent anything.
         await connection.recv()
         return connection

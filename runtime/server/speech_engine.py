@@ -12,7 +12,7 @@ Progress = Callable[[int, int, str], None]  # Checkpoints loaded, total, current
 
 
 class SpeechEngine(Protocol):
-    """A door to the engine thread. Every method may be called on any thread and returns at once.
+    """Interface of the engine for the server. Every method may be called on any thread and returns at once.
 
     Tickets that are unknown or have ended are ignored by every method.
     """
@@ -45,7 +45,7 @@ class SpeechEngine(Protocol):
         ...
 
     def flush(self, ticket: int) -> None:
-        """Speak what there is now, even where a word or a sentence may go on."""
+        """Speak all text received so far, even if the last word or sentence may be incomplete."""
         ...
 
     def finish_text(self, ticket: int) -> None:

@@ -72,7 +72,7 @@ class InlineTags:
         self._brackets = brackets
         self._max_break_s = max_break_s
         self._tail = ""  # Held text that may become a tag.
-        self._last = " "  # character that was given out
+        self._last = " "  # The last returned character.
         self._joins = False  # True if white space after a tag would double that before it.
         self._paused_s = 0.0
 
@@ -199,7 +199,7 @@ class ReadText:
 
     def __init__(self, limits: Limits, *, brackets: bool) -> None:
         self._tags = InlineTags(limits, brackets=brackets)
-        self._last = " "  # character that was given out
+        self._last = " "  # The last returned character.
 
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""

@@ -48,7 +48,7 @@ def _function(app: ASGIApp, action: Action) -> Action:
 
 
 def _with_files(told: Any) -> Any:
-    """Return the same with files in the place of what is in base64. Takes some milliseconds."""
+    """Return the value with base64 data replaced by files. Takes some milliseconds."""
     if isinstance(told, list):
         return [_with_files(item) for item in told]
     if not isinstance(told, dict):

@@ -46,9 +46,9 @@ def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
 
 
 def written(text: str, spoken: TimedWords) -> TimedWords:
-    """Return the words of the text as it is read where other words are spoken in the place of some.
+    """Transfer word times from the spoken text to the displayed text, in which some words differ.
 
-    Words that are the same have their times; those in between share the time of what was spoken in their place.
+    Equal words keep their times; words that differ share the time of the spoken words between them.
     """
     spans, words = spans_of(text), TimedWords()
     matcher = SequenceMatcher(None, spoken.words, [span.strip() for span in spans], autojunk=False)
@@ -63,7 +63,7 @@ def written(text: str, spoken: TimedWords) -> TimedWords:
 
 
 def _word_start(text: str, first: int) -> int:
-    """Where a word begins whose first letter stands there: behind the white space before it, with its bracket."""
+    """Return the start of the word whose first letter is at `first`, including opening brackets and quotes."""
     while first and not text[first - 1].isspace() and not text[first - 1].isalnum():
         first -= 1
     return first

@@ -21,11 +21,11 @@ from studio.aligning.plugin import installed
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 4  # Takes, with the one being aligned.
-WALL_S = 60.0  # for an aligner, its loading included, and as long again as the sound
-LINE_BYTES = 2**25  # of an answer
+WALL_S = 60.0  # Timeout of an alignment including the model's loading, plus the length of the audio.
+LINE_BYTES = 2**25  # Maximum size of a response line.
 
 COMMAND = (sys.executable, "-m", "studio.aligning.worker")
-ROOT = Path(__file__).resolve().parents[2]  # where the process finds this package
+ROOT = Path(__file__).resolve().parents[2]  # The child's working folder, to import this package.
 
 
 class AlignmentService:
@@ -82,7 +82,7 @@ class AlignmentService:
             process = await asyncio.create_subprocess_exec(
                 *COMMAND, cwd=ROOT, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=LINE_BYTES
             )
-        self._process = None  # until it has answered
+        self._process = None  # Set again after it has responded.
         assert process.stdin is not None
         assert process.stdout is not None
         try:

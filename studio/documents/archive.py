@@ -44,7 +44,7 @@ class Archive:
         except (zipfile.BadZipFile, ValueError, NotImplementedError):
             raise UnreadableError(DAMAGED if data.startswith(b"PK") else NO_DOCUMENT) from None
         entries = self._zip.infolist()
-        # zipfile reads at most the size in the directory, so the sum of these sizes is a limit.
+        # The zipfile module reads at most the sizes in the directory, so their sum is a limit.
         if len(entries) > MAX_FILES or sum(entry.file_size for entry in entries) > MAX_UNPACKED_BYTES:
             raise UnreadableError(TOO_LARGE)
         if any(entry.flag_bits & _ENCRYPTED_FLAG for entry in entries):

@@ -36,7 +36,7 @@ def markdown_chapters(text: str, left_out: Counter[str]) -> list[Chapter]:
     lines = text.split("\n")
     leaves = read_blocks(text).leaves
     left_out.update(_LEFT_OUT[leaf.kind] for leaf in leaves if leaf.kind in _LEFT_OUT)
-    headings: list[tuple[int, int, str]] = []  # level, line and text
+    headings: list[tuple[int, int, str]] = []  # Level, line and text of each heading.
     for leaf in leaves:
         if leaf.kind is Kind.UNDERLINED:
             level = _UNDERLINES.get(lines[leaf.end - 1].strip()[:1])

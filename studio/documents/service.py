@@ -97,7 +97,7 @@ RETRY_AFTER_S = 5.0
 PIECE_BYTES = 2**16
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "studio.documents.child")
-ROOT = Path(__file__).resolve().parents[2]  # where the child finds this package
+ROOT = Path(__file__).resolve().parents[2]  # The child's working folder, to import this package.
 ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
 
 

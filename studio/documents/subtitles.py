@@ -20,7 +20,7 @@ from studio.documents.values import DAMAGED, SUBTITLE_TIMES, UnreadableError
 # MicroDVD counts frames and may not say how many make a second; FFmpeg assumes the same.
 FRAMES_PER_S = 23.976
 OTHER_FORMATS = ("ass", "ssa", "ttml", "sami", "microdvd", "mpl2")
-# pysubs2 recognizes ASS by its styles only, which a file may lack.
+# The pysubs2 library recognizes ASS only by its styles, which a file may lack.
 _ASS = re.compile(
     r"\s*(?:\[Script Info\]|(?:\[Events\]\s*)?(?:Format:.*\n)?Dialogue:[^,\n]*,\s*\d+:\d\d:\d\d[.:]\d)", re.IGNORECASE
 )

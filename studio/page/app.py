@@ -24,7 +24,7 @@ ICON = shipped("studio", "assets") / "images" / "favicon.svg"
 def page(studio: ASGIApp) -> FastAPI:
     """Compose the page, Gradio's API and MCP.
 
-    Takes the seconds that Gradio's import needs; the runtime loads its weights meanwhile.
+    It takes seconds to import Gradio; the runtime loads its weights at the same time.
     """
     with without_stub_files():
         import gradio

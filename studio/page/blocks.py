@@ -12,10 +12,10 @@ from starlette.types import ASGIApp
 from studio.actions import gradio_api
 from studio.page.bundle import ASSETS, ROOMS
 
-# Gradio puts the head's links in by script, so that they do not hold the page back: on a slow machine it would be seen
-# without its style first, and everything would move. It is shown once the style and its typefaces are there, or do not
-# come, and once the page knows what stands on it. Where that takes long, the name and the status are seen meanwhile:
-# all else would move, by the notice that the small voice speaks above all.
+# Gradio inserts the head's links by script, so they do not block rendering. On a slow machine the page would first
+# appear without style, and everything would move. So the page is shown after styles and fonts have loaded or failed,
+# and after its features are known. Until then, only name and status are visible, because a later notice would move the
+# rest.
 MOUNT = """
 const links = [...document.querySelectorAll('link[rel=stylesheet][href^="studio/bundle/"]')];
 const sheets = links.filter((link) => !link.sheet);

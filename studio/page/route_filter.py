@@ -46,7 +46,7 @@ CLOSED = (f"{CALL}v2/",)
 
 
 class Function(NamedTuple):
-    """What may be called: its name, how many values it takes, and what the last of them are where they are left out."""
+    """Callable Gradio function: its name, number of values, and defaults of the last values."""
 
     name: str
     values: int

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Of a runtime that goes on without us nobody says which sockets are idle: those that have carried nothing for so long.
+# Sockets to a runtime that outlives the studio count as idle after this time without data.
 AT_REST_S = 5.0
 _POLL_INTERVAL_S = 0.05  # Poll interval of running requests.
 
 
 class Drain:
-    """What is passed on, and whether it has to go."""
+    """Counter of relayed requests and sockets, with the state of the shutdown."""
 
     def __init__(self) -> None:
         self._open = 0  # Open requests and sockets.
@@ -22,12 +22,12 @@ class Drain:
 
     @property
     def begun(self) -> bool:
-        """Nothing new is taken in."""
+        """True if new requests are refused."""
         return self._begun.is_set()
 
     @property
     def is_passing(self) -> bool:
-        """Something is passed on now."""
+        """True if requests are being relayed."""
         return self._open > 0
 
     @contextmanager

@@ -139,7 +139,7 @@ class Relay:
         )
 
     def _own_headers(self, connection: HTTPConnection) -> dict[str, str]:
-        """What the runtime hears of us; an empty one is what no client may say in our place.
+        """Return our own headers for the runtime; an empty value removes the client's header of that name.
 
         Raises:
             SpeechError: it is not known whose the request is, and that matters.

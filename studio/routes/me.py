@@ -15,7 +15,7 @@ from studio.store.records import decode, preferences_of
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
-# What the studio can do beside, told anew with each answer: speech recognition, signing in.
+# Returns optional features, evaluated for each response: speech recognition, signing in.
 Features = Callable[[Request], dict[str, Any]]
 
 PLAIN: dict[str, Any] = {

@@ -37,7 +37,7 @@ class PronunciationRoutes:
         return json_response(EMPTY if owner is None else await self._workers(self._store.pronunciations.of, owner))
 
     async def put(self, request: Request) -> Response:
-        """Keep a list in the place of the one that was there."""
+        """Replace the stored list."""
         keeper = self._visitors.of(request).keeper
         body = await read_body(request)
         return json_response(await self._workers(self._put, *keeper, body))

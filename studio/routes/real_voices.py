@@ -27,14 +27,14 @@ from studio.settings import StudioSettings
 from studio.store.records import decode
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}(@[A-Za-z0-9][\w./-]{0,99})?")
-FLUENT_RTF = 0.8  # below it speech comes faster than it is heard, with something to spare
+FLUENT_RTF = 0.8  # Real-time factor below which speech streams without gaps, with a margin.
 GB = 10**9
-FACTS = ("device", "dtype", "quantize", "total", "free", "room", "problem")  # of the machine, in a plan
+FACTS = ("device", "dtype", "quantize", "total", "free", "room", "problem")  # Fields of a plan about the machine.
 BIT_WORDS = next(knob.metadata["words"] for knob in fields(EngineSettings) if knob.name == "quantize")
 
 
 async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, Any]]:
-    """What the runtime serves; nothing where it does not say."""
+    """Return the runtime's model cards; an empty list if it does not respond."""
     if runtime.url is None:
         return []
     try:
@@ -50,9 +50,9 @@ async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, A
 def feature(
     request: Request, runtime: Runtime, settings: StudioSettings, downloads: Downloads | None
 ) -> dict[str, Any]:
-    """What the page has to know before it is shown: whether the small voice speaks, and who may change that.
+    """Return the facts that the page needs before it is shown: the served voice, and who may change it.
 
-    Who may is told where a download is as well: its notice would otherwise come later, and move the page.
+    Users who may change it also get the state of a download, because a later notice would move the page.
     """
     models = models_of(runtime.args) if isinstance(runtime, ChildRuntime) else []
     may = isinstance(runtime, ChildRuntime) and is_host(request, settings)
@@ -83,7 +83,7 @@ class RealVoiceRoutes:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Where the download is; with ``?plan=1`` what can be had as well, better known with each answer."""
+        """Return the state of the download; with ``?plan=1`` also the available checkpoints, as far as known."""
         downloads = self._of(request)
         told: dict[str, Any] = {"download": downloads.told()}
         if query_flag(request, "plan"):
@@ -142,12 +142,11 @@ class RealVoiceRoutes:
 
 
 def plan_of(told: dict[str, Any] | None) -> dict[str, Any]:
-    """What is published, in the page's words: from the child's answer, or from the table until that is there.
+    """Return the published checkpoints for the page, from the child's plan, or from the built-in table until then.
 
-    ``sizes`` says which: "hub", or "table" where the Hub has not listed all. ``download`` is what would have to come,
-    ``common`` of it what comes once however many are chosen. ``bits`` are the kinds of weights that the device can
-    do, each with its memory and its estimated ``rtf``; ``chosen`` of them is what would be taken, and what ``memory``,
-    ``rtf`` and ``fits`` are of.
+    ``sizes`` is the source: "hub", or "table" if the Hub has not listed all. ``download`` are the missing bytes, of
+    which ``common`` are shared by all checkpoints. ``bits`` are the weight formats of the device, each with its memory
+    and estimated ``rtf``; ``chosen`` is the default one, to which ``memory``, ``rtf`` and ``fits`` refer.
     """
     told = told or dict.fromkeys(FACTS)
     known = {offer["id"]: offer for offer in told.get("offers", [])}

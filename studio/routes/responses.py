@@ -136,7 +136,7 @@ async def read_pieces(request: Request, most: int) -> list[bytes]:
 
 
 async def read_form(request: Request, largest: dict[str, int]) -> dict[str, str | bytes]:
-    """Fields of a multipart form; files, by ``largest``, may have so many bytes. What is large lies on disk meanwhile.
+    """Read the fields of a multipart form, with the maximum bytes of files in `largest`. Large files are on disk.
 
     Raises:
         InvalidConfig: it is no form, or has other files.

@@ -19,7 +19,7 @@ class GivenRuntime:
         self.status = Status(RuntimeState.STARTING, "Looking for the runtime.")
 
     async def drain(self) -> None:
-        """It goes on without us."""
+        """Do nothing: a given runtime outlives the studio."""
 
     async def run(self) -> int:
         """Ask it for ever how it is."""

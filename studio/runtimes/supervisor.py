@@ -138,9 +138,9 @@ class ChildRuntime:
     # --- the child that serves
 
     async def _run_once(self) -> int | None:
-        """Attend to the child until it ends; None: a change has put another in its place, or ended it.
+        """Run the child until it ends and return its exit status; None if a change has replaced or ended it.
 
-        Whatever goes wrong here, the supervision goes on: what cannot be started now may be in a moment.
+        After any failure the supervision continues, because a start that fails now may succeed later.
         """
         if self._makes_room:
             await self._settled.wait()
@@ -226,7 +226,7 @@ class ChildRuntime:
         self._tell_change("The checkpoints are being checked.")
 
     def give_up(self) -> None:
-        """Abandon a change; what served before goes on, or comes back."""
+        """Cancel a change; the previous checkpoints keep serving or are restarted."""
         if self._changing is not None:
             self._changing.cancel()
 

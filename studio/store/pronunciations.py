@@ -38,7 +38,7 @@ class Pronunciations:
         return kept[0] if kept else EMPTY
 
     def put(self, owner: str, fields: PronunciationFields, *, address: str | None = None) -> dict[str, Any]:
-        """Keep a dictionary in the place of the one that was there, and return it as it is kept.
+        """Replace the stored dictionary, and return the stored form.
 
         ``updated_at`` of the fields is the version that the page knows; 0: none yet; None: whatever is there is
         replaced.

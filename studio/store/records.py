@@ -83,7 +83,7 @@ class TakeFields(TakeChanges):
     room: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
     mode: Annotated[str, AfterValidator(_mode)]
     text: Annotated[Text, Field(max_length=100_000)]
-    # What was sent in the place of the text, where the pronunciation dictionary says words of it otherwise.
+    # The text that was sent, if a pronunciation dictionary has replaced words.
     spoken: Annotated[Text, Field(max_length=100_000)] | None = None
     label: Annotated[Text, Field(max_length=200)] | None = None
     config: Annotated[dict[str, Any], AfterValidator(_without_sound)] = {}

@@ -76,7 +76,7 @@ class Scripts:
         raise NotKept(what="script")
 
     def put(self, owner: str, script_id: str, body: bytes, *, address: str | None = None) -> bytes:
-        """Keep a script in the place of what was there under its id, and return it as `find` does.
+        """Store a script under its id, replacing the previous one, and return it as `find` does.
 
         ``updated_at`` in the body is the version that the page knows; 0: none yet; None: whatever is there is
         replaced.

@@ -41,11 +41,11 @@ NO_FOLDER = (
     "Download what you want to keep."
 )
 UNREADABLE = "Something that was kept could not be read and was set aside; the studio's log names it."
-MOVED_ASIDE = "The list of takes was damaged and has been made anew from their files; names and scripts may be missing."
+MOVED_ASIDE = "The list of takes was damaged and was rebuilt from their files; names and scripts may be missing."
 
 
 class Store:
-    """All that is kept but the voices. Thread: any, but for `open` and `close`; every call may wait for the disk."""
+    """Store of everything except voices. Thread: any, except for `open` and `close`. Calls may wait for the disk."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings

@@ -64,13 +64,13 @@ class TranscriptionService:
 
     async def _written_down(self, samples: NDArray[np.float32], code: str | None) -> dict[str, str | None]:
         if self._process is None:
-            spawn = multiprocessing.get_context("spawn")  # a fork would copy our sockets and locks
+            spawn = multiprocessing.get_context("spawn")  # A fork would copy sockets and locks.
             self._process = ProcessPoolExecutor(1, mp_context=spawn, initializer=begin)
         process = self._process
         try:
             return await asyncio.get_running_loop().run_in_executor(process, written_down, self.choice, samples, code)
         except Exception as error:
-            if process is self._process and isinstance(error, RuntimeError):  # a broken pool: the process is gone
+            if process is self._process and isinstance(error, RuntimeError):  # The pool's process has ended.
                 self.close()
             log.exception("%s could not write down a recording", self.choice.setting)
             raise TranscriptionFailed from None

@@ -29,7 +29,7 @@ from studio.visitors.voice_owners import CHECK, KEPT, stores_in_runtime
 
 RETRY_S = 2.0
 API = ("/v1/", "/tts/")
-VOICES = "/v1/audio/voices"  # what is posted there is no request for speech
+VOICES = "/v1/audio/voices"  # Posts to this path are not requests for speech.
 # Of everything else, what needs no visitor: the page itself, how it does, and signing in.
 OPEN = (
     "/studio/me",

@@ -128,7 +128,7 @@ class VisitorCookies:
         headers = Headers(scope=scope)
         known = self.visitors.token_of(headers)
         token = known or secrets.token_urlsafe(32)
-        scope.setdefault("state", {})[COOKIE] = token  # so that the first answer speaks of the same visitor
+        scope.setdefault("state", {})[COOKIE] = token  # The first response needs the same visitor.
 
         async def with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start" and (known is None or scope["path"] == "/"):

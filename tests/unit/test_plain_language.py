@@ -56,7 +56,7 @@ def constants(source: str) -> int:
 
 
 # The number of places that break each rule. Lower a number when you mend some; never raise one.
-ALLOWED: dict[Callable[[str], int], int] = {openings: 16, fragments: 135, words: 39, constants: 0}
+ALLOWED: dict[Callable[[str], int], int] = {openings: 0, fragments: 0, words: 0, constants: 0}
 PLANTED = {
     openings: 'def f():\n    """Whether the row is done."""\n',
     fragments: "LINE_BYTES = 2**25  # of an answer\n",

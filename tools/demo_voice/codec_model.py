@@ -379,7 +379,7 @@ class Codec(nn.Module):
         q = self.quantizer
         if q.folded:
             return 0.0
-        # under a BatchNorm the latents grow without bound; their projections would be too small for half precision
+        # Under a BatchNorm the latents grow without bound, and their projections would be too small for half precision.
         size = q.norm.running_var.mean().sqrt()
         self.encoder.downsample.conv.weight.div_(size)
         q.norm.running_mean.div_(size)
@@ -389,7 +389,7 @@ class Codec(nn.Module):
         q.input_proj.weight.div_(sigma[:, None, None])
         q.sums[0] += shift[: q.dim] * q.usage[0][:, None]
         q.sums[1] += shift[q.dim :] * q.usage[1][:, None]
-        # the decoder now sees a constant more; its first convolution takes it back out
+        # The decoder's input is shifted by a constant now; its first convolution subtracts it.
         constant = q.first_out.weight[..., 0] @ shift[: q.dim] + q.rest_out.weight[..., 0] @ shift[q.dim :]
         self.decoder.pre_conv.conv.bias.sub_(self.decoder.pre_conv.conv.weight.sum(-1) @ constant)
         q.folded = True

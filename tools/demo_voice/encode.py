@@ -1,4 +1,4 @@
-"""Codes of the speech, by a trained speech tokenizer: what the language model's stage learns from."""
+"""Encoding of the speech to codes by a trained speech tokenizer, as training data of the language model's stage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from store import Store
 @torch.no_grad()
 def encode_rows(store: Store, codec: torch.nn.Module, rows: list[dict]) -> np.ndarray:
     """Return the codes [frames, K] of rows that follow each other in the store, from the first one's start."""
-    seconds = 480.0 if store.device.type == "cuda" else 20.0  # of sound at once
+    seconds = 480.0 if store.device.type == "cuda" else 20.0  # Seconds of audio per batch.
     base, end = rows[0]["start"] // 1920, (rows[-1]["start"] + rows[-1]["length"]) // 1920
     codes = np.zeros((end - base, CONFIG["codec"]["codebooks"]), np.int16)
     rows, at = sorted(rows, key=lambda r: r["length"]), 0
@@ -35,8 +35,9 @@ def encode_rows(store: Store, codec: torch.nn.Module, rows: list[dict]) -> np.nd
 
 
 class Spoken:
-    """What stage 4 reads while the speakers still speak: codes, phones and rows, in files of their own each time that
-    shards are taken in. Loaders in other processes read them (`prompts.Corpus`).
+    """Growing training data of stage 4: codes, phones and rows, in new files for each batch of shards.
+
+    Loaders in other processes read them (`prompts.Corpus`).
     """
 
     def __init__(self, store: Store, codec: torch.nn.Module, folder: Path) -> None:
@@ -49,7 +50,7 @@ class Spoken:
         self.rows = 0
 
     def take(self, shards: int = 1_000_000) -> None:
-        """Take in and encode new shards."""
+        """Encode new shards."""
         self.store.take(shards)
         fresh = self.store.rows[self.rows :]
         if not fresh:
@@ -59,6 +60,6 @@ class Spoken:
         np.save(self.folder / f"phones_{self.times}.npy", self.store.phones[first:last].cpu().numpy())
         temporary = self.folder / "rows.tmp"
         temporary.write_text(json.dumps(fresh))
-        temporary.rename(self.folder / f"rows_{self.times}.json")  # the rows say that the others are whole
+        temporary.rename(self.folder / f"rows_{self.times}.json")  # Written last, after all other files.
         self.rows += len(fresh)
         self.times += 1

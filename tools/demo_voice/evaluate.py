@@ -123,7 +123,7 @@ class Candidate:
     def say(self, asks: list[Ask], seed: int, size: int = 60) -> tuple[list[np.ndarray], list[bool]]:
         """Return (waveforms, stopped by themselves)."""
         audio, ended = [], []
-        size = 480 if self.device.type == "cuda" else size  # a card makes hundreds in the time of one
+        size = 480 if self.device.type == "cuda" else size  # A GPU generates hundreds in the time of one.
         asks = [replace(ask, streaming=self.streaming) for ask in asks]
         for at in range(0, len(asks), size):
             sampling = replace(self.sampling, seed=seed + at)

@@ -74,7 +74,7 @@ def model_config(t: TextVocabulary) -> dict:
         },
         "voicewright_modes": MODES, "voicewright_layouts": LAYOUTS,
         "voicewright_part_chars": CONFIG["text"]["part_chars"],
-        "voicewright_alphabet": "ascii",  # text.PLAIN: no other letter is in a line that it hears
+        "voicewright_alphabet": "ascii",  # The training text has only the letters of text.PLAIN.
         "transformers_version": "4.57.3",
     }  # fmt: skip
 
@@ -120,7 +120,7 @@ def speech_tensors(codec: torch.nn.Module) -> dict[str, Tensor]:
     out = {}
     for side in ("encoder", "decoder"):
         out |= {f"{side}.{k}": t for k, t in getattr(codec, side).state_dict().items()}
-    # the latents are large and their projections small; half precision wants both near one
+    # The latents are large and their projections small; half precision needs both near one.
     scale = q.input_proj.weight.abs().mean() * q.input_proj.weight.shape[1] ** 0.5
     out["encoder.downsample.conv.weight"] = out["encoder.downsample.conv.weight"] * scale
     inputs, tables = q.input_proj.weight[..., 0] / scale, q.tables
@@ -181,7 +181,7 @@ def main() -> None:
         shutil.copytree(args.speech, speech, dirs_exist_ok=True)
     voice, vocabulary = read_voice(args.lm)
     write(voice, args.out / "model.safetensors", torch.float16)
-    generation = {  # cooler than the published 0.9: measured, a third of the errors above the teacher's go away
+    generation = {  # A lower temperature than the published 0.9 removes a third of the errors beyond the teacher's.
         "do_sample": True, "repetition_penalty": 1.05, "temperature": 0.6, "top_p": 1.0, "top_k": 50,
         "subtalker_dosample": True, "subtalker_temperature": 0.4, "subtalker_top_p": 1.0, "subtalker_top_k": 50,
         "max_new_tokens": 1024,

@@ -25,13 +25,13 @@ class Ask:
     reference: np.ndarray | None = None
     reference_text: str = ""
     reference_codes: np.ndarray | None = None
-    streaming: bool = False  # the layout
+    streaming: bool = False  # True for the streaming layout.
 
 
 @dataclass(frozen=True)
 class Sampling:
     temperature: float = 0.9
-    subtalker: float = 0.9  # temperature of the code predictor
+    subtalker: float = 0.9  # Temperature of the code predictor.
     top_k: int = 50
     penalty: float = 1.05
     seed: int = 0

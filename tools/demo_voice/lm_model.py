@@ -227,7 +227,7 @@ class Voice(nn.Module):
 
     @staticmethod
     def _start(module: nn.Module) -> None:
-        if isinstance(module, TextProjection):  # text must weigh as much as the codec side it is added to
+        if isinstance(module, TextProjection):  # Text must have the scale of the codec embeddings to which it is added.
             nn.init.normal_(module.linear_fc1.weight, std=0.09)
             nn.init.normal_(module.linear_fc2.weight, std=0.09)
         elif isinstance(module, nn.Linear):

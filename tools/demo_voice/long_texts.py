@@ -19,8 +19,8 @@ from config import CONFIG, HERE
 from phonemes import read_lines
 from recognise import apart, hear, rate
 
-LENGTHS = (300, 600, 1000)  # characters
-GAP_S = 0.35  # between two sentences
+LENGTHS = (300, 600, 1000)  # Characters of a text.
+GAP_S = 0.35  # Pause between two sentences.
 
 
 def spoken(url: str, text: str, speaker: str, seed: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the iteration: they raise small singular values fastest
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Coefficients of the iteration that raise small singular values fastest.
 
 
 def orthogonal(x: Tensor, steps: int = 5) -> Tensor:

@@ -17,8 +17,8 @@ from text_vocabulary import TextVocabulary
 SPEAKERS = {name: v.FIRST_SPEAKER + i for i, name in enumerate(CONFIG["speakers"])}
 BOOKS = CONFIG["codec"]["codebooks"]
 MAX_FRAMES = 190
-AHEAD = 0.85  # of its frames: a text with more ids than that would come later than it is spoken, one id a frame
-MODES = {  # custom_voice, voice_design, base
+AHEAD = 0.85  # Maximum text ids per frame: with one id per frame, more ids would arrive after they are spoken.
+MODES = {  # The shares of custom_voice, voice_design and base.
     "named": (0.60, 0.12, 0.28), "styled": (0.60, 0.20, 0.20), "mixed": (0.0, 0.5, 0.5),
 }  # fmt: skip
 
@@ -77,12 +77,12 @@ class Corpus:
         self.t = t
         self.encode = t.tokenizer(CONFIG["lm"]["piece_dropout"]).encode
         self.spoken = spoken
-        self.codes: list[np.ndarray] = []  # of each time that rows were encoded
+        self.codes: list[np.ndarray] = []  # Codes of each encoding of rows.
         self.phones: list[np.ndarray] = []
         self.rows: list[dict] = []
         self.groups: dict[str, list[int]] = defaultdict(list)
         self.group_pitch: dict[str, float] = {}
-        self.pitches: dict[str, list[float]] = defaultdict(list)  # of named speakers
+        self.pitches: dict[str, list[float]] = defaultdict(list)  # Pitches of named speakers.
         self.own_pitch: dict[str, float] = {}
         self.refresh()
 

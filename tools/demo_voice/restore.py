@@ -1,4 +1,4 @@
-"""Read an exported checkpoint back into work/, so that training can go on from what is shipped.
+"""Convert an exported checkpoint back into work/, so that training can continue from the shipped weights.
 
 Run: python restore.py   (writes work/codec.pt and work/lm.pt)
 """

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LABEL = 480  # samples of one label: 50 a second
+LABEL = 480  # Samples per label: 50 labels per second.
 LABELS = 178  # Phone labels: the teacher's token ids.
 
 

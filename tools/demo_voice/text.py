@@ -190,11 +190,11 @@ def corpus(debs: Path, seed: int, max_chars: int, held_out: int) -> tuple[list[s
     out += [fill(rng.choice(TEMPLATES), nouns, rng) for _ in range(16000)]
     out += everyday
     pool = fit + plain + everyday
-    for _ in range(12000):  # fragments: a request may be a single word
+    for _ in range(12000):  # Fragments, because a request may be a single word.
         part = rng.choice(pool).split()
         start = rng.randrange(len(part))
         out.append(sentence(" ".join(part[start : start + rng.randint(1, 4)]).strip(",;:. ") or "Yes", rng))
-    for _ in range(24000):  # paragraphs: two or three sentences in one breath
+    for _ in range(24000):  # Paragraphs of two or three sentences.
         text = " ".join(sentence(rng.choice(pool), rng) for _ in range(rng.randint(2, 3)))
         if len(text) <= max_chars:
             out.append(text)

@@ -20,7 +20,7 @@ from phonemes import read_lines
 QWEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-WHOLE = ("assistant", "user")  # words of the chat template, each one token
+WHOLE = ("assistant", "user")  # Words of the chat template that are single tokens.
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>")
 HEADER = "#version: 0.2"
 
@@ -96,8 +96,9 @@ class TextVocabulary:
         return self.pieces[byte_letters()[10]]
 
     def tokenizer(self, dropout: float | None = None) -> Tokenizer:
-        """Return the tokenizer. With `dropout` each merge is left out that often, anew at every call: pieces and the
-        letters that they are made of learn to mean the same.
+        """Return the tokenizer. With `dropout`, each call skips merges at random with this probability.
+
+        So the model learns the same meaning for pieces and for their letters.
         """
         return _scheme(models.BPE(vocab=self.pieces, merges=list(self.merges), dropout=dropout))
 

@@ -39,7 +39,7 @@ class Trainer:
         self.heads = Heads(self.c, LABELS).to(device)
         self.spectral = SpectralLoss().to(device)
         self.rate = torch.tensor(0.0, device=device)
-        self.frozen = frozen  # encoder and books: the codes stay as they are, only what decodes them learns
+        self.frozen = frozen  # True to freeze encoder and codebooks, so that only the decoder is trained.
         if frozen:
             self.codec.encoder.requires_grad_(False)
             self.codec.quantizer.input_proj.requires_grad_(False)
@@ -53,7 +53,7 @@ class Trainer:
         self.judges = Judges().to(device)
         self.judged_by = torch.optim.AdamW(self.judges.parameters(), lr=self.rate if cuda else 1e-4, betas=(0.8, 0.99),
                                            weight_decay=0.0, capturable=cuda, fused=cuda)  # fmt: skip
-        self.strength = torch.tensor(0.0, device=device)  # of what the judges say
+        self.strength = torch.tensor(0.0, device=device)  # Weight of the discriminators' loss.
         self.kept: deque[list[Tensor]] = deque(maxlen=2)
 
     def losses(self, frames: int, batch: int, judged: bool) -> Tensor:
@@ -72,7 +72,7 @@ class Trainer:
         first, rest = through.unflatten(0, (batch, frames)).split(q.dim, -1)
         made = codec.decoder(q.combine(first, rest))
         spec, mel = self.spectral(made, audio)
-        # book 0 reads as phones, acoustic books 1 and 2 read as F0; the gradient passes to the encoder
+        # Book 0 predicts phones, acoustic books 1 and 2 predict F0; the gradient reaches the encoder.
         phone = F.cross_entropy(self.heads.phone(first).reshape(-1, LABELS), phones.flatten())
         scores = self.heads.read(through.unflatten(0, (batch, frames)).transpose(1, 2))
         scores = scores.unflatten(1, (LABELS, 4)).transpose(2, 3).flatten(2)  # [B, labels, 4 F]
@@ -89,7 +89,7 @@ class Trainer:
         told, feature = made.new_zeros(()), made.new_zeros(())
         g = CONFIG["gan"]
         if judged:
-            length = 1920 * min(frames, g["frames"])  # judges cost three times the codec: they hear a part of each crop
+            length = 1920 * min(frames, g["frames"])  # The costly discriminators get a part of each crop.
             start = (torch.rand(batch, 1, device=self.device) * (audio.shape[1] - length + 1)).long()
             part = start + torch.arange(length, device=self.device)
             heard, true = made.gather(1, part), audio.gather(1, part)
@@ -157,7 +157,7 @@ def capture(
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # other threads may pin memory
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # Other threads may pin memory.
         function()
     return graph.replay
 
@@ -221,7 +221,7 @@ def main() -> None:
         if number > 0:
             trainer.decay.fill_(0.995)
         judged = phase.get("judges", False)
-        trainer.kept.clear()  # a new phase may bring new moments
+        trainer.kept.clear()  # A new phase may have new optimizer moments.
         replay = capture(lambda f=frames, b=batch, j=judged: trainer.step(f, b, j), device)
         opened = step if judged and opened is None else opened
         print(f"phase {number}: {frames} frames x {batch}, captured at {time.monotonic() - start:.0f} s", flush=True)
@@ -229,7 +229,7 @@ def main() -> None:
             share = (time.monotonic() - start) / args.seconds
             if share >= phase["until"]:
                 break
-            flat = 0.35  # the rate stays flat for this share of the stage, then falls along a cosine
+            flat = 0.35  # The rate is constant for this share of the stage, then falls along a cosine.
             fall = max(0.0, (share - flat) / (1 - flat))
             rate = (
                 args.rate * min(1.0, (step + 1) / 300) * (0.04 + 0.96 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
@@ -237,7 +237,7 @@ def main() -> None:
             rate *= calm
             trainer.rate.fill_(rate)
             if opened is not None:
-                trainer.strength.fill_(min(1.0, (step - opened) / 1000))  # the judges learn before they are heard
+                trainer.strength.fill_(min(1.0, (step - opened) / 1000))  # The discriminators learn first.
             for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
                 group["lr"] = rate
             replay()
@@ -268,7 +268,7 @@ def main() -> None:
                     print(
                         f"not finite: back to the last state but one, the rate at {calm:.2f} of its course", flush=True
                     )
-            if step % 3000 == 0 or step == (5 if args.small else 1000):  # early once, for trying what follows
+            if step % 3000 == 0 or step == (5 if args.small else 1000):  # Once early, to try the next stages.
                 save(trainer.codec, args.out, step=step)
     save(trainer.codec, args.out, step=step)
     print("done", step, flush=True)

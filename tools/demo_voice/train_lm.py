@@ -1,8 +1,8 @@
 """Stage 4: train talker, code predictor and speaker encoder together on the codes.
 
 Run: python train_lm.py --seconds 600
-Training begins with the first shards of speech and takes in the others as they are spoken. Text is cut into pieces anew
-each time; a share of the sequences (`streaming` in config.toml) is in the streaming layout.
+Training starts with the first shards of speech and adds the others as they are generated. Text is tokenized with random
+dropout each time; a share of the sequences (`streaming` in config.toml) is in the streaming layout.
 The speaker encoder learns from the talker's own loss: its x-vector of another utterance of the same voice is what
 the speaker slot holds. A small head that reads pitch and formants from it keeps it from being ignored.
 """
@@ -35,8 +35,8 @@ from text_vocabulary import TextVocabulary
 from train_codec import capture, load
 from vocabulary import CODES
 
-GRID = 32  # positions: widths are its multiples
-DECAY = 0.05  # of weights, a step at rate 1
+GRID = 32  # Padded lengths are multiples of this.
+DECAY = 0.05  # Weight decay per step at rate 1.
 MAX_SHARDS = 12  # Shards encoded between two steps, every 200 steps.
 
 
@@ -124,7 +124,7 @@ class Trainer:
         x = x + voice.talker.model.codec_embedding(codec.clamp(min=0)) * (codec >= 0)[..., None]
         x = x + voice.frames(codes.clamp(min=0)) * (codes[..., :1] >= 0)
         vectors, slots = self.references(batch["spans"]).to(x.dtype), batch["slots"]
-        at_slot = torch.arange(x.shape[1], device=self.device) == slots[:, None]  # never where the slot is -1
+        at_slot = torch.arange(x.shape[1], device=self.device) == slots[:, None]  # Never true for slot -1.
         x = x + at_slot[..., None] * vectors[:, None]
         known = ((slots >= 0) & (batch["pitch"] > 0)).float()
         guess = self.traits(vectors.float())[:, 0]
@@ -135,7 +135,7 @@ class Trainer:
         first, target = first.flatten(), target.flatten(0, 1)
         code0 = F.cross_entropy(voice.talker.codec_head(states).float(), first, ignore_index=-1)
         phone = F.cross_entropy(self.phone_head(states).float().reshape(-1, LABELS), batch["phones"].flatten())
-        count = (target[:, 0] >= 0).cumsum(0)  # frames are drawn with replacement: their number is always the same
+        count = (target[:, 0] >= 0).cumsum(0)  # Frames are drawn with replacement, so their number is constant.
         drawn = (torch.rand(3072, device=self.device, dtype=torch.float64) * count[-1]).long() + 1
         frames = torch.searchsorted(count, drawn)
         wanted = target.index_select(0, frames)
@@ -241,7 +241,7 @@ def main() -> None:
                   f"{spoken.store.filled / 864e5:.1f} hours {figures}", flush=True)  # fmt: skip
             if not math.isfinite(values[0]):
                 raise SystemExit("the loss is not finite")
-        if step == 100 or step % 1500 == 0:  # the first so that what follows can be tried early
+        if step == 100 or step % 1500 == 0:  # The first one allows to try the next stages early.
             save_voice(trainer.voice.state_dict(), vocabulary, args.out)
     save_voice(trainer.voice.state_dict(), vocabulary, args.out)
     print("done", step, flush=True)

@@ -73,20 +73,20 @@ class Speech:
     # --- its text
 
     async def write(self, text: str) -> None:
-        """Go on with the text of an utterance that was opened without one.
+        """Append text to an utterance that was opened without text.
 
         Raises:
-            SpeechRefused, ConnectionLost: the utterance has failed already.
-            ValueError: its text is finished, or it was cancelled.
+            SpeechRefused, ConnectionLost: The utterance has already failed.
+            ValueError: Its text is finished, or it was cancelled.
         """
         await self._send_text("input.text", text=text)
 
     async def flush(self) -> None:
-        """Have spoken what is there, even where a word or a sentence may go on. Raises as `write`."""
+        """Speak all text so far, even if the last word or sentence may be incomplete. Raises as `write`."""
         await self._send_text("input.flush")
 
     async def finish(self) -> None:
-        """The text is complete. Raises as `write`."""
+        """Mark the text as complete. Raises as `write`."""
         await self._send_text("input.done")
         self._finished = True
 

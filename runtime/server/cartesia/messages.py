@@ -12,7 +12,7 @@ from runtime.server.wire import Reply
 from runtime.shared.port.errors import cartesia_message
 from runtime.shared.word_times import TimedWords
 
-_PARTIAL = 206  # status_code of all messages without an error, also of the last.
+_PARTIAL = 206  # The status_code of all messages without an error, including the last.
 
 
 def sound(data: bytes, step_ms: float) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class FileFormat(StrictFields):
 
 
 class CartesiaRequest(StrictFields):
-    """The voice and how it speaks; ``seed`` and what follows are ours, but for the dictionary."""
+    """Fields of every Cartesia request. Those from `seed` on are our extensions, except `pronunciation_dict_id`."""
 
     model_id: Name | None = None
     voice: CartesiaVoice = CartesiaVoice()

@@ -104,7 +104,9 @@ class CartesiaSession(Dialect[Segment]):
             self._cancel(message.context_id)
             return
         if message.context_id is None and message.goes_on:
-            self._send_error(InvalidConfig(where="context_id", why="a text that goes on needs one", param="context_id"))
+            self._send_error(
+                InvalidConfig(where="context_id", why="a text in several parts needs one", param="context_id")
+            )
             return
         name = message.context_id or f"context-{self._uttered + 1}"
         if name in self._muted:

@@ -1,7 +1,8 @@
 """Schedule ``chunk_length_schedule``: when growing text is spoken before its sentence ends.
 
-There it is how much text is gathered before any is spoken. Here a sentence is spoken as soon as it is certain, and the
-schedule is a promise: behind so many characters without an end speech begins, and goes on where it would run dry.
+ElevenLabs buffers this number of characters before it speaks. Here, a sentence is spoken as soon as its end is certain,
+and the schedule is an upper bound: after this number of characters without an end, the text so far is spoken, and later
+text follows whenever speech would run out.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
-    """Return the words with these added, each in the place of the one that is written so.
+    """Return the words with these added; an added word replaces one with the same spelling.
 
     Raises:
         InvalidConfig: there are too many.

@@ -26,18 +26,18 @@ from runtime.shared.python_warnings import log_warnings
 
 log = logging.getLogger(__name__)
 
-_LAST_WORDS_S = 5.0  # for what is still to be sent
+_LAST_WORDS_S = 5.0  # Timeout for sending the remaining messages.
 
 
 def main() -> int:
     """Load, serve until told to end, and return the exit status."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library that prints would spoil the channel
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Output of libraries on stdout would corrupt the channel.
     # A service manager may tell both processes to end; the server's ends this one in order.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1, all_threads=True)  # even where one of them holds the interpreter
+        faulthandler.register(signal.SIGUSR1, all_threads=True)  # Works without the interpreter lock.
     if hasattr(select, "poll"):
         threading.Thread(target=_end_with_the_server, name="engine-lifeline", daemon=True).start()
     switch_often()
@@ -49,7 +49,7 @@ def main() -> int:
     log_warnings(is_verbose=first.log_level < logging.WARNING)
     logs.set_up(settings.server)
     try:
-        from runtime.engine.engine import Engine  # what it imports may print, and takes seconds
+        from runtime.engine.engine import Engine  # The import takes seconds and may print.
 
         engine = Engine.open(settings, lambda loaded, of, step: channel.send(Step(loaded, of, step)))
     except Exception as failure:
@@ -71,13 +71,13 @@ def run() -> NoReturn:
     """Be the process."""
     status = main()
     logging.shutdown()
-    os._exit(status)  # a thread that hangs in the device must not keep the process
+    os._exit(status)  # A thread that hangs in the device must not keep the process alive.
 
 
 def _end_with_the_server() -> NoReturn:
     """End the process once nobody holds the other end of its standard input. Windows cannot be asked for that."""
     pipe = select.poll()
-    pipe.register(sys.stdin.fileno(), 0)  # no event but the hang-up, of which it tells unasked
+    pipe.register(sys.stdin.fileno(), 0)  # Hang-up is reported without being requested.
     pipe.poll()
     os._exit(Exit.ASKED)
 

@@ -1,7 +1,7 @@
 """Channel between the server's process and the engine's: messages over two pipes.
 
-Messages are pickled, which is safe here and nowhere else: both ends are this program, and what a client sends arrives
-as the values that the server's process has checked, never as a pickle of its own.
+Messages are pickled, which is safe only here: both ends are this program, and client data arrives as values that the
+server's process has validated.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ from runtime.shared import system
 
 log = logging.getLogger(__name__)
 
-# Arrays from this size on (reference audio) are written as they lie in memory, without a copy into the pickle.
+# Arrays of at least this size (reference audio) are written directly, without a copy into the pickle.
 APART_BYTES = 64 * 2**10
-PIPE_BYTES = 2**20  # that a pipe may hold: the sound of a whole batch, where the usual 64 KiB are that of a few chunks
-LOOK_S = 0.5  # between looks at a pipe without room
-_COUNT = struct.Struct("<I")  # pieces of a message: the pickle, then its arrays
-_SIZE = 8  # bytes of the number that says how many a piece has
+PIPE_BYTES = 2**20  # Buffer of a pipe, enough for the audio of a whole batch; the default of 64 KiB holds a few chunks.
+LOOK_S = 0.5  # Poll interval of a full pipe.
+_COUNT = struct.Struct("<I")  # Number of a message's pieces: the pickle, then its arrays.
+_SIZE = 8  # Bytes of a piece's length field.
 
 
 class Channel:
-    """One end. ``send`` may be called on any thread and returns at once.
+    """One end of the channel. `send` may be called on any thread and returns at once.
 
-    It writes by itself what the pipe has room for, which spares the other end the time until a thread wakes; a thread
-    writes the rest. ``source`` is buffered, ``sink`` a pipe. What is sent after the other end has gone is lost.
+    It writes directly as much as fits into the pipe, which avoids waking a thread; a thread writes the rest. `source`
+    is buffered, `sink` is a pipe. Messages after the other end has closed are lost.
     """
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source = source
         self._sink = sink
-        self._message = self._put_together()  # the one that is being received
-        self._missing = memoryview(b"")  # what is not there yet of the piece of it that is being read
-        # Where a pipe cannot be asked whether it has room (Windows), all is left to the thread.
+        self._message = self._put_together()  # The message that is being received.
+        self._missing = memoryview(b"")  # The missing part of the piece that is being read.
+        # On systems without a check for room in a pipe (Windows), the thread writes everything.
         self._writes_itself = os.name == "posix"
         if self._writes_itself:
             os.set_blocking(sink.fileno(), False)
         system.widen_pipe(sink.fileno(), PIPE_BYTES)
         self._lock = threading.Lock()
         self._unsent: deque[memoryview] = deque()
-        self._is_behind = threading.Condition(self._lock)  # there is something unsent, or it is to end
+        self._is_behind = threading.Condition(self._lock)  # Notified for unsent data and at the end.
         self._closing = self._is_gone = False
         self._writer = threading.Thread(target=self._write_on, name="engine-channel-writer", daemon=True)
         self._writer.start()
 
     def send(self, message: Message) -> None:
-        """Have a message written after all before it."""
+        """Queue a message after all earlier ones, and write as much as fits."""
         try:
             pieces = _pieces(message)
         except Exception:
             log.critical("a message between the runtime's processes cannot be written", exc_info=True)
-            self._give_up()  # so that the other end does not wait for what does not come
+            self._give_up()  # Close, so that the other end does not wait for the rest.
             return
         with self._lock:
             if self._is_gone:
@@ -85,7 +85,7 @@ class Channel:
         return message
 
     def receive_now(self) -> Message | None:
-        """Return the next message, or None: it is not whole yet, which only a source that does not block tells.
+        """Return the next message, or None if it is incomplete; needs a non-blocking source.
 
         Raises:
             EOFError: the other end has gone.
@@ -114,14 +114,14 @@ class Channel:
         return self._source.fileno()
 
     def close(self, timeout_s: float) -> None:
-        """Write what is left, and then nothing more: the other end finds that this one has gone."""
+        """Write the remaining messages and close the pipe."""
         with self._lock:
             self._closing = True
             self._is_behind.notify()
         self._writer.join(timeout_s)
 
     def _write(self) -> None:
-        """Write what the pipe takes at once. Under the lock."""
+        """Write as much as the pipe accepts at once. The caller holds the lock."""
         try:
             while self._unsent:
                 piece = self._unsent[0]
@@ -132,18 +132,18 @@ class Channel:
                     self._unsent.popleft()
         except BlockingIOError:
             pass
-        except (OSError, ValueError):  # the other end has gone, or ours was closed
+        except (OSError, ValueError):  # Either end is closed.
             self._is_gone = True
             self._unsent.clear()
 
     def _write_on(self) -> None:
-        """Write what waits for room. Thread: a daemon of its own."""
+        """Write queued data as the pipe gets room. Thread: its own daemon thread."""
         while True:
             with self._lock:
                 self._is_behind.wait_for(lambda: self._unsent or self._closing)
                 if not self._unsent:
                     break
-            with contextlib.suppress(ValueError):  # closed meanwhile
+            with contextlib.suppress(ValueError):  # The pipe was closed in the meantime.
                 self._await_room()
             with self._lock:
                 self._write()
@@ -151,7 +151,7 @@ class Channel:
 
     def _await_room(self) -> None:
         if self._writes_itself:
-            room = select.poll()  # and not select, which knows the first thousand files only
+            room = select.poll()  # Not select, which supports only the first 1024 descriptors.
             room.register(self._sink.fileno(), select.POLLOUT)
             room.poll(1000 * LOOK_S)
 
@@ -163,11 +163,11 @@ class Channel:
                 self._sink.close()
 
     def _put_together(self) -> Generator[bytearray, None, Message]:
-        """Make a message of pieces: each is yielded as room to be filled before the next is asked for."""
+        """Assemble a message: yields each piece as a buffer to fill, then returns the message."""
         yield (head := bytearray(_COUNT.size))
         (count,) = _COUNT.unpack(head)
         yield (table := bytearray(count * _SIZE))
-        # No bytes, so that arrays that lie in them may be written to.
+        # Bytearrays, so that arrays in them are writable.
         data, *arrays = pieces = [bytearray(size) for size in struct.unpack(f"<{count}Q", table)]
         yield from pieces
         message: Message = pickle.loads(data, buffers=arrays)  # noqa: S301  our own, see above

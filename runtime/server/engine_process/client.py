@@ -52,14 +52,14 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# Where this process finds its modules the other one finds them too, and not in the folder in which it was started.
+# The child uses this process's module path instead of its working folder.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_process.__main__ import run; run()"
-_BUFFER_BYTES = 2**18  # read from the process at once
-# Between two words on what has left for listeners: each of them wakes a thread that frames do not need, and a row that
-# makes a second of sound in 30 ms pauses (`VOICEWRIGHT_READER_S`) where it hears of that too late.
+_BUFFER_BYTES = 2**18  # Bytes of one read from the process.
+# Interval between acknowledgements. Each wakes a thread that competes with frames, but a row that generates a second of
+# audio in 30 ms pauses (`VOICEWRIGHT_READER_S`) if they are late.
 ACK_INTERVAL_S = 0.01
-SILENT_S = 2.0  # without a word of a process at rest, eight times as long as it keeps silent: it counts as at work then
-_KILLED_S = 5.0  # for the system to bury a process
+SILENT_S = 2.0  # After this time without a status, eight times its interval, an idle process counts as busy.
+_KILLED_S = 5.0  # Timeout for a killed process to end.
 
 Done = Callable[[VoicePrompt | SpeechError], None]
 
@@ -67,10 +67,10 @@ Done = Callable[[VoicePrompt | SpeechError], None]
 class EngineClient:
     """`SpeechEngine` with the engine in another process.
 
-    Sinks are called on the event loop on which it was started: the pipe is read there, for which no thread has to wake.
-    Where none runs, or one that reads no pipes (Windows), a thread calls them. Figures are those that the process told
-    last, a quarter of a second ago at most. Where the process ends, whatever it did or was killed by, every request
-    ends as broken and ``alive`` is false.
+    Sinks are called on the event loop on which the client was started, which reads the pipe without another thread.
+    Without a loop, or with one that cannot read pipes (Windows), a thread calls them. Figures are from the process's
+    last report, at most a quarter of a second old. If the process ends for any reason, every request ends with
+    EngineDead and `alive` is False.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], channel: Channel, status: Status) -> None:
@@ -78,15 +78,15 @@ class EngineClient:
         self._process = process
         self._channel = channel
         self._status = status
-        self._told_at = time.monotonic()  # when the status came
-        self._lock = threading.Lock()  # so that no request is taken while all are ended
+        self._told_at = time.monotonic()  # Time of the last status.
+        self._lock = threading.Lock()  # Prevents new requests while all are being ended.
         self._ended = False
         self._sinks: dict[int, Sink] = {}
         self._preparing: dict[int, Done] = {}
-        self._numbers = itertools.count(1)  # of requests and of prompts
+        self._numbers = itertools.count(1)  # Tickets of requests and prompts.
         listen = partial(self._listen, channel.receive)
         self._listener = threading.Thread(target=listen, name="engine-client", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None  # that listens in its place
+        self._loop: asyncio.AbstractEventLoop | None = None  # The loop that reads the pipe, if any.
         self._sent_samples: dict[int, int] = {}  # By ticket: acknowledgements that are not sent to the process yet.
 
     @classmethod
@@ -97,8 +97,8 @@ class EngineClient:
             SetUpError: a checkpoint, the device or a setting cannot be used.
             EngineDead: the process ended otherwise; its log says why.
         """
-        # What it prints goes where its log goes: its standard output is the channel. In a session of its own Ctrl-C
-        # does not reach it, at which an interpreter that only starts would print where it stands.
+        # Its standard output is the channel, so printed text goes to its log. A new session protects it from Ctrl-C,
+        # at which a starting interpreter would print a traceback.
         process = subprocess.Popen(  # noqa: S603  our own words
             (sys.executable, "-c", _PROGRAM, *sys.path),
             stdin=subprocess.PIPE,
@@ -119,7 +119,7 @@ class EngineClient:
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """Return the process id."""
         return self._process.pid
 
     @property
@@ -128,23 +128,23 @@ class EngineClient:
         return not self._ended and self._status.alive
 
     def start(self) -> None:
-        """Start the engine's threads, and listen to what they say."""
+        """Start the engine's threads, and receive their messages."""
         self._channel.send(Order.START)
         listen = partial(self._listen, self._channel.receive_now)
         try:
             loop = asyncio.get_running_loop()
             loop.add_reader(self._channel.source, listen)
-        except RuntimeError:  # no loop runs here, or none that reads pipes
+        except RuntimeError:  # There is no running loop, or it cannot read pipes.
             self._listener.start()
         else:
             self._loop = loop
             os.set_blocking(self._channel.source, False)
-            listen()  # to what came with the word that it is loaded
+            listen()  # Process messages that arrived together with the loaded status.
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Have the engine end what runs, and its process; after ``timeout_s`` the process is killed."""
+        """End all requests, the engine and its process; kill the process after `timeout_s`."""
         self._channel.send(Order.CLOSE)
-        if self._loop is not None:  # it waits here: a thread hears the last words, or the process could not say them
+        if self._loop is not None:  # The loop is blocked here, so a thread must read the last messages.
             self._stop_listening()
             os.set_blocking(self._channel.source, True)
             self._listener.start()
@@ -157,10 +157,10 @@ class EngineClient:
         if self._listener.is_alive():
             self._listener.join(_KILLED_S)
 
-    # --- any thread
+    # --- Any thread.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Have a request taken; where it is not, the sink hears `Refused`.
+        """Submit a request; if it is refused, the sink receives `Refused`.
 
         Raises:
             EngineDead: the engine has stopped.
@@ -183,7 +183,7 @@ class EngineClient:
         self._channel.send(Tell(Verb.FINISH_TEXT, ticket))
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        """Told a little later, of all requests together. Thread: the event loop, where one listens."""
+        """Queue an acknowledgement, which is sent with those of other requests. Thread: event loop, if there is one."""
         if self._loop is None:
             self._channel.send(AckSent({ticket: samples}))
             return
@@ -202,7 +202,7 @@ class EngineClient:
         self._channel.send(Tell(Verb.CANCEL, ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Done) -> None:
-        """Have a prompt made; ``done`` gets whatever came of it, a refusal too."""
+        """Request the prompt of a reference; `done` gets the prompt or the error."""
         number = next(self._numbers)
         with self._lock:
             if not self.alive:
@@ -214,36 +214,36 @@ class EngineClient:
         return self._status.load
 
     def at_work_since(self) -> float | None:
-        """As the process says; one at rest that says nothing any more counts as at work since it last did."""
+        """Return the start of the current step as reported; an idle process without reports counts as busy."""
         since = self._status.at_work_since
-        # A step that was under way stays the same one: another would say that it has come back, after that silence.
+        # A step that was in progress keeps its start time: a new one would mean that the device had responded.
         if since is None and time.monotonic() - self._told_at > SILENT_S:
             return self._told_at
         return since
 
     def stacks(self) -> str:
-        """Have the process write where its threads stand, and say so. Windows has no signal for that."""
+        """Make the process log its stack traces (not on Windows), and return a note about it."""
         if hasattr(signal, "SIGUSR1"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGUSR1)
                 return f"(the engine's process, {self._process.pid}, writes where its threads stand)"
         return f"(in the engine's process, {self._process.pid})"
 
-    # --- the event loop, or the listener's thread
+    # --- The event loop, or the listener's thread.
 
     def _listen(self, receive: Callable[[], Message | None]) -> None:
-        """Take all messages that there are, and end everything with the last one of all."""
+        """Process all available messages; at the end of the channel, end all requests."""
         try:
             while (message := receive()) is not None:
                 self._take(message)
-        except EOFError:  # the process has gone
+        except EOFError:  # The process has ended.
             self._end()
         except Exception:
             log.critical("what the engine's process says cannot be read", exc_info=True)
             self._end()
 
     def _stop_listening(self) -> None:
-        """Have the loop listen no longer."""
+        """Stop reading on the loop."""
         if self._loop is not None:
             self._loop.remove_reader(self._channel.source)
             self._loop = None
@@ -260,7 +260,7 @@ class EngineClient:
                     self.cards = cards
 
     def _hear(self, ticket: int, event: SpeechEvent) -> None:
-        """Pass an event on. A sink that fails ends its request only."""
+        """Pass an event to its sink. A sink that fails ends its request only."""
         is_last = isinstance(event, Finished | Broken | Refused)
         sink = self._sinks.pop(ticket, None) if is_last else self._sinks.get(ticket)
         if sink is None:
@@ -272,7 +272,7 @@ class EngineClient:
             self.cancel(ticket)
 
     def _answer(self, done: Done | None, result: VoicePrompt | SpeechError) -> None:
-        """Pass on what came of a prompt."""
+        """Pass the result of a prompt to its callback."""
         try:
             if done is not None:
                 done(result)
@@ -280,7 +280,7 @@ class EngineClient:
             log.exception("a prompt could not be taken")
 
     def _end(self) -> None:
-        """Tell everybody that the process has gone."""
+        """End all requests and prompts, because the process has ended."""
         self._stop_listening()
         with self._lock:
             self._ended = True
@@ -291,7 +291,7 @@ class EngineClient:
 
 
 def _opened(channel: Channel, progress: Progress) -> Status:
-    """Wait for the checkpoints. Arguments and errors are those of `EngineClient.open`."""
+    """Wait until the checkpoints are loaded. Arguments and errors are those of `EngineClient.open`."""
     while True:
         try:
             message = channel.receive()

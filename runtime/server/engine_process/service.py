@@ -28,31 +28,33 @@ from runtime.server.speech_engine import SpeechEngine
 
 log = logging.getLogger(__name__)
 
-STATUS_S = 0.2  # between two words on how the engine is; sooner where a request begins or ends, but not at once:
-REST_S = 0.05  # to ask a card for its memory holds the interpreter, which the first sound of that request needs
+STATUS_S = 0.2  # Interval between status reports without changes.
+# Delay of a status report after a request begins or ends. Querying a GPU's memory holds the interpreter lock, which
+# that request's first audio needs.
+REST_S = 0.05
 
 
 class EngineService:
-    """The engine's end of a channel. Commands are taken on the caller's thread, in the order in which they came."""
+    """Engine's end of the channel. Commands run on the caller's thread, in the order of arrival."""
 
     def __init__(self, engine: SpeechEngine, channel: Channel) -> None:
         self._engine = engine
         self._channel = channel
-        self._tickets: dict[int, int] = {}  # the engine's by the server's
-        self._over: deque[int] = deque()  # the server's tickets of requests that have ended
-        self._cards: tuple[ModelCard, ...] | None = None  # as told last
-        self._load = EngineLoad(slots=0, active=0, waiting=0)  # the last that could be had
+        self._tickets: dict[int, int] = {}  # The engine's tickets by the server's.
+        self._over: deque[int] = deque()  # The server's tickets of ended requests.
+        self._cards: tuple[ModelCard, ...] | None = None  # The last reported cards.
+        self._load = EngineLoad(slots=0, active=0, waiting=0)  # The last known load.
         self._status_due = threading.Event()
         self._closing = False
 
     def run(self) -> None:
-        """Serve until told to close, or until the server's process has gone."""
+        """Serve until a close command, or until the server's process has ended."""
         telling = threading.Thread(target=self._tell_on, name="engine-status", daemon=True)
         telling.start()
         try:
             while not self._closing:
                 self._carry_out(self._channel.receive())
-                while self._over:  # behind the command, so that a ticket is known before it is forgotten
+                while self._over:  # After the command, so that a ticket is stored before it is removed.
                     self._tickets.pop(self._over.popleft(), None)
         except EOFError:
             self._closing = True
@@ -62,13 +64,13 @@ class EngineService:
         telling.join()
 
     def tell_status(self) -> None:
-        """Say how the engine is."""
+        """Send a status report."""
         engine, cards = self._engine, self._engine.cards
         news = None if cards == self._cards else cards
         self._cards = cards
         try:
             self._load = engine.load()
-        except Exception:  # a device that failed knows of no memory; that the engine is dead is told all the same
+        except Exception:  # A failed device cannot report its memory, but the engine's state must still be sent.
             log.debug("the engine's figures cannot be had", exc_info=True)
         self._channel.send(Status(self._load, engine.alive, engine.at_work_since(), news))
 
@@ -110,12 +112,12 @@ class EngineService:
     def _tell(self, own: int, command: Callable[..., None], *arguments: Any) -> None:
         try:
             command(own, *arguments)
-        except Exception:  # a fault of ours in one request ends no other
+        except Exception:  # An internal error in one request must not end others.
             log.exception("the engine failed at %s", command.__name__)
             self._engine.cancel(own)
 
     def _hear(self, ticket: int, event: SpeechEvent) -> None:
-        """The sink. Thread: the engine's."""
+        """Send an event of a request. Thread: the engine's."""
         self._channel.send(Heard(ticket, event))
         if isinstance(event, Finished | Broken):
             self._over.append(ticket)

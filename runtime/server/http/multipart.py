@@ -23,7 +23,7 @@ logging.getLogger("python_multipart").setLevel(logging.ERROR)
 async def read_multipart(
     request: Request, limits: Limits, *, what: str, refused: str
 ) -> tuple[dict[str, str], dict[str, bytes]]:
-    """Return a form's texts and its files by name; what is large lies on disk meanwhile.
+    """Return a form's texts and files by name; large files are on disk during the request.
 
     Args:
         what: could not be kept where the disk does not take it.

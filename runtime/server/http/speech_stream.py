@@ -136,7 +136,7 @@ async def while_connected(
 ) -> Value | None:
     """Return what the work returns, or None: the client left, and the work was cancelled.
 
-    The work stands in ``replies`` meanwhile; a shutdown cancels it there.
+    The task is registered in `replies` during the response, so that a shutdown can cancel it.
 
     Raises:
         Draining: it was cancelled there.

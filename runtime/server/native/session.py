@@ -211,7 +211,7 @@ class Session(Dialect[NativeUtterance]):
         self._finish(utterance, reply)
 
     def _abort(self, utterance: NativeUtterance, error: SpeechError) -> None:
-        """End a context because its text cannot go on, whatever of it is spoken already."""
+        """End a context because its text cannot be continued."""
         self._release(utterance)
         self._fail(utterance, error)
 

@@ -63,11 +63,11 @@ class Sentences:
         return found.start() if found else len(self._rest)
 
     def flush(self) -> list[str]:
-        """Return the rest, if there is something to speak in it; the text goes on."""
+        """Return the rest if it has words; more text may follow."""
         return self.finish() if self._is_speakable else []
 
     def finish(self) -> list[str]:
-        """Return the rest, if there is any, and begin anew."""
+        """Return the rest, if any, and reset."""
         rest, self._rest, self._is_speakable = self._rest.strip(), "", False
         self._next_look = 0
         return [rest] if rest else []

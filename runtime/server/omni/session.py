@@ -34,7 +34,7 @@ from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import check_text
 from runtime.shared.inline_tags import last_style
 
-_IDLE_S = 30.0  # vLLM-Omni's idle timeout, shorter than ours.
+_IDLE_S = 30.0  # The idle timeout of vLLM-Omni, shorter than ours.
 _MAX_CONFIG_BYTES = 4 * 2**20
 _MAX_QUEUED = 256  # Waiting sentences and ends; further input waits in the client's socket.
 _MAX_COMMIT_ID = 256
@@ -187,7 +187,7 @@ class OmniSession(Dialect[Sentence]):
         # The audio is decoded once, the message that brought it need not be kept.
         changed: dict[str, Any] = {"ref_audio": None, "pronunciations": words}
         if config.is_live and config.non_streaming_mode is None and resolved.mode in self._streaming:
-            changed["non_streaming_mode"] = False  # vLLM-Omni starts speaking with the first words.
+            changed["non_streaming_mode"] = False  # As vLLM-Omni, start to speak with the first words.
         self._voice = self._chosen(config.model_copy(update=changed), resolved, config.ref_audio)
         self._text = Sentences(config.cut, self._limits if config.tags else None)
 
@@ -424,7 +424,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _leave(self, text: str, error: SpeechError) -> None:
         self._say(text, error)
-        self._close(1000, error.code)  # vLLM-Omni closes with 1000 for every reason.
+        self._close(1000, error.code)  # As vLLM-Omni, close with 1000 for every reason.
 
     def _say(self, text: str, error: SpeechError) -> None:
         self.send_queue.say(messages.error(text, error))

@@ -19,7 +19,7 @@ from runtime.shared.encoding import FORMATS, SPEEDS
 
 STREAM_FORMATS = ("audio", "sse")
 LENGTH_FIRST = ("wav", "flac")  # Formats whose header contains the length, on which many readers rely.
-BATCH_FORMAT = "wav"  # vLLM-Omni's default; OpenAI's is mp3.
+BATCH_FORMAT = "wav"  # The default of vLLM-Omni; OpenAI's is mp3.
 _WHOLE: dict[str, Any] = {"stream": False, "stream_format": None}
 
 

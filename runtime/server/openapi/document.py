@@ -31,10 +31,10 @@ _ABOUT = (
 
 Document = dict[str, Any]
 
-_FORMAT = re.compile(r":[^{}]*}")  # of a fact in a sentence: how its number is written
+_FORMAT = re.compile(r":[^{}]*}")  # The format specification of a fact in a sentence template.
 
 _BYTES: Document = {"type": "string", "format": "binary"}
-_EVENT: Document = {  # each of a stream of them
+_EVENT: Document = {  # One server-sent event.
     "type": "object",
     "properties": {
         "event": {"type": "string"},

@@ -19,7 +19,7 @@ _ATTRIBUTE = "openapi_operation"
 
 
 class ErrorObject(TypedDict):
-    """What is wrong."""
+    """The `error` object of OpenAI's error format."""
 
     message: str
     type: Literal["invalid_request_error", "server_error"]
@@ -30,13 +30,13 @@ class ErrorObject(TypedDict):
 
 
 class ErrorReply(TypedDict):
-    """A refusal, as OpenAI's clients read it."""
+    """Error response in OpenAI's format."""
 
     error: ErrorObject
 
 
 def kinds(*roots: type[SpeechError]) -> Iterator[type[SpeechError]]:
-    """Every error of these branches of the tree that has a code of its own."""
+    """Yield all errors with a code in these branches of the error tree."""
     for root in roots:
         if "code" in root.__dict__:
             yield root
@@ -45,14 +45,14 @@ def kinds(*roots: type[SpeechError]) -> Iterator[type[SpeechError]]:
 
 Refusals = frozenset[type[SpeechError]]
 
-# What a port says to any request, whatever the route.
+# Errors of any route of a port.
 EVERYWHERE: Refusals = frozenset(
     {
         *(errors.HostRefused, errors.OriginRefused, errors.Unauthorized, errors.MessageTooLarge),
         *(errors.TooManyConnections, errors.RateLimited, errors.UnknownRoute, errors.GenerationFailed),
     }
 )
-# What is only said on a WebSocket.
+# Errors of WebSockets only.
 _OF_SOCKETS: set[type[SpeechError]] = {
     *(errors.OutOfOrder, errors.TooManyContexts, errors.SubprotocolRequired),
     *(errors.SessionTooLong, errors.SlowReader, errors.MethodNotAllowed),
@@ -64,7 +64,7 @@ _OF_THE_LIBRARY: set[type[SpeechError]] = {
     *(errors.VoiceNotYours, errors.TooManyVoices, errors.VoiceNameTaken, errors.VoiceNameOfSpeaker),
     *(errors.VoiceNameLooksAlike, errors.ConsentRequired, errors.DictionaryNotYours, errors.TooManyDictionaries),
 }
-# Of a body with a voice in it, and of a form that keeps one.
+# Errors of a body with a voice, and of a form that stores one.
 SPEECH: Refusals = (
     frozenset(kinds(errors.BadRequest, errors.Busy, errors.Expired, errors.Failed)) - _OF_SOCKETS - _OF_THE_LIBRARY
 )
@@ -84,24 +84,24 @@ UNREADY: Refusals = frozenset({errors.Loading, errors.Draining, errors.EngineDea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One route. ``body`` and ``answer`` are types that pydantic can describe."""
+    """OpenAPI description of one route. `body` and `answer` are types that pydantic can describe."""
 
     body: Any = None
     body_media: str = JSON
-    query: Any = None  # a model of the parameters that the signature does not have
-    answer: Any = None  # of JSON
-    status: int = 200  # of that; 204: there is nothing to say
-    example: Mapping[str, Any] | None = None  # of a body
-    sound: tuple[str, ...] = ()  # media types of an answer that is bytes
-    is_events: bool = False  # it may be answered by server-sent events
+    query: Any = None  # Model of the query parameters that are not in the signature.
+    answer: Any = None  # Type of the JSON response.
+    status: int = 200  # Status of the response; 204 has no body.
+    example: Mapping[str, Any] | None = None  # Example of a body.
+    sound: tuple[str, ...] = ()  # Media types of a binary response.
+    is_events: bool = False  # True if the response may be server-sent events.
     refusals: Refusals = frozenset()
     refused_as: Any = ErrorReply
-    parameters: Mapping[str, str] = field(default_factory=dict)  # name -> what it is
-    is_open: bool = False  # it asks for no key
+    parameters: Mapping[str, str] = field(default_factory=dict)  # Descriptions of path parameters by name.
+    is_open: bool = False  # True if the route needs no API key.
 
 
 def documented(**words: Any) -> Callable[[Endpoint], Endpoint]:
-    """Note on an endpoint what it takes and answers; the words are those of `Operation`."""
+    """Attach an `Operation` to an endpoint; the arguments are its fields."""
 
     def note(endpoint: Endpoint) -> Endpoint:
         setattr(endpoint, _ATTRIBUTE, Operation(**words))
@@ -111,6 +111,6 @@ def documented(**words: Any) -> Callable[[Endpoint], Endpoint]:
 
 
 def operation_of(endpoint: Callable[..., Any]) -> Operation | None:
-    """What was noted on it; None: nothing."""
+    """Return the `Operation` attached to an endpoint, or None."""
     noted = getattr(endpoint, _ATTRIBUTE, None)
     return noted if isinstance(noted, Operation) else None

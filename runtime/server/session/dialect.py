@@ -123,7 +123,7 @@ class Dialect(ABC, Generic[Speaking]):
         self.close_with(InvalidMessage(why="binary messages are not taken"), 1003)
 
     def on_speech(self, number: int, event: SpeechEvent) -> None:
-        """Take an event of the engine; one of an utterance that was given up meanwhile is dropped."""
+        """Process an event of the engine; drop it if its utterance was aborted in the meantime."""
         utterance = self.utterances.get(number)
         if utterance is None:
             return

@@ -129,7 +129,7 @@ class GrowingText:
         return self._filter.add(text)
 
     def flush(self) -> str:
-        """Return what was held back, because it is to be spoken though the text goes on."""
+        """Return the held text to be spoken now; more text may follow."""
         return self._filter.flush()
 
     def finish(self) -> str:

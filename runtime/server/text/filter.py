@@ -22,7 +22,7 @@ class TextFilter(Protocol):
         ...
 
     def flush(self) -> str:
-        """Return what was held back, because it is to be spoken though the text goes on."""
+        """Return the held text to be spoken now; more text may follow."""
         ...
 
     def finish(self) -> str:

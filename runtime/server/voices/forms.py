@@ -53,7 +53,7 @@ class VoiceForm:
 
 
 async def read_form(request: Request, limits: Limits) -> VoiceForm:
-    """Read a multipart body up to its limits; what is large lies on disk meanwhile.
+    """Read a multipart body up to its limits; large files are on disk during the request.
 
     Raises:
         InvalidConfig: it is no multipart form, or asks for what is not served here.

@@ -1,6 +1,6 @@
 """Background computation of stored voices' prompts, one at a time while no request is served.
 
-A prompt belongs to the checkpoint that made it, so another checkpoint makes them all anew.
+A prompt belongs to the checkpoint that computed it, so another checkpoint computes all of them again.
 """
 
 from __future__ import annotations

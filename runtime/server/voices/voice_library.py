@@ -29,6 +29,6 @@ class VoiceLibrary(Protocol):
         """Return the voice as a request takes it, with its prompt if one is kept. Thread: a worker.
 
         Raises:
-            VoiceNotFound, VoiceFileInvalid: it was deleted or damaged meanwhile.
+            VoiceNotFound, VoiceFileInvalid: The voice was deleted or damaged in the meantime.
         """
         ...

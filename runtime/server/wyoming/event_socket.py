@@ -20,11 +20,11 @@ from runtime.server.wire import Reply, decode
 from runtime.server.wyoming.messages import SOUND
 from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, message_cost
 
-PROTOCOL = "1.10.2"  # version of the `wyoming` package whose events these are
+PROTOCOL = "1.10.2"  # Version of the `wyoming` package with these events.
 
 _CHUNK = "audio-chunk"
 _GONE: Message = {"type": "websocket.disconnect", "code": 1006}
-_LINGER_S = 1.0  # for the client to take what was sent last, and to leave
+_LINGER_S = 1.0  # Time for the client to read the last event and to close.
 _READ = 65536
 
 
@@ -38,7 +38,7 @@ class EventSocket:
         self._writer = writer
         self._limit = limit
         self._share = LoopShare(LoopShares(), asyncio.get_running_loop().time)
-        self._is_lost = False  # where the next event begins is not known any more
+        self._is_lost = False  # True if the start of the next event is unknown.
         # What waits, waits in the send queue, where it can be taken back.
         writer.transport.set_write_buffer_limits(high=0)
 
@@ -105,7 +105,7 @@ class EventSocket:
 
     async def close(self, code: int = 1000, reason: str | None = None) -> None:
         """Send nothing any more. What a WebSocket's close would say was said by an event."""
-        with suppress(OSError, RuntimeError):  # it is gone already
+        with suppress(OSError, RuntimeError):  # The connection is already closed.
             self._writer.write_eof()
 
     async def leave(self) -> None:

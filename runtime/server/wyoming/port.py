@@ -65,7 +65,7 @@ class WyomingPort:
             self._announcing = asyncio.create_task(announced(address, port), name="wyoming-announcement")
 
     def close(self) -> None:
-        """Take no more connections; those that are open go on."""
+        """Stop accepting connections; open ones continue."""
         self._host.ports.pop(DIALECT, None)
         if self._server is not None:
             self._server.close()

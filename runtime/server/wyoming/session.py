@@ -1,8 +1,8 @@
 """Session of Wyoming: one text after another, complete or in pieces.
 
-A text is answered by ``audio-start``, ``audio-chunk`` …, ``audio-stop``, and one that came in pieces by
-``synthesize-stopped`` behind them. Events have no names that an error could be about, and Home Assistant waits for
-sound whatever it is told: so an ``error`` is the last that is sent, and the connection is closed behind it.
+The response to a text is ``audio-start``, ``audio-chunk`` …, ``audio-stop``, and ``synthesize-stopped`` after a text in
+pieces. Events have no ids that an error could refer to, and Home Assistant keeps waiting for audio after an error. So
+an ``error`` is the last event, and the connection is closed after it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from runtime.server.wyoming.schema import (
     read,
 )
 
-_MAX_LATER = 64  # events that wait until a text is spoken; the rest waits in the client's socket
+_MAX_LATER = 64  # Maximum events that wait for the end of a text; further ones wait in the socket.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -39,7 +39,7 @@ class Spoken(Utterance[Voice]):
     """One text."""
 
     in_pieces: bool
-    is_heard: bool = False  # sound of it was sent
+    is_heard: bool = False  # True after its first audio was sent.
 
 
 class WyomingSession(SingleErrorDialect[Spoken]):
@@ -50,14 +50,14 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         self._cards = cards
         self._library = library
         self._models = frozenset(card.name for card in cards)
-        self._now: Spoken | None = None  # is spoken, or its text is coming
-        self._later: deque[Event] = deque()  # what came while it was
+        self._now: Spoken | None = None  # The text that is being received or spoken.
+        self._later: deque[Event] = deque()  # Events received in the meantime.
 
     @property
     def is_congested(self) -> bool:
         return super().is_congested or len(self._later) > _MAX_LATER
 
-    # --- the engine
+    # --- Events of the engine.
 
     def _on_event(self, utterance: Spoken, event: SpeechEvent) -> None:
         self._timers.stirred()
@@ -78,18 +78,18 @@ class WyomingSession(SingleErrorDialect[Spoken]):
             self.send_queue.say(messages.AUDIO_START)
 
     def _end(self, utterance: Spoken) -> None:
-        """Say that a text was spoken, and take what came meanwhile."""
+        """Report the end of a text, and process the events that were received in the meantime."""
         if utterance.in_pieces:
             self.send_queue.say(messages.SYNTHESIZE_STOPPED)
         self._now = None
         while self._later and not self._is_speaking:
             self._take(self._later.popleft())
 
-    # --- the client's events
+    # --- Events of the client.
 
     @property
     def _is_speaking(self) -> bool:
-        """A text is complete, and the next has to wait."""
+        """True if a complete text is being spoken, so the next one has to wait."""
         return self._now is not None and self._now.is_complete
 
     def _read(self, fields: dict[str, Any]) -> Event | None:
@@ -119,7 +119,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
                     whole.queue_text(whole.text.add(event.text, self._clock()))
                     whole.finish()
                 case Synthesize():
-                    pass  # its pieces have come
+                    pass  # Its pieces were already received.
                 case SynthesizeStart() if self._now is None:
                     self._begun(event, in_pieces=True)
                 case SynthesizeChunk(text=text) if self._now is not None:
@@ -144,7 +144,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         return self._now
 
     def _complete(self, utterance: Spoken) -> None:
-        """Speak what is left of a text; one without a word ends without the engine."""
+        """Speak the rest of a text; a text without words ends without the engine."""
         utterance.queue_text(utterance.text.finish())
         utterance.is_complete = True
         if utterance.is_submitted or utterance.is_readable:
@@ -153,7 +153,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
             del self.utterances[utterance.number]
             self._end(utterance)
 
-    # --- refusals and the end
+    # --- Errors and the end.
 
     def _abort_all(self, error: SpeechError) -> None:
         self._later.clear()
