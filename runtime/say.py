@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from runtime.engine.engine import Engine
-from runtime.engine.windowed_sound import windowed_sound
+from runtime.engine.windowed_audio import windowed_audio
 from runtime.errors import InvalidSetting, MissingReference
 from runtime.request import (
     SAMPLE_RATE,
@@ -70,7 +70,7 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
     groups = engine.registry.entries[0].config.talker.num_code_groups
     frames = np.concatenate([np.empty((0, groups), np.int64), *codes])
     if in_windows:
-        sound = [windowed_sound(engine, request, frames)]
+        sound = [windowed_audio(engine, request, frames)]
         if arguments.stdout:
             _write_out(*sound)
     if arguments.out:

@@ -69,7 +69,7 @@ class Parts:
 
     def end_rows(self, slots: NDArray[np.int64]) -> None:
         for slot in slots:
-            self.core.runner.slot_cache.give_back(int(slot))
+            self.core.runner.slot_cache.release(int(slot))
 
     def launch(self, slots: NDArray[np.int64]) -> Callable[[], FrameResult]:
         """Launch the next frame of some rows; the returned function waits for it."""
@@ -81,7 +81,7 @@ class Parts:
         embeds = self._prompt.embeds
         slot = self._take_slot(0, [])
         self._read_prompt(slot, Prompt(embeds.repeat(-(-positions // len(embeds)), 1)[:positions], []))
-        self.core.runner.slot_cache.give_back(slot)
+        self.core.runner.slot_cache.release(slot)
 
     @torch.inference_mode()
     def predict(self, batch: int) -> None:

@@ -28,7 +28,7 @@ from runtime.shared.port.errors import DIALECT_PATHS, shaped
 from runtime.shared.port.limits import ACCOUNT_HEADER
 from runtime.shared.port.serving import WYOMING as WYOMING_SETTING
 from runtime.shared.port.serving import address_of
-from runtime.shared.system import most_files
+from runtime.shared.system import max_files
 
 ANY = "any"  # Backend of all replicas, in addition to one per mode.
 WYOMING = "wyoming"  # Backend of TCP.
@@ -90,7 +90,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
     server, cluster, limits = settings.server, settings.cluster, settings.limits
     # A connection needs two files, one for each side. The admin socket and the health checks need some more.
     most = cluster.max_replicas * server.max_connections
-    if (files := most_files(at_most=True)) is not None:
+    if (files := max_files(at_most=True)) is not None:
         most = max(100, min(most, (files - 50 * cluster.max_replicas) // 2))
     per_address = server.max_connections_per_address
     long_s = int(limits.session_s) + 60

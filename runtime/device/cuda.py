@@ -120,7 +120,7 @@ class CudaDevice(CpuDevice):
 
 # Lower numbers are more urgent. With later audio below frames, finished rows kept their slots until it was decoded,
 # which cost a tenth of the throughput with 64 clients.
-PRIORITIES = {Stream.FIRST_SOUND: -3, Stream.STARTS: -2, Stream.VOICES: -2, Stream.FRAMES: -1, Stream.SOUND: -1}
+PRIORITIES = {Stream.FIRST_AUDIO: -3, Stream.STARTS: -2, Stream.VOICES: -2, Stream.FRAMES: -1, Stream.AUDIO: -1}
 
 
 def _streams() -> dict[Stream, torch.cuda.Stream]:

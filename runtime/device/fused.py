@@ -103,7 +103,7 @@ class Fused(Protocol):
     it is settled for the launches after it.
     """
 
-    most_rows: int  # Maximum rows of the products below; larger ones use the library.
+    max_rows: int  # Maximum rows of the products below; larger ones use the library.
 
     def gemm(
         self,

@@ -34,7 +34,7 @@ def free_bytes() -> int:
         return total_bytes()
 
 
-def give_back() -> None:
+def release_unused_memory() -> None:
     """Return freed memory to the system; glibc keeps gigabytes of it after a load."""
     if sys.platform != "win32" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)

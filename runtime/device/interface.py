@@ -21,14 +21,14 @@ class Stream(StrEnum):
     Work of one stream runs in order; streams run in parallel.
     """
 
-    FIRST_SOUND = "first sound"  # Also short urgent chunks.
+    FIRST_AUDIO = "first sound"  # Also short urgent chunks.
     STARTS = "starts"  # Prompts and their first frames.
     VOICES = "voices"  # References of new voices.
     FRAMES = "frames"
-    SOUND = "sound"
+    AUDIO = "sound"
 
 
-URGENT = (Stream.FIRST_SOUND, Stream.STARTS, Stream.VOICES)  # Work that precedes a request's first audio.
+URGENT = (Stream.FIRST_AUDIO, Stream.STARTS, Stream.VOICES)  # Work that precedes a request's first audio.
 
 
 class Event(Protocol):

@@ -38,7 +38,7 @@ class PackedProduct:
 def packed(weight: Tensor) -> PackedProduct | None:
     """Pack a matrix; None if no batch-invariant packing is available. Shapes: as `PackedProduct`."""
     N, K = weight.shape
-    least = least_rows(N, K, weight.dtype) if weight.is_cpu else None
+    least = min_rows(N, K, weight.dtype) if weight.is_cpu else None
     return None if least is None else PackedProduct(weight, least)
 
 
@@ -50,7 +50,7 @@ def lays_out(dtype: torch.dtype) -> bool:
 
 
 @cache
-def least_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
+def min_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
     """Return the minimum number of rows for which a product is batch-invariant, for matrices [N, K].
 
     None if no number of ``MIN_ROWS`` is enough, with one thread and with all.

@@ -10,8 +10,8 @@ from runtime.model.code2wav import StreamState
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class VoiceSound:
-    """Code2Wav state after a voice's reference, from which a stream continues (runtime/model/sound.py)."""
+class VoiceStreamState:
+    """Code2Wav state after a voice's reference, from which a stream continues (runtime/model/code2wav_network.py)."""
 
     state: StreamState
     turn: int
@@ -29,4 +29,4 @@ class ClonedVoice:
     codes: Tensor | None = None
     text: str | None = None
     key: str = ""  # Cache key of the reference.
-    sound: VoiceSound | None = None  # The Code2Wav state after the reference's frames.
+    sound: VoiceStreamState | None = None  # The Code2Wav state after the reference's frames.

@@ -196,7 +196,7 @@ class EngineCore:
     def ack_played(self, ticket: int, ms: float) -> None:
         """Correct the estimate of a listener's buffer by the milliseconds that it has played."""
         sequence = self._holder(ticket)
-        if sequence is not None and sequence.first_sound is not None:
+        if sequence is not None and sequence.first_audio_at is not None:
             sent_s = float(self.table.sent[sequence.slot]) * self.frame_s + sequence.paused / SAMPLE_RATE
             left_s = sent_s - ms / 1000
             self.table.buffer_empty_at[sequence.slot] = self.clock() + max(0.0, left_s)
@@ -320,7 +320,7 @@ class EngineCore:
             del self.holders[sequence.slot]
             if sequence.prompt is not None:
                 self.prefilling.remove(sequence)
-            self.runner.slot_cache.give_back(sequence.slot)
+            self.runner.slot_cache.release(sequence.slot)
             self.waiting.slot_freed(sequence.request.caller, now - sequence.admitted)
         stats = sequence.stats(now, self.samples_per_frame, self.frame_s)
         sequence.end(
@@ -365,7 +365,7 @@ class EngineCore:
         text_stream = sequence.text_stream
         has_rhythm = bool(text_stream.text.strip()) or not text_stream.pause
         in_marks = pause_frames(text_stream.text) * self.samples_per_frame if has_rhythm else 0
-        sequence.first_sound = self.clock()
+        sequence.first_audio_at = self.clock()
         self._emit_started(sequence, *([] if text_stream.pause else [PAUSE_NOTE]))
         sequence.emit_pause(in_marks + text_stream.pause, self._no_codes)
         self.end(sequence, StopReason.EOS)

@@ -68,7 +68,7 @@ class Engine:
         self.loader = CheckpointLoader(registry, device, settings, self._new_core)
         self.alive = True
         self._wake = threading.Event()
-        self.code2wav_worker = Code2WavWorker(self.loader.prepare_sound_thread, self._wake.set)
+        self.code2wav_worker = Code2WavWorker(self.loader.prepare_code2wav_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
         self._sent_samples: dict[int, int] = {}  # By ticket: acknowledgements since the last turn.
@@ -107,7 +107,7 @@ class Engine:
 
     def start(self) -> None:
         """Start the engine's threads."""
-        self.code2wav_worker.start(urgent_apart=self.device.max_in_flight > 0)
+        self.code2wav_worker.start(separate_urgent=self.device.max_in_flight > 0)
         if self.device.max_in_flight:
             self.completion_waiter.start((Stream.FRAMES, Stream.STARTS))
         for core in self.registry.cores:
@@ -260,7 +260,7 @@ class Engine:
                 self.tick()
         finally:  # Free the slot if the caller stops reading.
             self.cancel(ticket)
-            self.take_commands()
+            self.run_commands()
 
     # --- The engine thread.
 
@@ -269,7 +269,7 @@ class Engine:
         cores = self.registry.cores
         self._heartbeat.step()
         with self.device.stream(Stream.FRAMES):
-            worked = self.take_commands()
+            worked = self.run_commands()
             for core in cores:
                 core.collect()
                 worked |= core.process_outputs()
@@ -306,7 +306,7 @@ class Engine:
         with self._lock:
             self.alive = False
             held = [sequence for entry in self.registry.entries for sequence, _ in entry.waiting.release()]
-        self.take_commands()
+        self.run_commands()
         for sequence in held:
             sequence.end(EngineDead(), RequestStats())
         for core in self.registry.cores:
@@ -315,7 +315,7 @@ class Engine:
         self.code2wav_worker.close()
         self.completion_waiter.close()
 
-    def take_commands(self) -> bool:
+    def run_commands(self) -> bool:
         took = bool(self.commands)
         while self.commands:
             self.commands.popleft()()
@@ -341,7 +341,7 @@ class Engine:
                 needed.is_loading = True
                 threading.Thread(target=self._load_late, args=(needed,), name="loader", daemon=True).start()
         if self._is_settled(sequence):  # The checkpoint may have been loaded since submit checked.
-            self.commands.append(partial(self.let_in, entries[0]))
+            self.commands.append(partial(self.admit_waiting, entries[0]))
 
     def _load_late(self, entry: RegistryEntry) -> None:
         """Load at first use, then let in the requests that waited for it. Thread: loader."""
@@ -350,10 +350,10 @@ class Engine:
         except Exception:
             log.exception("a checkpoint could not be loaded")
             entry.has_failed = True
-        self.commands.extend(partial(self.let_in, other) for other in self.registry.entries)
+        self.commands.extend(partial(self.admit_waiting, other) for other in self.registry.entries)
         self._wake.set()
 
-    def let_in(self, entry: RegistryEntry) -> None:
+    def admit_waiting(self, entry: RegistryEntry) -> None:
         with self._lock:
             released = entry.waiting.release(self._is_settled)
         core = entry.core

@@ -96,7 +96,7 @@ def load_checkpoint(
     unread = load_weights(weight_files(folder), networks, device, dtypes, finish, rounded, rounds)
     speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
     if speech_tokenizer is None:
-        sound = sound_networks(speech_config)
+        sound = speech_tokenizer_networks(speech_config)
         dtypes = dict.fromkeys(sound, torch.float32)
         finish = {DECODER: layer_out(sound_dtype)}
         unread += load_weights(weight_files(folder / SPEECH_TOKENIZER), sound, device, dtypes, finish)
@@ -155,7 +155,7 @@ def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
     return networks
 
 
-def sound_networks(config: SpeechTokenizerConfig) -> dict[str, nn.Module]:
+def speech_tokenizer_networks(config: SpeechTokenizerConfig) -> dict[str, nn.Module]:
     """Return the networks of the speech tokenizer by the prefix of their keys, on the meta device."""
     with on_meta():
         encoder = SpeechEncoder(config.encoder, config.encoder_valid_num_quantizers, config.encode_downsample_rate)

@@ -11,7 +11,7 @@ from runtime.model.products import Linear
 
 
 class FusedOperations(Operations):
-    """Fused operations for inputs [..., K] with at most `fused.most_rows` rows; more rows run unfused."""
+    """Fused operations for inputs [..., K] with at most `fused.max_rows` rows; more rows run unfused."""
 
     def __init__(self, fused: Fused) -> None:
         self._fused = fused
@@ -61,7 +61,7 @@ class FusedOperations(Operations):
         return self._fused.gemm(x, weight, scale=scale, bias=linear.bias, norm=norm, residual=residual, out=out)
 
     def _too_many(self, x: Tensor) -> bool:
-        return x[..., 0].numel() > self._fused.most_rows
+        return x[..., 0].numel() > self._fused.max_rows
 
 
 def _matrix(linear: Linear) -> tuple[Tensor, Tensor | None]:

@@ -20,7 +20,7 @@ from runtime.model.files import FileChoice, choose_files
 from runtime.model.headers import Headers, TensorHeader
 from runtime.model.hub_access import GB, asking, cache, room
 
-ASK_S = 10.0  # Timeout of a request for a listing.
+QUERY_TIMEOUT_S = 10.0  # Timeout of a request for a listing.
 WEIGHTS = "*.safetensors"
 SHA256_LENGTH = 64
 
@@ -109,7 +109,7 @@ def contents(reference: str) -> Listing:
     """
     name, _, revision = reference.partition("@")  # A revision may contain slashes (refs/pr/1).
     with asking(reference):
-        info = HfApi().model_info(name, revision=revision or None, files_metadata=True, timeout=ASK_S)
+        info = HfApi().model_info(name, revision=revision or None, files_metadata=True, timeout=QUERY_TIMEOUT_S)
     listed = {
         file.rfilename: HubFile(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else (file.blob_id or ""))
         for file in info.siblings or []

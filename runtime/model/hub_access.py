@@ -26,7 +26,7 @@ from huggingface_hub.utils import disable_progress_bars
 
 from runtime.errors import CheckpointMissing, DiskFull, HubRefused, HubUnreachable, SetUpError
 
-KEPT_FREE = 2**30  # Bytes of the disk that downloads leave free.
+RESERVED_DISK_BYTES = 2**30  # Bytes of the disk that downloads leave free.
 GB = 10**9
 
 disable_progress_bars()  # The `fetch` command reports progress itself.
@@ -42,7 +42,7 @@ def room() -> int:
     folder = cache()
     while not folder.exists():
         folder = folder.parent
-    return max(0, shutil.disk_usage(folder).free - KEPT_FREE)
+    return max(0, shutil.disk_usage(folder).free - RESERVED_DISK_BYTES)
 
 
 @contextmanager

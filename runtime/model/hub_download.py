@@ -77,12 +77,12 @@ def fetch_small(listed: Listing) -> ModelConfig:
         CheckpointMissing, CheckpointInvalid: The checkpoint cannot be loaded.
         HubRefused, HubUnreachable, DiskFull: The download failed.
     """
-    folder = fetch_beside_weights(listed)
+    folder = fetch_without_weights(listed)
     read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
     return read_model_config(folder)
 
 
-def fetch_beside_weights(listed: Listing) -> Path:
+def fetch_without_weights(listed: Listing) -> Path:
     """Fetch all files except the weights, and return the folder.
 
     Raises:

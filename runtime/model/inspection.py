@@ -15,7 +15,7 @@ from torch import nn
 
 from runtime.device.quantized import Quantization
 from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
-from runtime.model.checkpoint import TALKER, check_fit, local_folder, sound_networks, speaking_networks
+from runtime.model.checkpoint import TALKER, check_fit, local_folder, speaking_networks, speech_tokenizer_networks
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.model.config_reader import read_json
@@ -118,7 +118,7 @@ def _on_hub(reference: str) -> Inspection:
         listed = hub.contents(reference)
     except HubUnreachable:
         return inspect_folder(hub_download.folder_of(reference))
-    folder = hub_download.fetch_beside_weights(listed)
+    folder = hub_download.fetch_without_weights(listed)
     sizes = {file.path: file.size for file in listed.files}
     found = Inspection(listed.choice, sizes, folder, problems=list(listed.choice.problems))
     found.download = Download(listed.size, listed.here, room())
@@ -140,7 +140,9 @@ def _read(found: Inspection, headers_of: HeadersOf) -> Inspection:
             found.weights = _weights(found, "", speaking_networks(found.config), headers_of)
     if found.speech is not None:
         with found.noting():
-            found.speech_weights = _weights(found, f"{SPEECH_TOKENIZER}/", sound_networks(found.speech), headers_of)
+            found.speech_weights = _weights(
+                found, f"{SPEECH_TOKENIZER}/", speech_tokenizer_networks(found.speech), headers_of
+            )
     if found.config is not None and found.speech is not None and found.text_tokenizer is not None:
         with found.noting():
             check_fit(folder, found.config, found.text_tokenizer, found.speech)

@@ -27,7 +27,7 @@ from runtime.model.rounded_files import MIDDLES, linears, rounded_headers, weigh
 
 Finish = Callable[[nn.Module], None]
 
-LYING = 2**26  # Minimum bytes of a memory-mapped table. Overwriting its file would crash the process.
+MIN_MAPPED_BYTES = 2**26  # Minimum bytes of a memory-mapped table. Overwriting its file would crash the process.
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def _fill(
         kind: Quantization to apply to the weights of a linear layer.
         done: Called with the loaded module.
     """
-    if isinstance(module, Table) and device.type == "cpu" and _lie(module, places, tensor, dtype):
+    if isinstance(module, Table) and device.type == "cpu" and _map_table(module, places, tensor, dtype):
         return
     if isinstance(module, Linear) and kind is not None:  # Rounded from the published weights, independent of ``dtype``.
         weights = [key for key, place in places.items() if place.target.rpartition(".")[2] == "weight"]
@@ -158,20 +158,20 @@ def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]
     torch.set_num_threads(before)  # New threads start with this number.
 
 
-def _lie(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:
+def _map_table(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:
     """Memory-map a large table from its file if the cast to `dtype` is exact, because few rows are ever read."""
     (key,) = places
     rows = tensor(key)
-    if not lies(rows, dtype):
+    if not is_mapped(rows, dtype):
         return False
     table.weight = nn.Parameter(rows, requires_grad=False)
     table.dtype = None if rows.dtype is dtype else dtype
     return True
 
 
-def lies(rows: Tensor, dtype: torch.dtype) -> bool:
+def is_mapped(rows: Tensor, dtype: torch.dtype) -> bool:
     """True if a CPU memory-maps a table of this size and dtype. Shapes: rows [V, H], also on the meta device."""
-    return rows.nbytes >= LYING and torch.promote_types(rows.dtype, dtype) is dtype
+    return rows.nbytes >= MIN_MAPPED_BYTES and torch.promote_types(rows.dtype, dtype) is dtype
 
 
 def _as_published(network: nn.Module, prefix: str, rounds: bool) -> dict[str, Place]:

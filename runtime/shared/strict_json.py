@@ -11,7 +11,7 @@ MAX_DEPTH = 32  # Nesting depth; the page's own objects have 6.
 MAX_DIGITS = 100  # Digits of an integer: more than any seed or count, and still a float.
 
 
-def parse(text: str | bytes, most_depth: int = MAX_DEPTH) -> Any:
+def parse(text: str | bytes, max_depth: int = MAX_DEPTH) -> Any:
     """Read a JSON value.
 
     Raises:
@@ -27,27 +27,27 @@ def parse(text: str | bytes, most_depth: int = MAX_DEPTH) -> Any:
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise ValueError("it cannot be read as JSON") from None
     except RecursionError:
-        raise ValueError(f"it has more than {most_depth} levels") from None
-    _check(value, most_depth)
+        raise ValueError(f"it has more than {max_depth} levels") from None
+    _check(value, max_depth)
     return value
 
 
-def parse_object(text: str | bytes, most_depth: int = MAX_DEPTH) -> dict[str, Any]:
+def parse_object(text: str | bytes, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
         ValueError: It is another value, or as in `parse`.
     """
-    value = parse(text, most_depth)
+    value = parse(text, max_depth)
     if not isinstance(value, dict):
         raise ValueError("it is not an object")
     return value
 
 
-def _check(value: object, most_depth: int) -> None:
+def _check(value: object, max_depth: int) -> None:
     """Check the value level by level, without recursion."""
     level = [value]
-    for _ in range(most_depth + 1):
+    for _ in range(max_depth + 1):
         below: list[object] = []
         for item in level:
             if isinstance(item, str):
@@ -60,7 +60,7 @@ def _check(value: object, most_depth: int) -> None:
         if not below:
             return
         level = below
-    raise ValueError(f"it has more than {most_depth} levels")
+    raise ValueError(f"it has more than {max_depth} levels")
 
 
 def _check_text(text: str) -> None:

@@ -89,7 +89,7 @@ def limit_process(**limits: int) -> None:
             continue
 
 
-def most_files(*, at_most: bool = False) -> int | None:
+def max_files(*, at_most: bool = False) -> int | None:
     """Return this process's limit of open files, or with `at_most` its hard limit; None if unlimited."""
     if _resource is None:
         return None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.engine.windowed_sound import WINDOW, decode_in_windows
+from runtime.engine.windowed_audio import WINDOW, decode_in_windows
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.speaker_encoder import log_mel
 from tests.conftest import Loaded

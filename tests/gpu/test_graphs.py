@@ -109,7 +109,7 @@ def spoken(runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], toge
         assert result.finite.all()
         frames.append(result.codes)
     for slot in slots:
-        runner.slot_cache.give_back(slot)
+        runner.slot_cache.release(slot)
     return np.stack(frames, axis=1)
 
 

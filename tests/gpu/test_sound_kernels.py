@@ -54,7 +54,7 @@ def streams(network: Code2Wav, device: CudaDevice) -> Code2WavStreams:
     made = Code2WavStreams(network, SLOTS, device, torch.bfloat16)
     torch.cuda.synchronize()  # the device streams that use it know nothing of this thread's work
     made.capture()
-    assert made.graphs.sizes(Stream.SOUND), "nothing was captured"
+    assert made.graphs.sizes(Stream.AUDIO), "nothing was captured"
     return made
 
 
@@ -74,7 +74,7 @@ def continued(streams: Code2WavStreams, slots: list[int], codes: Tensor, ends: l
     torch.cuda.synchronize()  # the streams were opened on no device stream
     sounds = [b""] * len(slots)
     for begin, end in pairwise([0, *ends]):
-        stream = Stream.FIRST_SOUND if end <= 2 else Stream.SOUND
+        stream = Stream.FIRST_AUDIO if end <= 2 else Stream.AUDIO
         for row, pcm in enumerate(streams.decode(slots, codes[:, begin:end], stream)):
             assert isinstance(pcm, bytes), "sound that is not finite"
             sounds[row] += pcm

@@ -15,7 +15,7 @@ from tests.support.app import App
 from tests.support.speech_client import Talk, spoken, talk
 
 STREAMS = 10
-ASK_S = 0.02
+QUERY_TIMEOUT_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ async def crash(app: App) -> CrashReport:
     told = tuple(at - killed for at in await asyncio.gather(*streams))
     async with httpx.AsyncClient(base_url=app.url, trust_env=False) as client:
         while not await _is_ready(client):  # noqa: ASYNC110 - another process
-            await asyncio.sleep(ASK_S)
+            await asyncio.sleep(QUERY_TIMEOUT_S)
     ready = time.monotonic() - killed
     take = await spoken(url, "Now.", task_type="custom_voice", max_frames=2)
     assert take.end["type"] == "audio.done"

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from websockets.exceptions import InvalidStatus
 
 from benchmarks.common.servers import BenchRuntime
-from runtime.shared.system import limit_process, most_files
+from runtime.shared.system import limit_process, max_files
 from tests.proof.crowd import held
 from tests.support.speech_client import talk
 
@@ -27,7 +27,7 @@ def as_many_as_allowed(count: int) -> int:
 
     A port takes half as many as its process may have files (`runtime/shared/port/connections/waiting.py`).
     """
-    most = most_files(at_most=True)
+    most = max_files(at_most=True)
     if most is None:
         return count
     limit_process(RLIMIT_NOFILE=most)
@@ -87,7 +87,7 @@ async def _first_sounds_ms(runtime: BenchRuntime, times: int) -> list[float]:
 async def _refusals_ms(stack: AsyncExitStack, runtime: BenchRuntime) -> list[float]:
     """Of handshakes beyond the limit; those before it are let in and stay."""
     refusals_ms: list[float] = []
-    let_in = 0
+    admit_waiting = 0
     while len(refusals_ms) < REFUSED:
         began = time.perf_counter()
         try:
@@ -96,8 +96,8 @@ async def _refusals_ms(stack: AsyncExitStack, runtime: BenchRuntime) -> list[flo
             refusals_ms.append(1000 * (time.perf_counter() - began))
             _check(refusal)
         else:
-            let_in += 1
-            assert let_in <= SPEAKERS + SPARE, "more than the limit were let in"
+            admit_waiting += 1
+            assert admit_waiting <= SPEAKERS + SPARE, "more than the limit were let in"
     return refusals_ms
 
 

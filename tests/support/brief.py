@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.device.interface import Stream
-from runtime.engine.audio.sound_graphs import Family
+from runtime.engine.audio.code2wav_graphs import Family
 from runtime.model.checkpoint import Checkpoint
 from tests.conftest import Loaded
 
@@ -39,10 +39,10 @@ def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     tests/unit/engine/test_sound_graphs.py tests all shapes, and test_npu_engine.py has an engine with them.
     """
     families = {
-        Stream.FIRST_SOUND: Family((1, 2), (1, 2)),
+        Stream.FIRST_AUDIO: Family((1, 2), (1, 2)),
         Stream.STARTS: Family((1,), (1, 2)),
-        Stream.SOUND: Family((1, 2, 4), (1, 4)),
+        Stream.AUDIO: Family((1, 2, 4), (1, 4)),
     }
-    monkeypatch.setattr("runtime.engine.audio.sound_graphs.FAMILIES", families)
+    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     # Of recordings one length, so that some of what tests clone has a graph and some has none.
     monkeypatch.setattr("runtime.engine.audio.voice_encoders.LENGTHS_S", (1.3,))

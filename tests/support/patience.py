@@ -62,7 +62,7 @@ class PatientLoop(asyncio.SelectorEventLoop):
         return now - stopped_s - self._held_s
 
 
-class PatientLoops(asyncio.DefaultEventLoopPolicy):
+class PatientLoopPolicy(asyncio.DefaultEventLoopPolicy):
     """Policy that makes asyncio.run use `PatientLoop`."""
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
@@ -71,7 +71,7 @@ class PatientLoops(asyncio.DefaultEventLoopPolicy):
 
 def be_patient() -> None:
     """Use `PatientLoop` for every loop of the process, and PATIENCE_S as httpx's default timeout."""
-    asyncio.set_event_loop_policy(PatientLoops())
+    asyncio.set_event_loop_policy(PatientLoopPolicy())
     # The functions and clients of httpx share this default object (5 s).
     default: Any = inspect.signature(httpx.get).parameters["timeout"].default
     default.connect = default.read = default.write = default.pool = PATIENCE_S

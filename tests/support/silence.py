@@ -9,7 +9,7 @@ import httpx
 from tests.support.bad_network import BadNetwork
 from tests.support.speech_client import Talk
 
-ASK_S = 0.02
+QUERY_TIMEOUT_S = 0.02
 SESSIONS = 'voicewright_sessions{dialect="voicewright"} '
 
 
@@ -29,5 +29,5 @@ async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int
         )  # The server's loop has the same clock, which excludes stops of the process.
         began = clock()
         while f"{SESSIONS}{others:.1f}\n" not in (await client.get("/metrics")).text:  # noqa: ASYNC110  a server
-            await asyncio.sleep(ASK_S)
+            await asyncio.sleep(QUERY_TIMEOUT_S)
         return clock() - began

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.engine.scheduling.scheduler import ENDLESS, Pace, Scheduler, SequenceTable, SoundChunk
+from runtime.engine.scheduling.scheduler import ENDLESS, Code2WavChunk, Pace, Scheduler, SequenceTable
 
 FRAME_S = 0.08
 
@@ -23,7 +23,7 @@ class Listener:
     reads: bool = True  # True: it accepts audio immediately; False: it never does.
     slot: int = -1
     chunks: list[int] = field(default_factory=list)
-    first_sound: float | None = None
+    first_audio_at: float | None = None
     buffer_empty_at: float = 0.0
     gap_s: float = 0.0
     ended: float | None = None
@@ -49,7 +49,7 @@ class Simulation:
     _begun: deque[tuple[float, NDArray[np.int64]]] = field(
         default_factory=deque
     )  # Launched frames: end time and slots.
-    _flying: list[tuple[float, SoundChunk]] = field(default_factory=list)
+    _flying: list[tuple[float, Code2WavChunk]] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -145,8 +145,8 @@ class Simulation:
             for slot, frames in zip(chunk.slots, chunk.frames.tolist(), strict=True):
                 one = by_slot[int(slot)]
                 one.chunks.append(frames)
-                if one.first_sound is None:
-                    one.first_sound = one.buffer_empty_at = landed
+                if one.first_audio_at is None:
+                    one.first_audio_at = one.buffer_empty_at = landed
                 one.gap_s += max(0.0, landed - one.buffer_empty_at)
                 one.buffer_empty_at = max(one.buffer_empty_at, landed) + frames * FRAME_S
                 if sum(one.chunks) == one.frames:

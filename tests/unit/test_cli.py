@@ -15,7 +15,7 @@ import torch
 
 from runtime import cli
 from runtime.cli import main
-from runtime.engine import windowed_sound
+from runtime.engine import windowed_audio
 from runtime.errors import SetUpError
 from runtime.option_names import OPTIONS, WORDS, in_options
 from runtime.request import Mode, Reference, SpeechRequest, StopReason
@@ -95,8 +95,8 @@ def test_windows_are_heard_behind_their_first_seam_and_a_clone_s_begin_with_its_
     whole = spoken()
     assert np.array_equal(spoken("--decode", "windowed"), whole), "no longer than a window"
     first, behind = 8, 17 if mode == "base" else 0  # frames to the seam, and of the reference
-    monkeypatch.setattr(windowed_sound, "WINDOW", first + behind)
-    monkeypatch.setattr(windowed_sound, "CONTEXT", 1)
+    monkeypatch.setattr(windowed_audio, "WINDOW", first + behind)
+    monkeypatch.setattr(windowed_audio, "CONTEXT", 1)
     windowed = spoken("--decode", "windowed")
     assert np.array_equal(windowed[:first], whole[:first])
     assert (windowed[first:] != whole[first:]).any(axis=1).all()

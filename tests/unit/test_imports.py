@@ -60,7 +60,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Around runtime processes, which it knows by their public side only; it reads keys and announces a port as they do.
     "runtime/cluster/": (*SHARED, "runtime.server.http.keys", "runtime.server.wyoming.announcement", "runtime.cluster"),
     "runtime/option_names.py": ("runtime.errors",),
-    "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_sound"),
+    "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_audio"),
     "runtime/doctor.py": (*VALUES, "runtime.engine.capacity.doctor"),
     "runtime/quantize.py": (*VALUES, "runtime.device.quantized", "runtime.model.quantize"),
     "runtime/fetch.py": (

@@ -55,7 +55,7 @@ def test_a_process_without_limits_says_so_and_goes_on(
     with caplog.at_level(logging.WARNING):
         system.limit_process(RLIMIT_AS=1, RLIMIT_CPU=1)
     assert "RLIMIT_AS, RLIMIT_CPU" in caplog.text
-    assert system.most_files() is None
+    assert system.max_files() is None
 
 
 def test_no_lock_at_all_is_an_error_and_not_silence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -52,12 +52,12 @@ MODULES = (
 )
 
 
-class Unheard:
+class PendingKernel:
     """Placeholder for a kernel that is being compiled, whose launch does nothing."""
 
     function = packed_metadata = None
 
-    def result(self) -> Unheard:
+    def result(self) -> PendingKernel:
         return self
 
     def launch_metadata(self, *_: Any) -> None:
@@ -67,7 +67,7 @@ class Unheard:
         """Do nothing."""
 
 
-UNHEARD = Unheard()
+PENDING_KERNEL = PendingKernel()
 
 
 class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no types
@@ -76,7 +76,7 @@ class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no typ
     A failed compilation is repeated at the first real launch.
     """
 
-    def submit(self, key: str, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], None]) -> Unheard:
+    def submit(self, key: str, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], None]) -> PendingKernel:
         def compile_and_load() -> Any:
             try:
                 kernel = compile_fn()
@@ -88,8 +88,8 @@ class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no typ
             return kernel
 
         super().submit(key, compile_and_load, finalize_fn)
-        finalize_fn(UNHEARD)  # Progress is reported once all kernels are compiled.
-        return UNHEARD
+        finalize_fn(PENDING_KERNEL)  # Progress is reported once all kernels are compiled.
+        return PENDING_KERNEL
 
 
 def compile_all(works: Iterable[Callable[[], object]]) -> int:

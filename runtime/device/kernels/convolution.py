@@ -21,7 +21,7 @@ from torch import Tensor
 
 from runtime.device.kernels import pdl, stages
 from runtime.device.kernels.snake import Snake, snake
-from runtime.device.kernels.streams import ROW, Past, remember, take_turn
+from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
 
 
 class After(IntEnum):
@@ -165,7 +165,7 @@ def _convolve(
     column, tile = tl.program_id(0) % columns, tl.program_id(0) // columns
     if AHEAD:
         _weights_to_cache(weight, column * BN, N, K, BN)
-    take_turn(PDL)
+    wait_for_previous(PDL)
     if memory is not None:
         programs = tl.num_programs(0)
         remember(x, memory, rows, tl.program_id(0), programs, T, total, left, copy_stride, slot_stride, C)

@@ -25,7 +25,7 @@ from runtime.device.kernels.qk_norm_rope import (
 
 PART = 16  # Keys per step of a warp.
 PARTS = 4  # Warps that share the keys of a row. More warps would lower the occupancy.
-FEWEST_WARPS = 2  # Minimum warps of a program with few keys.
+MIN_WARPS = 2  # Minimum warps of a program with few keys.
 
 
 def decode_attention(
@@ -77,7 +77,7 @@ def decode_attention(
         STAGES=stages(STAGES if qkv.itemsize == 2 else FLOAT32_STAGES, block),
         ONCE=parts * PART >= T,
         SETTLED=settled,
-        num_warps=max(parts, FEWEST_WARPS),
+        num_warps=max(parts, MIN_WARPS),
         **launch_options(),
     )
     return out
@@ -181,7 +181,7 @@ def _decode_attention(
     acc = tl.where(is_first[:, :, None], mixed[None, :, :], 0.0)
     parted_q = tl.broadcast_to(q[None, :, :], (PARTS, QUERIES, WIDTH))
     if ONCE:
-        best, total, acc = _take_in(parted_q, k, v, offsets < first, factor, best, total, acc)
+        best, total, acc = _update_softmax(parted_q, k, v, offsets < first, factor, best, total, acc)
     else:
         for begin in tl.range(0, first, PARTS * PART, num_stages=STAGES):
             index = begin + offsets
@@ -190,7 +190,7 @@ def _decode_attention(
             block = base + index[:, :, None] * D + dims[None, None, :]
             k = tl.load(keys + block, mask=there, other=0.0)
             v = tl.load(values + block, mask=there, other=0.0)
-            best, total, acc = _take_in(parted_q, k, v, old, factor, best, total, acc)
+            best, total, acc = _update_softmax(parted_q, k, v, old, factor, best, total, acc)
 
     fade = tl.exp2(best - tl.max(best, axis=0)[None, :])
     result = tl.sum(acc * fade[:, :, None], axis=0) / tl.sum(total * fade, axis=0)[:, None]
@@ -199,7 +199,7 @@ def _decode_attention(
 
 
 @triton.jit
-def _take_in(q, k, v, live, factor, best, total, acc):
+def _update_softmax(q, k, v, live, factor, best, total, acc):
     """Update every part's online softmax with its keys of one block.
 
     Shapes: q [PARTS, QUERIES, WIDTH]; k, v [PARTS, PART, WIDTH]; live [PARTS, PART]; best, total [PARTS, QUERIES]; acc

@@ -23,7 +23,7 @@ from runtime.device.kernels.gemm import PARTS
 
 SIZES = 16, 32, 64  # Input rows per program. Each size is a kernel to compile.
 MAX_ROWS = SIZES[-1]
-BESIDES = 1024  # Bytes of shared memory for other data than weights and rows.
+RESERVED_BYTES = 1024  # Bytes of shared memory for other data than weights and rows.
 
 
 class MediumTiles(NamedTuple):
@@ -75,7 +75,7 @@ def block_rows(M: int) -> int:
 def shared_bytes(tiles: MediumTiles, M: int) -> int:
     """Return an upper bound of a program's shared memory for M rows, in two-byte numbers."""
     steps = tiles.weights_ahead * tiles.BN + tiles.rows_ahead * block_rows(M)
-    return 2 * PARTS * tiles.BK * steps + BESIDES
+    return 2 * PARTS * tiles.BK * steps + RESERVED_BYTES
 
 
 @gluon.jit(do_not_specialize=["M"])

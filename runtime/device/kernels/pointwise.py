@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from runtime.device.kernels import pdl
-from runtime.device.kernels.streams import ROW, Past, remember, take_turn
+from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
 
 FULL_SCALE = tl.constexpr(32767.0)
 ROUNDING = tl.constexpr(12582912.0)  # As in snake.py.
@@ -27,7 +27,7 @@ def _look_up(
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    take_turn(PDL)
+    wait_for_previous(PDL)
     m = tl.program_id(0)
     c = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
@@ -79,7 +79,7 @@ def _each_channel(
     BM: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    take_turn(PDL)
+    wait_for_previous(PDL)
     LEFT: tl.constexpr = TAPS - 1
     program, programs = tl.program_id(0), tl.num_programs(0)
     remember(x, memory, rows, program, programs, T, total, LEFT, copy_stride, slot_stride, C)
@@ -153,7 +153,7 @@ def _pcm(
     BM: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    take_turn(PDL)
+    wait_for_previous(PDL)
     LEFT: tl.constexpr = TAPS - 1
     block, row = tl.program_id(0), tl.program_id(1)
     blocks = tl.num_programs(0)

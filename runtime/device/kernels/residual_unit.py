@@ -17,7 +17,7 @@ from torch import Tensor
 from runtime.device.kernels import pdl
 from runtime.device.kernels.convolution import Made, Packed, Tile
 from runtime.device.kernels.snake import Snake, snake
-from runtime.device.kernels.streams import ROW, Past, remember, take_turn
+from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
 
 WIDEST = {torch.bfloat16: 192, torch.float32: 16}  # Channels that fit into a program's registers.
 SMALLEST = 16  # Columns of a tile.
@@ -109,7 +109,7 @@ def _unit(
     PRECISION: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    take_turn(PDL)
+    wait_for_previous(PDL)
     N: tl.constexpr = C0 + C1
     KIND: tl.constexpr = x.dtype.element_ty
     tile = tl.program_id(0)

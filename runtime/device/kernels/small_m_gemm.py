@@ -27,7 +27,7 @@ from runtime.device.kernels import pdl, shared_memory, staging, wgmma
 from runtime.device.kernels.gemm import PARTS
 
 MAX_ROWS = 8  # Rows of the tensor core instruction.
-BESIDES = 1024  # Upper bound of shared memory in bytes in addition to weights and rows: the norm's sums.
+RESERVED_BYTES = 1024  # Upper bound of shared memory in bytes in addition to weights and rows: the norm's sums.
 MAX_AHEAD = gl.constexpr(384)  # Elements of two bytes: 192 of 255 registers.
 
 
@@ -86,7 +86,7 @@ def fit_tiles(BN: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> S
     stretch, rows = K // PARTS, 1 if M == 1 else MAX_ROWS
     BK = stretch & -stretch  # The largest power of two that divides it.
     for rows_resident, inputs in ((True, K), (False, PARTS * BK)):
-        if weight_itemsize * BN * K + itemsize * rows * inputs <= shared_memory() - BESIDES:
+        if weight_itemsize * BN * K + itemsize * rows * inputs <= shared_memory() - RESERVED_BYTES:
             return SmallTiles(BN, rows, BK, rows_resident)
     return None
 

@@ -32,7 +32,7 @@ class Past:
 
 
 @triton.jit
-def take_turn(PDL: tl.constexpr):
+def wait_for_previous(PDL: tl.constexpr):
     """Allow the next kernel to start, and wait for the previous one, before any read or write."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()

@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from runtime.device.kernels import pdl
-from runtime.device.kernels.streams import ROW, take_turn
+from runtime.device.kernels.streams import ROW, wait_for_previous
 
 QUERIES = 16  # Rows of a tile: the minimum of the tensor cores.
 
@@ -49,7 +49,7 @@ def _attend(
     PRECISION: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    take_turn(PDL)
+    wait_for_previous(PDL)
     row, kv_head = tl.program_id(0), tl.program_id(1)
     KIND: tl.constexpr = qkv.dtype.element_ty
     SHARED: tl.constexpr = HEADS // KV_HEADS

@@ -14,30 +14,30 @@ from torch import Tensor
 from runtime.device import Device, kernels
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event, Stream
-from runtime.engine.audio.reference_sound import ReferenceSound
-from runtime.engine.audio.sound_graphs import Shape, SoundGraphs, pieces
+from runtime.engine.audio.code2wav_graphs import Code2WavGraphs, Shape, pieces
+from runtime.engine.audio.reference_prefill import ReferencePrefill
 from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.execution.graphs import GraphPool, Progress
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.code2wav import Code2Wav
-from runtime.model.sound import ROW, LibrarySound, SoundNetwork
+from runtime.model.code2wav_network import ROW, Code2WavNetwork, TorchCode2Wav
 
 log = logging.getLogger(__name__)
 
 
-def sound_network(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.dtype) -> SoundNetwork:
+def code2wav_network(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.dtype) -> Code2WavNetwork:
     """Return the Code2Wav network for a device: Triton kernels on CUDA, else torch operations with float32 states."""
     if device.torch_device.type == "cuda" and kernels.available():
-        from runtime.model.packed_sound import PackedSound
+        from runtime.model.packed_code2wav import PackedCode2Wav
 
-        return PackedSound(code2wav, slots, dtype)
+        return PackedCode2Wav(code2wav, slots, dtype)
     if dtype is not torch.float32 and device.name != "cpu":  # On a CPU the products are already laid out in this dtype.
         log.warning("Code2Wav runs in float32: its bfloat16 needs a card and Triton")
-    return LibrarySound(code2wav, slots)
+    return TorchCode2Wav(code2wav, slots)
 
 
 @dataclass(frozen=True, slots=True)
-class FirstSound:
+class FirstAudio:
     """Audio of a row's first frame, launched right after the frame.
 
     Shapes: made [samples and flags] int16, on the host, valid after `event`.
@@ -67,7 +67,7 @@ class Code2WavStreams:
         slots: int,
         device: Device | None = None,
         dtype: torch.dtype = torch.float32,
-        network: SoundNetwork | None = None,
+        network: Code2WavNetwork | None = None,
         graphs: GraphPool | None = None,
         shapes: Sequence[Shape] = (),
     ) -> None:
@@ -79,10 +79,10 @@ class Code2WavStreams:
         self.groups = code2wav.config.num_quantizers
         self.device = device or CpuDevice()
         # One spare slot for padding rows (Bucket).
-        self.network = network or sound_network(code2wav, slots + 1, self.device, dtype)
+        self.network = network or code2wav_network(code2wav, slots + 1, self.device, dtype)
         self._pool = GraphPool(self.device) if graphs is None else graphs
-        self.graphs = SoundGraphs(self.network, self.device, self.groups, slots, slots, self._pool, shapes)
-        self.after = ReferenceSound(self.network, self.device, self.groups, self._pool)
+        self.graphs = Code2WavGraphs(self.network, self.device, self.groups, slots, slots, self._pool, shapes)
+        self.after = ReferencePrefill(self.network, self.device, self.groups, self._pool)
         self.uncaptured = 0  # Calls without a matching graph, although graphs are captured.
         self._last: dict[int, tuple[Stream, Event]] = {}  # By slot: the last work on its stream, not awaited yet.
         self._rows: NDArray[np.int64] = np.zeros((slots, ROW), np.int64)  # Columns: slot, turn, frames decoded.
@@ -95,7 +95,7 @@ class Code2WavStreams:
             self._pool.capture([*self.graphs.captures(), *self.after.captures()], progress)
 
     @torch.inference_mode()
-    def open(self, slot: int, voice: ClonedVoice | None = None, stream: Stream = Stream.FIRST_SOUND) -> None:
+    def open(self, slot: int, voice: ClonedVoice | None = None, stream: Stream = Stream.FIRST_AUDIO) -> None:
         """Open a stream; a voice with reference frames starts from the state after them."""
         with self.device.stream(stream):
             self._after_last((slot,), stream)
@@ -114,13 +114,13 @@ class Code2WavStreams:
         return is_known and bool(self.graphs.sizes(Stream.STARTS))
 
     @torch.inference_mode()
-    def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstSound]:
+    def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
         """Decode the first frame of newly opened streams right after it, within ``Stream.STARTS``.
 
         Shapes: codes [B, Q], on the device.
         """
         widest = self.graphs.widest(Stream.STARTS)
-        followed: list[FirstSound] = []
+        followed: list[FirstAudio] = []
         for first in range(0, len(slots), widest):
             group = np.array(slots[first : first + widest], np.int64)
             bucket = self.graphs.bucket(Stream.STARTS, 1, len(group))
@@ -128,12 +128,12 @@ class Code2WavStreams:
             made, event = bucket.begin(self._rows[group], codes[first : first + widest].unsqueeze(1))
             self._move_on(group, 1)
             self._last.update(dict.fromkeys(group.tolist(), (Stream.STARTS, event)))
-            followed += [FirstSound(made[place], self.samples_per_frame, event) for place in range(len(group))]
+            followed += [FirstAudio(made[place], self.samples_per_frame, event) for place in range(len(group))]
         return followed
 
     @torch.inference_mode()
     def decode(
-        self, slots: Sequence[int], codes: Tensor, stream: Stream = Stream.SOUND, *, at_end: bool = False
+        self, slots: Sequence[int], codes: Tensor, stream: Stream = Stream.AUDIO, *, at_end: bool = False
     ) -> list[bytes | SpeechError]:
         """Decode the next frames of some streams; return s16le or an error for each.
 

@@ -30,10 +30,10 @@ class Code2WavTask:
         return not self.urgency[0]
 
 
-Takes = Callable[[Code2WavTask], bool]
+TaskFilter = Callable[[Code2WavTask], bool]
 
 
-def everything(task: Code2WavTask) -> bool:
+def accept_every_task(task: Code2WavTask) -> bool:
     """Accept every task: the filter of a worker's only thread."""
     return True
 
@@ -51,10 +51,10 @@ class Code2WavWorker:
         self.threads: list[threading.Thread] = []
         self.heartbeats: list[Heartbeat] = []  # One per thread.
 
-    def start(self, *, urgent_apart: bool = False) -> None:
-        """Start the threads; with `urgent_apart`, urgent chunks have their own thread."""
-        threads: dict[str, Takes] = {"sound": everything}
-        if urgent_apart:
+    def start(self, *, separate_urgent: bool = False) -> None:
+        """Start the threads; with `separate_urgent`, urgent chunks have their own thread."""
+        threads: dict[str, TaskFilter] = {"sound": accept_every_task}
+        if separate_urgent:
             threads = {"urgent sound": lambda task: task.is_urgent, "sound": lambda task: not task.is_urgent}
         for name, takes in threads.items():
             heartbeat = Heartbeat()
@@ -90,7 +90,7 @@ class Code2WavWorker:
         elif wanted and wanted[0].is_urgent:
             time.sleep(0)  # Yield the GIL now: a listener is waiting for this audio.
 
-    def next_task(self, takes: Takes = everything) -> Callable[[], None] | None:
+    def next_task(self, takes: TaskFilter = accept_every_task) -> Callable[[], None] | None:
         with self.lock:
             mine = (
                 (task, owner) for owner, tasks in self._waiting.items() if (task := next(filter(takes, tasks), None))
@@ -103,7 +103,7 @@ class Code2WavWorker:
                 del self._waiting[owner]
             return task.begin()
 
-    def _await(self, takes: Takes) -> Callable[[], None] | None:
+    def _await(self, takes: TaskFilter) -> Callable[[], None] | None:
         """Return the next task of a thread; None when the worker is closed."""
         with self.lock:
             while not self._closing:
@@ -112,7 +112,7 @@ class Code2WavWorker:
                 self._offered.wait()
         return None
 
-    def _run(self, takes: Takes, heartbeat: Heartbeat) -> None:
+    def _run(self, takes: TaskFilter, heartbeat: Heartbeat) -> None:
         self._prepare()
         while (run := self._await(takes)) is not None:
             heartbeat.step()

@@ -20,7 +20,7 @@ from torch import Tensor
 from runtime.device import Device
 from runtime.device.interface import Stream
 from runtime.engine.audio.voice_encoders import VoiceEncoders
-from runtime.engine.cloned_voice import ClonedVoice, VoiceSound
+from runtime.engine.cloned_voice import ClonedVoice, VoiceStreamState
 from runtime.errors import EngineDead, GenerationFailed, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import SAMPLE_RATE, Reference, VoicePrompt
@@ -54,7 +54,7 @@ class VoiceCache:
         checkpoint: Checkpoint,
         device: Device,
         capacity: int,
-        sound_after: Callable[[Tensor], VoiceSound],
+        sound_after: Callable[[Tensor], VoiceStreamState],
     ) -> None:
         self.checkpoint = checkpoint
         self.device = device
@@ -87,7 +87,7 @@ class VoiceCache:
 
     def get(self, key: str) -> ClonedVoice | None:
         """Return a cached voice, or None."""
-        self._put_by()
+        self._store_finished()
         voice = self.kept.get(key)
         if voice is not None:
             self.kept.move_to_end(key)
@@ -123,7 +123,7 @@ class VoiceCache:
             self.kept.popitem(last=False)
         return voice
 
-    def _put_by(self) -> None:
+    def _store_finished(self) -> None:
         """Store finished readings whose requests have left; their failures affect no other request."""
         for key, future in [(key, future) for key, future in self.reading.items() if future.done()]:
             with contextlib.suppress(Exception):

@@ -20,7 +20,7 @@ from runtime.model.code2wav import Code2Wav
 from runtime.model.config import ModelConfig
 from runtime.model.inspection import Inspection
 from runtime.model.products import Linear, Table, narrowed_names
-from runtime.model.weights import lies
+from runtime.model.weights import is_mapped
 from runtime.settings import EngineSettings
 
 FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}  # Safetensors'.
@@ -202,7 +202,7 @@ def _lying(inspection: Inspection, talker: nn.Module, dtype: torch.dtype) -> int
         dtype.itemsize * module.weight.numel()
         for name, module in talker.named_modules()
         if isinstance(module, Table)
-        and lies(module.weight.to(FLOATS[inspection.types.get(f"{TALKER}{name}.weight", "BF16")]), dtype)
+        and is_mapped(module.weight.to(FLOATS[inspection.types.get(f"{TALKER}{name}.weight", "BF16")]), dtype)
     )
 
 

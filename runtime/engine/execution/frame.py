@@ -44,7 +44,7 @@ class Frame:
     finite.
 
     Args:
-        most_rows, most_starts: Maximum batch of frames and of first frames, including padding rows.
+        max_rows, max_starts: Maximum batch of frames and of first frames, including padding rows.
         prompts: Maximum number of first frames in flight.
     """
 
@@ -55,8 +55,8 @@ class Frame:
         device: Device,
         slot_cache: SlotCache,
         dtype: torch.dtype,
-        most_rows: int,
-        most_starts: int,
+        max_rows: int,
+        max_starts: int,
         prompts: int = 1,
     ) -> None:
         self.config = config
@@ -71,16 +71,16 @@ class Frame:
         scripts = can_script_on(device, fused)
         self.scripted = scripted_frame(predictor, dtype) if scripts else None
         self._step = scripted_step(self.talker.model, dtype) if scripts else None
-        self.cache = FrameCache(predictor, most_rows, device, dtype, self.ops)
-        self.start_cache = FrameCache(predictor, most_starts, device, dtype, self.ops)
+        self.cache = FrameCache(predictor, max_rows, device, dtype, self.ops)
+        self.start_cache = FrameCache(predictor, max_starts, device, dtype, self.ops)
         self.noise: HostNoise | None = None  # Noise of frames and first frames, if the host provides it.
         self.start_noise: HostNoise | None = None
         widths, groups = (config.talker.vocab_size, config.predictor.vocab_size), config.talker.num_code_groups
         self._cpu_noise = CpuNoise(widths, groups) if target.type == "cpu" else None
         if device.lean_sampling:
             flying = device.max_in_flight + 2
-            self.noise = HostNoise(device, most_rows, widths, groups, flying)
-            self.start_noise = HostNoise(device, most_starts, widths, groups, prompts + 1)
+            self.noise = HostNoise(device, max_rows, widths, groups, flying)
+            self.start_noise = HostNoise(device, max_starts, widths, groups, prompts + 1)
         # The talker's hidden states at the last position of prompts, until their first frame is sampled.
         self.hidden = torch.zeros((slot_cache.slots + 1, config.talker.hidden_size), device=target, dtype=dtype)
         cos, sin = self.talker.angles(torch.arange(slot_cache.length + 1, device=target).unsqueeze(0))

@@ -27,9 +27,9 @@ class Work(StrEnum):
     DECODE = "decode steps"  # [rows, span]
     PREFILL = "prefill chunks"  # [prompts, positions of each]
     FIRST_FRAME = "first frames"  # [rows]
-    FOLLOWING_SOUND = "sound behind first frames"  # [frames, rows]
-    FIRST_SOUND = "first sound"  # [frames, rows]
-    SOUND = "sound"  # [frames, rows]
+    FOLLOWING_AUDIO = "sound behind first frames"  # [frames, rows]
+    FIRST_AUDIO = "first sound"  # [frames, rows]
+    AUDIO = "sound"  # [frames, rows]
     REFERENCE = "references"  # [frames]
     REFERENCE_END = "ends of references"  # [frames]
 

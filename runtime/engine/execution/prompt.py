@@ -20,7 +20,7 @@ from runtime.model.talker import NO_CODEC, Talker
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Layout, Mode
 
-WORTH_KEEPING = 24  # Minimum positions of a cached prefix: prefilling fewer takes no longer than a copy.
+MIN_PREFIX_POSITIONS = 24  # Minimum positions of a cached prefix: prefilling fewer takes no longer than a copy.
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def build_prompt(
     # the text of a reference is longer than its frames.
     constant = min(constant, len(columns.text) - 1)
     embeds = _embed(columns, voice, talker, embedding_source or talker)
-    if constant < WORTH_KEEPING:
+    if constant < MIN_PREFIX_POSITIONS:
         return Prompt(embeds, trailing)
     beginning = (
         columns.text[:constant],

@@ -322,7 +322,7 @@ class SlotCache:
             self.trailing[slot, start : start + len(beside)] = beside
             self.hold_until[slot] = inputs.hold_until
 
-    def give_back(self, slot: int) -> None:
+    def release(self, slot: int) -> None:
         """Free a slot. Its state needs no reset: the next sequence reads only what it has written."""
         self.free_slots.append(slot)
 

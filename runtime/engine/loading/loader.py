@@ -13,7 +13,7 @@ import torch
 
 from runtime.device import Device
 from runtime.device.cpu import Threads, are_small, threads_for
-from runtime.device.host_memory import give_back
+from runtime.device.host_memory import release_unused_memory
 from runtime.device.huge_pages import gather
 from runtime.device.interface import Stream
 from runtime.device.open_device import choose_sound_dtype
@@ -74,7 +74,7 @@ class CheckpointLoader:
         checkpoint = load_checkpoint(
             entry.reference, device.torch_device, dtype, others, entry.quantization, sound_dtype
         )
-        give_back()  # Release the temporary memory of rounding and packing.
+        release_unused_memory()  # Release the temporary memory of rounding and packing.
         self.add(entry, checkpoint, tell, before)
         if device.name == "cpu" and not are_small([checkpoint.talker]):  # After the warm-up, which this would delay.
             Thread(target=_gather, args=(entry.name,), name=GATHERING, daemon=True).start()
@@ -115,10 +115,10 @@ class CheckpointLoader:
             "%s: %d slots; of %.2f GiB memory %.2f were free after the weights, %.2f taken, %.2f left",
             *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
         )
-        self._lend(entry, core)
+        self._share_voices(entry, core)
         entry.core = core  # Requests are served from here on.
 
-    def _lend(self, entry: RegistryEntry, core: EngineCore) -> None:
+    def _share_voices(self, entry: RegistryEntry, core: EngineCore) -> None:
         """Share a Base checkpoint's voices with CustomVoice ones, for pairs that are complete with this checkpoint."""
         registry = self._registry
         for other in registry.entries:
@@ -133,7 +133,7 @@ class CheckpointLoader:
         """Set the device and OpenMP's number of threads for the calling thread."""
         self._enter(self._threads(coming).frames)
 
-    def prepare_sound_thread(self) -> None:
+    def prepare_code2wav_thread(self) -> None:
         """Set the device and OpenMP's number of threads for a calling thread that runs Code2Wav."""
         self._enter(self._threads(()).sound)
 
@@ -197,7 +197,7 @@ def _run_once(core: EngineCore) -> None:
     core.runner.step(np.array([slot])).result()
     longest = min(core.scheduler.sound_work, max(mode.max_chunk_frames for mode in core.modes.values()))
     has_streams = core.device.max_in_flight > 0  # Otherwise both streams are the same.
-    streams = (Stream.FIRST_SOUND, Stream.SOUND) if has_streams else (Stream.SOUND,)
+    streams = (Stream.FIRST_AUDIO, Stream.AUDIO) if has_streams else (Stream.AUDIO,)
     for stream in streams:
         with core.device.stream(stream):
             core.code2wav_streams.open(slot)
@@ -206,5 +206,5 @@ def _run_once(core: EngineCore) -> None:
                 codes = torch.zeros((1, size, config.talker.num_code_groups), dtype=torch.int64)
                 core.code2wav_streams.decode([slot], codes, stream)
                 size *= 2
-    slot_cache.give_back(slot)
+    slot_cache.release(slot)
     core.voice_cache.warm()

@@ -24,11 +24,11 @@ from runtime.engine.audio.guards import spent_after
 from runtime.engine.scheduling.scheduler import (
     ENDLESS,
     MAX_BACKLOG_FRAMES,
+    Code2WavChunk,
     Pace,
     Scheduler,
     SequenceTable,
     Slots,
-    SoundChunk,
 )
 from runtime.engine.scheduling.sequence import Sequence
 from runtime.errors import GenerationFailed, SpeechError
@@ -39,7 +39,7 @@ Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceSound:
+class SequenceAudio:
     """Decoded audio of one row's frames: empty after an error, shortened if a guard struck."""
 
     pcm: bytes
@@ -53,9 +53,9 @@ class SequenceSound:
 class _Output:
     """Result of a chunk that the worker has finished, by row."""
 
-    chunk: SoundChunk
+    chunk: Code2WavChunk
     sequences: list[Sequence]
-    sounds: list[SequenceSound]
+    sounds: list[SequenceAudio]
     paused: list[int]  # Samples of the pauses emitted with the chunk.
     at: float
 
@@ -156,7 +156,7 @@ class Code2WavScheduler:
             self._withdrawn = True
             yield
 
-    def collect(self) -> Iterator[tuple[Sequence, SequenceSound]]:
+    def collect(self) -> Iterator[tuple[Sequence, SequenceAudio]]:
         """Record the results of the worker by row, and offer it more chunks.
 
         Results of requests that have lost their slots are dropped.
@@ -175,7 +175,7 @@ class Code2WavScheduler:
             self._table.buffer_empty_at[slots] += np.array([paused for _, _, paused in current]) / SAMPLE_RATE
             for was_dry, (sequence, sound, _) in zip(starved, current, strict=True):
                 sequence.underruns += int(was_dry)
-                sequence.first_sound = sequence.first_sound or at
+                sequence.first_audio_at = sequence.first_audio_at or at
                 yield sequence, sound
         if worked:
             self.offer()
@@ -187,7 +187,7 @@ class Code2WavScheduler:
         chunks = self.scheduler.sound(self._table, self._clock(), self.pace)
         return [Code2WavTask((not chunk.is_urgent, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
 
-    def _freeze(self, chunk: SoundChunk) -> Callable[[], None]:
+    def _freeze(self, chunk: Code2WavChunk) -> Callable[[], None]:
         """Copy the inputs of a chunk and return the function that decodes it. The caller holds the worker's lock."""
         # A padded row repeats its last frame.
         own = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)
@@ -200,7 +200,7 @@ class Code2WavScheduler:
         return partial(self.make, chunk, sequences, codes, firsts, spent)
 
     def make(
-        self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes, firsts: list[int], spent: list[int]
+        self, chunk: Code2WavChunk, sequences: list[Sequence], codes: Codes, firsts: list[int], spent: list[int]
     ) -> None:
         """Decode a chunk and emit its audio at once.
 
@@ -216,7 +216,7 @@ class Code2WavScheduler:
             sounds = [self._guard(*row) for row in zip(sequences, own, pcms, spent, strict=True)]
         except Exception:
             log.exception("sound of %d chunks failed", len(sequences))
-            sounds = [SequenceSound(b"", len(row), error=GenerationFailed()) for row in own]
+            sounds = [SequenceAudio(b"", len(row), error=GenerationFailed()) for row in own]
         paused = [0] * len(sequences)
         for place, (sequence, row, sound, first) in enumerate(zip(sequences, own, sounds, firsts, strict=True)):
             with self._worker.lock:  # The request must not end between these lines.
@@ -227,9 +227,9 @@ class Code2WavScheduler:
         self.pace.sound_s = (now - began) / int(chunk.frames.sum())
         self._outputs.append(_Output(chunk, sequences, sounds, paused, now))
 
-    def _decode(self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes) -> list[bytes | SpeechError]:
+    def _decode(self, chunk: Code2WavChunk, sequences: list[Sequence], codes: Codes) -> list[bytes | SpeechError]:
         """Return the audio of every row: the launched first audio, or decoded now. Thread: worker."""
-        stream = Stream.FIRST_SOUND if chunk.is_urgent else Stream.SOUND
+        stream = Stream.FIRST_AUDIO if chunk.is_urgent else Stream.AUDIO
         sounds: dict[int, bytes | SpeechError] = {}
         with self._streams.device.stream(stream):
             for place, sequence in enumerate(sequences):
@@ -257,19 +257,19 @@ class Code2WavScheduler:
             sequence.opened = True
         return True
 
-    def _guard(self, sequence: Sequence, codes: Codes, pcm: bytes | SpeechError, spent: int) -> SequenceSound:
+    def _guard(self, sequence: Sequence, codes: Codes, pcm: bytes | SpeechError, spent: int) -> SequenceAudio:
         """Cut audio that has looped or has been silent for too long after its text. Thread: worker."""
         size, start = len(codes), max(0, spent)
         if isinstance(pcm, SpeechError):
-            return SequenceSound(b"", size, error=pcm)
+            return SequenceAudio(b"", size, error=pcm)
         pcm = pcm[: size * self._frame_bytes]
         if not self._guarded or start >= size:
-            return SequenceSound(pcm, size)
+            return SequenceAudio(pcm, size)
         guard = sequence.detector.heard(codes[start:], pcm[start * self._frame_bytes :], True)
         if guard is None:
-            return SequenceSound(pcm, size)
+            return SequenceAudio(pcm, size)
         frames = start + sequence.detector.struck + 1
-        return SequenceSound(pcm[: frames * self._frame_bytes], frames, size - frames, guard)
+        return SequenceAudio(pcm[: frames * self._frame_bytes], frames, size - frames, guard)
 
 
 def spent_from(sequence: Sequence) -> int:

@@ -188,8 +188,8 @@ def admit(
     )
     # Tokens can follow the frames only if the layout has positions for them and no reference frame takes these.
     # A text of one segment can be fed by token too if it is complete.
-    is_beside = request.split is Split.AUTO or (request.split is Split.NONE and not request.open_text)
-    by_token = layout is Layout.STREAMING and not frames and is_beside
+    feeds_by_token = request.split is Split.AUTO or (request.split is Split.NONE and not request.open_text)
+    by_token = layout is Layout.STREAMING and not frames and feeds_by_token
     whole, most = request.split is Split.NONE, admission.longest(tokenizer)
     longest = most if whole else min(most, admission.part_chars)  # Independent of the text.
     stream_of = partial(

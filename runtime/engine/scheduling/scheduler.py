@@ -70,7 +70,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class SoundChunk:
+class Code2WavChunk:
     """Rows whose next frames one Code2Wav call decodes.
 
     `deadline` is the earliest one of the rows. `is_urgent` is True for first chunks, and for short chunks that a
@@ -176,7 +176,7 @@ class Scheduler:
         at_rest = table.ended | (table.made >= table.text) | (table.made >= table.limit)
         return at_rest | self.waits_for_reader(table, table.made)
 
-    def sound(self, table: SequenceTable, now: float, pace: Pace) -> list[SoundChunk]:
+    def sound(self, table: SequenceTable, now: float, pace: Pace) -> list[Code2WavChunk]:
         """Choose the next Code2Wav chunks, most urgent first: first chunks, then the earliest end of a buffer.
 
         With large batches, calls take long. The chunk after a first one is urgent too: it is needed before the first
@@ -215,7 +215,7 @@ class Scheduler:
 
     def _cut(
         self, table: SequenceTable, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_urgent: bool
-    ) -> Iterator[SoundChunk]:
+    ) -> Iterator[Code2WavChunk]:
         """Yield the due rows in calls of one chunk size, within the limits of device and mode."""
         ordered = np.flatnonzero(due)[np.argsort(table.buffer_empty_at[due], kind="stable")]
         for size in np.unique(sizes[due]):
@@ -227,7 +227,7 @@ class Scheduler:
                 pending = table.pending[part]
                 frames = np.minimum(sizes[part], pending)
                 at_end = bool((table.ended[part] & (pending == frames)).all())
-                yield SoundChunk(part, frames, is_urgent, at_end, float(table.buffer_empty_at[part[0]]))
+                yield Code2WavChunk(part, frames, is_urgent, at_end, float(table.buffer_empty_at[part[0]]))
 
     def record_sent(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
         """Record that the audio of `size` frames (of each) was emitted; return the rows whose buffer had run empty."""

@@ -9,7 +9,7 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.engine.audio.code2wav_streams import FirstSound
+from runtime.engine.audio.code2wav_streams import FirstAudio
 from runtime.engine.audio.guards import RunawayDetector
 from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.execution.prompt import Prompt
@@ -83,7 +83,7 @@ class Sequence:
 
     # Its audio.
     opened: bool = False  # Its Code2Wav stream is open.
-    first_audio: FirstSound | None = None  # Code2Wav work launched after its first frame.
+    first_audio: FirstAudio | None = None  # Code2Wav work launched after its first frame.
     pauses: deque[tuple[int, int]] = field(default_factory=deque)  # Coming pauses: frames before each, and its samples.
     samples: int = 0  # Emitted samples.
     paused: int = 0  # Of these, samples of pauses.
@@ -94,7 +94,7 @@ class Sequence:
     queued: float = 0.0
     admitted: float = 0.0
     prefilled: float | None = None
-    first_sound: float | None = None
+    first_audio_at: float | None = None
     segments: int = 0
     repeated: int = 0
     prompt_tokens: int = 0
@@ -186,7 +186,7 @@ class Sequence:
         return RequestStats(
             queue_ms=1000 * (admitted - (self.queued or now)),
             prefill_ms=0.0 if self.prefilled is None else 1000 * (self.prefilled - admitted),
-            ttfa_ms=None if self.first_sound is None else 1000 * (self.first_sound - self.asked),
+            ttfa_ms=None if self.first_audio_at is None else 1000 * (self.first_audio_at - self.asked),
             total_ms=1000 * (now - self.asked),
             prompt_tokens=self.prompt_tokens,
             frames=frames,

@@ -20,7 +20,7 @@ from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import ServerSettings, Settings
 from runtime.shared.port.connections.http import HttpConnection
 from runtime.shared.port.connections.loop_share import LoopShares
-from runtime.shared.port.connections.waiting import Waiting, most_open
+from runtime.shared.port.connections.waiting import Waiting, max_open
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.origins import TrustedProxies
 
@@ -145,7 +145,7 @@ class Server(uvicorn.Server):
 def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> uvicorn.Config:
     """Return uvicorn's configuration of a port; `linger_s` is the timeout of open requests at shutdown."""
     server = settings.server
-    waiting = Waiting(most_open(server.max_connections))
+    waiting = Waiting(max_open(server.max_connections))
     return uvicorn.Config(
         TrustedProxies(app, server.proxies()),
         proxy_headers=False,  # Disabled, because uvicorn trusts all entries of the proxy headers.

@@ -171,11 +171,11 @@ def test_a_graph_does_its_work_again_without_python(npu: NpuDevice, ascend: Stan
 
     def work() -> Tensor:
         calls.append(ascend.npu.is_current_stream_capturing())
-        assert ascend.npu.current_stream() is npu.capturing[Stream.SOUND]
+        assert ascend.npu.current_stream() is npu.capturing[Stream.AUDIO]
         return state.add_(1) * 2
 
     with torch.inference_mode():
-        graph = npu.capture(work, Stream.SOUND)
+        graph = npu.capture(work, Stream.AUDIO)
         assert calls == [False] * WARM_UPS + [True]
         result, address = graph.result, graph.result.data_ptr()
         for _ in range(3):
@@ -205,7 +205,7 @@ def test_no_graph_begins_or_is_replayed_within_another(npu: NpuDevice) -> None:
 
 
 def elsewhere(npu: NpuDevice, state: Tensor) -> None:
-    with npu.stream(Stream.SOUND):
+    with npu.stream(Stream.AUDIO):
         state.add_(1)
 
 
@@ -254,7 +254,7 @@ def test_one_thread_captures_at_a_time(npu: NpuDevice) -> None:
             return part.add_(1)
 
         with torch.inference_mode():
-            npu.capture(work, Stream.SOUND)
+            npu.capture(work, Stream.AUDIO)
 
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(capture, state)) == [None] * 4

@@ -15,7 +15,7 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Graph, Stream
 from runtime.device.npu import NpuDevice
 from runtime.device.npu_attention import BOTTOM_RIGHT, EXPLICIT
-from runtime.engine.audio.sound_graphs import FAMILIES
+from runtime.engine.audio.code2wav_graphs import FAMILIES
 from runtime.engine.engine import Engine
 from runtime.engine.execution.graphs import Work
 from runtime.engine.execution.model_runner import PLAIN, SORTED, ModelRunner
@@ -275,7 +275,7 @@ def test_captures_that_fail_are_said_once_and_what_they_were_for_runs_without(
 
     def fails(device: NpuDevice, work: Callable[[], Tensor], stream: Stream) -> Graph[Tensor]:
         # The largest graph of sound comes first, after those of frames; some of the others are on the stream of starts.
-        kind = of_sound if of_sound or stream is Stream.SOUND else asked
+        kind = of_sound if of_sound or stream is Stream.AUDIO else asked
         kind.append(stream)
         if of_sound or len(asked) - 1 in broken:
             raise RuntimeError("Cannot run aclop operators during NPU graph capture")
@@ -310,7 +310,7 @@ def test_a_row_that_went_wrong_harms_neither_its_neighbours_nor_who_comes_after(
     runner = ModelRunner(npu_speaker, npu, torch.float32, 2, 64, 64)
     runner.capture()
     expected = frames_of(runner, [begin(runner, 1, 9)], 3)
-    runner.slot_cache.give_back(0)
+    runner.slot_cache.release(0)
 
     runner = ModelRunner(npu_speaker, npu, torch.float32, 2, 64, 64)
     runner.capture()
@@ -324,8 +324,8 @@ def test_a_row_that_went_wrong_harms_neither_its_neighbours_nor_who_comes_after(
         finite.append(result.finite.tolist())
     assert finite == [[False, True]] * 3
     assert np.array_equal(np.stack(codes), expected)
-    runner.slot_cache.give_back(well)
-    runner.slot_cache.give_back(ill)
+    runner.slot_cache.release(well)
+    runner.slot_cache.release(ill)
     assert begin(runner, 4, 5) == well
     assert (again := begin(runner, 1, 9)) == ill
     assert np.array_equal(frames_of(runner, [again], 3), expected)

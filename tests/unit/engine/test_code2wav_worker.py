@@ -109,7 +109,7 @@ def test_closing_drops_what_waits_and_ends_the_thread() -> None:
 @pytest.fixture
 def two_threads() -> Iterator[Code2WavWorker]:
     worker = Code2WavWorker()
-    worker.start(urgent_apart=True)
+    worker.start(separate_urgent=True)
     yield worker
     worker.close()
 

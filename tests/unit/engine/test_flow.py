@@ -209,7 +209,7 @@ def test_who_waits_too_long_beside_a_free_slot_is_served(quick: Checkpoint) -> N
     engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=0.0))
     heard = Heard()
     engine.submit(custom_voice(max_frames=2), heard)
-    engine.take_commands()
+    engine.run_commands()
     clock.now += 0.001
     drain(engine)
     assert len(heard.codes) == 2

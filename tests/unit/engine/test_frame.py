@@ -181,7 +181,7 @@ def test_a_prompt_that_begins_as_another_did_need_not_be_read_again(speaker: Che
     read(runner, first, one)
     prefix = runner.slot_cache.prefix_of(first, 32)
     runner.step(np.array([first]))
-    runner.slot_cache.give_back(first)
+    runner.slot_cache.release(first)
 
     whole = runner.slot_cache.take(SlotInputs(settings_of(0), 4, other.trailing))
     expected = read(runner, whole, other)
@@ -226,7 +226,7 @@ def test_a_row_may_make_as_many_frames_as_it_has_text_for(speaker: Checkpoint) -
     slot_cache.append_text(taken[0], [5] * 200)  # more than the slot has places for: they count, and none is read
     assert slot_cache.inputs[taken[0]].text_frames == 201
     assert slot_cache.trailing[taken[0]].tolist() == [5] * 160
-    slot_cache.give_back(taken[0])
+    slot_cache.release(taken[0])
     taken.append(slot_cache.take(SlotInputs(settings_of(0), 0, [9])))
     slot_cache.write(taken)
     assert slot_cache.trailing[taken[-1]].tolist() == [9, *[slot_cache.pad] * 159]
@@ -313,7 +313,7 @@ def test_settings_of_a_batch_are_those_of_its_rows(speaker: Checkpoint) -> None:
     assert output(3) == (3, False, True)
     assert output(0, 1) == (vocabulary, True, True)
     assert output(2) == (vocabulary, False, False)
-    slot_cache.give_back(int(slots[1]))
+    slot_cache.release(int(slots[1]))
     slots[1] = slot_cache.take(SlotInputs(dataclasses.replace(settings_of(3)), 0, []))
     assert level.of(slots[1:2], torch.from_numpy(slots[1:2])).any_top_p is False
 

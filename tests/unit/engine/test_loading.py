@@ -105,7 +105,7 @@ def test_orders_between_the_load_and_the_letting_in_are_not_lost(
     engine.append(ticket, "world.")
     engine.finish_text(ticket)
     engine.tick()
-    engine.let_in(entry)
+    engine.admit_waiting(entry)
     drain(engine)
     assert np.array_equal(heard.codes, said(engine, streamed("Hello world.", max_frames=6)).codes)
 

@@ -111,9 +111,9 @@ def test_a_first_chunk_does_not_wait_behind_others_further_sound() -> None:
     crowd = [Listener(frames=300, arrives=0.2 * place) for place in range(7)]
     late = Listener(frames=20, arrives=3.0)
     simulation.run([*crowd, late])
-    assert late.first_sound is not None
+    assert late.first_audio_at is not None
     # At most: the frame that runs, its prefill, the call that runs, its own first chunk.
-    assert late.first_sound - late.arrives < 0.021 + 0.02 + 0.034 + 0.011
+    assert late.first_audio_at - late.arrives < 0.021 + 0.02 + 0.034 + 0.011
 
 
 @settings(max_examples=examples(60), deadline=None, derandomize=True)

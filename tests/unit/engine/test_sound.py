@@ -15,7 +15,7 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Stream
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.engine import Engine
-from runtime.engine.scheduling.scheduler import SoundChunk
+from runtime.engine.scheduling.scheduler import Code2WavChunk
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Mode, SpeechEvent, SpeechRequest, Split
 from runtime.settings import ModeSettings
@@ -216,7 +216,7 @@ def test_company_changes_no_bit_of_the_sound(quick: Checkpoint) -> None:
     core.scheduler = core.code2wav_scheduler.scheduler = many
     make = core.code2wav_scheduler.make
 
-    def noted(chunk: SoundChunk, *rest: Any, **words: Any) -> None:
+    def noted(chunk: Code2WavChunk, *rest: Any, **words: Any) -> None:
         chunks.append(chunk)
         make(chunk, *rest, **words)
 

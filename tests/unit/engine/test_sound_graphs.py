@@ -12,13 +12,13 @@ from torch import Tensor
 
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Stream
+from runtime.engine.audio.code2wav_graphs import Family, pieces
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
-from runtime.engine.audio.sound_graphs import Family, pieces
 from runtime.engine.cloned_voice import ClonedVoice
 from runtime.errors import GenerationFailed, InvalidSetting
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import Code2Wav
-from runtime.model.sound import LibrarySound
+from runtime.model.code2wav_network import TorchCode2Wav
 from tests.support.late_device import LateDevice
 
 SLOTS = 5
@@ -108,8 +108,8 @@ def test_graphs_make_the_sound_of_the_plain_path_for_every_shape(code2wav: Code2
 
 
 def test_more_rows_than_the_widest_bucket_run_in_groups(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch) -> None:
-    families = {Stream.FIRST_SOUND: Family((1,), (1,)), Stream.SOUND: Family((1, 2), (1, 2))}
-    monkeypatch.setattr("runtime.engine.audio.sound_graphs.FAMILIES", families)
+    families = {Stream.FIRST_AUDIO: Family((1,), (1,)), Stream.AUDIO: Family((1, 2), (1, 2))}
+    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     captured, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
     captured.capture()
     codes = codes_of(code2wav, 5, 3)
@@ -145,23 +145,23 @@ def test_a_stream_that_cannot_be_decoded_fails_alone_in_the_middle_of_a_chunk(
 def test_first_sound_has_small_buckets_of_its_own(code2wav: Code2Wav) -> None:
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice())
     streams.capture()
-    assert streams.graphs.sizes(Stream.FIRST_SOUND) == [1, 2, 4]
+    assert streams.graphs.sizes(Stream.FIRST_AUDIO) == [1, 2, 4]
     codes = codes_of(code2wav, 1, 2)
     streams.open(1)
-    first = streams.decode([1], codes, Stream.FIRST_SOUND)
+    first = streams.decode([1], codes, Stream.FIRST_AUDIO)
     assert first == decoded(Code2WavStreams(code2wav, SLOTS), [1], codes, [2])
 
 
 def test_a_track_that_lacks_a_size_makes_it_of_its_own_pieces(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    families = {Stream.FIRST_SOUND: Family((1, 2), (1,)), Stream.SOUND: Family((4,), (1,))}
-    monkeypatch.setattr("runtime.engine.audio.sound_graphs.FAMILIES", families)
+    families = {Stream.FIRST_AUDIO: Family((1, 2), (1,)), Stream.AUDIO: Family((4,), (1,))}
+    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
     streams.capture()
     codes = codes_of(code2wav, 1, 3)
     streams.open(1)
-    first = streams.decode([1], codes, Stream.FIRST_SOUND)
+    first = streams.decode([1], codes, Stream.FIRST_AUDIO)
     assert first == decoded(plain, [1], codes, [3])
     assert streams.uncaptured == 0
 
@@ -171,8 +171,8 @@ def test_the_end_of_a_reply_is_filled_up_to_one_call(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch, frames: int
 ) -> None:
     """Beyond the largest shape it is a sum as ever."""
-    families = {Stream.FIRST_SOUND: Family((1, 4, 8), (2,)), Stream.SOUND: Family((1,), (1,))}
-    monkeypatch.setattr("runtime.engine.audio.sound_graphs.FAMILIES", families)
+    families = {Stream.FIRST_AUDIO: Family((1, 4, 8), (2,)), Stream.AUDIO: Family((1,), (1,))}
+    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
     streams.capture()
     calls: list[int] = []
@@ -180,7 +180,7 @@ def test_the_end_of_a_reply_is_filled_up_to_one_call(
     codes, slots = codes_of(code2wav, 2, frames), [3, 1]
     for slot in slots:
         streams.open(slot)
-    made = streams.decode(slots, codes, Stream.FIRST_SOUND, at_end=True)
+    made = streams.decode(slots, codes, Stream.FIRST_AUDIO, at_end=True)
     whole = decoded(plain, slots, codes, [frames])
     assert [pcm and pcm[: len(whole[0])] for pcm in made] == whole
     assert calls == {3: [4], 5: [8], 8: [8], 9: [8, 1]}[frames]
@@ -200,8 +200,8 @@ def test_first_sound_that_follows_its_frames_is_the_same_and_goes_on_elsewhere(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a device that does everything later, in groups and with rows to spare; then on the stream of all sound."""
-    families = {Stream.STARTS: Family((1,), (1, 2)), Stream.SOUND: Family((1, 2), (1, 4))}
-    monkeypatch.setattr("runtime.engine.audio.sound_graphs.FAMILIES", families)
+    families = {Stream.STARTS: Family((1,), (1, 2)), Stream.AUDIO: Family((1, 2), (1, 4))}
+    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     device = LateDevice(3)
     streams = Code2WavStreams(code2wav, SLOTS, device)
     assert not streams.can_follow(None), "nothing was captured"
@@ -260,7 +260,7 @@ def test_shapes_that_were_asked_for_have_graphs_and_others_do_without(code2wav: 
     streams = Code2WavStreams(code2wav, SLOTS, device, shapes=((4, 2), (1, 3)))
     plain = Code2WavStreams(code2wav, SLOTS)
     streams.capture()
-    assert sorted(streams.graphs.sizes(Stream.SOUND)) == [1, 4]
+    assert sorted(streams.graphs.sizes(Stream.AUDIO)) == [1, 4]
     two = codes_of(code2wav, 2, 7)
     assert decoded(streams, [1, 3], two, [7]) == decoded(plain, [1, 3], two, [7])
     assert streams.uncaptured == 0
@@ -270,7 +270,7 @@ def test_shapes_that_were_asked_for_have_graphs_and_others_do_without(code2wav: 
 
 
 def test_a_shape_that_is_too_long_for_the_network_is_refused(code2wav: Code2Wav) -> None:
-    network = LibrarySound(code2wav, SLOTS + 1)
+    network = TorchCode2Wav(code2wav, SLOTS + 1)
     network.longest = 16
     with pytest.raises(InvalidSetting, match="at most 16 frames in one call"):
         Code2WavStreams(code2wav, SLOTS, network=network, shapes=((17, 1),))

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from torch import Tensor
 
 from runtime.device.interface import Stream
-from runtime.engine.audio.code2wav_streams import FirstSound
+from runtime.engine.audio.code2wav_streams import FirstAudio
 from runtime.engine.core import EngineCore
 from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame
 from runtime.engine.execution.prompt import Prompt
@@ -80,10 +80,10 @@ class Stand:
         ended, finite = (frames > 3 + seeds % 17) & ~held, (seeds % 7 != 0) | (frames < 5)
         return FrameResult(np.stack([seeds, frames], axis=1), ended, finite)
 
-    def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstSound]:
+    def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
         sane = torch.zeros(1, dtype=torch.int16)
         sounds = [torch.cat([row[:1].to(torch.int16).repeat(1920), sane]) for row in codes]
-        return [FirstSound(sound, 1920, self.device.mark()) for sound in sounds]
+        return [FirstAudio(sound, 1920, self.device.mark()) for sound in sounds]
 
     def decode(self, slots: Sequence[int], codes: Any, stream: Stream, **_: bool) -> list[bytes | None]:
         return [np.repeat(row[:, 0], 1920).astype(np.int16).tobytes() for row in codes.numpy()]

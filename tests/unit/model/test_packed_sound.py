@@ -14,11 +14,11 @@ pytest.importorskip("triton")
 
 from runtime.device.kernels import convolution, pointwise, residual_unit
 from runtime.device.kernels.convolution import Tile
-from runtime.engine.audio.reference_sound import ReferenceSound
+from runtime.engine.audio.reference_prefill import ReferencePrefill
 from runtime.engine.execution.graphs import GraphPool
 from runtime.model.code2wav import Code2Wav
-from runtime.model.packed_sound import PackedSound
-from runtime.model.sound import to_s16
+from runtime.model.code2wav_network import to_s16
+from runtime.model.packed_code2wav import PackedCode2Wav
 from tests.conftest import Loaded
 from tests.support import interpreting
 from tests.support.sound_networks import SMALL, random_network, rounded, snr_db
@@ -55,7 +55,7 @@ def codes_of(network: Code2Wav, rows: int, frames: int, seed: int = 0) -> Tensor
 class Streams:
     """Slots of a packed network with the bookkeeping of their rows."""
 
-    def __init__(self, sound: PackedSound, samples: int) -> None:
+    def __init__(self, sound: PackedCode2Wav, samples: int) -> None:
         self.sound, self.samples = sound, samples
         self.rows = np.zeros((SLOTS, 3), np.int64)
         self.rows[:, 0] = np.arange(SLOTS)
@@ -82,7 +82,7 @@ def plain(network: Code2Wav, codes: Tensor) -> Tensor:
 
 
 def packed(network: Code2Wav, dtype: torch.dtype = torch.float32) -> Streams:
-    return Streams(PackedSound(network, SLOTS, dtype), network.config.samples_per_frame)
+    return Streams(PackedCode2Wav(network, SLOTS, dtype), network.config.samples_per_frame)
 
 
 def in_chunks(streams: Streams, slots: list[int], codes: Tensor, ends: list[int]) -> Tensor:
@@ -155,7 +155,7 @@ def test_going_over_a_reference_in_captured_steps_is_going_over_it_at_once(small
     truth = plain(small, codes)[:, reference * small.config.samples_per_frame :]
     streams, device = packed(small), GraphDevice()
     graphs = GraphPool(device)
-    after = ReferenceSound(streams.sound, device, small.config.num_quantizers, graphs)
+    after = ReferencePrefill(streams.sound, device, small.config.num_quantizers, graphs)
     with torch.inference_mode():
         graphs.capture(after.captures())
     assert device.captured == len(list(after.works()))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from runtime.device import open_device
-from runtime.device.packed import least_rows
+from runtime.device.packed import min_rows
 from runtime.device.quantized import Int8, Quantization, WeightOnlyInt8, multiplies_float16, rounds_rows
 from runtime.engine.execution.frame import operations_of
 from runtime.engine.execution.sampling import LevelSettings, pick
@@ -64,7 +64,7 @@ KINDS = [
         torch.bfloat16,
         None,
         id="bfloat16",
-        marks=pytest.mark.skipif(least_rows(64, 64, torch.bfloat16) is None, reason="no products of bfloat16 here"),
+        marks=pytest.mark.skipif(min_rows(64, 64, torch.bfloat16) is None, reason="no products of bfloat16 here"),
     ),
 ]
 NARROW = [case for case in KINDS if case.values[0] is CONFIG]

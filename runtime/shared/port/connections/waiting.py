@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from runtime.shared.system import most_files
+from runtime.shared.system import max_files
 
 
 class Droppable(Protocol):
@@ -13,12 +13,12 @@ class Droppable(Protocol):
     def drop(self) -> None: ...
 
 
-def most_open(max_connections: int) -> int:
+def max_open(max_connections: int) -> int:
     """Return the maximum of open connections: twice those that may be served, for idle keep-alive ones.
 
     It is at most half of the process's file limit, because a relayed connection needs a second file.
     """
-    files = most_files()
+    files = max_files()
     return 2 * max_connections if files is None else max(1, min(2 * max_connections, files // 2))
 
 

@@ -271,7 +271,7 @@ def test_a_table_that_stays_in_its_file_takes_no_memory(folder: Path, monkeypatc
 
     table = load_file(folder / WEIGHTS)["talker.model.text_embedding.weight"]
     before = float32()
-    monkeypatch.setattr("runtime.model.weights.LYING", table.nbytes)
+    monkeypatch.setattr("runtime.model.weights.MIN_MAPPED_BYTES", table.nbytes)
     lying = sum(
         4 * module.weight.numel()
         for module in inspect_folder(folder).networks[TALKER].modules()

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.interface import Stream
-from runtime.engine.audio.sound_graphs import pieces
-from runtime.engine.cloned_voice import VoiceSound
+from runtime.engine.audio.code2wav_graphs import pieces
+from runtime.engine.cloned_voice import VoiceStreamState
 from runtime.engine.execution.graphs import Capture, GraphPool, Work
 from runtime.engine.execution.slots import on_device
-from runtime.model.sound import ROW, SoundNetwork
+from runtime.model.code2wav_network import ROW, Code2WavNetwork
 
 STEPS = (48, 16, 4, 1)  # Frames per step, up to the network's limit.
 Run = Callable[[Tensor, Tensor], Tensor]
@@ -38,10 +38,10 @@ class _Step:
         self._graph.replay()
 
 
-class ReferenceSound:
+class ReferencePrefill:
     """Computation of the Code2Wav state after a reference, one at a time. Thread: any that reads a voice."""
 
-    def __init__(self, network: SoundNetwork, device: Device, groups: int, graphs: GraphPool) -> None:
+    def __init__(self, network: Code2WavNetwork, device: Device, groups: int, graphs: GraphPool) -> None:
         self._network = network
         self._device = device
         self._groups = groups
@@ -68,14 +68,14 @@ class ReferenceSound:
         return [*steps, (Work.REFERENCE_END, network.tail_frames, network.decode)]
 
     @torch.inference_mode()
-    def __call__(self, codes: Tensor) -> VoiceSound:
+    def __call__(self, codes: Tensor) -> VoiceStreamState:
         """Return the Code2Wav state after a reference, on the current device stream. Shapes: codes [m, Q] int64."""
         with self._turn:
             network = self._network.stepped
             captured: list[Any] = [self._graphs.get(work, size) for work, size, _ in self._works()]
             if network is None or None in captured or len(codes) < network.tail_frames:
                 state, turn = self._network.after(codes)
-                return VoiceSound(state, turn, len(codes))
+                return VoiceStreamState(state, turn, len(codes))
             steps: dict[int, _Step] = {size: step for (size,), step in self._graphs.of(Work.REFERENCE).items()}
             sizes = [*pieces(len(codes) - network.tail_frames, list(steps)), network.tail_frames]
             begins = np.cumsum([0, *sizes[:-1]])
@@ -85,4 +85,4 @@ class ReferenceSound:
             for number, (begin, size) in enumerate(zip(begins.tolist(), sizes, strict=True)):
                 step = captured[-1] if number == len(sizes) - 1 else steps[size]
                 step.run(rows[number : number + 1], codes[None, begin : begin + size])
-            return VoiceSound(network.state_of(network.side), len(sizes) % 2, len(codes))
+            return VoiceStreamState(network.state_of(network.side), len(sizes) % 2, len(codes))

@@ -16,7 +16,7 @@ from runtime.device.interface import Event, Stream
 from runtime.engine.execution.graphs import Capture, GraphPool, Work
 from runtime.engine.execution.slots import on_device
 from runtime.errors import InvalidSetting
-from runtime.model.sound import ROW, SoundNetwork
+from runtime.model.code2wav_network import ROW, Code2WavNetwork
 
 Shape = tuple[int, int]  # Frames, batch.
 
@@ -39,15 +39,15 @@ class Family:
 
 
 FAMILIES = {
-    Stream.FIRST_SOUND: Family((1, 2, 4), (1, 2, 4, 8)),
+    Stream.FIRST_AUDIO: Family((1, 2, 4), (1, 2, 4, 8)),
     Stream.STARTS: Family((1,), (1, 2, 4, 8)),  # After the first frames of as many prompts.
-    Stream.SOUND: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
+    Stream.AUDIO: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
 }
 
 WORKS = {
-    Stream.FIRST_SOUND: Work.FIRST_SOUND,
-    Stream.STARTS: Work.FOLLOWING_SOUND,
-    Stream.SOUND: Work.SOUND,
+    Stream.FIRST_AUDIO: Work.FIRST_AUDIO,
+    Stream.STARTS: Work.FOLLOWING_AUDIO,
+    Stream.AUDIO: Work.AUDIO,
 }
 
 
@@ -65,7 +65,7 @@ class Bucket:
     """Graph of one shape. Padding rows use the spare slot."""
 
     def __init__(
-        self, network: SoundNetwork, device: Device, stream: Stream, frames: int, batch: int, groups: int, spare: int
+        self, network: Code2WavNetwork, device: Device, stream: Stream, frames: int, batch: int, groups: int, spare: int
     ) -> None:
         self._device = device
         self._stream = stream
@@ -115,12 +115,12 @@ class Bucket:
         return outputs, self._device.mark()
 
 
-class SoundGraphs:
+class Code2WavGraphs:
     """The captured buckets of every device stream, in the pool of all graphs."""
 
     def __init__(
         self,
-        network: SoundNetwork,
+        network: Code2WavNetwork,
         device: Device,
         groups: int,
         slots: int,
@@ -128,7 +128,7 @@ class SoundGraphs:
         graphs: GraphPool,
         shapes: Sequence[Shape] = (),
     ) -> None:
-        """Create the graphs; `shapes` replace the default shapes of ``Stream.SOUND``.
+        """Create the graphs; `shapes` replace the default shapes of ``Stream.AUDIO``.
 
         Raises:
             InvalidSetting: a shape has more frames than the network takes in one call.
@@ -143,7 +143,7 @@ class SoundGraphs:
         self._graphs = graphs
         self._shapes = {stream: family.up_to(slots).shapes for stream, family in FAMILIES.items()}
         if shapes:
-            self._shapes[Stream.SOUND] = tuple(shapes)
+            self._shapes[Stream.AUDIO] = tuple(shapes)
 
     def captures(self) -> Iterator[Capture]:
         """Yield the capture of every bucket, the largest first."""

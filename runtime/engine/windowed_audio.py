@@ -10,7 +10,7 @@ from torch import Tensor
 from runtime.engine.audio.voice_cache import reference_key
 from runtime.engine.engine import Engine
 from runtime.model.code2wav import Code2Wav
-from runtime.model.sound import to_s16
+from runtime.model.code2wav_network import to_s16
 from runtime.request import SpeechRequest
 
 WINDOW = 300  # Frames of a window (docs/model.md 6.1).
@@ -18,7 +18,7 @@ CONTEXT = 25  # Frames before a window that are decoded again.
 
 
 @torch.inference_mode()
-def windowed_sound(engine: Engine, request: SpeechRequest, codes: NDArray[np.int64]) -> bytes:
+def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int64]) -> bytes:
     """Return the s16le audio of a request's frames; for a clone, decode its reference first and cut that audio off.
 
     Shapes: codes [n, Q].

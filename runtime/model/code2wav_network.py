@@ -1,6 +1,6 @@
 """Interface of Code2Wav over the states of all open streams, with s16 samples and flags per row.
 
-``LibrarySound`` uses torch operations on any device; ``runtime/model/packed_sound.py`` uses Triton kernels.
+``TorchCode2Wav`` uses torch operations on any device; ``runtime/model/packed_code2wav.py`` uses Triton kernels.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ ROW = 3  # Columns of a row: slot, turn, frames.
 ANY = 1 << 30  # Any number of frames.
 
 
-class SoundNetwork(Protocol):
+class Code2WavNetwork(Protocol):
     """Code2Wav with one stream state per slot. A call changes only the slots of its rows."""
 
     longest: int  # Maximum frames of a call.
 
     @property
-    def stepped(self) -> SteppedSound | None:
+    def stepped(self) -> SteppedCode2Wav | None:
         """Return this network if it can compute `after` in steps that graphs can capture, else None."""
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class SoundNetwork(Protocol):
         """Continue a slot from a state that `after` has returned."""
 
 
-class SteppedSound(SoundNetwork, Protocol):
+class SteppedCode2Wav(Code2WavNetwork, Protocol):
     """Network that processes a reference in steps: `move_on` for all frames except the last, which are decoded."""
 
     side: int  # Slot of the reference, which no stream uses.
@@ -64,7 +64,7 @@ class SteppedSound(SoundNetwork, Protocol):
         """Return a copy of a stream's state."""
 
 
-class LibrarySound:
+class TorchCode2Wav:
     """Network by torch operations in float32. It tracks each stream's progress itself."""
 
     longest = ANY

@@ -18,8 +18,8 @@ LONGEST = 16  # Minimum of the maximum chunk length, in frames.
 ALIGNED = 64  # Alignment of each convolution's memory, in elements.
 
 
-class PackedSound:
-    """Kernel implementation of ``runtime.model.sound.SoundNetwork``, with the states of all open streams."""
+class PackedCode2Wav:
+    """Kernel implementation of `Code2WavNetwork`, with the states of all open streams."""
 
     def __init__(self, code2wav: Code2Wav, slots: int, dtype: torch.dtype) -> None:
         config = code2wav.config
@@ -44,7 +44,7 @@ class PackedSound:
             ]
             self.network = pack(code2wav, dtype, pasts)
 
-    # --- The interface SoundNetwork.
+    # --- The interface Code2WavNetwork.
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
         return self.vocode(self.latents(rows, codes), rows)
@@ -54,7 +54,7 @@ class PackedSound:
         self.rings[slot] = 0
 
     @property
-    def stepped(self) -> PackedSound:
+    def stepped(self) -> PackedCode2Wav:
         return self
 
     def after(self, codes: Tensor) -> tuple[StreamState, int]:
