@@ -5,7 +5,7 @@ export class SpeechRoutes {
     /** @type {Record<string, string>} */
     headers: Record<string, string>;
     fetch: typeof fetch;
-    /** Which checkpoints are served, with their modes, speakers and languages. @returns {Promise<Fields[]>} */
+    /** Returns the served checkpoints with their modes, speakers and languages. @returns {Promise<Fields[]>} */
     models(): Promise<Fields[]>;
     /** The stored voices; those that hold all the words of `search`. @param {string} [search] @returns {Promise<Fields[]>} */
     voices(search?: string): Promise<Fields[]>;
@@ -27,7 +27,7 @@ export class SpeechRoutes {
     }): Promise<{
         [x: string]: any;
     }>;
-    /** What `addVoice` would say of a recording; nothing is kept. @param {Blob} audio @param {string} [refText] */
+    /** Checks a recording like `addVoice` without storing it. @param {Blob} audio @param {string} [refText] */
     checkVoice(audio: Blob, refText?: string): Promise<{
         [x: string]: any;
     }>;
@@ -94,7 +94,7 @@ export class SpeechRoutes {
     ask(method: string, path: string, body?: BodyInit, headers?: Record<string, string>): Promise<Response>;
 }
 /**
- * What a runtime answers over HTTP beside the socket: its models, stored voices, pronunciation dictionaries, tickets.
+ * HTTP requests to a runtime, in addition to the socket: its models, stored voices, pronunciation dictionaries, tickets.
  * For browsers and Node.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
@@ -116,7 +116,7 @@ export type RouteOptions = {
     fetch?: typeof fetch | undefined;
 };
 /**
- * What a runtime answers over HTTP beside the socket: its models, stored voices, pronunciation dictionaries, tickets.
+ * HTTP requests to a runtime, in addition to the socket: its models, stored voices, pronunciation dictionaries, tickets.
  * For browsers and Node.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
@@ -136,7 +136,7 @@ export type Pronunciation = {
     case_sensitive?: boolean | undefined;
 };
 /**
- * What a runtime answers over HTTP beside the socket: its models, stored voices, pronunciation dictionaries, tickets.
+ * HTTP requests to a runtime, in addition to the socket: its models, stored voices, pronunciation dictionaries, tickets.
  * For browsers and Node.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';

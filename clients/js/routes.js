@@ -1,5 +1,5 @@
 /**
- * What a runtime answers over HTTP beside the socket: its models, stored voices, pronunciation dictionaries, tickets.
+ * HTTP requests to a runtime, in addition to the socket: its models, stored voices, pronunciation dictionaries, tickets.
  * For browsers and Node.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
@@ -39,7 +39,7 @@ export class SpeechRoutes {
     this.fetch = fetch;
   }
 
-  /** Which checkpoints are served, with their modes, speakers and languages. @returns {Promise<Fields[]>} */
+  /** Returns the served checkpoints with their modes, speakers and languages. @returns {Promise<Fields[]>} */
   async models() {
     return (await this.json('GET', '/v1/models')).data;
   }
@@ -65,7 +65,7 @@ export class SpeechRoutes {
     return this.json('POST', VOICES, form('audio_sample', audio, fields));
   }
 
-  /** What `addVoice` would say of a recording; nothing is kept. @param {Blob} audio @param {string} [refText] */
+  /** Checks a recording like `addVoice` without storing it. @param {Blob} audio @param {string} [refText] */
   checkVoice(audio, refText) {
     return this.json('POST', `${VOICES}/check`, form('audio_sample', audio, refText === undefined ? {} : { ref_text: refText }));
   }

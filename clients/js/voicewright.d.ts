@@ -22,7 +22,7 @@ export class SpeechError extends Error {
     facts: {
         [x: string]: any;
     };
-    /** When to try again, where that is known. */
+    /** Seconds after which to retry, if known. */
     retryAfterS: number | null;
     /** Some of the sound was heard. */
     partialAudio: boolean;
@@ -50,7 +50,7 @@ export class SpeechSocket extends EventTarget {
     pingTimer: ReturnType<typeof setInterval> | undefined;
     /** Stalled: open as far as anybody told us, and nothing comes. @type {State} */
     state: State;
-    /** When the first ping was sent that nothing has followed yet; 0: all are answered. */
+    /** Time of the first unanswered ping; 0 if there is none. */
     unanswered: number;
     /** @type {Session|null} */
     session: Session | null;
@@ -288,7 +288,7 @@ declare class Utterance {
     channel: number | null;
     samples: number;
     finished: boolean;
-    /** What was written before the socket was open; null once it is. @type {Message[]|null} */
+    /** Messages queued until the socket is open; null afterwards. @type {Message[]|null} */
     waiting: Message[] | null;
     /** Go on with the text. @param {string} text */
     write(text: string): void;

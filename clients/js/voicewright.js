@@ -77,7 +77,7 @@ export class SpeechError extends Error {
     this.param = param;
     this.retryable = retryable;
     this.facts = facts;
-    /** When to try again, where that is known. */
+    /** Seconds after which to retry, if known. */
     this.retryAfterS = retry_after_s;
     /** Some of the sound was heard. */
     this.partialAudio = partial_audio;
@@ -127,7 +127,7 @@ class Utterance {
     this.channel = null;
     this.samples = 0;
     this.finished = false;
-    /** What was written before the socket was open; null once it is. @type {Message[]|null} */
+    /** Messages queued until the socket is open; null afterwards. @type {Message[]|null} */
     this.waiting = [];
   }
 
@@ -229,7 +229,7 @@ export class SpeechSocket extends EventTarget {
     this.pingTimer = undefined;
     /** Stalled: open as far as anybody told us, and nothing comes. @type {State} */
     this.state = 'closed';
-    /** When the first ping was sent that nothing has followed yet; 0: all are answered. */
+    /** Time of the first unanswered ping; 0 if there is none. */
     this.unanswered = 0;
     /** @type {Session|null} */
     this.session = null;

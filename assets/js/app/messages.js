@@ -22,7 +22,7 @@ export class Toasts {
     this.holder = holder;
     /** Those that no room has to itself. @type {WeakSet<Element>} */
     this.ofPage = new WeakSet();
-    // Where they have a row of their own, what is in a room is not laid out anew for it (studio.css).
+    // Messages have their own row, so they cause no new layout of a room (studio.css).
     new ResizeObserver(() => holder.parentElement?.style.setProperty('--vw-told', `${holder.offsetHeight}px`)).observe(holder);
   }
 
@@ -90,9 +90,9 @@ function passing(toast, leave, stayMs) {
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
 export class ErrorMessages {
-  /** What holds only for as long as the runtime is away, by its place; and what is said there once it is back. @type {Map<HTMLElement, {sentence: string, then: string}>} */
+  /** Messages that hold while the runtime is away, by element, with the message to show once it is back. @type {Map<HTMLElement, {sentence: string, then: string}>} */
   awaiting = new Map();
-  /** What is said since it is back, by its place: not true any more where it goes away again. @type {Map<HTMLElement, string>} */
+  /** Messages shown since the runtime is back, by element; they become wrong if it goes away again. @type {Map<HTMLElement, string>} */
   since = new Map();
 
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */

@@ -4,7 +4,7 @@ import { need } from '../common/elements.js';
 
 // --- The room that the address names, as `#/design`: for bookmarks, for Back and Forward, and for a reload.
 
-/** Where a room's address has another word than its id. @type {Object<string, string>} */
+/** Names in addresses for rooms whose id differs. @type {Object<string, string>} */
 const NAMES = { speakers: 'speak' };
 
 export class Addresses {
@@ -109,12 +109,12 @@ function leaveFocus({ detail, target }) {
   if (focused === button || (button.hidden && focused.parentElement === button.parentElement)) focused.blur();
 }
 
-/** Whether the key belongs to a field. @param {KeyboardEvent} event */
+/** True if the key belongs to a field. @param {KeyboardEvent} event */
 function isTyping({ target }) {
   return target instanceof Element && target.matches('textarea, select, [contenteditable], input:not([type=checkbox], [type=radio], [type=range])');
 }
 
-/** Whether Space already means something where the focus is. @param {KeyboardEvent} event */
+/** True if Space already means something where the focus is. @param {KeyboardEvent} event */
 function isPressing({ target }) {
   return target instanceof Element && target.closest('button, a[href], summary, input, audio, [role=button]') !== null;
 }

@@ -1,5 +1,5 @@
 /**
- * How the page looks and speaks: theme and language, kept by the studio for each visitor. Event: 'change' with what was chosen.
+ * Theme and language of the page, stored by the studio per visitor. Event: 'change' with the new values.
  *
  * @typedef {{language?: string, theme?: string}} Chosen
  *
@@ -48,7 +48,7 @@ export class Preferences extends Emitter {
   choose(chosen) {
     Object.assign(this, chosen);
     this.paint();
-    // Where the studio keeps nothing, it holds until the page is left.
+    // If the studio stores no preferences, the choice holds until the page is left.
     api.patch('studio/me', chosen).catch(() => {});
     this.emit('change', chosen);
   }

@@ -27,7 +27,7 @@ export class Status extends Emitter {
     this.line = need(page, '#vw-status');
     this.models = need(page, '#vw-models');
     this.socket = socket;
-    /** Whether nothing comes from the studio at all; a runtime that is started again is another matter. */
+    /** True if nothing comes from the studio at all; a runtime that is started again is another matter. */
     this.interrupted = false;
     socket.addEventListener('state', () => this.onState());
     addEventListener('offline', () => this.doubt());
@@ -68,7 +68,7 @@ export class Status extends Emitter {
       if (!status) this.interrupt();
       else {
         this.interrupted = false;
-        // Which step a start has come to says nothing to most people; it is there for who points at it.
+        // The step of a start is of interest to few users, so it is shown as a tooltip.
         const isStep = nameOf(status.sentence)?.startsWith('state.step');
         this.show('waiting', isStep ? this.t('shell.getting_ready') : inPageWords(status.sentence));
         if (isStep) this.line.title = inPageWords(status.sentence);
@@ -80,7 +80,7 @@ export class Status extends Emitter {
     this.isAsking = false;
   }
 
-  /** What the studio says of the runtime; null where it does not answer. */
+  /** Returns the studio's status of the runtime; null if the studio does not respond. */
   async asked() {
     try {
       const signal = AbortSignal.timeout(ANSWER_MS);
@@ -119,7 +119,7 @@ export class Status extends Emitter {
     if (mute) this.show('mute', this.t('shell.mute'));
     this.line.dataset.voice = isSmall ? 'small' : '';
     if (!mute) this.show('ready', this.t(isSmall ? 'real_voices.small' : 'shell.ready'));
-    // What they run on stands where the status word leads.
+    // The device is shown in the popover of the status word.
     this.models.textContent = cards.map(({ id }) => this.realVoices.nameOf(id)).join(' · ');
   }
 

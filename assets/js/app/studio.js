@@ -92,10 +92,10 @@ export class Studio {
     this.tabs = this.doors.filter(({ role }) => role === 'tab');
     /** @type {Map<string, ModelCard>} */
     this.cards = new Map();
-    /** What the server allows, of session.created. @type {Object<string, number>} */
+    /** The server's limits, from session.created. @type {Object<string, number>} */
     this.limits = {};
     this.scroller = need(page, '.vw-rooms');
-    /** Where each room was left. @type {Map<string, number>} */
+    /** The scroll position of each room. @type {Map<string, number>} */
     this.scrolled = new Map();
     this.toasts = new Toasts(need(page, '#vw-toasts'));
     this.undo = new Undo(this);
@@ -147,12 +147,12 @@ export class Studio {
     document.addEventListener('keydown', arm, { capture: true });
     this.speakButton.onclick = () => this.speak();
     this.stopButton.onclick = this.dock.halt.onclick = () => this.stop();
-    // Who writes on has that to undo, and not what was replaced before.
+    // After new input, Undo refers to that and not to an earlier replacement.
     this.page.addEventListener('input', ({ target }) => {
       this.undo.forget();
       if (target instanceof HTMLElement) this.errorMessages.clearField(target);
     });
-    // What was chosen decides what would be begun.
+    // A choice may change the action that the buttons would start.
     for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.sayLine()));
     for (const door of this.doors) door.onclick = () => this.go(door.dataset.room ?? '');
     this.stage.addEventListener('change', () => this.refresh());
@@ -297,7 +297,7 @@ export class Studio {
     return mode && this.cards.get(mode);
   }
 
-  /** Whether the room has what it needs. @param {Room} room */
+  /** True if the room has what it needs. @param {Room} room */
   serves(room) {
     return !room.mode || modesOf(room).some((mode) => this.cards.has(mode));
   }
@@ -314,12 +314,12 @@ export class Studio {
     tab.title = served ? '' : unserved.textContent;
   }
 
-  /** What a model is called on the page. @param {{id: string}} card */
+  /** Returns the name of a model on the page. @param {{id: string}} card */
   modelName({ id }) {
     return this.realVoices?.nameOf(id) ?? id;
   }
 
-  /** What tells a model from another. @param {string} id @returns {import('../player/take.js').Model} */
+  /** Returns the identity of a model. @param {string} id @returns {import('../player/take.js').Model} */
   modelOf(id) {
     const card = [...this.cards.values()].find((one) => one.id === id);
     return card ? { id, fingerprint: card.fingerprint, device: card.device, dtype: card.dtype } : { id };
@@ -327,7 +327,7 @@ export class Studio {
 
   // --- what was written, and its way back
 
-  /** What the rooms share. */
+  /** State that the rooms share. */
   id = 'shared';
 
   draft() {
@@ -379,7 +379,7 @@ export class Studio {
     this.refresh();
   }
 
-  /** Whether the studio can be asked for anything now. Where it cannot this is said; what sounds goes on, it is here already. */
+  /** True if the studio can be asked for anything now. Where it cannot this is said; what sounds goes on, it is here already. */
   reached() {
     this.clearErrors();
     const { interrupted } = this.status;
@@ -479,7 +479,7 @@ export class Studio {
     this.refresh();
   }
 
-  /** Whether anything sounds or is being made. */
+  /** True if anything sounds or is being made. */
   get isBusy() {
     return this.stage.sounding || this.speech.live.size > 0;
   }
@@ -518,7 +518,7 @@ export class Studio {
 
   // --- telling
 
-  /** What a take is captioned. @param {Pick<TakeRecord, 'room'|'label'|'config'>} take */
+  /** Returns the caption of a take. @param {Pick<TakeRecord, 'room'|'label'|'config'>} take */
   captionOf(take) {
     return captionOf(take, (description) => this.presets.designs.find(({ text }) => text === description.trim())?.name ?? '');
   }
@@ -538,7 +538,7 @@ export class Studio {
   }
 }
 
-/** What a room speaks with: one of these. @param {{mode?: string, modes?: string[]}} room */
+/** Returns the modes of which a room needs one. @param {{mode?: string, modes?: string[]}} room */
 function modesOf({ mode, modes }) {
   return modes ?? (mode ? [mode] : []);
 }

@@ -1,4 +1,4 @@
-/** What the runtime says of the reference as it is chosen now, asked a moment after it was last changed. */
+/** The runtime's checks of the selected reference, requested shortly after the last change. */
 
 import { api, errorOf } from '../common/api.js';
 import { make, need } from '../common/elements.js';
@@ -65,7 +65,7 @@ export class AudioChecks {
     this.timer = setTimeout(() => this.ask(asked, given()), SETTLED_MS);
   }
 
-  /** What the runtime says of a recording. @param {{sound: Blob, transcript: string|null}} given @returns {Promise<Judgement>} @throws {Error} it refuses it */
+  /** Requests the runtime's checks of a recording. @param {{sound: Blob, transcript: string|null}} given @returns {Promise<Judgement>} @throws {Error} it refuses it */
   check({ sound, transcript }) {
     const form = new FormData();
     form.append('audio_sample', sound, 'reference.wav');
@@ -111,7 +111,7 @@ export class AudioChecks {
     this.list.dataset.state = said.usable ? 'said' : 'unusable';
   }
 
-  /** What the page heard. @param {Fault} fault */
+  /** Shows a fault that the page has detected. @param {Fault} fault */
   found(fault) {
     const places = { at: clock(fault.at), s: fault.seconds.toFixed(1) };
     const remedy = fault.code === 'pause' ? 'shorten' : 'leaveOut';
@@ -125,7 +125,7 @@ export class AudioChecks {
     return code === 'long' && this.isLong() ? 'best' : 'another';
   }
 
-  /** What is as it should be, with its figure. @param {Judgement} said @param {string[]} codes of advice */
+  /** Returns the passed checks with their figures. @param {Judgement} said @param {string[]} codes of advice */
   passed({ levels: { peak_db, speech_db, pauses_db } }, codes) {
     const figures = [
       { name: 'loud', faults: ['quiet', 'no_speech'], db: speech_db },

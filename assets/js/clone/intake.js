@@ -14,9 +14,9 @@ import { addressed } from './steps.js';
 /** @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, step: number, recording?: number} & Partial<Reference['choice']>} Draft */
 
 export class SavedState {
-  /** When the recording was put where a reload finds it. @type {number|undefined} */
+  /** Time at which the recording was stored for a reload. @type {number|undefined} */
   recordedAt = undefined;
-  /** What was left here, until it is brought back. @type {Draft|null} */
+  /** The stored draft, until it is restored. @type {Draft|null} */
   reopening = null;
 
   /** @param {import('./room.js').CloneRoom} room */
@@ -35,7 +35,7 @@ export class SavedState {
     recordings.delete(this.room.id);
   }
 
-  /** What was chosen and written; consent is given anew each time. @returns {Draft} */
+  /** Returns the form's values; consent must be given again each time. @returns {Draft} */
   draft() {
     if (this.reopening) return this.reopening;
     const { language, transcript, xvector, reference, stored, keepForm, made, steps } = this.room;
@@ -95,7 +95,7 @@ export class SavedState {
 // put away.
 
 export class Intake {
-  /** Whether the runtime would not take the recording. */
+  /** True if the runtime would not take the recording. */
   isRefused = false;
 
   /** @param {import('./room.js').CloneRoom} room */
@@ -133,7 +133,7 @@ export class Intake {
     }
   }
 
-  /** Why a file is not opened, and what to do. @param {TooMuch} error */
+  /** Explains why a file is too large, and what to do. @param {TooMuch} error */
   tooMuch({ what, is, limit }) {
     const { t } = this.studio;
     if (what === 'long') return t('clone.too_long_to_open', { is: span(is, t), limit: span(limit, t) });

@@ -1,4 +1,4 @@
-/** What is sent of a recording, and the form that makes a voice of it. */
+/** Form that creates a voice from a recording, and its request. */
 
 import { api, errorOf } from '../common/api.js';
 import { Emitter, need } from '../common/elements.js';
@@ -12,7 +12,7 @@ export class CloneRequest {
     this.room = room;
   }
 
-  /** What was recorded or uploaded. @throws {FieldError} nothing yet */
+  /** Returns the recording or upload. @throws {FieldError} there is none yet */
   get given() {
     const { microphone, reference, studio } = this.room;
     if (microphone.state !== 'idle') throw new FieldError('ref_audio', studio.t('clone.stop_first'));
@@ -29,7 +29,7 @@ export class CloneRequest {
     return { language: language.value, x_vector_only_mode: only, ...(!only && { ref_text }) };
   }
 
-  /** What is kept with a voice besides its name and consent. @throws {FieldError} */
+  /** Returns the data stored with a voice in addition to name and consent. @throws {FieldError} */
   kept() {
     const { given } = this;
     const { ref_text = '' } = this.config();

@@ -209,7 +209,7 @@ export class Microphone extends Emitter {
     }
   }
 
-  /** What the button beside the text to read does, and leaving the room. */
+  /** Ends the recording, by its button or on leaving the room. */
   end() {
     if (this.state === 'recording') this.finish();
     else if (this.state !== 'idle') this.cancel();

@@ -31,7 +31,7 @@ export class Reference {
     this.maxSeconds = maxSeconds;
     this.start = 0;
     this.end = Math.min(this.seconds, maxSeconds);
-    /** What is left out between the two, in order. @type {Stretch[]} */
+    /** Stretches between start and end that are cut out, in order. @type {Stretch[]} */
     this.cuts = [];
     /** @type {Blob|null} */
     this.blob = null;
@@ -42,12 +42,12 @@ export class Reference {
     return this.pcm ? this.pcm.length / SAMPLE_RATE : 0;
   }
 
-  /** Whether it is longer than what may be used of it. */
+  /** True if it is longer than what may be used of it. */
   get isCut() {
     return this.seconds > this.maxSeconds;
   }
 
-  /** Whether all of it is chosen. */
+  /** True if all of it is chosen. */
   get whole() {
     return this.start === 0 && this.end === this.seconds && this.cuts.length === 0;
   }
@@ -76,7 +76,7 @@ export class Reference {
     this.choose({ ...this.choice, cuts: [...apart, cut].sort((one, other) => one.start - other.start) });
   }
 
-  /** What is chosen, to come back to it. */
+  /** Returns the selection, to restore it later. */
   get choice() {
     return { start: this.start, end: this.end, cuts: this.cuts };
   }
@@ -115,7 +115,7 @@ export class Reference {
     return joined(this.kept().map(({ start, end }) => pcm.subarray(at(start), at(end))));
   }
 
-  /** What is sent: the same object for as long as the choice is the same. @returns {Blob} */
+  /** Returns the reference to send; the same object while the selection is unchanged. @returns {Blob} */
   sent() {
     this.blob ??= this.pcm || !this.file ? wavBlob([this.chosen], SAMPLE_RATE) : this.file;
     return this.blob;

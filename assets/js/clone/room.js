@@ -103,7 +103,7 @@ export class CloneRoom {
     this.keepForm.on('kept', (voice) => this.onKept(voice));
   }
 
-  /** What each button beside a fault does. @returns {AudioChecks['remedies']} */
+  /** Returns the action of each fault's button. @returns {AudioChecks['remedies']} */
   remedies() {
     const { studio, choosing } = this;
     return {
@@ -186,13 +186,13 @@ export class CloneRoom {
     return this.reference?.sent() ?? null;
   }
 
-  /** Who speaks here, for a line of a script; null: a voice that is not kept. @returns {import('../app/studio.js').SpokenBy|null} */
+  /** Returns the voice of this room for a line of a script; null for an unsaved voice. @returns {import('../app/studio.js').SpokenBy|null} */
   spokenBy() {
     const { chosen, mode, language } = this;
     return chosen && { voice: { mode, voice: chosen.id, language: language.value }, instruct: '' };
   }
 
-  /** What the dock's first button does; nothing while there is no voice to speak with, or nobody wants to hear it yet. */
+  /** Returns the action of the dock's first button; none without a voice or before the last step. */
   get speak() {
     const isReady = this.chosen || (this.reference && this.steps.at === 3 && !this.made && this.trying.open);
     return isReady ? this.speakNow : undefined;
@@ -210,7 +210,7 @@ export class CloneRoom {
     studio.stage.play(studio.say(asked), { clicked });
   }
 
-  /** What the dock says before anything was spoken. */
+  /** Returns the dock's text before the first take. */
   line() {
     return this.studio.facts.line(this.chosen?.name ?? this.reference?.name ?? '');
   }
@@ -259,7 +259,7 @@ export class CloneRoom {
     studio.undoable(back, studio.t('clone.kept', { name: voice.name }));
   }
 
-  /** Where kept voices speak. @param {StoredVoice|null} voice */
+  /** Opens the Speak room with a stored voice. @param {StoredVoice|null} voice */
   speakWith(voice) {
     if (voice) this.studio.go('speakers', { voice: voice.id });
   }

@@ -47,7 +47,7 @@ function* candidates(heard, whole) {
   for (let start = whole.start; start + WANTED_S <= whole.end; start += STEP_S) yield [start, start + WANTED_S];
 }
 
-/** How good a part is. @param {Heard} heard @returns {(start: number, end: number) => number} */
+/** Returns a function that rates a part. @param {Heard} heard @returns {(start: number, end: number) => number} */
 function judging(heard) {
   const { speech, levels, clipped, bursts, hums, loud } = heard;
   const said = sums(speech);
@@ -86,7 +86,7 @@ function shared(stretches, start, end) {
 }
 
 /**
- * What could be better in a part, with what is to be left out for it. Nothing is found where it was left out already.
+ * Returns the faults of a part, with the stretch to cut out for each. Stretches that are already cut out have no faults.
  *
  * @param {Heard} heard @param {{start: number, end: number, cuts: Stretch[]}} part
  * @returns {{code: 'cough'|'hum'|'pause', at: number, seconds: number, out: Stretch}[]} in order
@@ -137,7 +137,7 @@ export class Choosing {
     this.best = this.heard && bestPart(this.heard, reference?.source === 'recording' ? READ_S : LONG_S);
   }
 
-  /** Whether there is more than the best part. */
+  /** True if there is more than the best part. */
   get isLong() {
     return Boolean(this.best && this.reference && this.reference.seconds > LONG_S);
   }
@@ -158,7 +158,7 @@ export class Choosing {
     return isPart;
   }
 
-  /** Whether something is said that is not in it. @param {{start: number, end: number}} part */
+  /** True if something is said that is not in it. @param {{start: number, end: number}} part */
   isPart({ start, end }) {
     const isOutside = (/** @type {number} */ at) => at < start || at >= end;
     return Boolean(this.heard?.speech.some((is, frame) => is === 1 && isOutside(frame * FRAME_S)));
@@ -170,7 +170,7 @@ export class Choosing {
     this.undoable(studio.t('clone.best_chosen', { s: Math.round(this.bestSeconds) }), () => reference.choose(best));
   }
 
-  /** What could be better in what is chosen. @returns {Fault[]} */
+  /** Returns the faults of the selection. @returns {Fault[]} */
   faults() {
     return this.heard && this.reference ? faultsOf(this.heard, this.reference.choice) : [];
   }

@@ -1,5 +1,5 @@
 /**
- * What is heard in a recording, from its samples alone: where somebody speaks, where nobody does, and what is neither.
+ * Detection of speech, pauses and noises in a recording from its samples.
  *
  * Frames of 20 ms are told apart by how loud they are and by whether they repeat themselves, as a voice does. A cough or a
  * knock is as loud as a vowel and repeats nothing; a hum repeats itself for longer than any vowel, and as loud. Pure.
@@ -53,7 +53,7 @@ export function listen(pcm) {
   // Between the noise and the voice, and never so low that a room's noise is taken for a voice.
   const least = Math.max(loud - 32, Math.min(floor + 9, (floor + loud) / 2));
   const hum = humming(levels, repeats, lags, floor, loud);
-  // Where nobody speaks nothing stands out.
+  // Without speech there are no bursts.
   const burst = isVoiced ? bursting({ levels, repeats, bright, throat, least, loud, hum }) : new Uint8Array(count);
   const speech = Uint8Array.from(levels, (level, frame) => (level > least && !hum[frame] && !burst[frame] ? 1 : 0));
   fill(speech, 1, GAP_S, (frame) => !burst[frame] && !hum[frame]);
@@ -68,7 +68,7 @@ export function listen(pcm) {
   return { seconds, levels, speech, clipped, loud, bursts: stretches(burst, seconds), hums: stretches(hum, seconds) };
 }
 
-/** Where nothing is said for so long, between what is said. @param {Heard} heard @param {number} least seconds @returns {Stretch[]} */
+/** Returns the pauses within the speech of at least this length. @param {Heard} heard @param {number} least seconds @returns {Stretch[]} */
 export function pauses({ speech, seconds }, least) {
   return stretches(speech, seconds, 0).filter(({ start, end }) => end - start >= least && start > 0 && end < seconds - FRAME_S);
 }
@@ -111,7 +111,7 @@ function levelsOf(pcm) {
 }
 
 /**
- * How well each frame repeats what came before it, after how many samples of 4 kHz it does, and how much energy it has
+ * Returns how well each frame repeats the samples before it, its period in samples of 4 kHz, and its energy
  * below 2 kHz (of samples of 16 bits, squared).
  *
  * @param {Int16Array} pcm @param {number} count frames @param {(frame: number) => boolean} matters
@@ -185,7 +185,7 @@ function bursting({ levels, repeats, bright, throat, least, loud, hum }) {
   return found;
 }
 
-/** Whether it holds for one of the frames. @param {number} from @param {number} to @param {(frame: number) => boolean} holds */
+/** True if it holds for one of the frames. @param {number} from @param {number} to @param {(frame: number) => boolean} holds */
 function some(from, to, holds) {
   for (let frame = Math.max(0, from); frame < to; frame++) if (holds(frame)) return true;
   return false;

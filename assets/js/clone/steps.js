@@ -98,7 +98,7 @@ export class Showing {
     this.recording = need(room.root, '#vw-clone-recording');
   }
 
-  /** What is offered to be read aloud. */
+  /** Returns the suggested text to read aloud. */
   get readingText() {
     const { room } = this;
     const { readings } = room.studio.presets;
@@ -147,7 +147,7 @@ export class Showing {
     if (room.say.parentElement !== home) home.append(room.say);
   }
 
-  /** What was settled in each step. */
+  /** Returns the summary of each step. */
   summaries() {
     const { room } = this;
     const { reference, studio } = room;

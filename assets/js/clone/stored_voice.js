@@ -78,7 +78,7 @@ export class Stored {
 // a stored voice.
 
 export class Hearing {
-  /** What was heard last of the reference. @type {import('../player/take.js').Take|null} */
+  /** The take of the reference that was played last. @type {import('../player/take.js').Take|null} */
   sounding = null;
 
   /** @param {HTMLElement} root the room's panel @param {import('./room.js').CloneRoom} room */
@@ -90,7 +90,7 @@ export class Hearing {
     need(root, '#vw-clone-stored-play').onclick = () => this.hearStored();
   }
 
-  /** Whether there is something to hear. @param {boolean} can */
+  /** True if there is something to hear. @param {boolean} can */
   offer(can) {
     for (const play of this.plays) play.hidden = !can;
   }
@@ -126,7 +126,7 @@ export class Hearing {
   }
 }
 
-/** Where in the whole a second of what remains lies. @param {{start: number, end: number}[]} kept @param {number} at */
+/** Converts a time in the remaining audio to a time in the whole recording. @param {{start: number, end: number}[]} kept @param {number} at */
 function placed(kept, at) {
   for (const { start, end } of kept) {
     if (at <= end - start) return start + at;

@@ -23,7 +23,7 @@ function letters(text) {
   return text.normalize('NFKC').toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
 }
 
-/** How often each two letters stand beside each other. @param {string} text @returns {Map<string, number>} */
+/** Counts the pairs of adjacent letters. @param {string} text @returns {Map<string, number>} */
 function pairs(text) {
   const found = new Map();
   for (let i = 0; i + 1 < text.length; i++) {
@@ -41,7 +41,7 @@ function pairs(text) {
  */
 export function wordsHeard(written, heard, language) {
   const [ours, theirs] = [written, heard].map((text) => wordsOf(text, language));
-  // How many words of the rests fit each other, from each pair on.
+  // Longest common subsequence: matching words of the remainders from each pair on.
   const fits = Array.from({ length: ours.length + 1 }, () => new Uint16Array(theirs.length + 1));
   for (let i = ours.length - 1; i >= 0; i--) {
     for (let k = theirs.length - 1; k >= 0; k--) {
@@ -84,7 +84,7 @@ export class Transcript {
     this.note = find('asr');
     this.how = find('asr-how');
     this.match = find('heard');
-    /** What a recogniser understood; null: none was asked. @type {string|null} */
+    /** Result of speech recognition; null if none was requested. @type {string|null} */
     this.heard = null;
     this.field.oninput = () => {
       this.say('');

@@ -151,7 +151,7 @@ export class Trimmer extends EventTarget {
   }
 }
 
-/** Which edge a handle moves. @param {HTMLElement} handle @returns {Edge} */
+/** Returns the edge that a handle moves. @param {HTMLElement} handle @returns {Edge} */
 function edgeOf({ dataset }) {
   return dataset.edge === 'start' ? 'start' : 'end';
 }

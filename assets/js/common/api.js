@@ -27,12 +27,12 @@ export class StudioError extends Error {
     this.status = status;
   }
 
-  /** Whether this studio simply has no such route. */
+  /** True if this studio simply has no such route. */
   get missing() {
     return this.code === 'http_404' || this.code === 'http_405';
   }
 
-  /** Whether nothing answered. */
+  /** True if nothing answered. */
   get unreachable() {
     return this.code === 'studio_unreachable';
   }

@@ -43,7 +43,7 @@ export function make(tag, properties = {}, children = []) {
   return element;
 }
 
-/** What a template holds, as a new element. @param {HTMLTemplateElement} template @returns {HTMLElement} */
+/** Returns a copy of a template's content. @param {HTMLTemplateElement} template @returns {HTMLElement} */
 export function copyOf(template) {
   const copy = template.content.firstElementChild?.cloneNode(true);
   if (copy instanceof HTMLElement) return copy;

@@ -1,5 +1,5 @@
 /**
- * What the rooms' forms have in common.
+ * Shared parts of the rooms' forms.
  *
  * @typedef {Object} ModelCard     one entry of /v1/models
  * @property {string} id

@@ -1,5 +1,5 @@
 /**
- * Whether a text is in a language that a checkpoint does not know: by its letters, and for Latin ones by its words. Pure.
+ * True if a text is in a language that a checkpoint does not know: by its letters, and for Latin ones by its words. Pure.
  */
 
 /**
@@ -44,7 +44,7 @@ const FEWEST = 5; // Minimum words to detect a language.
 const FAMILIAR = 0.15; // Minimum share of the words that are among the language's most common.
 
 /**
- * What of a text a checkpoint does not know.
+ * Returns the script or language of a text that a checkpoint does not support.
  *
  * @param {string} text
  * @param {string[]} languages  of the checkpoint, by its own names
@@ -77,7 +77,7 @@ export function strangeScript(text, languages) {
   return { script, isRead: WRITTEN[script].length > 0 };
 }
 
-/** What a script is called; the Chinese one is none that people call Han. @param {string} script ISO 15924 @param {string} page BCP 47 */
+/** Returns the name of a script; Han is called Chinese. @param {string} script ISO 15924 @param {string} page BCP 47 */
 export function scriptName(script, page) {
   const [type, code] = script === 'Hani' ? /** @type {const} */ (['language', 'zh']) : /** @type {const} */ (['script', script]);
   return new Intl.DisplayNames([page], { type }).of(code) ?? script;

@@ -1,5 +1,5 @@
 /**
- * What the server says, in the language of the page: errors by their stable code and facts, other sentences by what
+ * The server's messages in the language of the page: errors by their stable code and facts, other sentences by their
  * they are in English. What the page has no words for is said as the server said it.
  *
  * Words: assets/i18n/<language>/server.json, where `server.phrase.*` in English is what the server says, place by place.
@@ -43,7 +43,7 @@ export function phrase(said) {
 }
 
 /**
- * Which sentence the server said; null: the page knows it not.
+ * Returns the key of a server's sentence; null if the page does not know it.
  *
  * @param {string} said @returns {string|null} its key, without what all of them begin with
  */
@@ -62,7 +62,7 @@ function find(said) {
   return null;
 }
 
-/** What stands in the places of a phrase; a sentence that the page knows not is said by the code behind it. @param {Object<string, string>} groups */
+/** Returns the values of a phrase's placeholders; an unknown sentence is replaced by its code. @param {Object<string, string>} groups */
 function placesOf(groups) {
   const places = Object.fromEntries(Object.entries(groups).map(([name, value]) => [name, phrase(value) ?? value]));
   const { said, code } = groups;

@@ -1,4 +1,4 @@
-/** What this browser keeps: small values, recordings, and what was written in each room. */
+/** The browser's storage: small values, recordings, and drafts of each room. */
 
 /** Values for which the browser gives no storage: they last as long as the page. @type {Map<string, string>} */
 const inMemory = new Map();
@@ -91,7 +91,7 @@ export class Drafts {
     this.known = new Map();
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
-    /** How long keeping took the last time, in milliseconds. */
+    /** Duration of the last write in milliseconds. */
     this.tookMs = 0;
     for (const event of ['input', 'change', 'click']) document.addEventListener(event, () => this.touch());
     document.addEventListener('visibilitychange', () => document.hidden && this.keep());

@@ -114,7 +114,7 @@ export function untagged(text) {
   return text.replace(TAG_AND_SPACE, (found, before, tag) => (isTag(tag) ? (before ?? '') : found));
 }
 
-/** Where the tags of a text are. @param {string} text */
+/** Finds the tags of a text. @param {string} text */
 export function tagsOf(text) {
   return [...text.matchAll(TAG)].filter(([tag]) => isTag(tag));
 }
@@ -166,7 +166,7 @@ export function sentencesIn(text) {
   return text ? [...sentences, text.slice(from)] : [];
 }
 
-/** Whether the full stop at the end belongs to an abbreviation, an initial or an ordinal. @param {string} text @param {string} following */
+/** True if the full stop at the end belongs to an abbreviation, an initial or an ordinal. @param {string} text @param {string} following */
 function isShort(text, following) {
   const word = LAST_WORD.exec(text)?.[1];
   if (!word) return false;
@@ -200,13 +200,13 @@ export function expectedSeconds(text) {
   return frames * FRAME_S;
 }
 
-/** Whether most of a text's time goes to scripts with a syllable or more a character: what one speaks of these says nothing of letters. @param {string} text */
+/** True if most of a text's time goes to scripts with a syllable or more a character: what one speaks of these says nothing of letters. @param {string} text */
 export function isSyllabic(text) {
   const syllables = text.match(SYLLABLES)?.length ?? 0;
   return syllables * SYLLABLE_FRAMES > (text.length - syllables) * LETTER_FRAMES;
 }
 
-/** Whether so much sound cannot be all of that text. @param {string} text @param {number} seconds */
+/** True if so much sound cannot be all of that text. @param {string} text @param {number} seconds */
 export function isTooShort(text, seconds) {
   const expected = expectedSeconds(text.trim());
   return expected > JUDGED_S && seconds < TOO_SHORT * expected;

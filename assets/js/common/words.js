@@ -1,5 +1,5 @@
 /**
- * What the page says, in the language that was chosen; English where that language has no word.
+ * Texts of the page in the chosen language, or in English if that language lacks one.
  *
  * @typedef {{name: string, text: string}} Suggestion
  * @typedef {{name: string, language: string|null, character: string, sample: string|null, accent: string|null}} KnownSpeaker
@@ -17,7 +17,7 @@
 import { api } from './api.js';
 import { all } from './elements.js';
 
-/** What of an element a word is, by the name in its dataset. */
+/** The property of an element that a text sets, by the name in its dataset. */
 const PLACES = /** @type {const} */ ({ i18n: 'textContent', i18nTitle: 'title', i18nPlaceholder: 'placeholder', i18nAriaLabel: 'ariaLabel' });
 const SELECTOR = '[data-i18n],[data-i18n-title],[data-i18n-placeholder],[data-i18n-aria-label]';
 

@@ -92,7 +92,7 @@ export class TakeCard extends Emitter {
     this.element.remove();
   }
 
-  /** Whether there is something to hear, now or soon. */
+  /** True if there is something to hear, now or soon. */
   get playable() {
     return this.take.samples > 0 || this.take.live;
   }
@@ -103,7 +103,7 @@ export class TakeCard extends Emitter {
     this.refresh();
   }
 
-  /** Whether it failed for a reason that may be over. */
+  /** True if it failed for a reason that may be over. */
   get mayWork() {
     return this.take.state === 'failed' && this.take.error?.retryable === true;
   }
@@ -131,7 +131,7 @@ export class TakeCard extends Emitter {
     return [['done', 'kept'].includes(state) ? '' : word, length, this.note ? t(this.note) : ''].filter(Boolean).join(' · ');
   }
 
-  /** What it is turned down by to be as loud as the quietest; '' while that is not known. */
+  /** Attenuation to the loudness of the quietest take; '' while it is unknown. */
   get turnedDown() {
     return this.matched ? this.t('design.gain', { db: decibels(this.gainDb) }) : '';
   }
@@ -181,7 +181,7 @@ export class TakeCard extends Emitter {
     this.matched = matched;
   }
 
-  /** How high the waveform reaches, of the canvas' half. */
+  /** Height of the waveform relative to half of the canvas. */
   get height() {
     const { low, high } = Peaks.of(this.take);
     return shown(high.reduce((peak, value, bin) => Math.max(peak, value, -low[bin]), 0));

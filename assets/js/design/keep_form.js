@@ -1,4 +1,4 @@
-/** What a take is worth as a reference. */
+/** Form that saves a take as a voice, with its quality as a reference. */
 
 import { errorOf } from '../common/api.js';
 import { Emitter, need } from '../common/elements.js';

@@ -6,7 +6,7 @@ import { throttle } from '../common/elements.js';
 // --- Takes at one loudness, so that a voice is not preferred for being louder. Everything is turned down to
 // the quietest, nothing up: gain above 0 dB could clip.
 
-/** What lies this far under the loudest is a failed take, and is no measure for the others. LU. */
+/** A take this much quieter than the loudest has failed and is ignored for leveling. LU. */
 const FAILED_BELOW = 20;
 
 /**
@@ -35,7 +35,7 @@ export class Listening {
   constructor(stage, cards) {
     this.stage = stage;
     this.cards = cards;
-    /** What was put on the stage last. @type {TakeCard|null} */
+    /** The card that was played last. @type {TakeCard|null} */
     this.heard = null;
     /** @type {import('../player/programme.js').Programme|null} */
     this.programme = null;
@@ -50,7 +50,7 @@ export class Listening {
     for (const event of ['done', 'stored']) take.addEventListener(event, () => this.match());
   }
 
-  /** Where the take that was heard last is, seconds. */
+  /** Position of the take that was played last, in seconds. */
   get position() {
     return this.heard && this.stage.take === this.heard.take ? this.stage.at / SAMPLE_RATE : 0;
   }

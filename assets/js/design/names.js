@@ -9,7 +9,7 @@ const SHORT_ENOUGH = 28;
 const UNFINISHED = new Set(['a', 'an', 'the', 'of', 'in', 'with', 'and', 'or', 'but', 'at', 'to', 'for', 'from', 'who', 'her', 'his', 'their', 'very', 'slightly']);
 const ARTICLES = new Set(['a', 'an', 'the']);
 
-/** What two names share that people would take for the same. @param {string} name */
+/** Returns a key that is equal for names that users would take for the same. @param {string} name */
 const key = (name) => name.normalize('NFKC').toLowerCase().trim();
 
 /**
@@ -24,7 +24,7 @@ export function proposed(preset, description, others) {
   return free(preset || beginning(description), others);
 }
 
-/** What tells a described voice from others before it has a name: its preset's name, or the first words of its description. @param {string} preset  or '' @param {string} description */
+/** Returns a provisional name of a described voice: its preset's name, or the first words of its description. @param {string} preset  or '' @param {string} description */
 export function called(preset, description) {
   const said = preset || description.trim().replace(/\s+/gu, ' ');
   const letters = [...said];

@@ -86,7 +86,7 @@ export class PresetPicker extends Emitter {
     return this.designs.find(({ text }) => text === description.trim()) ?? null;
   }
 
-  /** Whether a text came from here and not from the user. @param {string} text */
+  /** True if a text came from here and not from the user. @param {string} text */
   isSample(text) {
     return this.designs.some(({ sample }) => sample === text);
   }

@@ -108,7 +108,7 @@ export class DesignRoom {
     this.hint.textContent = [unspoken, own ? t('design.hint_text_kept') : ''].filter(Boolean).join(' ');
   }
 
-  /** Whether the description is the user's own words. */
+  /** True if the description is the user's own words. */
   get isOwn() {
     const { value } = this.description;
     return value.trim() !== '' && !this.picker.find(value);
@@ -119,7 +119,7 @@ export class DesignRoom {
     return this.picker.find(description)?.name ?? '';
   }
 
-  /** Whether the text is the user's own. */
+  /** True if the text is the user's own. */
   get isOwnText() {
     return this.studio.text.trim() !== '' && !this.isSample(this.studio.text);
   }
@@ -158,7 +158,7 @@ export class DesignRoom {
     if (card) this.listening.play(card, { clicked });
   }
 
-  /** What was made after a sound was made after that of the take that it comes from. @param {Asked} asked */
+  /** Returns the reference audio of a take that was derived from another: that take's audio. @param {Asked} asked */
   async referenceOf({ parent }) {
     return parent ? wavBlob([await this.studio.history.sound(parent)], SAMPLE_RATE) : null;
   }
@@ -168,7 +168,7 @@ export class DesignRoom {
     this.root.toggleAttribute('data-coming', coming);
   }
 
-  /** Whether a text came from presets/ and not from the user. @param {string} text */
+  /** True if a text came from presets/ and not from the user. @param {string} text */
   isSample(text) {
     return Object.values(this.studio.presets.texts).includes(text) || this.picker.isSample(text);
   }
@@ -221,7 +221,7 @@ export class DesignRoom {
     if (this.language.selectedIndex < 0) this.language.value = 'auto';
   }
 
-  /** Who speaks here, for a line of a script. @returns {import('../app/studio.js').SpokenBy} */
+  /** Returns the voice of this room for a line of a script. @returns {import('../app/studio.js').SpokenBy} */
   spokenBy() {
     return { voice: { mode: this.mode, description: this.description.value.trim(), language: this.language.value }, instruct: '' };
   }
@@ -231,7 +231,7 @@ export class DesignRoom {
     this.requests.described(now);
   }
 
-  /** Whether a checkpoint is loaded that speaks after a sound. */
+  /** True if a checkpoint is loaded that speaks after a sound. */
   get clones() {
     return this.studio.cards.has('base');
   }

@@ -46,7 +46,7 @@ export class TakeSet {
     card.element.remove();
   }
 
-  /** Whether its takes follow a description; it changes nothing in what was made after a sound. */
+  /** True if its takes follow a description; it changes nothing in what was made after a sound. */
   get isDescribed() {
     return this.origin.kind !== 'closer';
   }
@@ -84,7 +84,7 @@ export class SavedSets {
   /** @param {import('./room.js').DesignRoom} room */
   constructor(room) {
     this.room = room;
-    /** What is still on its way. @type {KeptSet[]} */
+    /** Sets that are still being loaded. @type {KeptSet[]} */
     this.coming = [];
     /** Settled when all have come. */
     this.reopened = Promise.resolve();
@@ -132,7 +132,7 @@ export class SavedSets {
     }
   }
 
-  /** Where a take stands, for a page that is loaded anew; null: nowhere. @param {Take} take @returns {Place|null} */
+  /** Returns the place of a take, to restore it after a reload; null if it has none. @param {Take} take @returns {Place|null} */
   placeOf(take) {
     for (const { number, at, origin, cards } of this.room.shown.sets) {
       const card = cards.find((one) => one.take === take);

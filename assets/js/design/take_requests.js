@@ -79,7 +79,7 @@ export function changed(description, change) {
 const LETTERS = [...'ABC'];
 const MORE = 2; // Takes added to a set.
 const LABEL = 200; // Characters of a take's label.
-/** How Base is to vary a take beside its seed: the word for it, and what the temperature is multiplied by. */
+/** Variations of a take by Base in addition to the seed: name and factor of the temperature. */
 const VARIED = [
   { note: null, by: 1 },
   { note: 'design.note.steadier', by: 0.75 },

@@ -30,7 +30,7 @@ export class RealVoices {
     this.small = small;
     this.may = may;
     this.key = '';
-    /** Whether the small voice speaks in the room that is open; before the runtime has said so, what is set. */
+    /** True if the small voice speaks in the room that is open; before the runtime has said so, what is set. */
     this.speaks = speaks;
     /** @type {Download} */
     this.download = download ?? { state: 'none', parts: [], got: 0, of: 0, rate: null, change: null, problem: null, can_go_back: false };
@@ -64,7 +64,7 @@ export class RealVoices {
     if (own) this.ask();
   }
 
-  /** What serves the room that is open has changed, or the room. */
+  /** Updates the notice after a change of the room or of its checkpoint. */
   refresh() {
     const { cards, current } = this.studio;
     const card = cards.get(current?.mode ?? '');
@@ -171,7 +171,7 @@ export class RealVoices {
     return Boolean(recall('localStorage', AWAY));
   }
 
-  /** What happens now, in one line: of a download, or of the voice that speaks. */
+  /** One line about the download, or about the voice that speaks. */
   get sentence() {
     const { state, change, problem } = this.download;
     if (state === 'failed' && problem) return problem.code === 'not_changed' ? inPageWords(problem.message) : sentenceOf(problem);
@@ -180,7 +180,7 @@ export class RealVoices {
     return `${this.far}. ${this.t('real_voices.goes_on')}`;
   }
 
-  /** How far a download is. */
+  /** Progress of the download. */
   get far() {
     const { got, of, state, rate } = this.download;
     const left = state === 'fetching' && rate ? ` · ${this.t('real_voices.left', { time: this.time((of - got) / rate) })}` : '';
@@ -212,19 +212,19 @@ export class RealVoices {
     this.offers.paint();
   }
 
-  /** What a checkpoint is called on the page. @param {string} id */
+  /** Returns the name of a checkpoint on the page. @param {string} id */
   nameOf(id) {
     return id === this.small ? this.t('real_voices.small_voice') : id;
   }
 
-  /** What a device or a precision is for everybody; null: there is no other word. @param {'runs'|'precise'} kind @param {string} name */
+  /** Returns the plain word for a device or a precision; null if there is none. @param {'runs'|'precise'} kind @param {string} name */
   inWords(kind, name) {
     const key = `real_voices.${kind}.${name}`;
     const said = this.t(key);
     return said === key ? null : said;
   }
 
-  /** What the popover under the status word says. @param {{id: string, device: string, dtype: string}[]} cards */
+  /** Fills the popover under the status word. @param {{id: string, device: string, dtype: string}[]} cards */
   introduce(cards) {
     this.loadedNames.replaceChildren(
       ...cards.map(({ id, device, dtype }) => {

@@ -25,11 +25,11 @@ export class Offers {
     this.t = voices.t;
     /** @type {Plan|null} */
     this.plan = null;
-    /** What the host has chosen; until then what is suggested. @type {Set<string>|null} */
+    /** The host's choice; null for the suggestion. @type {Set<string>|null} */
     this.picked = null;
     /** Bits of weights as the host has chosen them; until then as the studio was told. @type {string|null} */
     this.weights = null;
-    /** What the list shows now. */
+    /** Key of the list's current content. */
     this.built = '';
     this.saysWhy = false; // True if the text is about the download.
     this.list = need(dialog, '#vw-real-list');
@@ -128,7 +128,7 @@ export class Offers {
     this.turn.textContent = this.voices.turn.textContent;
     this.stop.textContent = this.t(state === 'failed' ? 'real_voices.others' : 'real_voices.stop');
     this.sum.textContent = runs ? (problem ? '' : this.t('real_voices.close_this')) : this.total();
-    // What is said of a download goes with it, also where an answer that was on its way said it once more.
+    // A download's message disappears with it, also if a late response repeats it.
     const saysWhy = runs && Boolean(problem);
     if (saysWhy) this.complain(this.voices.sentence);
     else if (this.saysWhy) this.complain('');
@@ -175,7 +175,7 @@ export class Offers {
     return card;
   }
 
-  /** How fast it would speak here, and with which weights. @param {Offer} offer */
+  /** Returns the estimated speed on this machine, and the weight format. @param {Offer} offer */
   pace(offer) {
     const taken = this.taken(offer);
     if (!taken) return element('span', '', this.t(this.plan?.asking ? 'real_voices.measuring' : 'real_voices.not_measured'));
@@ -202,7 +202,7 @@ export class Offers {
     return offers.reduce((sum, { download, common }, at) => sum + download - (at ? common : 0), 0);
   }
 
-  /** Whether the disk cannot hold what is chosen. */
+  /** True if the disk cannot hold what is chosen. */
   get lacks() {
     const room = this.plan?.room ?? null;
     return room !== null && this.size(this.chosen) > room;
@@ -256,7 +256,7 @@ export class Offers {
   }
 }
 
-/** How many times faster than real time a real-time factor is. @param {number} rtf */
+/** Converts a real-time factor to a multiple of real time. @param {number} rtf */
 function times(rtf) {
   const pace = 1 / rtf;
   return pace >= 10 ? String(Math.round(pace)) : pace.toFixed(pace < 0.1 ? 2 : 1);

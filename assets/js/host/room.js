@@ -39,7 +39,7 @@ export class HostRoom {
     this.studio = studio;
     this.key = '';
     this.open = false;
-    /** What of an answer stands there and does not change by itself, as JSON. @type {string|null} */
+    /** The displayed static part of a response, as JSON. @type {string|null} */
     this.shown = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
@@ -178,14 +178,14 @@ export class HostRoom {
     this.voiceProblems.replaceChildren(...problems.map(({ file, why }) => make('li', {}, [file, make('small', { textContent: inPageWords(why) })])));
   }
 
-  /** Whether Home Assistant is served, and where. @param {Now} now */
+  /** True if Home Assistant is served, and where. @param {Now} now */
   showWyoming({ ports, settings }) {
     const wanted = settings.find(({ env }) => env === 'VOICEWRIGHT_WYOMING')?.value;
     const state = ports.wyoming ? 'on' : wanted ? 'away' : 'off';
     this.wyoming.textContent = this.studio.t(`host.wyoming_${state}`, { uri: ports.wyoming ?? wanted });
   }
 
-  /** What does not change from one answer to the next, so that nobody's typing is disturbed. @param {Now} now */
+  /** Shows the static part of a response only if it has changed, so that typing is not disturbed. @param {Now} now */
   showOnce({ checkpoints, settings, own }) {
     const key = JSON.stringify([checkpoints, settings]);
     if (key === this.shown) return;
@@ -217,7 +217,7 @@ export class HostRoom {
     return make('div', { className: knob.changed ? 'vw-host-changed' : '' }, told);
   }
 
-  /** What a setting means. English stands with the setting itself, in runtime/settings.py and studio/settings.py. @param {Knob} knob */
+  /** Returns the description of a setting. The English text is in runtime/settings.py and studio/settings.py. @param {Knob} knob */
   about({ env, about }) {
     const key = `settings.${env}`;
     const said = this.studio.t(key);

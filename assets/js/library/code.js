@@ -56,7 +56,7 @@ function escaped(character) {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
-/** Where the reference comes from, as a comment. @param {Request} request @param {string} mark */
+/** Returns a comment with the source of the reference. @param {Request} request @param {string} mark */
 function whence({ referenceUrl }, mark) {
   return referenceUrl ? '' : `${mark} ${REFERENCE}: the recording that is cloned\n`;
 }
@@ -166,7 +166,7 @@ export const LANGUAGES = { curl, Python: pythonCode, JavaScript: javaScript, Web
 
 const NAMES = /** @type {Language[]} */ (Object.keys(LANGUAGES));
 
-/** What code needs to know of a take, fresh or kept. @param {Take|TakeRecord} take @returns {Request} */
+/** Returns the data of a new or stored take that code needs. @param {Take|TakeRecord} take @returns {Request} */
 function requestOf(take) {
   const { mode, config, text, spoken, seed, id, reference, model } = take;
   const spoke = take instanceof Take ? (take.start?.model ?? take.record?.model?.id ?? model?.id) : model?.id;

@@ -17,7 +17,7 @@ function joined(chunks, samples) {
 }
 
 /**
- * How many of the first one's samples differ, and by how much at most. The other is as long or longer.
+ * Returns the number and maximum of differing samples. The other take is at least as long as the first.
  *
  * @param {import('../player/take.js').Take} one @param {import('../player/take.js').Take} other
  */
@@ -47,7 +47,7 @@ export function compare(before, after) {
   /** @param {string} key @param {Object<string, any>} [values] */
   const different = (key, values = {}) => ({ identical: false, key: `library.different.${key}`, values });
   if (after.state === 'stopped') return different('stopped');
-  // What was stopped is compared as far as it had come.
+  // A stopped take is compared up to its end.
   const wasStopped = before.state === 'stopped';
   const sameLength = wasStopped ? before.samples <= after.samples : before.samples === after.samples;
   const { count, most } = sameLength ? difference(before, after) : { count: undefined, most: Infinity };
@@ -74,7 +74,7 @@ export class TakeHistory extends EventTarget {
   list = [];
   /** @type {string|null} */
   next = null;
-  /** What is listed: search, room, favourite; loose: not what a script is made of. */
+  /** Filter of the list: search, room, favourite; loose excludes takes of scripts. */
   /** @type {{search?: string, room?: string, favourite?: string, loose?: string}} */
   wanted = {};
   /** Counts the times that the list was asked for anew: what was asked for before the last one is not shown. */
@@ -198,7 +198,7 @@ export class TakeHistory extends EventTarget {
     this.show([record, ...this.list]);
   }
 
-  /** Whether the search that is shown finds a new take: the studio knows what it looks at. @param {TakeRecord} record */
+  /** True if the search that is shown finds a new take: the studio knows what it looks at. @param {TakeRecord} record */
   async finds({ id }) {
     const { turn } = this;
     const { takes } = await this.page(null).catch(() => ({ takes: [] }));

@@ -25,10 +25,10 @@ export class TakesPanel {
     this.empty = need(root, '#vw-takes-empty');
     this.begin = need(root, '#vw-takes-begin');
     this.more = need(root, '#vw-takes-more');
-    /** Whether anything is known of takes and scripts; before that there is nothing to say. */
+    /** True if anything is known of takes and scripts; before that there is nothing to say. */
     this.isKnown = false;
     this.asked = 0; // Number of requests for the list.
-    /** Why the takes are not known. @type {import('../common/api.js').Thrown|null} */
+    /** The error that prevented loading the takes. @type {import('../common/api.js').Thrown|null} */
     this.fault = null;
     /** @type {Map<string, TakeRow>} by the take's id */
     this.rows = new Map();

@@ -31,11 +31,11 @@ export class SavedScripts extends EventTarget {
   /** @type {ScriptSummary[]} */
   scripts = [];
   wanted = { search: '', room: '', favourite: '' };
-  /** Whose takes are unfolded: ids. @type {Set<string>} */
+  /** Ids of the scripts whose takes are expanded. @type {Set<string>} */
   open = new Set();
   /** Their rows, by the script's id. @type {Map<string, TakeRow[]>} */
   rows = new Map();
-  /** What is listed. @type {{at: number, element: HTMLElement}[]} */
+  /** The entries of the list. @type {{at: number, element: HTMLElement}[]} */
   entries = [];
 
   /** @param {import('../app/studio.js').Studio} studio @param {() => void} onChange  one came or went, and its takes with it */
@@ -141,7 +141,7 @@ export class SavedScripts extends EventTarget {
     for (const row of [...this.rows.values()].flat()) row.follow();
   }
 
-  /** What is refused is said. @param {Promise<void>} asked */
+  /** Shows the error of a refused request. @param {Promise<void>} asked */
   guard(asked) {
     asked.catch((error) => this.studio.toast(error.message));
   }

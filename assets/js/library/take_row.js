@@ -19,7 +19,7 @@ const STEP = 3; // Pixels from bar to bar; a bar is two pixels wide.
 const HIGH = 28; // Height in pixels.
 const FULL = 255; // Maximum of the studio's values.
 
-/** What waits to come into view, and what is done then. @type {WeakMap<Element, () => void>} */
+/** Elements that are not visible yet, with the action once they are. @type {WeakMap<Element, () => void>} */
 const waiting = new WeakMap();
 const watcher = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
@@ -115,7 +115,7 @@ export class TakeRow {
     this.studio = studio;
     this.isUnderDay = isUnderDay;
     this.open = false;
-    /** Whether another take that is listed has the same text and voice: what else differs is said then. */
+    /** True if another take that is listed has the same text and voice: what else differs is said then. */
     this.hasTwin = false;
     this.element = document.createElement('li');
     this.element.className = 'vw-take';
@@ -217,13 +217,13 @@ export class TakeRow {
     mark(play, { 'data-icon': sounds ? 'pause' : 'play', 'aria-label': this.studio.t(sounds ? 'library.pause' : 'library.play', { name: this.name }) });
   }
 
-  /** Who speaks, and their mark, as far as voices are known by now. */
+  /** Shows the speaker with its mark, as far as voices are loaded. */
   paintSpeaker() {
     write(this.find('.vw-take-who'), shortened(speakerOf(this.record, this.studio)));
     this.find('.vw-take-mark').replaceChildren(this.studio.catalogue.mark(this.record));
   }
 
-  /** What a designed voice was described as, or how another was to speak, where the label does not say it. */
+  /** The description of a designed voice or the style of another, unless the label has it. */
   get manner() {
     const { instructions } = this.record.config;
     const said = typeof instructions === 'string' ? instructions : '';
@@ -334,12 +334,12 @@ export class TakeRow {
   }
 }
 
-/** What stands large in a row. @param {TakeRecord} record */
+/** Returns the heading of a row. @param {TakeRecord} record */
 export function headOf({ name, text }) {
   return name || text;
 }
 
-/** Who speaks, as far as a row says it. @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio */
+/** Returns the speaker of a row. @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio */
 export function speakerOf(record, studio) {
   const voice = record.voice ?? ''; // A stored voice may be given by name or id.
   return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? title(voice));

@@ -127,7 +127,7 @@ export class VoiceRow {
     });
   }
 
-  /** How many scripts speak with it, as far as that can be known. */
+  /** Counts the scripts that use the voice, as far as they are known. */
   async uses() {
     const room = /** @type {import('../script/room.js').ScriptRoom} */ (this.studio.room('script'));
     try {
@@ -170,7 +170,7 @@ export class VoiceRow {
     this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, said]) => [make('dt', { textContent: term }), make('dd', { textContent: said })]));
   }
 
-  /** What is known of the voice, in words. @returns {string[][]} */
+  /** Returns the facts of the voice as text. @returns {string[][]} */
   facts() {
     const { voice, studio } = this;
     const { t } = studio;

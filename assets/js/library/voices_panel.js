@@ -30,7 +30,7 @@ export class VoicesPanel {
       this.bring(files);
     };
     acceptDrops(root, (files) => this.bring(files));
-    /** Whether what is said above the list is why there is none. */
+    /** True if what is said above the list is why there is none. */
     this.isUnlisted = false;
     studio.voices.addEventListener('change', () => this.onListed());
   }
@@ -154,7 +154,7 @@ export class VoicesPanel {
 
   // --- the list
 
-  /** Whether a voice holds every word that is searched for. @param {import('../speak/voices.js').StoredVoice} voice */
+  /** True if a voice holds every word that is searched for. @param {import('../speak/voices.js').StoredVoice} voice */
   fits({ name, description, tags, language, transcript }) {
     const said = [name, description, ...tags, language, transcript].join(' ').toLowerCase();
     return this.search.value.toLowerCase().split(/\s+/).every((word) => said.includes(word));

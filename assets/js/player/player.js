@@ -46,13 +46,13 @@ export class Player extends EventTarget {
     return this.loudness;
   }
 
-  /** How loud everything is, from 0 to 1; at 1 every sample leaves as it came. */
+  /** Volume from 0 to 1; at 1 samples are unchanged. */
   set volume(volume) {
     this.loudness = volume;
     if (this.gain) this.gain.gain.value = volume;
   }
 
-  /** Whether there is a way to another rate here; until it is known, there is. */
+  /** True if there is a way to another rate here; until it is known, there is. */
   get canStretch() {
     return !this.output || this.exact;
   }
@@ -61,7 +61,7 @@ export class Player extends EventTarget {
     return this.speed;
   }
 
-  /** How fast everything is played, from 0.75 to 2, at its own pitch; at 1 every sample leaves as it came. */
+  /** Speed from 0.75 to 2 at constant pitch; at 1 samples are unchanged. */
   set rate(rate) {
     this.speed = rate;
     this.whenArmed((output) => output.speed(rate));
@@ -171,14 +171,14 @@ export class Player extends EventTarget {
   }
 
   /**
-   * When the take's first sample left the loudspeaker, on the clock of performance.now().
+   * Returns the time at which the take's first sample was played, on the clock of performance.now().
    *
    * @returns {number|null} milliseconds, or null before it has
    */
   audibleAt() {
     const first = this.counters?.firstTime ?? null;
     if (first === null || !this.context) return null;
-    // What the device plays now, its latency included. Older Safari gives zeros: then the context's word must do.
+    // The sample that the device plays now, including latency. Older Safari returns zeros; then use the context's time.
     const { contextTime = 0, performanceTime } = this.context.getOutputTimestamp?.() ?? {};
     if (!performanceTime) return performance.now() + (first - this.now) * 1000;
     return contextTime < first ? null : performanceTime + (first - contextTime) * 1000;

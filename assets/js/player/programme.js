@@ -1,5 +1,5 @@
 /**
- * What is played as one: takes and silences, one after another without a gap, each perhaps still being made.
+ * Gapless sequence of takes and silences, which may still be generated during playback.
  *
  * @typedef {import('./take.js').Take} Take
  * @typedef {Take|{silence: number}} Item   silence in seconds
@@ -55,7 +55,7 @@ export class Programme {
     }
   }
 
-  /** What sounds at a place, and how far into it that is. @param {number} position samples @returns {{span: Span, at: number}|null} */
+  /** Returns the span at a position, and the offset in it. @param {number} position samples @returns {{span: Span, at: number}|null} */
   locate(position) {
     const span = this.spans.findLast(({ start }) => start <= position);
     return span ? { span, at: position - span.start + span.from } : null;

@@ -1,4 +1,4 @@
-/** What a reload brings back to the dock: the last take, and the requests that it cut off. */
+/** Restoration of the dock after a reload: the last take, and the interrupted requests. */
 
 import { api, errorOf } from '../common/api.js';
 import { digestOf } from '../common/files.js';
@@ -15,7 +15,7 @@ const LONG_S = 300; // Longer audio is loaded when it is played.
 export class LastHeard {
   /** The script whose whole is to be shown once it is open: its id; until then the dock has the player's place. @type {string|null} */
   script = null;
-  /** What was remembered last. @type {Heard} */
+  /** The state that was stored last. @type {Heard} */
   kept = {};
 
   /** @param {import('../app/studio.js').Studio} studio */
@@ -38,7 +38,7 @@ export class LastHeard {
     this.bring(take);
   }
 
-  /** What is changed of it meanwhile, and its sound. @param {Take} take */
+  /** Loads the stored take's current data and audio. @param {Take} take */
   async bring(take) {
     const { stage } = this.studio;
     try {
@@ -98,7 +98,7 @@ const ROOMS = ['speakers', 'design', 'clone']; // A script shows its lines itsel
 const NEWEST = 12; // Newest takes that are searched, because another tab may have spoken in the meantime.
 
 export class CutOff {
-  /** What was cut off when this tab was loaded, all of one room. @type {Left[]} */
+  /** Requests interrupted by the reload of this tab, all of one room. @type {Left[]} */
   left = [];
   /** Takes the offer away. */
   withdraw = () => {};
@@ -139,7 +139,7 @@ export class CutOff {
     this.withdraw = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
   }
 
-  /** What the studio keeps of late, whole takes alone. @param {Left[]} left @returns {Promise<TakeRecord[]>} */
+  /** Returns the studio's recent complete takes. @param {Left[]} left @returns {Promise<TakeRecord[]>} */
   async kept([{ asked }]) {
     const { takes } = await this.studio.api.get(`studio/takes?room=${asked.room}&limit=${NEWEST}`).catch(() => ({ takes: [] }));
     return takes.filter((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled');
@@ -186,7 +186,7 @@ export class CutOff {
   }
 }
 
-/** Whether it can be asked for again as it was: after a recording that is told from others, not before it was asked for at all. @param {Take} take */
+/** True if it can be asked for again as it was: after a recording that is told from others, not before it was asked for at all. @param {Take} take */
 function isToBeOffered({ room, isSample, isQuiet, state, reference, digest }) {
   return ROOMS.includes(room) && !isSample && !isQuiet && state !== 'stopped' && (!reference || digest !== null);
 }
@@ -196,7 +196,7 @@ function leftOf({ room, mode, config, text, spoken, seed, label, parent, digest 
   return { asked: { room, mode, config, text, spoken, seed, label, parent }, digest, place };
 }
 
-/** Whether a take is the answer to a request: of the same words, seed and recording it has the same sound. @param {TakeRecord} record @param {Left} left */
+/** True if a take is the answer to a request: of the same words, seed and recording it has the same sound. @param {TakeRecord} record @param {Left} left */
 function sameRequest(record, { asked, digest }) {
   const { mode, text, spoken = null, seed, config, parent = null } = asked;
   const names = new Set([...Object.keys(record.config), ...Object.keys(config)]);
@@ -204,7 +204,7 @@ function sameRequest(record, { asked, digest }) {
   return isSame && record.mode === mode && record.text === text && (record.spoken ?? null) === spoken && record.seed === seed && (record.parent ?? null) === parent && (record.reference ?? null) === digest;
 }
 
-/** What was kept, which is there no more. @returns {Left[]} */
+/** Removes and returns the stored requests. @returns {Left[]} */
 function taken() {
   const left = recall('sessionStorage', CUT_OFF_KEY);
   if (left) remember('sessionStorage', CUT_OFF_KEY, null);

@@ -35,7 +35,7 @@ export class Speech {
     this.keeping = new Set();
     /** References as they travel; one is read once however often it speaks. @type {WeakMap<Blob, Promise<string>>} */
     this.urls = new WeakMap();
-    /** What tells them apart. @type {WeakMap<Blob, Promise<string|null>>} */
+    /** Digests of recordings. @type {WeakMap<Blob, Promise<string|null>>} */
     this.digests = new WeakMap();
     this.keeps = true; // False once the studio reports that it has no store.
   }
@@ -57,7 +57,7 @@ export class Speech {
   }
 
   /**
-   * What the runtime would say of a text that it does not take: a very long one is more than a message may have, and
+   * Returns the error for a text that the runtime would refuse. A very long one would exceed the message limit and
    * would be refused as that, which says nothing of the text.
    *
    * @param {string} text as it would be sent
@@ -159,7 +159,7 @@ export class Speech {
 }
 
 /**
- * What is read of a recording.
+ * Returns a cached result of reading a recording.
  *
  * @template T
  * @param {WeakMap<Blob, Promise<T>>} known @param {Blob} reference @param {(reference: Blob) => Promise<T>} read
@@ -170,7 +170,7 @@ function once(known, reference, read) {
   return found;
 }
 
-/** What is stored of a take beside its sound. @param {Take} take */
+/** Returns the stored metadata of a take. @param {Take} take */
 function describe(take) {
   const { room, mode, text, spoken, label, config, seed, parent, metrics, stopReason, samples, start, model, timing } = take;
   return {

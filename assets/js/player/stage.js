@@ -44,9 +44,9 @@ export class Stage extends EventTarget {
     this.take = null;
     /** @type {Programme|null} */
     this.programme = null;
-    /** What was shown last and has sound. @type {Shown|null} */
+    /** The last shown take with audio. @type {Shown|null} */
     this.before = null;
-    /** How a whole knows where in it one is. @type {Within|null} */
+    /** Progress callback of an item that consists of several takes. @type {Within|null} */
     this.within = null;
     this.index = 0; // Index of the shown item of the programme.
     this.at = 0; // Position in the shown take, in samples.
@@ -72,7 +72,7 @@ export class Stage extends EventTarget {
     this.refresh();
   }
 
-  /** Whether anything is to be heard, now or as soon as it comes. */
+  /** True if anything is to be heard, now or as soon as it comes. */
   get sounding() {
     return this.player.sounding;
   }
@@ -212,7 +212,7 @@ export class Stage extends EventTarget {
     this.resume();
   }
 
-  /** How far into the waveform the pointer is, from 0 to 1. @param {PointerEvent} event */
+  /** Returns the pointer's position in the waveform, from 0 to 1. @param {PointerEvent} event */
   pointed({ clientX }) {
     const { left, width } = this.waveform.canvas.getBoundingClientRect();
     return Math.max(0, Math.min(1, (clientX - left) / width));
@@ -305,7 +305,7 @@ export class Stage extends EventTarget {
     this.dispatchEvent(new Event('place'));
   }
 
-  /** How long it is; while it is made, about how long it will be, and how far that is. @param {Shown|null} take */
+  /** Shows the length; during generation, the estimated length and the progress. @param {Shown|null} take */
   paintLength(take) {
     const made = take && !isFullAudio(take) ? making(take, performance.now()) : null;
     const length = made ? this.t('shell.about_length', { time: clock(made.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);
@@ -330,7 +330,7 @@ export class Stage extends EventTarget {
   }
 }
 
-/** Whether it is several takes as one, which says itself how it goes on from a place. @param {Shown|null} take @returns {take is FullAudio} */
+/** True if it is several takes as one, which says itself how it goes on from a place. @param {Shown|null} take @returns {take is FullAudio} */
 function isFullAudio(take) {
   return take !== null && 'from' in take;
 }

@@ -94,12 +94,12 @@ export class Keep {
     /** @type {Take|null} whose file is behind the link */
     this.offered = null;
     this.isShared = false; // True if the host allows links.
-    /** What is shown. @type {Shown|null} */
+    /** The shown take. @type {Shown|null} */
     this.take = null;
     /** @type {TakeRecord|null} its record when that was put there */
     this.record = null;
     this.star.onclick = () => stage.dispatchEvent(new Event('star'));
-    // What is several takes has a way of its own to a file.
+    // An item of several takes has its own download.
     this.button.addEventListener('click', (event) => {
       if (!this.take || this.take instanceof Take) return;
       event.preventDefault();
@@ -146,7 +146,7 @@ export class Keep {
   }
 }
 
-/** Where a kept take's file lies. @param {TakeRecord} record @param {string} format */
+/** Returns the URL of a stored take's file. @param {TakeRecord} record @param {string} format */
 export function kept(record, format) {
   return String(api.address(`studio/takes/${record.id}/audio?format=${format}`));
 }

@@ -1,5 +1,5 @@
 /**
- * How much sound to have before starting, learnt from how the last takes came.
+ * Size of the start buffer, learned from the arrival of the last takes.
  *
  * A runtime that is about as slow as the ear is late all along: that raises it at once, and the more the longer the next take
  * will be. A single chunk that was late, in one take of the last ones, is chance, and no reason to be late each time; in two of
@@ -11,7 +11,7 @@ import { SAMPLE_RATE } from '../common/audio.js';
 
 // One codec frame: with a runtime faster than the ear, the first frame is enough to start.
 export const MIN_TARGET = 0.08 * SAMPLE_RATE;
-// Who waits longer than this would rather hear a gap.
+// Beyond this, a gap is preferable to a longer wait.
 export const MAX_TARGET = 1.5 * SAMPLE_RATE;
 const REMEMBERED = 5; // Takes.
 const LONGER = 1.25; // A take may be this much longer than estimated from its text.
@@ -52,7 +52,7 @@ export function neededHold(arrivals) {
   return Math.max(0, ...lagsOf(arrivals));
 }
 
-/** How long after all sound before it had been played each chunk came, in samples; less than 0: before. @param {Arrivals} arrivals */
+/** Returns each chunk's lateness in samples, relative to the end of the audio before it; negative if early. @param {Arrivals} arrivals */
 function lagsOf(arrivals) {
   let received = 0;
   return arrivals.map(({ at, samples }) => {
@@ -75,7 +75,7 @@ export function withoutWorst(arrivals) {
 }
 
 /**
- * What a take of another length would have needed that came the same way. Of a shorter one it is what the beginning needed; a longer
+ * Returns the buffer that a take of another length with the same arrival would have needed. A shorter one needs that of its beginning; a longer
  * one falls behind by as much more, where this one was still falling behind at its end.
  *
  * @param {Arrivals} arrivals
@@ -100,7 +100,7 @@ export function needOf(arrivals, expected = 0) {
 /** @typedef {{start: number, hold: number}} Need  samples */
 
 export class Pace {
-  /** How the last takes came, newest first, by how many were made at once. @type {Map<number, {whole: Arrivals, steady: Arrivals}[]>} */
+  /** Arrivals of the last takes, newest first, by the number of parallel takes. @type {Map<number, {whole: Arrivals, steady: Arrivals}[]>} */
   known = new Map();
 
   /** @param {Arrivals} arrivals @param {number} [company]  takes that were made at once, itself among them */
@@ -109,13 +109,13 @@ export class Pace {
     this.known.set(company, takes.slice(0, REMEMBERED));
   }
 
-  /** How many at once are known that come nearest to so many, and are no more. @param {number} company */
+  /** Returns the largest known number of parallel takes up to `company`. @param {number} company */
   nearest(company) {
     return Math.max(...[...this.known.keys()].filter((count) => count <= company));
   }
 
   /**
-   * How the next take begins: when `target` samples are there, or when `hold` samples of time have passed since its first chunk.
+   * Returns the start condition of the next take: `target` buffered samples, or `hold` samples of time since its first chunk.
    *
    * @param {{planned?: number, company?: number}} [take]  planned: samples that it will have, as far as is known; 0: it is not
    */
@@ -124,7 +124,7 @@ export class Pace {
     const expected = planned * LONGER;
     const whole = takes.map((take) => needOf(take.whole, expected));
     const steady = takes.map((take) => needOf(take.steady, expected));
-    // What any of them needed all along, or two of them at some place.
+    // The need that any of them had throughout, or two of them at some position.
     const needed = (/** @type {keyof Need} */ what) => {
       const [, twice = 0] = whole.map((need) => need[what]).sort((one, other) => other - one);
       return Math.max(twice, ...steady.map((need) => need[what]));

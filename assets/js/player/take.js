@@ -74,7 +74,7 @@ export class Take extends EventTarget {
     this.label = label;
     this.parent = parent;
     this.reference = reference;
-    /** What tells that recording from others, once it was asked for and where the browser can say. @type {string|null} */
+    /** Digest of that recording, once it was requested and if the browser supports it. @type {string|null} */
     this.digest = null;
     this.isQuiet = isQuiet;
     this.isSample = isSample;
@@ -86,11 +86,11 @@ export class Take extends EventTarget {
     /** @type {Int16Array[]} */
     this.chunks = [];
     this.samples = 0;
-    /** That it will have, as far as its text tells; 0: it was not asked. */
+    /** Expected samples by its text; 0 if not estimated. */
     this.planned = 0;
     /** The most that were being made at once with it, itself among them. */
     this.company = 1;
-    /** When its sound came. @type {{at: number, samples: number}[]} */
+    /** Arrival times of its audio. @type {{at: number, samples: number}[]} */
     this.arrivals = [];
     /** The model that speaks. @type {Model|null} */
     this.model = null;
@@ -118,7 +118,7 @@ export class Take extends EventTarget {
     this.askedAt = performance.now();
     /** Tell of a state a moment later: what follows it draws the page, and the first sound must not wait for that. */
     this.tellSoon = throttle(() => this.tell('state'), SOON_MS);
-    /** What this page measured, ms after `clicked` (performance.now()). @type {Timing} */
+    /** Measurements of this page, in ms after `clicked` (performance.now()). @type {Timing} */
     this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   }
 
@@ -163,12 +163,12 @@ export class Take extends EventTarget {
     return this.config.tags ? untagged(this.sent).trim() : this.sent;
   }
 
-  /** Whether sound may still come. */
+  /** True if sound may still come. */
   get live() {
     return this.state === 'queued' || this.state === 'streaming';
   }
 
-  /** Whether nothing was heard of it yet: no place in a queue, no start. */
+  /** True if nothing was heard of it yet: no place in a queue, no start. */
   get isUnanswered() {
     return this.state === 'queued' && !this.queue && !this.start;
   }
@@ -177,7 +177,7 @@ export class Take extends EventTarget {
     return this.samples / SAMPLE_RATE;
   }
 
-  /** Whether it ended by itself long before its text can have been said. */
+  /** True if it ended by itself long before its text can have been said. */
   get isShort() {
     if (this.state !== 'done') return false;
     return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.words, this.seconds));
@@ -229,7 +229,7 @@ export class Take extends EventTarget {
     return this;
   }
 
-  /** Whether the studio is to keep it: all that came whole, and what came before it was stopped. */
+  /** True if the studio is to keep it: all that came whole, and what came before it was stopped. */
   get lasts() {
     return this.state === 'done' || (this.state === 'stopped' && this.keepsStopped && this.samples > 0);
   }

@@ -64,7 +64,7 @@ export class Waveform {
     this.take = null;
     this.played = 0;
     this.onProgress = throttle(() => this.draw());
-    /** What is on the canvas: how, up to which bin, and up to which in the accent colour. */
+    /** State of the canvas: style, last drawn bin, and last bin in the accent colour. */
     this.drawn = { how: '', low: /** @type {number[]|null} */ (null), length: 0, edge: 0 };
     new ResizeObserver(() => this.draw()).observe(canvas);
     inColours(this, (waveform) => waveform.draw());
@@ -112,7 +112,7 @@ export class Waveform {
   }
 }
 
-/** What draws on a canvas, and how it is drawn anew; what is gone is forgotten. @type {Set<{what: WeakRef<object>, draw: () => void}>} */
+/** Weak references to objects that draw on a canvas, with their redraw functions. @type {Set<{what: WeakRef<object>, draw: () => void}>} */
 const coloured = new Set();
 /** @type {MutationObserver|undefined} */
 let themes;
@@ -181,7 +181,7 @@ export class Bars {
   }
 }
 
-/** How far from the middle a sample is drawn. @param {number} value in [-1, 1] */
+/** Returns the distance from the middle at which a sample is drawn. @param {number} value in [-1, 1] */
 export function shown(value) {
   return Math.sign(value) * Math.abs(value) ** SHOWN;
 }

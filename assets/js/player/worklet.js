@@ -35,7 +35,7 @@ const RAMP_S = 0.005;
 const MAX_TARGET_S = 0.6;
 const REPORT_S = 0.1;
 const QUANTUM = 128; // Samples between two calls of process.
-// What waits of a take that is still being made: with less it is not played faster, with more as fast as was chosen.
+// Buffered seconds of a take in generation: with less, it is not played faster; with more, at the chosen speed.
 const SCARCE_S = 0.2;
 const AMPLE_S = 0.5;
 
@@ -131,12 +131,12 @@ class PcmPlayer extends AudioWorkletProcessor {
     return this.came - Math.round(this.played);
   }
 
-  /** Whether there is anything to play. */
+  /** True if there is anything to play. */
   get hasSound() {
     return this.chunks.length > 0 || this.stretch.ahead > 0;
   }
 
-  /** How fast it is played just now. */
+  /** The current speed. */
   get pace() {
     if (this.rate <= 1 || this.ended) return this.rate;
     const ample = (this.buffered / sampleRate - SCARCE_S) / (AMPLE_S - SCARCE_S);

@@ -37,7 +37,7 @@ export class Stretch {
     return this.end - this.at + this.made - this.gone;
   }
 
-  /** How many samples it takes now. */
+  /** Number of samples that it needs now. */
   get wanted() {
     return Math.max(0, this.lookahead - (this.end - this.at));
   }
@@ -86,7 +86,7 @@ export class Stretch {
     this.lag += this.made * (rate - 1) - step;
   }
 
-  /** How far to go over: to what is most like what would come next. 0: nothing is there to go to. @param {number} middle where it should be */
+  /** Returns the offset to the samples most similar to the next ones; 0 if there are none. @param {number} middle where it should be */
   best(middle) {
     const { buffer, at, hop } = this;
     const first = Math.max(middle - this.reach, -at);

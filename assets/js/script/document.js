@@ -73,7 +73,7 @@ export class Script extends Emitter {
     return this.lines.find(({ text }) => text.trim())?.text ?? '';
   }
 
-  /** Who speaks in it, each once. @returns {Voice[]} */
+  /** The distinct voices of the script. @returns {Voice[]} */
   get voices() {
     const voices = this.lines.flatMap(({ voice }) => (voice ? [{ mode: voice.mode, voice: voice.voice, name: voice.name }] : []));
     return [...new Map(voices.map((one) => [`${one.mode}:${one.voice}`, one])).values()];

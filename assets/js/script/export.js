@@ -13,7 +13,7 @@ import { fileName, saveFile } from '../common/files.js';
 import { calledBy } from './line_text.js';
 
 /**
- * What POST studio/exports takes: takes and silences in order, each with the number of its line.
+ * Returns the body of POST studio/exports: takes and silences in order, each with the number of its line.
  *
  * @param {import('./making.js').Maker} maker
  * @param {(made: number, of: number) => void} onProgress
@@ -81,7 +81,7 @@ export class ExportForm {
     this.sheet.showPopover({ source });
   }
 
-  /** What was said of the script as it was before. */
+  /** Clears messages about an earlier state of the script. */
   forgetTold() {
     this.error.textContent = '';
     if (!this.go.disabled) this.told.textContent = '';
@@ -119,7 +119,7 @@ export class ExportForm {
     }
   }
 
-  /** What was chosen; which there are: assets/html/rooms/script.html. @returns {Wanted} */
+  /** The chosen options; assets/html/rooms/script.html has all. @returns {Wanted} */
   get wanted() {
     const loudness = this.loudness.value ? Number(this.loudness.value) : null;
     return /** @type {Wanted} */ ({ shape: this.shape.value, format: this.format.value, loudness });

@@ -91,7 +91,7 @@ export class Performance {
   }
 }
 
-/** Whether a take came to its end. @param {Take} take */
+/** True if a take came to its end. @param {Take} take */
 async function isFinished(take) {
   try {
     return (await take.finished()).state === 'done';
@@ -130,7 +130,7 @@ export class FullAudio extends EventTarget {
   clips = [];
   /** The id of the line that sounds. @type {string|null} */
   sounding = null;
-  /** What of it is at the loudspeaker: a take, or a silence. @type {Item|null} */
+  /** The item that is playing: a take or a silence. @type {Item|null} */
   item = null;
   /** @type {{low: number[], high: number[]}|null} */
   drawn = null;
@@ -164,7 +164,7 @@ export class FullAudio extends EventTarget {
     return this.samples / SAMPLE_RATE;
   }
 
-  /** Whether something of it is still to be made. */
+  /** True if something of it is still to be made. */
   get live() {
     return this.clips.some(({ state }) => state !== 'made');
   }
@@ -219,7 +219,7 @@ export class FullAudio extends EventTarget {
     };
   }
 
-  /** Whether these lines can sound; what is wrong with them is said. @param {string[]} ids */
+  /** True if these lines can sound; what is wrong with them is said. @param {string[]} ids */
   ready(ids) {
     try {
       this.check(ids);
@@ -278,7 +278,7 @@ export class FullAudio extends EventTarget {
   }
 }
 
-/** Where in a line's sound a place is; what is not made yet is begun at its beginning. @param {Clip} clip @param {number} at */
+/** Returns the position in a line's audio; for ungenerated audio, its start. @param {Clip} clip @param {number} at */
 function beginning(clip, at) {
   if (at < clip.start) return { gap: (clip.start - at) / SAMPLE_RATE, part: 0, skip: 0 };
   const part = Math.max(0, clip.parts.findLastIndex(({ start }) => start <= at));

@@ -96,7 +96,7 @@ export class ChapterSheet {
   }
 }
 
-/** How many lines of a script chapters become. @param {Chapter[]} chapters */
+/** Counts the script lines of chapters. @param {Chapter[]} chapters */
 function linesOf(chapters) {
   return chapters.flatMap(({ paragraphs }) => paragraphs).reduce((sum, text) => sum + Math.ceil(text.length / LONGEST_LINE), 0);
 }

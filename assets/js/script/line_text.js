@@ -1,5 +1,5 @@
 /**
- * What a line's text holds: stretches to speak, and pauses between them.
+ * Parsing of a line's text: stretches to speak, and pauses between them.
  *
  *     readParts('The kettle is on. [pause 0.5s] Sit down.')
  *     // { parts: [{ text: 'The kettle is on.' }, { silence: 0.5 }, { text: 'Sit down.' }], fault: null }
@@ -43,7 +43,7 @@ export function writePause(seconds) {
   return `[pause ${Number(seconds.toFixed(2))}s]`;
 }
 
-/** Whether there is anything to say in it. @param {Part[]} parts */
+/** True if there is anything to say in it. @param {Part[]} parts */
 export function speaks(parts) {
   return parts.some(({ text }) => text);
 }
@@ -80,7 +80,7 @@ export function titleOf(text) {
   return first.length <= LONGEST_NAME ? first : `${first.slice(0, LONGEST_NAME).replace(/\s+\S*$/u, '')} …`;
 }
 
-/** What a script is called; empty: nothing is written in it yet. @param {{name: string, begins?: string}} script  begins: the text of its first line with one */
+/** Returns the name of a script; empty for an empty script. @param {{name: string, begins?: string}} script  begins: the text of its first line with one */
 export function calledBy({ name, begins = '' }) {
   const words = readParts(begins).parts.map(({ text = '' }) => text).join(' ');
   return name.trim() || titleOf(words);
@@ -116,7 +116,7 @@ export function cuesToLines(texts, cues, between = 0) {
  * @typedef {Object<string, string>} Paces  the words for each pace
  */
 
-/** Which pace a style asks for. @param {string} style @param {Paces} paces @returns {string|null} */
+/** Returns the pace that a style names. @param {string} style @param {Paces} paces @returns {string|null} */
 export function paceOf(style, paces) {
   return Object.keys(paces).find((pace) => style.includes(paces[pace])) ?? null;
 }

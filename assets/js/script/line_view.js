@@ -14,7 +14,7 @@ import { dress } from '../speak/voice_picker.js';
 import { LONGEST_PAUSE_S, paceOf, readParts, withPace } from './line_text.js';
 import { valueOf } from './voice_assignment.js';
 
-/** What has a name of its own for those who hear the page. */
+/** Elements with their own accessible name. */
 const NAMED = /** @type {const} */ (['grip', 'description', 'instruct', 'text', 'language', 'seed', 'gap', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove']);
 
 export class LineView {
@@ -82,7 +82,7 @@ export class LineView {
     this.parts.description.focus();
   }
 
-  /** How pace is asked for, in the page's language. */
+  /** Returns the words for paces in the page's language. */
   paces() {
     const { t } = this.acts.studio;
     return { slow: t('script.pace.slow_words'), fast: t('script.pace.fast_words') };
@@ -112,7 +112,7 @@ export class LineView {
     this.parts.open.ariaExpanded = String(open);
   }
 
-  /** Who speaks, after voices came or went. */
+  /** Updates the voices after a change of the library. */
   offer() {
     const { parts, line, acts } = this;
     const { t } = acts.studio;
@@ -169,7 +169,7 @@ export class LineView {
     element.ariaLabel = t('script.line.label', { n });
   }
 
-  /** Which words on pace stand in the style; where the voice takes none, it has its own pace. @param {boolean} isOwn */
+  /** Shows the pace in the style; a voice without styles has its own pace. @param {boolean} isOwn */
   showPace(isOwn) {
     const pace = paceOf(this.line.instruct, this.paces());
     for (const button of this.parts.paces) {
@@ -179,7 +179,7 @@ export class LineView {
     this.parts.pace.title = isOwn ? this.acts.studio.t('script.pace.own') : '';
   }
 
-  /** What its user should know of a line that can be spoken. @param {import('./making.js').LineState} state */
+  /** Returns the note about a line that can be spoken. @param {import('./making.js').LineState} state */
   note({ short }) {
     const { acts, line } = this;
     if (short) return acts.studio.shortness(short);

@@ -26,7 +26,7 @@ export class LinesView {
     this.maker = room.maker;
     /** The lines that have their fields. @type {Map<string, LineView>} */
     this.views = new Map();
-    /** What stands for each line in the list: its view's element, or an empty one of its height. @type {Map<string, HTMLElement>} */
+    /** The list's element of each line: its view, or a placeholder of the same height. @type {Map<string, HTMLElement>} */
     this.elements = new Map();
     const margin = `${NEAR_PX}px 0px`; // The lines scroll inside the page: a browser without scrollMargin builds them when they are in sight.
     const options = /** @type {IntersectionObserverInit} */ ({ rootMargin: margin, scrollMargin: margin });

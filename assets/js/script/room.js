@@ -116,7 +116,7 @@ export class ScriptRoom {
     this.root.addEventListener('input', () => this.forgetTold());
   }
 
-  /** What can be spoken is known, or has changed. */
+  /** Updates the room after a change of the available voices. */
   offer() {
     this.begun ??= this.begin();
     if (!this.opened) return;
@@ -145,7 +145,7 @@ export class ScriptRoom {
     return this.opened ? this.left() : this.studio.drafts.read(this.id);
   }
 
-  /** Which script is open; the whole of it where the studio may not have it. */
+  /** Returns the open script's id, or its content if the studio may lack it. */
   left() {
     const { script, scriptList } = this;
     return { id: script.id, unsaved: scriptList.state === 'saved' ? null : script.toJSON() };
@@ -212,7 +212,7 @@ export class ScriptRoom {
     return id === this.opened?.id ? this.scriptList.remove(() => this.empty()) : this.scriptList.discard(id);
   }
 
-  /** How many scripts speak with a stored voice. @param {string} voice its id */
+  /** Counts the scripts that use a stored voice. @param {string} voice its id */
   async usesOf(voice) {
     const speaks = (/** @type {Pick<import('../library/saved_scripts.js').ScriptSummary, 'voices'>} */ { voices = [] }) =>
       voices.some((one) => one.mode === 'base' && one.voice === voice);
@@ -242,7 +242,7 @@ export class ScriptRoom {
     }
   }
 
-  /** Whether a script may have so many lines; if not, say it. @param {number} lines */
+  /** True if a script may have so many lines; if not, say it. @param {number} lines */
   hasRoom(lines) {
     if (lines <= MAX_LINES) return true;
     this.studio.toast(this.studio.t('script.too_long', { n: lines, most: MAX_LINES }));
@@ -274,7 +274,7 @@ export class ScriptRoom {
     this.studio.toast(this.told('script.written', lines.length, leftOut));
   }
 
-  /** What became of a text. @param {string} key @param {number} n lines @param {number} leftOut messages of a chat that are not spoken */
+  /** Reports the result of an import. @param {string} key @param {number} n lines @param {number} leftOut messages of a chat that are not spoken */
   told(key, n, leftOut) {
     const { t } = this.studio;
     return [t(key, { n }), leftOut > 0 && t('script.left_out_of_chat', { n: leftOut })].filter(Boolean).join(' ');
@@ -320,13 +320,13 @@ export class ScriptRoom {
     studio.stage.perform(fullAudio, fullAudio.clipFrom(id)?.start, { only });
   }
 
-  /** What came in the way of the sound, where it is seen. @param {Error} error */
+  /** Shows a playback error. @param {Error} error */
   onError(error) {
     if (error instanceof FieldError) this.studio.showError(error.field, error, this.id);
     else this.studio.toast(error.message);
   }
 
-  /** What stands beside the waveform. @param {FullAudio} audio */
+  /** Returns the label next to the waveform. @param {FullAudio} audio */
   labelOf({ sounding }) {
     const { script, studio, voiceAssignment } = this;
     const line = sounding && script.line(sounding);
@@ -431,7 +431,7 @@ export class ScriptRoom {
     studio.dock.sayLine();
   }
 
-  /** How much it is, and how much of it is still to be made. */
+  /** Returns the script's length, and the part that is not generated. */
   line() {
     if (!this.opened) return '';
     const { clips, samples } = this.fullAudio;
@@ -458,7 +458,7 @@ export class ScriptRoom {
     this.parts.live.textContent = sentence;
   }
 
-  /** What was said of the script as it was before. */
+  /** Clears messages about an earlier state of the script. */
   forgetTold() {
     this.exporting.forgetTold();
     if (this.studio.current === this) this.studio.clearErrors();

@@ -1,5 +1,5 @@
 /**
- * How loud a sound is along its way, as a short word that a script can keep: 20 characters a second, 0 to z.
+ * Encodes the level of audio as a short text for scripts: 20 characters per second, 0 to z.
  * So a timeline can draw what is made before any of its sound was fetched.
  */
 
@@ -23,13 +23,13 @@ export function levelsOf(take) {
   return levels;
 }
 
-/** What a character says, from 0 to 1, as high as it is drawn: the root of the loudest sample, since speech is mostly quiet. @param {string} level */
+/** Returns the drawn height of a level character, from 0 to 1: the root of the peak, because speech is mostly quiet. @param {string} level */
 export function heightOf(level) {
   return Number.parseInt(level, 36) / MAX_LEVEL;
 }
 
 /**
- * Where each line lies in the whole of a script. What plays, what the timeline shows and what is exported agree with it.
+ * Start times of the lines in the full audio of a script, shared by player, timeline and export.
  *
  * @typedef {import('./making.js').Stretch & {sound: Sound|null, start: number, length: number}} PlacedStretch
  *   sound: null where it is to be made; start: in the whole

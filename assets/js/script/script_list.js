@@ -47,9 +47,9 @@ export class ScriptList extends EventTarget {
     /** Resolves when nothing is under way to the studio. */
     this.saving = Promise.resolve();
     this.puts = 0;
-    /** How long the last saving took, in milliseconds. */
+    /** Duration of the last save in milliseconds. */
     this.tookMs = 0;
-    /** Why it could not be saved. @type {import('../common/api.js').Thrown|null} */
+    /** Error of the last save. @type {import('../common/api.js').Thrown|null} */
     this.error = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
@@ -295,7 +295,7 @@ export class ScriptListView {
     return entry(this.nameOf(one), () => this.choose(() => this.scriptList.load(one.id)), isOpen);
   }
 
-  /** What stands in the way of saving, and what to do about it. @param {ScriptList['state']} state */
+  /** Shows why saving fails, and what to do. @param {ScriptList['state']} state */
   complain(state) {
     const { parts, scriptList, studio } = this;
     const { t } = studio;

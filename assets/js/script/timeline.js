@@ -89,7 +89,7 @@ export class Timeline {
     this.mark(this.sounding);
   }
 
-  /** What is in sight, and a window's width on each side of it: from and to, in samples. */
+  /** Returns the visible range plus a window's width on each side, in samples. */
   sight() {
     const { root, inner, samples } = this;
     const scale = samples / Math.max(1, inner.clientWidth);
@@ -191,13 +191,13 @@ export class Timeline {
     return String(this.samples > 0 ? samples / this.samples : 0);
   }
 
-  /** Which line sounds. @param {string|null} id */
+  /** Marks the line that is playing. @param {string|null} id */
   mark(id) {
     this.sounding = id;
     for (const [line, element] of this.elements) element.toggleAttribute('data-sounding', line === id);
   }
 
-  /** Where one is in it. @param {number|null} at samples; null: something else is heard */
+  /** Shows the playback position. @param {number|null} at samples; null: something else is heard */
   follow(at) {
     const { root, head } = this;
     head.hidden = at === null || this.samples === 0;

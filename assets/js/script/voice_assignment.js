@@ -1,5 +1,5 @@
 /**
- * Who may speak a line, by which name, and what the runtime is asked for.
+ * Voices that may speak a line, their names, and the runtime requests for them.
  *
  * @typedef {import('../common/fields.js').ModelCard} ModelCard
  * @typedef {import('./document.js').Line} Line
@@ -60,7 +60,7 @@ export class VoiceAssignment {
     return name ? t('script.deleted_voice', { name }) : t('script.deleted_unnamed');
   }
 
-  /** Whether it is a stored voice that was deleted. @param {Voice|null} voice */
+  /** True if it is a stored voice that was deleted. @param {Voice|null} voice */
   isGone(voice) {
     return voice?.mode === 'base' && this.studio.voices.isListed && !this.studio.catalogue.find(valueOf(voice));
   }
@@ -73,12 +73,12 @@ export class VoiceAssignment {
     }
   }
 
-  /** What people call it. @param {Voice|null} voice */
+  /** Returns the display name of a voice. @param {Voice|null} voice */
   nameOf(voice) {
     return this.shownAs(voice)?.name ?? '';
   }
 
-  /** What tells it from the others of a script where its description does not stand beside it. @param {Voice|null} voice */
+  /** Returns a name that is unique within a script without the description. @param {Voice|null} voice */
   toldAs(voice) {
     return (voice?.mode === 'voice_design' && called('', voice.description ?? '')) || this.nameOf(voice);
   }
@@ -118,13 +118,13 @@ export class VoiceAssignment {
     }
   }
 
-  /** Whether its mode takes an instruct beside the voice. @param {Voice|null} voice */
+  /** True if its mode takes an instruct beside the voice. @param {Voice|null} voice */
   takesInstruct(voice) {
     return voice?.mode === 'voice_design' || this.studio.catalogue.takesStyle(voice?.mode);
   }
 
   /**
-   * What is asked for to speak a stretch of a line: everything but text and seed.
+   * Returns the request for a stretch of a line, except text and seed.
    *
    * @param {Line} line
    * @returns {{mode: import('../player/take.js').Mode, config: import('../player/take.js').Config}}

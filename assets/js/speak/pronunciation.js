@@ -12,7 +12,7 @@
 
 import { api, errorOf } from '../common/api.js';
 
-// What is written without spaces between words: such a word may begin and end anywhere.
+// Scripts without spaces between words, in which a word may start and end anywhere.
 const SPACELESS = '\\p{sc=Han}\\p{sc=Hira}\\p{sc=Kana}\\p{sc=Thai}\\p{sc=Lao}\\p{sc=Khmr}\\p{sc=Mymr}';
 const IN_A_WORD = `(?![${SPACELESS}])[\\p{L}\\p{M}\\p{N}]`;
 const WORD_LIKE = new RegExp(`^${IN_A_WORD}$`, 'u');
@@ -63,7 +63,7 @@ function whole(word) {
   return `${edge(characters[0], '<')}${middle}${edge(characters.at(-1) ?? '', '')}`;
 }
 
-/** What may not stand before a word, or behind it. @param {string} character of the word @param {'<'|''} before */
+/** Returns the lookaround before or after a word. @param {string} character of the word @param {'<'|''} before */
 function edge(character, before) {
   if (!WORD_LIKE.test(character)) return '';
   const number = /\p{N}/u.test(character) ? `(?${before}!${before ? '\\p{N}[.,]' : '[.,]\\p{N}'})` : ''; // 3 is not in 3.5
@@ -100,7 +100,7 @@ export function readWordList(text) {
 }
 
 /**
- * What becomes of a list that was changed here and elsewhere: theirs, with what was added, changed and removed here.
+ * Merges a list that was changed here and elsewhere: theirs, with our additions, changes and removals.
  *
  * @param {Entry[]} before as both found it @param {Entry[]} mine @param {Entry[]} theirs @returns {Entry[]}
  */
@@ -152,7 +152,7 @@ export class Pronunciation extends EventTarget {
   words = [];
   /** The version that this page knows; 0: there was none. */
   version = 0;
-  /** What is being kept, one after another. @type {Promise<unknown>} */
+  /** Chain of the pending saves. @type {Promise<unknown>} */
   keeping = Promise.resolve();
 
   /** @param {Kept|null} kept null: the studio has none to give */
@@ -161,13 +161,13 @@ export class Pronunciation extends EventTarget {
     if (kept) this.take(kept);
   }
 
-  /** What is sent for a text; null: the text itself. @param {string} text @returns {string|null} */
+  /** Returns the text to send; null if it is unchanged. @param {string} text @returns {string|null} */
   spoken(text) {
     const { text: spoken, count } = pronounced(text, this.words);
     return count > 0 ? spoken : null;
   }
 
-  /** How many places of a text are said otherwise. @param {string} text */
+  /** Counts the replacements in a text. @param {string} text */
   count(text) {
     return pronounced(text, this.words).count;
   }

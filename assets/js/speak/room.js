@@ -29,9 +29,9 @@ export class SpeakersRoom {
     this.graftBox = need(root, '#vw-speakers-graft');
     this.graft = need(root, '#vw-speakers-graft input', HTMLInputElement);
     this.chips = need(root, '#vw-speakers-chips');
-    /** Who was chosen, also while they cannot speak here. @type {Wanted|null} */
+    /** The chosen voice, also while it is not available. @type {Wanted|null} */
     this.wanted = null;
-    /** Who was chosen before them, and is again where they are gone. @type {Wanted|null} */
+    /** The previously chosen voice, which is used again if the chosen one is deleted. @type {Wanted|null} */
     this.earlier = null;
     this.offered = '';
     const acts = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
@@ -52,7 +52,7 @@ export class SpeakersRoom {
 
   // --- who speaks
 
-  /** What speaks. @returns {'custom_voice'|'base'} */
+  /** The mode of the chosen voice. @returns {'custom_voice'|'base'} */
   get mode() {
     return this.chosen?.mode ?? 'custom_voice';
   }
@@ -61,7 +61,7 @@ export class SpeakersRoom {
     return this.studio.cards.get(this.mode);
   }
 
-  /** Who speaks: who was chosen, or before them, or else the first that can. @returns {Choice|null} */
+  /** The voice that speaks: the chosen one, the previous one, or the first available one. @returns {Choice|null} */
   get chosen() {
     const { catalogue, voices } = this.studio;
     for (const wanted of [this.wanted, this.earlier]) {
@@ -106,7 +106,7 @@ export class SpeakersRoom {
     if (studio.current === this) studio.variation.offer(card);
   }
 
-  /** Why this voice takes no style; empty: it does. */
+  /** Returns the reason why this voice supports no style; empty if it does. */
   unstyled() {
     const { chosen, card, studio } = this;
     if (studio.catalogue.takesStyle(chosen?.mode)) return '';
@@ -114,7 +114,7 @@ export class SpeakersRoom {
     return !card || card.takes_instruct ? '' : studio.t('speakers.no_instruct', { model: studio.modelName(card) });
   }
 
-  /** Whether tags in the text can change how it is said. */
+  /** True if tags in the text can change how it is said. */
   get followsTags() {
     return this.chosen?.mode === 'custom_voice' && this.unstyled() === '';
   }
@@ -135,7 +135,7 @@ export class SpeakersRoom {
     studio.replacing(this, isOwn, () => void (instruct.value = text));
   }
 
-  /** What the dock says before anything was spoken. */
+  /** Returns the dock's text before the first take. */
   line() {
     return this.studio.facts.line(this.chosen?.name ?? '');
   }
@@ -162,7 +162,7 @@ export class SpeakersRoom {
     return { voice, language: this.language.value, ...(instructions && { instructions }), ...(isGrafted && { graft: true }) };
   }
 
-  /** Who speaks here, for a line of a script. */
+  /** Returns the voice of this room for a line of a script. */
   spokenBy() {
     const { chosen } = this;
     if (!chosen) return null;

@@ -1,5 +1,5 @@
 /**
- * When each sentence of a text sounds: estimated by how long sentences take, and set right by the pauses in the sound.
+ * Estimated times of a text's sentences, from their lengths, corrected by the pauses in the audio.
  * No dialect says it: the models have no clock of words. Pure.
  *
  * @typedef {{from: number, to: number}} Stretch  of a text in characters, or of sound in seconds
@@ -17,7 +17,7 @@ const QUIET = 0.06; // Share of the loudest bin below which a bin is silent.
 const SHORTEST_PAUSE_S = 0.1;
 const LONG_PAUSE_S = 0.5; // Longer pauses carry no more information.
 const KNOWN_S = 2; // Weight of the usual pace against the measured one.
-// What an end may cost: one without a pause, and how much a pause of LONG_PAUSE_S is worth.
+// Cost of a sentence end without a pause, and the discount for a pause of LONG_PAUSE_S.
 const UNHEARD = 0.3;
 const WORTH = 0.4;
 const NEAR_S = 1; // Minimum search distance around an expected end, added to a share of the time until then.
@@ -41,7 +41,7 @@ export function clausesOf(sentence) {
   return sentence.split(CLAUSE).filter((clause) => SPOKEN.test(clause));
 }
 
-/** Where a take is silent. @param {{low: number[], high: number[]}} peaks @returns {Stretch[]} */
+/** Returns the pauses of a take. @param {{low: number[], high: number[]}} peaks @returns {Stretch[]} */
 export function pausesOf({ low, high }) {
   let loudest = 0;
   for (let bin = 0; bin < low.length; bin++) loudest = Math.max(loudest, high[bin] - low[bin]);
@@ -59,7 +59,7 @@ export function pausesOf({ low, high }) {
 }
 
 /**
- * When each clause begins: of all ways to end them at pauses, or where none is, the one in which each takes most nearly
+ * Returns the start of each clause: of all assignments of ends to pauses, the one in which each clause takes most nearly
  * the time that it should.
  *
  * @param {number[]} lengths  seconds that each clause takes at an ordinary pace
@@ -153,7 +153,7 @@ export class VoicePaces {
 
 /** @typedef {Pick<import('../player/take.js').Take, 'mode'|'config'|'sent'>} Spoken */
 
-/** What of a text is read aloud. @param {Spoken} take */
+/** Returns the spoken part of a text. @param {Spoken} take */
 function wordsOf({ config, sent }) {
   return (config.tags ? untagged(sent) : sent).trim();
 }
@@ -174,7 +174,7 @@ export class SoundingText {
   /** The sentence that is marked; -1: none. */
   index = -1;
   /**
-   * What is known of a take's text: its sentences, and of each clause the sentence and the time it takes.
+   * Parsed text of a take: its sentences, and the sentence and duration of each clause.
    *
    * @type {{take: import('../player/take.js').Take, sentences: Stretch[], clauses: {index: number, length: number}[]}|null}
    */
@@ -202,14 +202,14 @@ export class SoundingText {
     else this.show(-1);
   }
 
-  /** Which sentence of a take sounds at a time. @param {import('../player/take.js').Take} take @param {number} at seconds */
+  /** Returns the sentence of a take that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at seconds */
   sounding(take, at) {
     const { sentences, clauses } = this.textOf(take);
     const lengths = clauses.map(({ length }) => length);
     const whole = take.state === 'done' ? take.seconds : null;
     const beginnings = beginningsOf(lengths, pausesOf(Peaks.of(take)), whole, this.studio.paces.of(take));
     const found = clauses[beginnings.findLastIndex((begun) => begun <= at)]?.index ?? sentences.length - 1;
-    // What has come since may tell better; but nothing goes back while the sound goes on.
+    // Later audio may improve the estimate, but the highlight never moves backwards during playback.
     const index = at >= this.at && at - this.at < FAR_S ? Math.max(found, this.index) : found;
     this.at = at;
     return index;

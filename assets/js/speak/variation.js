@@ -1,5 +1,5 @@
 /**
- * What makes one take of a text differ from the next: its seed, and how codes are drawn.
+ * Seed and sampling settings, by which takes of a text differ.
  *
  * Nothing is sent of a slider that stands where the checkpoint has it.
  */
@@ -20,7 +20,7 @@ export class Variation {
     this.now = /** @type {HTMLElement} */ (root.querySelector('#vw-variation-now'));
     this.reset = /** @type {HTMLButtonElement} */ (root.querySelector('#vw-as-model'));
     this.sliders = /** @type {HTMLInputElement[]} */ ([...root.querySelectorAll('[data-sampling]')]);
-    /** Where the sliders were put by hand. @type {Object<string, number>} */
+    /** Values of the sliders that the user has moved. @type {Object<string, number>} */
     this.sampling = {};
     /** The checkpoint's own. @type {Object<string, number|null>} */
     this.own = {};

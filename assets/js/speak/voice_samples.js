@@ -1,4 +1,4 @@
-/** How voices sound: their recordings and samples, as takes that the stage can play. */
+/** Recordings and samples of voices, as takes for the player. */
 
 import { decoded } from '../clone/reference.js';
 import { api, errorOf } from '../common/api.js';
@@ -15,7 +15,7 @@ export function heard(pcm, label) {
 }
 
 /**
- * What a stored voice was made of.
+ * Returns the recording of a stored voice.
  *
  * @param {{id: string, name: string}} voice @param {import('../common/words.js').Words['t']} t
  * @returns {Promise<Take>}
@@ -35,7 +35,7 @@ export async function recordingOf({ id, name }, t) {
 const SEED = 7; // Fixed, so that the line sounds the same each time.
 
 export class VoiceSamples extends EventTarget {
-  /** What was heard here, by checkpoint and voice. @type {Map<string, Take>} */
+  /** Samples played here, by checkpoint and voice. @type {Map<string, Take>} */
   takes = new Map();
   /** Key of the voice whose sample sounds; empty: none does. */
   sounding = '';

@@ -22,7 +22,7 @@ export function hashed(id) {
   return (hash ^ (hash >>> 12)) >>> 0;
 }
 
-/** Which of the hues is the voice's. @param {string} id a speaker's name or a stored voice's id */
+/** Returns the hue of a voice. @param {string} id a speaker's name or a stored voice's id */
 export function hueOf(id) {
   return hashed(id) % HUES;
 }
@@ -71,9 +71,9 @@ export function markOf(id, kind) {
 export class Voices extends EventTarget {
   /** @type {StoredVoice[]} */
   list = [];
-  /** Whether the runtime has said what there is. */
+  /** True if the runtime has said what there is. */
   isListed = false;
-  /** How often they were asked for, and which of these answers is shown: one that was asked for before it comes too late. */
+  /** Number of requests, and the one whose response is shown; responses to earlier requests are ignored. */
   asked = 0;
   shown = 0;
 
@@ -112,13 +112,13 @@ export class Voices extends EventTarget {
  */
 
 const MAX_RECENT = 6;
-/** What a voice is that nobody knows any more, by how it spoke. @type {Object<string, VoiceKind>} */
+/** Kind of an unknown voice by its mode. @type {Object<string, VoiceKind>} */
 const UNKNOWN = { custom_voice: 'preset', voice_design: 'designed', base: 'recorded' };
 const KINDS = /** @type {const} */ (['all', 'speakers', 'mine', 'recent']);
 
 export class VoiceCatalogue extends EventTarget {
   id = 'voices';
-  /** What the pickers show: one of KINDS. @type {string} */
+  /** Filter of the pickers: one of KINDS. @type {string} */
   kind = 'all';
   /** Keys of who spoke last, the last first. @type {string[]} */
   recent = [];
@@ -191,7 +191,7 @@ export class VoiceCatalogue extends EventTarget {
     return this.all.find((choice) => choice.key === key) ?? null;
   }
 
-  /** Who is meant by a kept voice's id, or by anybody's name. @param {string} said @returns {Choice|null} */
+  /** Returns the voice with this id or name. @param {string} said @returns {Choice|null} */
   named(said) {
     const wanted = said.toLowerCase();
     const own = (/** @type {Choice} */ { voice, name }) => [voice.toLowerCase(), name.toLowerCase()].includes(wanted);
@@ -205,18 +205,18 @@ export class VoiceCatalogue extends EventTarget {
     return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? called ?? (voice ? title(voice) : '') });
   }
 
-  /** Whether voices of a mode can be told how to speak. @param {string|undefined} mode */
+  /** True if voices of a mode can be told how to speak. @param {string|undefined} mode */
   takesStyle(mode) {
     const card = this.studio.cards.get('custom_voice');
     return mode === 'base' ? (card?.styles_voices ?? false) : mode === 'custom_voice' && (card?.takes_instruct ?? true);
   }
 
-  /** Who speaks where nobody was chosen. @returns {Choice|null} */
+  /** The default voice without a choice. @returns {Choice|null} */
   get first() {
     return this.all.find(({ why }) => !why) ?? null;
   }
 
-  /** Who spoke last, as far as they are still there. @returns {Choice[]} */
+  /** Recently used voices that still exist. @returns {Choice[]} */
   get lately() {
     const all = this.all;
     return this.recent.flatMap((key) => all.find((choice) => choice.key === key) ?? []);
@@ -251,12 +251,12 @@ export function keyOf(mode, voice) {
   return `${mode}:${voice}`;
 }
 
-/** Where a kept voice comes from. @param {Pick<StoredVoice, 'provenance'>} voice @returns {VoiceKind} */
+/** Returns the origin of a stored voice. @param {Pick<StoredVoice, 'provenance'>} voice @returns {VoiceKind} */
 export function kindOf({ provenance }) {
   return provenance.source === 'design' ? 'designed' : 'recorded';
 }
 
-/** Whether a voice holds every word that is searched for, in its name, tags or description. @param {Choice} choice @param {string} query */
+/** True if a voice holds every word that is searched for, in its name, tags or description. @param {Choice} choice @param {string} query */
 export function fits({ name, tags, about }, query) {
   const said = [name, about, ...tags].join(' ').toLowerCase();
   return query.toLowerCase().split(/\s+/).every((word) => said.includes(word));
