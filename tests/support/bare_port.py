@@ -18,6 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from runtime.errors import SlowReader
 from runtime.shared.port.connections.http import HttpConnection
+from runtime.shared.port.connections.loop_share import LoopShares
 from runtime.shared.port.connections.waiting import Waiting
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.limits import within
@@ -39,13 +40,14 @@ class Port:
             Route("/wait", self.wait),
             Route("/stream", self.stream),
             Route("/broken", self.broken),
+            Route("/endless", self.endless),
             Route("/whole", lambda _: PlainTextResponse("whole")),
             Route("/size", self.size, methods=["POST"]),
             WebSocketRoute("/speak", self.speak),
             WebSocketRoute("/length", self.length),
             WebSocketRoute("/goodbye", self.goodbye),
         ]
-        connection = cast(Any, partial(HttpConnection, header_s=60, waiting=Waiting(most)))
+        connection = cast(Any, partial(HttpConnection, header_s=60, waiting=Waiting(most), shares=LoopShares()))
         words = {"ws": WebSocketConnection} | words
         words |= {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1}
         self.server = Server(uvicorn.Config(Starlette(routes=routes), http=connection, **words))
@@ -69,6 +71,17 @@ class Port:
         async def pieces() -> AsyncIterator[bytes]:
             yield PIECES[0]
             raise RuntimeError("on the way")
+
+        return StreamingResponse(pieces())
+
+    async def endless(self, _: Request) -> Response:
+        async def pieces() -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    yield b"piece"
+                    await asyncio.sleep(0.01)
+            finally:
+                self.told.set_result(0)
 
         return StreamingResponse(pieces())
 

@@ -146,11 +146,12 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> 
     """Return uvicorn's configuration of a port; `linger_s` is the timeout of open requests at shutdown."""
     server = settings.server
     waiting = Waiting(max_open(server.max_connections))
+    shares = LoopShares()
     return uvicorn.Config(
         TrustedProxies(app, server.proxies()),
         proxy_headers=False,  # Disabled, because uvicorn trusts all entries of the proxy headers.
-        http=cast(Any, partial(HttpConnection, header_s=server.header_s, waiting=waiting)),
-        ws=cast(Any, partial(WebSocketConnection, shares=LoopShares())),
+        http=cast(Any, partial(HttpConnection, header_s=server.header_s, waiting=waiting, shares=shares)),
+        ws=cast(Any, partial(WebSocketConnection, shares=shares)),
         # Twice the limit, so that a slightly too large message gets an error message and not a disconnect.
         ws_max_size=2 * settings.limits.max_config_bytes,
         ws_ping_interval=server.ping_s,

@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import socket
 import sys
+from collections.abc import Sized
 from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from runtime.errors import HeadersTooLarge, MalformedRequest, SpeechError, TooManyConnections
+from runtime.shared.port.connections.loop_share import LoopShare, LoopShares
 from runtime.shared.port.connections.request_meter import RequestMeter
 from runtime.shared.port.connections.small_reads import SmallReads
 from runtime.shared.port.connections.waiting import Waiting
@@ -22,15 +25,30 @@ from runtime.shared.system import lingers_not
 _RETRY_S = 1  # Retry-After of refused clients.
 _MAX_IGNORED_BYTES = 64 * 2**10
 _LINGER_S = 1.0  # Time for a client that still sends to read its refusal.
+_REQUEST_S = 1e-3  # Loop time of a short request, on a slow core.
+
+
+class _PipelineFlow(FlowControl):
+    """Flow control that does not read further requests while earlier ones of the connection wait in `pipeline`."""
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
 
 
 class HttpConnection(HttpToolsProtocol, SmallReads):
     """HTTP connection with limits on the size and the time of a request's headers.
 
     It is closed if the headers of a request do not arrive within ``header_s``, also on keep-alive connections.
+
+    Pipelined requests are served one after another. After a burst they share `shares` with other busy clients.
     """
 
-    def __init__(self, *arguments: Any, header_s: float, waiting: Waiting, **words: Any) -> None:
+    def __init__(self, *arguments: Any, header_s: float, waiting: Waiting, shares: LoopShares, **words: Any) -> None:
         self._meter = RequestMeter()
         self._refusal: SpeechError | None = None
         self._ignored_bytes = 0  # Received after a refusal.
@@ -39,9 +57,14 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._header_s = header_s
         self._waiting = waiting
         self._too_late: asyncio.TimerHandle | None = None
+        self._served: RequestResponseCycle | None = None  # `cycle` is the last request that was read.
+        self._shares = shares
+        self._share = LoopShare(shares, self.loop.time)
+        self._rest: asyncio.TimerHandle | None = None  # The next pipelined request starts after it.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
+        self.flow = _PipelineFlow(transport, self.pipeline)
         # A send waits until earlier data is in the kernel's buffer, which is small (serving.py).
         transport.set_write_buffer_limits(high=0)
         if len(self.connections) > self._waiting.most:
@@ -101,6 +124,24 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        rest_s = self._share.charge(_REQUEST_S) if self.pipeline else 0.0
+        if rest_s and not self.transport.is_closing():
+            self._shares.resting += 1
+            self._rest = self.loop.call_later(rest_s, self._end_rest)
+        else:
+            self._serve_next()
+
+    def _end_rest(self) -> None:
+        self._stop_rest()
+        self._serve_next()
+
+    def _stop_rest(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+            self._shares.resting -= 1
+
+    def _serve_next(self) -> None:
         super().on_response_complete()
         if not self.transport.is_closing() and self.cycle.response_complete:
             self._waiting.begin(self)
@@ -108,7 +149,15 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     def connection_lost(self, exc: Exception | None) -> None:
         self._waiting.end(self)
         self._stop_clock()
+        self._stop_rest()
+        self._disconnect_served()
+        self.pipeline.clear()
         super().connection_lost(exc)
+
+    def _disconnect_served(self) -> None:
+        if self._served is not None and not self._served.response_complete:
+            self._served.disconnected = True
+            self._served.message_event.set()
 
     def send_400_response(self, msg: str) -> None:
         """Respond to a request that the parser or one of the methods above has refused."""
@@ -117,8 +166,12 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._refuse(cause if isinstance(cause, SpeechError) else MalformedRequest(why="it cannot be read"))
 
     def _should_upgrade(self) -> bool:
-        """Ignore upgrades of other methods than GET; websockets would close the connection without a response."""
-        return self.parser.get_method() == b"GET" and super()._should_upgrade()
+        """Ignore upgrades of other methods than GET; websockets would close the connection without a response.
+
+        Also ignore an upgrade that is pipelined: the response before it would be written into the WebSocket.
+        """
+        is_first = self.cycle is None or self.cycle.response_complete
+        return is_first and self.parser.get_method() == b"GET" and super()._should_upgrade()
 
     def _head_fault(self) -> str | None:
         version = self.parser.get_http_version()
@@ -146,14 +199,12 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         """Send the error, stop reading, and close when the client closes, or after `_LINGER_S`."""
         self._refusal = error
         self._stop_clock()
+        self._stop_rest()
         self.pipeline.clear()
-        has_response = False
-        if self.cycle is not None and not self.cycle.response_complete:
-            has_response = self.cycle.response_started
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        if has_response:  # An error inside another response would be taken for its content.
-            self.drop()
+        self._disconnect_served()
+        served = self._served
+        if served is not None and served.response_started and not served.response_complete:
+            self.drop()  # An error inside another response would be taken for its content.
             return
         path = self.url.partition(b"?")[0].decode("latin-1")
         self.transport.write(raw_error_response(error, path))
@@ -163,6 +214,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._too_late = self.loop.call_later(_LINGER_S, self.drop)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._served = cycle
         served = partial(_without_chunks, app, cycle) if _is_old(cycle) else app
         super()._start_asgi_task(cycle, partial(_or_broken_off, served, cycle))
 
