@@ -16,14 +16,14 @@ from studio.settings import StudioSettings
 
 
 def main() -> int:
-    """Compose settings and server; a set-up that cannot work is one sentence and exit status 2."""
+    """Read the settings and run the server; an invalid set-up prints one sentence, with exit status 2."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     log_warnings()
     limit_repeated_lines()
     try:
         settings = StudioSettings.from_command_line()
         with tempfile.TemporaryDirectory(prefix="voicewright-", ignore_cleanup_errors=True) as folder:
-            # Gradio's default, /tmp/gradio, is readable by others, who may even have made it.
+            # The default folder /tmp/gradio is readable by other users and may belong to them.
             os.environ.setdefault("GRADIO_TEMP_DIR", folder)
             return asyncio.run(serve(settings))
     except SetUpError as error:

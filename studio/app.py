@@ -46,7 +46,7 @@ from studio.visitors.visitors import VisitorCookies
 from studio.visitors.voice_owners import whose_voices
 
 ASSETS = shipped("studio", "assets")
-# Beginnings of the runtime's paths. Only these are for pages of other origins; the studio's own are for its page.
+# Path prefixes of the runtime. Only these may be used by pages of other origins.
 RUNTIME_PATHS = ("/v1/", "/v2/", "/tts/", "/voices", "/pronunciation-dicts")
 
 
@@ -59,9 +59,9 @@ def build(
     sign_in: SignIn | None = None,
     runtime_settings: Settings | None = None,
 ) -> FastAPI:
-    """Compose the application. Routes come first: the mount at / takes whatever is left.
+    """Build the application. Routes come first, because the mount at / handles all other paths.
 
-    ``runtime_settings`` are the runtime's settings, whose variables tell the studio too.
+    `runtime_settings` are the runtime's settings, whose environment variables also configure the studio.
     """
     runtime_settings = runtime_settings or Settings.from_env()
     key = runtime_settings.server.keys[0] if runtime_settings.server.keys else ""
@@ -145,7 +145,7 @@ def build(
 
 
 class _NoSockets:
-    """The page, which has no WebSockets."""
+    """Wrapper of the page that refuses WebSockets."""
 
     def __init__(self, page: ASGIApp) -> None:
         self._page = page

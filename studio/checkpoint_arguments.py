@@ -56,7 +56,7 @@ def _without(args: Sequence[str], option: str) -> list[str]:
 
 
 def missing_folder(args: Sequence[str]) -> CheckpointMissing | None:
-    """Return the first folder to load that is not there. What may be a Hub id, the runtime has to see."""
+    """Return the first model folder that does not exist. The runtime checks references that may be Hub ids."""
     for name in named_in(args):
         word, is_mode, rest = name.partition("=")
         reference = rest if is_mode and word in set(Mode) else name

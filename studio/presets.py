@@ -10,13 +10,13 @@ from typing import Any, Self
 from runtime.shipped import shipped
 
 FOLDER = shipped("studio", "presets")
-# What a described voice is for; a description in presets/designs.toml names one, the page has a word for each.
+# Uses of described voices; each description in presets/designs.toml names one, and the page translates it.
 USES = ("narrator", "assistant", "broadcast", "character", "teacher")
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A way of speaking behind a short name, both by the page's language."""
+    """Suggested style with a short name, both by the page's language."""
 
     name: dict[str, str]
     text: dict[str, str]
@@ -24,7 +24,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class SampleScript:
-    """A script to begin with; its name is by the page's language."""
+    """Sample script, with its name by the page's language."""
 
     name: dict[str, str]
     text: str
@@ -32,7 +32,7 @@ class SampleScript:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """A described voice: its name for the picker, the description, and a sample text of its language."""
+    """Described voice: its name in the picker, its description, and a sample text in its language."""
 
     use: str
     language: str
@@ -54,9 +54,9 @@ class KnownSpeaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presets:
-    """Everything in presets/. ``texts`` is by language, with ``auto`` for the page's first sentence.
+    """Content of presets/. `texts` is by language, with ``auto`` for the page's first sentence.
 
-    So are ``readings``, which somebody reads aloud to be cloned.
+    `readings` are by language too: texts to read aloud for cloning.
     """
 
     texts: dict[str, str]
@@ -71,7 +71,7 @@ class Presets:
         """Read the folder.
 
         Raises:
-            TypeError, KeyError: a file does not have the shape that its header describes (a packaging error).
+            TypeError, KeyError: A file does not have the documented fields (a packaging error).
         """
         return cls(
             texts=_read(folder / "texts.toml")["texts"],

@@ -1,4 +1,4 @@
-"""Studio process: one port, the application, and the runtime that it starts or is given."""
+"""Studio process: one port, the application, and a child runtime or a given one."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from studio.visitors.sign_in import SignIn
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE_S = 2  # Timeout of open requests at the end of the process.
 GOODBYE_S = 2.0  # Timeout for final messages before that.
-HURRIED_GOODBYE_S = 0.3  # The same after a second signal.
+HURRIED_GOODBYE_S = 0.3  # Timeout for final messages after a second signal.
 AT_ONCE_S = 0.5  # Timeout of idle sockets after the runtime is told to end.
 
 
 async def serve(settings: StudioSettings) -> int:
-    """Run the studio until it is told to end. Returns the process's exit status.
+    """Run the studio until a signal ends it; return the process's exit status.
 
     Raises:
-        PortInUse: another process has the port.
-        InvalidSetting: the studio's data was written by a newer one.
+        PortInUse: Another process uses the port.
+        InvalidSetting: A newer version has written the studio's data.
     """
     switch_often()
     if settings.runtime_url:
@@ -73,7 +73,7 @@ async def serve(settings: StudioSettings) -> int:
     startup = StartupPage()
     app = build(runtime, startup, stores, transcription, settings, sign_in, told)
     server = Server(config(app, told))
-    # From here on nothing may fail: asyncio cannot cancel a child that is just being started.
+    # No failure may happen after this, because asyncio cannot cancel the start of a child.
     supervision = asyncio.create_task(runtime.run())
     stop, hurry = asyncio.Event(), asyncio.Event()
     stop_on_signals(SIGNALS, stop, hurry)
@@ -115,10 +115,10 @@ def _features(
 
 
 def _sign_in(settings: StudioSettings) -> SignIn | None:
-    """Signing in, where visitors are kept apart and a provider is set.
+    """Return the sign-in, if visitors have separate histories and a provider is configured.
 
     Raises:
-        InvalidSetting: it is required or set, and cannot work.
+        InvalidSetting: It is required or configured, but cannot work.
     """
     wanted = settings.visits.sign_in
     if wanted == "off" or not settings.store.each():
@@ -128,7 +128,7 @@ def _sign_in(settings: StudioSettings) -> SignIn | None:
 
 
 async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.Event) -> None:
-    """Take no new speech, and let what runs come to its end, for so long; a second signal waits for nobody."""
+    """Refuse new speech, and wait for running speech up to a timeout, or until a second signal."""
     resting = asyncio.gather(runtime.drain(), drain.rest(drain_s, ends_idle=isinstance(runtime, GivenRuntime)))
     hurrying = asyncio.create_task(hurry.wait())
     telling = asyncio.create_task(_tell_of_wait(drain, drain_s))
@@ -141,7 +141,7 @@ async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.
 
 
 async def _tell_of_wait(drain: Drain, drain_s: float) -> None:
-    """Say that something is still spoken, where it is. The runtime's own line goes nowhere."""
+    """Print that speech is still running, if it is; the runtime's own message is not shown."""
     await asyncio.sleep(AT_ONCE_S)
     if drain.is_passing:
         tell_of_wait(drain_s)

@@ -117,7 +117,7 @@ class StudioSettings:
 
     host: str = "127.0.0.1"
     port: int = 7860
-    runtime_url: str | None = None  # None: start one as a child
+    runtime_url: str | None = None  # None starts a child runtime.
     runtime_args: tuple[str, ...] = ()
     store: StoreSettings = field(default_factory=StoreSettings)
     visits: VisitSettings = field(default_factory=VisitSettings)
@@ -128,8 +128,9 @@ class StudioSettings:
         """Read arguments over the environment (HOST, PORT, VOICEWRIGHT_RUNTIME_URL) over the defaults.
 
         Raises:
-            InvalidSetting: a port is no port, a URL none of a runtime, a variable is out of its range, or a runtime's
-                arguments came with the URL of a running one.
+            InvalidSetting: A port, URL or variable is invalid, or arguments for a runtime are combined with the URL of
+            a
+                running one.
         """
         env = os.environ if env is None else env
         default = cls()
@@ -160,7 +161,7 @@ class StudioSettings:
 
 
 def _given(option: str, value: str | None, variable: str, env: Mapping[str, str], default: str) -> tuple[str, str]:
-    """The name of what was set, the option or else the variable, and its text."""
+    """Return the name of the option or variable that was set, and its text."""
     return (option, value) if value is not None else (variable, env.get(variable, default))
 
 
@@ -171,7 +172,7 @@ def _port(name: str, text: str) -> int:
 
 
 def _url(name: str, text: str) -> str | None:
-    """Return the URL of a runtime without the slash at its end; None where there is none."""
+    """Return the URL of a runtime without a trailing slash; None if it is not set."""
     if not text:
         return None
     if not _is_url(text):

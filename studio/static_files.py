@@ -1,4 +1,4 @@
-"""Static files of the page, with refusals in the error's own shape."""
+"""Static files of the page, with errors in the studio's format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _METHODS = ("GET", "HEAD")
 
 
 class FreshFiles(StaticFiles):
-    """Static files that browsers ask for again each time, so that an upgraded page never meets an old module."""
+    """Static files that browsers revalidate each time, so that an upgraded page never loads an old module."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         if scope["method"] not in _METHODS:

@@ -1,6 +1,6 @@
-"""In-process requests to the studio's own routes, in the name of the caller.
+"""In-process requests to the studio's own routes on behalf of the caller.
 
-So a program meets the same rules, limits and owners as the page does, and the same sentences.
+So programs get the same rules, limits, owners and error messages as the page.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from starlette.types import ASGIApp
 
 from runtime.shared.port.origins import may_use
 
-# What identifies a caller. The origin is judged here, and the routes hear no more of it.
+# Headers that identify a caller. The origin is checked here and not forwarded.
 PASSED_ON = ("authorization", "cookie", "x-api-key", "x-forwarded-proto")
 BASE = "http://localhost"
 
 
 class ActionRefused(Exception):
-    """One sentence for the caller, and its stable code."""
+    """Error of an action, with one sentence and a stable code."""
 
     def __init__(self, message: str, code: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -32,13 +32,13 @@ class ActionRefused(Exception):
 
 
 class StudioClient:
-    """The studio's routes for one caller. Thread: the event loop."""
+    """Client of the studio's routes for one caller. Thread: event loop."""
 
     def __init__(self, app: ASGIApp, headers: Mapping[str, str], address: str = "127.0.0.1") -> None:
         """Identify the caller of an action.
 
         Raises:
-            ActionRefused: a page of another site asks.
+            ActionRefused: The request is from a page of another site.
         """
         if not may_use(Headers(headers)):
             raise ActionRefused("This origin may not use the studio.", "origin_refused")
@@ -47,10 +47,10 @@ class StudioClient:
         self._headers = {name: headers[name] for name in PASSED_ON if name in headers}
 
     async def __call__(self, method: str, path: str, **content: Any) -> httpx.Response:
-        """One request; ``content`` is httpx's.
+        """Send one request; `content` is as in httpx.
 
         Raises:
-            ActionRefused: the studio or the runtime says no.
+            ActionRefused: The studio or the runtime refuses the request.
         """
         transport = httpx.ASGITransport(self._app, client=(self._address, 0))
         async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=self._headers, timeout=None) as client:  # noqa: S113
@@ -60,10 +60,10 @@ class StudioClient:
         raise _refused(answer)
 
     async def speech(self, body: Mapping[str, Any]) -> tuple[bytes, dict[str, Any]]:
-        """Speak: PCM (s16le, 24 kHz, mono), and the fields of ``speech.audio.done``.
+        """Speak a text; return PCM (s16le, 24 kHz, mono) and the fields of ``speech.audio.done``.
 
         Raises:
-            ActionRefused: it was refused, or failed on the way.
+            ActionRefused: The request was refused or failed.
         """
         asked = {"response_format": "pcm", "stream_format": "sse", **body}
         answer = await self("POST", "/v1/audio/speech", json=asked)

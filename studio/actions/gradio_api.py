@@ -1,7 +1,7 @@
 """Actions as functions of Gradio's API, for gradio_client and plain HTTP.
 
-Sound and other files are answered as Gradio's own components answer them: gradio_client fetches them, and its caller
-finds a path on its disk; over plain HTTP they have a `url`. Gradio deletes them after a day (studio/page/blocks.py).
+Audio and other files are returned like those of Gradio's components: gradio_client downloads them and returns a local
+path; over plain HTTP they have a `url`. Gradio deletes them after a day (studio/page/blocks.py).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ CALLER = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, d
 
 
 def offer(app: ASGIApp) -> None:
-    """Add every action to the Blocks that are being composed; ``app`` is the studio, whose routes they ask."""
+    """Add every action to the current Blocks; `app` is the studio, whose routes the actions call."""
     for action in ACTIONS:
-        # How many may speak at once is the runtime's to say.
+        # The runtime limits concurrent speech.
         gr.api(_function(app, action), api_name=action.__name__, concurrency_limit=None)
 
 

@@ -1,7 +1,7 @@
 """Actions as MCP tools, at /mcp on the studio's own port (docs/mcp.md).
 
-Answers are JSON, without the sound that is in Gradio's: a model reads text, and is told where the sound lies. Tools
-that are asked for sound return it as audio.
+Results are JSON with the URL of the audio instead of the audio that Gradio's API has, because a model reads text. Tools
+for audio return it as MCP audio.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CALLER = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation
 
 
 class _Tools(FastMCP):
-    """A server of tools that says what is wrong with arguments in one sentence with its code, as for all else."""
+    """MCP server that reports invalid arguments as one sentence with a code, like all other errors."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
         tool = self._tool_manager.get_tool(name)
@@ -60,8 +60,8 @@ class _Tools(FastMCP):
 
 
 def tools(app: ASGIApp) -> FastMCP:
-    """Return a server of tools; ``app`` is the studio, whose routes they ask."""
-    # The studio judges origins itself, by the address that it was reached at.
+    """Return the MCP server; `app` is the studio, whose routes the tools call."""
+    # The studio checks origins itself, against the address of the request.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server = _Tools(
         "Voicewright", instructions=ABOUT, stateless_http=True, streamable_http_path=PATH, transport_security=security
@@ -115,7 +115,7 @@ def _file(media_type: str, data: str) -> AudioContent | EmbeddedResource:
 
 
 def _without_sound(told: Any, address: str) -> Any:
-    """Return the same without WAVs in base64, with whole addresses instead."""
+    """Replace base64 WAVs in a result by complete URLs."""
     if isinstance(told, list):
         return [_without_sound(item, address) for item in told]
     if not isinstance(told, dict):

@@ -1,4 +1,4 @@
-"""List of the actions; Gradio's API or MCP supplies their first argument."""
+"""List of the actions, whose first argument Gradio's API or MCP supplies."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def described(action: Action) -> dict[str, str]:
 
 
 def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: object = None) -> Action:
-    """Give ``call`` the name, the words and the arguments of an action, with ``caller`` for the caller at their end.
+    """Give `call` the name, docstring and signature of an action, with `caller` as the last parameter.
 
-    Both doors read them from the signature; annotations are resolved here, where their names are known.
+    Gradio and MCP read the signature; annotations are resolved here, because their names are defined in this module.
     """
     hints = typing.get_type_hints(action)
     parameters = [

@@ -1,4 +1,4 @@
-"""Validation of an aligner's result, and its mapping to the text as people read it."""
+"""Validation of an aligner's result, and its mapping to the displayed text."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class MisfitError(ValueError):
 
 
 def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
-    """Return the words as they stand in the text, with the marks behind them.
+    """Return the words with their spelling and punctuation from the text.
 
     Raises:
-        MisfitError: they are not the text's, or their times are out of order or outside the sound.
+        MisfitError: The words are not those of the text, or times are out of order or outside of the audio.
     """
     letters = [at for at, character in enumerate(text) if character.isalnum()]
     firsts: list[int] = []

@@ -18,15 +18,15 @@ Placed = tuple[str, float, float]  # Word, start and end in seconds from the beg
 
 
 class Aligner(Protocol):
-    """Says when words are spoken. It is called again and again in a process of its own, by one thread."""
+    """Aligner of text and audio. One thread of a separate process calls it repeatedly."""
 
     def __call__(
         self, samples: NDArray[np.float32], rate: int, text: str, language: str | None
     ) -> Sequence[Placed] | None:
-        """Every word of the text in its order, or None where it cannot say, as of a language that it does not know.
+        """Return every word of the text in order with its times, or None, for example for an unsupported language.
 
-        Words may be cut as the aligner likes; marks and capitals do not count. ``language`` is a code such as ``en``;
-        None: it is not known.
+        Word boundaries are the aligner's choice; punctuation and case are ignored. `language` is a code such as ``en``,
+        or None if unknown.
 
         Shapes: samples [N] float32, mono, peak around 1, at ``rate`` Hz.
         """
@@ -34,7 +34,7 @@ class Aligner(Protocol):
 
 
 def installed() -> list[tuple[str, Callable[[], Aligner]]]:
-    """Names of the aligners that are there and what loads each: those of others by their names, and then ours."""
+    """Return the installed aligners by name with their loaders: third-party ones by name, then ours."""
     others = sorted(entry_points(group=GROUP), key=lambda point: point.name)
     found: list[tuple[str, Callable[[], Aligner]]] = [(point.name, point.load) for point in others]
     return [*found, (BUILT_IN, _built_in)] if is_installed(BUILT_IN) else found

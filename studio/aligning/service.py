@@ -1,4 +1,4 @@
-"""Asks the aligners for the words of takes, one take at a time, in a process that is killed when one of them hangs."""
+"""Service that aligns takes one at a time in a child process, which is killed if an aligner hangs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AlignmentService:
     async def align(
         self, samples: NDArray[np.float32], text: str, language: str | None
     ) -> tuple[TimedWords, str] | None:
-        """Return the words of the text, and which aligner placed them; None where none can, or too many wait.
+        """Return the words with times and the aligner's name; None if no aligner can, or too many takes wait.
 
         Shapes: samples [N] float32, mono, 24 kHz.
         """
@@ -76,7 +76,7 @@ class AlignmentService:
         return None
 
     async def _asked(self, question: bytes, sound: bytes) -> dict[str, Any]:
-        """Put a question to the process; one that was not answered is not put to the next."""
+        """Send a request to the child; a request without a response is not retried."""
         process = self._process
         if process is None or process.returncode is not None:
             process = await asyncio.create_subprocess_exec(

@@ -12,12 +12,12 @@ from pocketsphinx import Decoder
 from runtime.shared.audio import Sound, resample
 from studio.aligning.plugin import Placed
 
-RATE = 16_000  # Hz, of the model
+RATE = 16_000  # Sample rate of the model in Hz.
 FRAMES = 100  # Frames per second.
 ENGLISH = 0.8  # Share of known words from which a text without a language is treated as English.
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-# What a letter most often is; enough to find a word in its place that the dictionary does not have.
+# The most frequent phone of each letter, which is enough to align a word that the dictionary lacks.
 LETTERS = {
     **{"a": "AE", "b": "B", "c": "K", "d": "D", "e": "EH", "f": "F", "g": "G", "h": "HH", "i": "IH", "j": "JH"},
     **{"k": "K", "l": "L", "m": "M", "n": "N", "o": "AA", "p": "P", "q": "K", "r": "R", "s": "S", "t": "T"},
@@ -26,7 +26,7 @@ LETTERS = {
 
 
 def align(samples: NDArray[np.float32], rate: int, text: str, language: str | None) -> list[Placed] | None:
-    """As `Aligner` says."""
+    """Align English; see `Aligner`."""
     if language not in {None, "en"}:
         return None
     # A new decoder each time, because added words stay in it.
@@ -44,7 +44,7 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
     decoder.start_utt()
     decoder.process_raw((np.clip(heard, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True)
     decoder.end_utt()
-    # Silences and breaths stand in brackets, other ways to say a word have a number in parentheses.
+    # Silences and breaths are in brackets; pronunciation variants have a number in parentheses.
     found = [part for part in decoder.seg() or () if part.word[0] not in "<[+"]
     if len(found) < sum(map(len, spoken)):
         return None  # The decoder lost the text before the end of the recording.

@@ -1,7 +1,7 @@
-"""Runs the aligners in a process of its own, which may be killed when one of them hangs.
+"""Child process of the aligners, which the parent kills if one hangs.
 
-stdin: a line of JSON a question (``samples``, ``rate``, ``text``, ``language``) and its samples behind it, float32.
-stdout: a line of JSON an answer. It ends with its parent, whatever an aligner is at.
+stdin: per request, one line of JSON (``samples``, ``rate``, ``text``, ``language``), then the float32 samples.
+stdout: one line of JSON per response. The process ends with its parent, also during an alignment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Question = tuple[dict[str, Any], NDArray[np.float32]]
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Process requests until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles it and closes the pipe.
     be_polite(POLITENESS)
     answers = os.fdopen(os.dup(1), "w")

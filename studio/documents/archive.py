@@ -1,4 +1,4 @@
-"""ZIP archive of a document, read within the limits."""
+"""ZIP archive of a document, read within limits."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Archive:
         return self._names.get(name) or self._names.get(_folded(name))
 
     def read(self, name: str) -> bytes:
-        """Return one entry that has markup."""
+        """Return the bytes of one markup entry."""
         entry = self.find(name)
         if entry is None:
             raise UnreadableError(DAMAGED)
@@ -78,7 +78,7 @@ class Archive:
         return markup
 
     def xml(self, name: str, *, recover: bool = False) -> etree._Element:
-        """Return one entry as XML; entities are not replaced and nothing is fetched."""
+        """Parse one entry as XML without replacing entities or fetching anything."""
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=recover)
         try:
             root = etree.fromstring(self.read(name), parser)

@@ -11,9 +11,9 @@ import chardet
 from studio.documents.values import NO_DOCUMENT, OTHER_ENCODING, UnreadableError
 
 MAX_CANDIDATES = 6
-# A candidate whose confidence comes this near to the best one's may be the right one.
+# Candidates within this distance of the best confidence are offered too.
 UNCERTAIN_FROM = 0.95
-# A file with one broken byte in this many characters beyond ASCII is damaged UTF-8 and not another encoding.
+# At most one broken byte per this many non-ASCII characters counts as damaged UTF-8 instead of another encoding.
 UTF8_CHARS_PER_FAULT = 10
 UTF16_SAMPLE_BYTES = 8192
 

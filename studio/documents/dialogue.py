@@ -1,4 +1,4 @@
-"""Lines of subtitles: who speaks, without sounds in brackets and without the rows that rolling captions repeat."""
+"""Spoken lines of subtitles with their speakers, without bracketed sounds and rows that rolling captions repeat."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from itertools import pairwise
 
 from studio.documents.subtitles import Cue
 
-# A file rolls if at least this share of its cues begins with rows of the cue before.
+# Captions are rolling if at least this share of the cues starts with rows of the previous cue.
 ROLLING_SHARE = 1 / 3
 MIN_ROLLING_CUES = 2
 MAX_ROWS = 8  # Rows shown together.
-# Rows that are shown again after a longer time are said again.
+# Rows that reappear after a longer time are spoken again.
 MAX_ROLLING_GAP_S = 0.5
 
 SPEAKER = "Speaker {}"  # Dashes and >> mark a change of speaker without a name.
 
 _NOTES = "♪♫♬♩"
 _SOUND = re.compile(
-    # A pause in brackets is the page's own.
+    # Bracketed pauses are the page's own tags.
     r"\[(?!\s*pause\b)[^\[\]]*\]|［[^［］]*］|【[^【】]*】"
     # Music: to the next note in the row, to a note at the end of a later row, or to the end of the row.
     rf"|[{_NOTES}][^{_NOTES}\n]*[{_NOTES}]+"
@@ -43,7 +43,7 @@ _WIDE = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]")
 
 @dataclass(slots=True)
 class Line:
-    """Words of one speaker, in seconds of the subtitles."""
+    """Text of one speaker, with times in seconds."""
 
     start: float
     end: float
@@ -53,7 +53,7 @@ class Line:
 
 @dataclass(slots=True)
 class Dialogue:
-    """Lines to be spoken. ``sounds`` and ``repeated`` are the texts that are left out."""
+    """Lines to be spoken. `sounds` and `repeated` are the omitted texts."""
 
     lines: list[Line] = field(default_factory=list)
     sounds: list[str] = field(default_factory=list)
@@ -61,11 +61,11 @@ class Dialogue:
 
 
 def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
-    """Return the lines of the cues, which are in order of time.
+    """Convert cues to lines.
 
     Args:
         cues: in order of time.
-        keep_sounds: make lines without a speaker of what is in brackets or between music notes.
+        keep_sounds: Convert text in brackets or between music notes to lines without a speaker.
     """
     dialogue = Dialogue()
     cues = _unrolled(cues, dialogue.repeated)
@@ -82,7 +82,7 @@ def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
 
 
 def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
-    """Return the cues without what is still shown from the cue before, if the file rolls."""
+    """Return the cues without rows of the previous cue, if the captions are rolling."""
     again = [0] * len(cues)  # Repeated rows at the beginning of each cue.
     grown = [False] * len(cues)  # True for cues whose only row the next one extends.
     for at, (before, cue) in enumerate(pairwise(cues), 1):
@@ -106,7 +106,7 @@ def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
 
 
 def _names(cues: list[Cue]) -> set[str]:
-    """Names before a colon that are speakers: in capitals, in brackets, or there more than once."""
+    """Return the names before a colon that are speakers: in capitals, in brackets, or used more than once."""
     counts: Counter[str] = Counter()
     sure: set[str] = set()
     for cue in cues:
@@ -167,7 +167,7 @@ class _Turns:
 
 
 def _sounds(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield what is said, and each sound without its brackets, in order."""
+    """Yield spoken text, and sounds without their brackets, in order."""
     done = 0
     for sound in _SOUND.finditer(text):
         yield False, text[done : sound.start()]

@@ -30,7 +30,7 @@ from studio.documents.values import (
     spaced,
 )
 
-# Elements that have no final text: instructions of fields, and what is left out and counted.
+# Elements without final text: field instructions, and content that is omitted and counted.
 _SKIPPED = frozenset(
     {"w:instrText", "w:delText", "w:delInstrText", "w:fldData", "w:sdtPr", "w:rubyPr", "w:pPr", "w:rPr", "m:ctrlPr"}
 )
@@ -115,7 +115,7 @@ def _core_title(archive: Archive) -> str:
 
 
 def _chapters(blocks: list[_Block]) -> list[Chapter]:
-    """Cut at the headings of the first level that has several, and at all above it."""
+    """Split into chapters at the first heading level with several headings, and at the levels above it."""
     deepest = cut_level(block.level for block in blocks if block.level is not None)
     chapters = [Chapter("")]
     for block in blocks:
@@ -156,7 +156,7 @@ class _Story:
         self._blocks: list[_Block] = []
         self._cells: list[list[_Block]] = []
         self._open = _Open()
-        self._script = ""  # Of the run that is being read, as in Style.
+        self._script = ""  # Script of the current run, as in Style.
         self._carried = ""  # Text of a paragraph whose mark is deleted: it continues in the next one.
         self._fields: list[bool] = []  # For each open field, True once its result begins.
         self._handlers: dict[str, Callable[[etree._Element], None]] = {
@@ -167,7 +167,7 @@ class _Story:
             "w:sym": self._symbol,
             "w:fldChar": self._field,
             "w:del": self._deleted,
-            "w:moveFrom": lambda _: None,  # Its text is in a w:moveTo.
+            "w:moveFrom": lambda _: None,  # The moved text is in a w:moveTo.
             "w:tr": self._row,
             "w:tc": self._cell,
             "mc:AlternateContent": self._alternate,
@@ -184,7 +184,7 @@ class _Story:
         carried, self._carried = self._carried, ""
         outer, self._open = self._open, _Open()
         self._walk(element)
-        # What is left is a formula outside a paragraph, or a last paragraph whose mark is deleted.
+        # The rest is a formula outside of a paragraph, or a last paragraph whose mark is deleted.
         self._finish(self._carried + "".join(self._open.pieces), "", None, is_title=False)
         found, self._blocks, self._carried, self._open = self._blocks, blocks, carried, outer
         return found
@@ -281,7 +281,7 @@ class _Story:
             self._walk(element)
 
     def _alternate(self, element: etree._Element) -> None:
-        """Read one alternative only: the first that has text, as the others say the same."""
+        """Read only the first alternative with text, because the others have the same content."""
         alternatives = [one for one in element if tag_of(one)]
         with_text = [one for one in alternatives if has(one, "w:t", "m:t")]
         for one in (with_text or alternatives)[:1]:
@@ -294,7 +294,7 @@ class _Story:
             self._left_out["pictures"] += 1
 
     def _text_box(self, element: etree._Element) -> None:
-        """Read a box in its place; one that floats does not interrupt the sentence at its anchor."""
+        """Read an inline text box at its position; a floating one follows the paragraph of its anchor."""
         box = self.read(element)
         if any(tag_of(one) == "wp:anchor" or _floats(one) for one in element.iterancestors()):
             self._open.after += box
@@ -314,7 +314,7 @@ class _Story:
         read, self._cells = self._cells, cells
         if all(len(cell) <= 1 for cell in read) and sum(map(len, read)) > 1:
             self._blocks.append(_Block(row_text([block.text for cell in read for block in cell])))
-        else:  # A table for the layout: its cells hold paragraphs.
+        else:  # A layout table, whose cells have paragraphs.
             self._blocks += [block for cell in read for block in cell]
 
     def _cell(self, element: etree._Element) -> None:

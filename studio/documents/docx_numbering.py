@@ -18,7 +18,7 @@ _MAX_LETTERS = 26 * 3
 
 
 class _List:
-    """One ``w:num``: its levels, and the counters that it shares with others of the same definition."""
+    """List of one ``w:num``: its levels, and counters shared with lists of the same definition."""
 
     def __init__(self, levels: dict[int, etree._Element], starts: dict[int, int], counters: dict[int, int]) -> None:
         self.levels = levels
@@ -40,7 +40,7 @@ class Numbering:
         self._counters: dict[str, dict[int, int]] = {}
 
     def label(self, properties: etree._Element | None, style_id: str) -> str:
-        """Count a paragraph and return its number as it is shown; bullets have none."""
+        """Count a paragraph and return its displayed number; empty for bullets."""
         style, own = self._styles.of(style_id), child(properties, "w:numPr")
         list_id = value(own, "w:numId") or style.list_id
         numbered = self._list(list_id)
@@ -123,7 +123,7 @@ def _shown(numbered: _List, level: int) -> str:
 
 
 def in_numerals(count: int, kind: str) -> str:
-    """Return a number as ``w:numFmt`` writes it; kinds that are not known here are decimal."""
+    """Format a number by ``w:numFmt``; unknown formats are decimal."""
     if kind == "none":
         return ""
     text = str(count)

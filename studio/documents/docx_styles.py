@@ -26,8 +26,8 @@ _PREFIXES = {
 }
 _HEADING = re.compile(r"heading ?([1-9])", re.IGNORECASE)
 _CONTENTS = re.compile(r"toc ?[1-9]|toc ?heading|index ?[1-9]|table of (figures|authorities)", re.IGNORECASE)
-_MAX_CHAIN = 50  # Styles from one that is used to the one that it is based on in the end.
-_BODY_LEVEL = 9  # The outline level of text that is no heading.
+_MAX_CHAIN = 50  # Maximum length of a chain of based-on styles.
+_BODY_LEVEL = 9  # The outline level of body text.
 
 
 @lru_cache(maxsize=4096)
@@ -37,7 +37,7 @@ def _short(tag: str) -> str:
 
 
 def tag_of(element: etree._Element) -> str:
-    """Return an element's name with the usual prefix of its namespace; comments and entities have none."""
+    """Return an element's name with the usual prefix of its namespace; empty for comments and entities."""
     return _short(element.tag) if isinstance(element.tag, str) else ""
 
 
@@ -85,7 +85,7 @@ def is_on(element: etree._Element | None) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Resolved chain of styles. ``level`` is None for text that is no heading; lists are ids and levels.
+    """Resolved chain of styles. `level` is None for body text; lists are ids and levels.
 
     ``script`` is "superscript" or "subscript" for raised and lowered text.
     """
@@ -156,7 +156,7 @@ def _level(style: tuple[str, etree._Element | None]) -> int | None:
 
 
 def heading_level(properties: etree._Element | None, style: Style) -> int | None:
-    """Return the outline level of a paragraph from 0, or None if it is no heading."""
+    """Return the outline level of a heading from 0, or None for body text."""
     outline = number(value(properties, "w:outlineLvl"))
     level = style.level if outline is None else outline
     return None if level is None or level >= _BODY_LEVEL else level

@@ -14,13 +14,13 @@ from studio.documents.xhtml import NAV_KINDS, XhtmlReader, body_of, kinds_of
 CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _RIGHTS = ("META-INF/rights.xml", "META-INF/sinf.xml")  # Adobe's and Apple's DRM.
-# Fonts may be scrambled in a book that is free to read.
+# Books without DRM may have obfuscated fonts.
 _FONTS = {"http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"}
 _SVG = "image/svg+xml"
 _NCX = "application/x-dtbncx+xml"
 _NO_MARKUP = ("audio/", "font/", "video/", "application/pdf", "text/css", "text/javascript")
 
-Titles = dict[str, dict[str, str]]  # By document and by place in it. The place "" is its beginning.
+Titles = dict[str, dict[str, str]]  # Titles by document and anchor; the anchor "" is the start.
 
 
 def read_epub(archive: Archive) -> Document:
@@ -62,7 +62,7 @@ class _Book:
         return Document(title, [*chapters, Chapter("", self._notes, is_notes=True)], notes_of(self._left_out))
 
     def _chapters(self, reference: etree._Element, titles: Titles) -> Iterator[Chapter]:
-        """Yield the chapters of one document, each document once: repeated references cost nothing."""
+        """Yield the chapters of one document; repeated references are skipped."""
         item = self._readable(self._items.get(reference.get("idref")))
         name = None if item is None else self._entry(item)
         if item is None or name is None:

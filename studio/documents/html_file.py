@@ -1,4 +1,4 @@
-"""HTML files: one document of markup, cut into chapters at its headings."""
+"""HTML reader, which splits a file into chapters at its headings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MARKS = b"\xef\xbb\xbf\xff\xfe"  # Byte order marks.
 
 
 def is_html(data: bytes) -> bool:
-    """Return True if a file begins as HTML does, in any encoding of UTF."""
+    """Return True if a file starts like HTML in any UTF encoding."""
     return _HTML.match(data[:_HEAD_BYTES].replace(b"\0", b"").lstrip(_MARKS)) is not None
 
 

@@ -1,4 +1,4 @@
-"""Markdown files as the runtime's filter speaks them, with chapters at their headings."""
+"""Markdown reader with the runtime's filter for spoken text, and chapters at headings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from studio.documents.values import Chapter, cut_level
 _BLANK = re.compile(r"\n{2,}")
 _HEADING = re.compile(r" {0,3}(#{1,6})")
 _UNDERLINES = {"=": 1, "-": 2}
-_NOTHING_SPOKEN = "."  # Of a text of which the filter speaks nothing.
+_NOTHING_SPOKEN = "."  # The filter's result for text without spoken words.
 _FRONT_MATTER = re.compile(
     r"\ufeff?(?P<fence>---|\+\+\+)[ \t]*\n(?P<rows>.*?\n)(?:(?P=fence)|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL
 )
@@ -22,7 +22,7 @@ _LEFT_OUT = {Kind.FENCE: "code", Kind.FOOTNOTE: "footnotes"}
 
 
 def without_front_matter(text: str, left_out: Counter[str]) -> tuple[str, str]:
-    """Return the text without the YAML or TOML before it, and the title in that, or "". Counts the settings."""
+    """Return the text without YAML or TOML front matter, and its title or "". Counts the settings."""
     found = _FRONT_MATTER.match(text)
     if found is None or found["rows"].startswith("\n") or not _SETTING.search(found["rows"]):
         return text, ""
@@ -32,7 +32,7 @@ def without_front_matter(text: str, left_out: Counter[str]) -> tuple[str, str]:
 
 
 def markdown_chapters(text: str, left_out: Counter[str]) -> list[Chapter]:
-    """Return the chapters of a text, and count what is left out of it."""
+    """Return the chapters of a text, and count the omitted content."""
     lines = text.split("\n")
     leaves = read_blocks(text).leaves
     left_out.update(_LEFT_OUT[leaf.kind] for leaf in leaves if leaf.kind in _LEFT_OUT)
@@ -56,7 +56,7 @@ def markdown_chapters(text: str, left_out: Counter[str]) -> list[Chapter]:
 
 
 def _spoken(text: str) -> list[str]:
-    """Return what is spoken of a text, by paragraphs."""
+    """Return the spoken paragraphs of a text."""
     growing = GrowingMarkdown()
     spoken = growing.add(text) + growing.finish()
     return [part for part in _BLANK.split(spoken) if part.strip() not in {"", _NOTHING_SPOKEN}]

@@ -1,4 +1,4 @@
-"""Reader of files: finds out by the content which kind a file is."""
+"""Reader of documents, which detects the format from the content."""
 
 from __future__ import annotations
 

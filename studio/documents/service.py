@@ -1,4 +1,4 @@
-"""Service that reads documents, each in a child process; clients take turns."""
+"""Service that reads documents in child processes, in fair order of clients."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from studio.errors import DocumentUnreadable
 
 
 class Turns:
-    """Grants a number of slots to waiting clients in round-robin order. Thread: the event loop.
+    """Fair queue that grants slots to waiting clients in round-robin order. Thread: event loop.
 
     Args:
-        slots: how many may work at a time.
-        waiting: how many more may wait, all clients together.
-        per_client: how many one client may have, working and waiting.
-        retry_after_s: advice for those that are refused.
+        slots: Maximum of concurrent jobs.
+        waiting: Maximum of waiting jobs of all clients.
+        per_client: Maximum of a client's running and waiting jobs.
+        retry_after_s: Retry time in refusals.
     """
 
     def __init__(self, *, slots: int, waiting: int, per_client: int, retry_after_s: float) -> None:
@@ -39,7 +39,7 @@ class Turns:
 
     @asynccontextmanager
     async def place(self, client: str) -> AsyncIterator[None]:
-        """Reserve a place among those that work or wait, before anything of the work is received.
+        """Reserve a place in the queue before the job's data is received.
 
         Raises:
             RateLimited: the client has too many places.
@@ -77,7 +77,7 @@ class Turns:
             self._release()
 
     def _release(self) -> None:
-        """Pass the slot to the next client; who has been served waits behind the others."""
+        """Pass the slot to the next client in turn."""
         while self._queues:
             client, queue = self._queues.popitem(last=False)
             granted = queue.popleft()
@@ -90,7 +90,7 @@ class Turns:
 
 
 WALL_S = 60.0  # Time limit of a child, its start included, on a busy machine.
-MAX_CHILDREN = 2  # Each may take its whole memory limit.
+MAX_CHILDREN = 2  # Each may use its full memory limit.
 MAX_WAITING = 14  # With the two that are read, the bodies of 16 documents may be in memory.
 MAX_PER_CLIENT = 4
 RETRY_AFTER_S = 5.0
@@ -116,9 +116,9 @@ class DocumentService:
         """Read an EPUB, a DOCX, an HTML file, subtitles or a text.
 
         Args:
-            receive: returns the file in pieces. It is called once there is a place in the queue.
-            client: who sends it, for the order of the queue.
-            options: of `read_text`.
+            receive: Returns the file in pieces. It is called after a place in the queue is reserved.
+            client: Name of the client, for the order of the queue.
+            options: Options of `read_text`.
 
         Returns:
             The pieces of a JSON object: title, chapters and notes; of a text its encoding, of subtitles their times as
@@ -138,7 +138,7 @@ class DocumentService:
         raise DocumentUnreadable(why=why if why in REASONS else TOO_LONG)
 
     async def _run_child(self, pieces: list[bytes], options: str) -> tuple[int, list[bytes]]:
-        """Return the exit status and the output of a child that is given a file; -1 if it takes too long."""
+        """Run a child on a file; return its exit status (-1 after a timeout) and output."""
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         child = await asyncio.create_subprocess_exec(
             *COMMAND, options, cwd=ROOT, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=null

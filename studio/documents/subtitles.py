@@ -1,7 +1,7 @@
 """Cues of subtitles: SubRip and WebVTT as they are found in the wild, other formats by pysubs2.
 
-pysubs2 reads SubRip and WebVTT too, but speaks identifiers, comments and times without a fraction, and takes the times
-inside a karaoke line for a new cue.
+We parse SubRip and WebVTT ourselves, because pysubs2 treats identifiers, comments and times without a fraction as text,
+and times inside a karaoke line as a new cue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pysubs2.formats import get_format_class
 
 from studio.documents.values import DAMAGED, SUBTITLE_TIMES, UnreadableError
 
-# MicroDVD counts frames and may not say how many make a second; FFmpeg assumes the same.
+# Frame rate of MicroDVD files that declare none, as in FFmpeg.
 FRAMES_PER_S = 23.976
 OTHER_FORMATS = ("ass", "ssa", "ttml", "sami", "microdvd", "mpl2")
 # The pysubs2 library recognizes ASS only by its styles, which a file may lack.
@@ -41,7 +41,7 @@ _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>(.*?)(?:</v>|(?=<v[.\s])|$)",
 
 @dataclass(slots=True)
 class Cue:
-    """A cue, or the part of one that has one speaker. ``voice`` is who speaks if the format says it."""
+    """Cue, or the part of a cue with one speaker. `voice` is the speaker if the format has it."""
 
     start: float
     end: float
@@ -82,7 +82,7 @@ def _others(text: str, kind: str) -> list[Cue]:
 
 
 def _timed(text: str) -> list[Cue]:
-    """Cues of SubRip and WebVTT. Empty rows inside a cue do not end it, and cues need none between them."""
+    """Parse SubRip and WebVTT. Empty rows inside a cue do not end it, and are not required between cues."""
     is_vtt = text.lstrip().startswith("WEBVTT")
     blocks: list[tuple[float, float, list[str]]] = []
     is_comment = False
@@ -104,7 +104,7 @@ def _timed(text: str) -> list[Cue]:
 
 
 def _drop_identifier(rows: list[str]) -> None:
-    """Drop what is before the times of the next cue: a number, or any row after an empty one."""
+    """Drop the identifier before the next cue's times: a number, or any row after an empty one."""
     if rows and rows[-1].strip() and (rows[-1].strip().isdecimal() or not _last(rows[:-1])):
         rows.pop()
 
@@ -114,7 +114,7 @@ def _last(rows: list[str]) -> str:
 
 
 def _spoken(start: float, end: float, markup: str) -> list[Cue]:
-    """Split a cue where its voice spans are."""
+    """Split a cue at its voice spans."""
     markup = _READING.sub("", markup)
     cues = []
     done = 0
@@ -126,7 +126,7 @@ def _spoken(start: float, end: float, markup: str) -> list[Cue]:
 
 
 def _rows(markup: str) -> list[str]:
-    """Rows of a cue without markup and without empty ones."""
+    """Return the rows of a cue without markup and empty rows."""
     plain = _OVERRIDE.sub("", _TAG.sub("", re.sub(r"<br\s*/?>|\\N", "\n", markup, flags=re.IGNORECASE)))
     rows = [re.sub(r"\s+", " ", re.sub("[\u200b\u200e\u200f\ufeff]", "", row)).strip() for row in _unescaped(plain)]
     return [row for row in rows if row]

@@ -1,4 +1,4 @@
-"""Text files and subtitles."""
+"""Reader of text files and subtitles."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PAGE_END = "\f"
 
 @dataclass(slots=True)
 class Times:
-    """Start and end of a paragraph of subtitles, in seconds, and who speaks it."""
+    """Start and end of a subtitle paragraph in seconds, and its speaker."""
 
     start: float
     end: float
@@ -46,9 +46,9 @@ class Times:
 
 @dataclass(slots=True)
 class TextDocument(Document):
-    """A text file. ``cues`` belong to the paragraphs of subtitles, one each.
+    """Text file or subtitles, with one of `cues` per paragraph of subtitles.
 
-    ``encodings`` has the candidates if the encoding is uncertain, the one that is used first.
+    `encodings` has the candidates if the encoding is uncertain, the used one first.
     """
 
     encoding: str = ""
@@ -64,9 +64,9 @@ def read_text(
     Args:
         data: the whole file.
         encoding: the character encoding; None detects it.
-        keep_sounds: read what subtitles have in brackets and between music notes.
-        as_is: the text is a table or a list: keep every row, and take no times for subtitles.
-        markdown: the text is Markdown, of which the words are read.
+        keep_sounds: Read subtitle text in brackets and between music notes.
+        as_is: Keep every row, for tables and lists, and do not detect subtitles.
+        markdown: Parse the text as Markdown.
 
     Raises:
         UnreadableError: it is no text, or subtitles that cannot be read.
@@ -118,10 +118,10 @@ def _left_out(code: str, sentence: str, texts: list[str]) -> list[Note]:
 
 
 def _without_page_numbers(text: str) -> tuple[str, list[str]]:
-    """Return the text without page numbers and ends of pages, and the page numbers.
+    """Remove page numbers and page breaks; return the text and the page numbers.
 
-    A row with a number alone is one if the numbers increase and any of them is inside a sentence or next to the end of
-    a page. A sentence that a page interrupts is joined.
+    Rows with only a number are page numbers if they increase and one of them is inside a sentence or next to a page
+    break. Sentences across pages are joined.
     """
     rows = text.replace(PAGE_END, f"\n{PAGE_END}\n").split("\n")
     written = [at for at, row in enumerate(rows) if row.strip() or PAGE_END in row]
@@ -153,5 +153,5 @@ def _without_page_numbers(text: str) -> tuple[str, list[str]]:
 
 
 def _continues(before: str, after: str) -> bool:
-    """True if a sentence goes over from one row to the other."""
+    """True if a sentence continues from one row to the next."""
     return len(before.split()) > 1 and not _ENDS.search(before) and after.lstrip()[:1].islower()

@@ -11,11 +11,11 @@ MAX_FILES = 5000
 MAX_UNPACKED_BYTES = 256 * 2**20
 MAX_MARKUP_BYTES = 16 * 2**20  # Limit of one entry that is parsed.
 MAX_TOTAL_MARKUP_BYTES = 64 * 2**20
-MAX_TAGS = 2_000_000  # Of all that is parsed: time and memory depend on the number of elements, not on their size.
+MAX_TAGS = 2_000_000  # Maximum of parsed elements, because their number decides time and memory.
 MAX_TEXT_CHARS = 8 * 2**20  # "War and Peace" has three million.
 MAX_TITLE_CHARS = 200
 
-# Reasons as the error says them.
+# Reasons of the error.
 NO_DOCUMENT = "it is neither text nor subtitles, HTML, EPUB or DOCX"
 OTHER_ENCODING = "it is no text in that character encoding; choose another one"
 SUBTITLE_TIMES = "its times are written as they are not read here; convert it to SRT or WebVTT"
@@ -32,7 +32,7 @@ REASONS = (
     *(EMPTY, NO_TEXT, TOO_LONG),
 )
 
-# Content of EPUB, DOCX and Markdown that is left out, by the code of its note. The page has words for each code.
+# Omitted content of EPUB, DOCX and Markdown by the code of its note. The page translates each code.
 LEFT_OUT = {
     "pictures": "Pictures, charts and media were left out",
     "note_marks": "Marks of footnotes and endnotes were left out of the text",
@@ -55,7 +55,7 @@ LEFT_OUT = {
     "damaged": "Damaged characters in the file",
 }
 
-LINE_BREAK = "\v"  # Stands for a line break inside a text; XML does not allow the character itself.
+LINE_BREAK = "\v"  # Marks a line break inside a text; XML does not allow the character itself.
 _BREAKS = re.compile(rf"{LINE_BREAK}\s*{LINE_BREAK}")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _UNDECODED = "\ufffd"
@@ -70,12 +70,12 @@ _END_MARKS = tuple(".,:;!?…。，、：；！？")
 
 
 class UnreadableError(Exception):
-    """One of the reasons above."""
+    """Document that cannot be read, with one of the reasons above."""
 
 
 @dataclass(slots=True)
 class Chapter:
-    """Consecutive paragraphs. The first may be the heading.
+    """Chapter of consecutive paragraphs, of which the first may be the heading.
 
     ``title`` is empty if nothing names the chapter. The chapter with ``is_notes`` has all footnotes and endnotes.
     """
@@ -87,7 +87,7 @@ class Chapter:
 
 @dataclass(slots=True)
 class Note:
-    """Message about a file that was read: what is left out, how much of it and the first examples."""
+    """Note about omitted content: its kind, its amount and the first examples."""
 
     code: str
     count: int
@@ -97,7 +97,7 @@ class Note:
 
 @dataclass(slots=True)
 class Document:
-    """Text of a file. ``title`` is empty if the file has none."""
+    """Text of a document. `title` is empty if it has none."""
 
     title: str
     chapters: list[Chapter]
@@ -115,7 +115,7 @@ def settled(document: Document) -> Document:
     """Return the document without empty chapters.
 
     Raises:
-        UnreadableError: nothing is left, or it is too much.
+        UnreadableError: It has no text, or too much.
     """
     chapters = [replace(one, title=one.title[:MAX_TITLE_CHARS]) for one in document.chapters if one.paragraphs]
     if not chapters:
@@ -128,18 +128,18 @@ def settled(document: Document) -> Document:
 
 
 def cut_level(levels: Iterable[int]) -> int:
-    """Return the deepest level of headings that begin a chapter: the first that has several; -1 if there are none."""
+    """Return the deepest heading level that starts chapters: the first with several headings; -1 if there is none."""
     counts = Counter(levels)
     return min((level for level, count in counts.items() if count > 1), default=min(counts, default=-1))
 
 
 def spaced(text: str) -> str:
-    """Return a text with one space between words and without soft hyphens and characters of no width."""
+    """Return a text with single spaces, without soft hyphens and zero-width characters."""
     return re.sub(r"\s+", " ", _INVISIBLE.sub("", text)).strip()
 
 
 def scripted(text: str, script: str) -> str:
-    """Return a raised or lowered number in Unicode's characters for it, so that 10³ is not 103; other text as it is."""
+    """Convert raised and lowered numbers to Unicode characters, so that 10³ is not read as 103."""
     return text.translate(_SCRIPTS[script]) if script in _SCRIPTS and _NUMBER.fullmatch(text) else text
 
 

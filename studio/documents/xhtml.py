@@ -1,4 +1,4 @@
-"""Reader of one XHTML document of a book: its paragraphs as they are read aloud."""
+"""Reader of one XHTML document of a book, as paragraphs to speak."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _BACK = {"backlink", "doc-backlink", "footnote-back", "footnote-backref"}
 _MARK_TEXT = re.compile(r"([0-9]{1,4}|[ivxlc]{1,6}|[a-z])|[*†‡§¶#∗⁎※]{1,4}", re.IGNORECASE)
 _BRACKETED = re.compile(r"[\[(\u3014\uff3b](.*)[\])\u3015\uff3d]")
 _BACK_TEXT = re.compile(r"[↩↵↑⏎^⤴]\ufe0e?")
-_NO_WORDS = re.compile(r"[\\{}$^_]|not available")  # An alternative text of a formula that nobody can read aloud.
+_NO_WORDS = re.compile(r"[\\{}$^_]|not available")  # Alternative texts of formulas that cannot be spoken.
 _DROP_CAP = re.compile(r"drop[-_]?cap|\bdrop\b|\binitial\b|lettrine", re.IGNORECASE)
 _MAX_DROP_CAP_CHARS = 2
 _NOT_SHOWN = re.compile(r"(^|[;\s])(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
@@ -90,7 +90,7 @@ _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "me
 
 
 def body_of(markup: bytes) -> etree._Element:
-    """Parse a document and return its body. What is not well-formed is read as HTML."""
+    """Parse a document and return its body; a document that is not well-formed is parsed as HTML."""
     text = _decoded(markup)
     try:
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, encoding="utf-8")
@@ -127,7 +127,7 @@ def _decoded(markup: bytes) -> str:
 
 
 def _numbered(entity: re.Match[str]) -> str:
-    """Replace HTML's name of a character with its number: XML knows five names."""
+    """Replace HTML's named character references by numeric ones, because XML has only five names."""
     known = html5.get(f"{entity[1]};")
     if known is None or entity[1] in _OF_XML:
         return entity[0]
@@ -135,7 +135,7 @@ def _numbered(entity: re.Match[str]) -> str:
 
 
 def _opened(element: re.Match[str]) -> str:
-    """Close an empty element by a tag of its own: HTML knows no other way."""
+    """Convert a self-closing element to one with an end tag for the HTML parser."""
     name, rest = element[1], element[2]
     return element[0] if name.lower() in _VOID else f"<{name}{rest}></{name}>"
 
@@ -158,7 +158,7 @@ def _script_of(element: etree._Element) -> str:
 
 
 def _text_of(element: etree._Element) -> str:
-    """Return the text in an element. A long text is cut off: only short ones are compared with anything."""
+    """Return the text of an element, truncated because only short texts are compared."""
     text = ""
     for piece in element.itertext(with_tail=False):
         text += piece[:_MAX_COMPARED_CHARS]
@@ -169,7 +169,7 @@ def _text_of(element: etree._Element) -> str:
 
 @dataclass(slots=True)
 class _Item:
-    """A paragraph, or the place of a chapter in the contents."""
+    """Paragraph, or the start of a chapter of the table of contents."""
 
     text: str
     is_heading: bool = False
@@ -189,9 +189,9 @@ class XhtmlReader:
     """Reader of one document.
 
     Args:
-        titles: by id of the element where a chapter begins; "" is the beginning of the document.
-        left_out: counts what is not in the text.
-        notes: receives the paragraphs of footnotes and endnotes.
+        titles: Chapter titles by the id of their first element; "" is the start of the document.
+        left_out: Counter of omitted content.
+        notes: Receives the paragraphs of footnotes and endnotes.
     """
 
     def __init__(self, titles: dict[str, str], left_out: Counter[str], notes: list[str]) -> None:
@@ -208,7 +208,7 @@ class XhtmlReader:
         self._numbers: dict[etree._Element, int] = {}
 
     def read(self, body: etree._Element) -> tuple[list[Chapter], bool]:
-        """Return the chapters, and True if there is more than headings."""
+        """Return the chapters, and True if there is text other than headings."""
         self._frames = [_Frame(body)]
         walk = etree.iterwalk(body, events=("start", "end", "comment", "pi"))
         for event, element in walk:
@@ -228,7 +228,7 @@ class XhtmlReader:
 
     def _chapters(self, items: list[_Item]) -> list[Chapter]:
         places = {item.text for item in items if item.is_place}
-        # A reference to a place that does not exist means the document.
+        # A reference to a missing anchor means the start of the document.
         lost = [title for place, title in self._titles.items() if place not in places]
         chapters = [Chapter(self._titles.get("") or next(iter(lost), ""))]
         for item in items:
@@ -244,7 +244,7 @@ class XhtmlReader:
         return chapters
 
     def _skips(self, element: etree._Element) -> bool:
-        """Return True if an element is left out, and count it."""
+        """Return True if an element is omitted, and count it."""
         name = _name_of(element)
         if not name:  # An entity that is not replaced.
             self._left_out["entities"] += 1
@@ -278,7 +278,7 @@ class XhtmlReader:
         return "hidden" if (is_hidden or _NOT_SHOWN.search(style)) and _text_of(element) else ""
 
     def _is_mark(self, link: etree._Element) -> bool:
-        """Return True if a link looks like the mark of a note: after a word, raised, in brackets or a symbol."""
+        """Return True if a link looks like a note mark: after a word and raised, in brackets, or a symbol."""
         if "#" not in (link.get("href") or "") or not self._has_words:
             return False
         text = _text_of(link)
@@ -331,7 +331,7 @@ class XhtmlReader:
             items = [item for cell in cells for item in cell]
             if all(len(cell) <= 1 for cell in cells) and not any(item.is_place for item in items) and len(items) > 1:
                 items = [_Item(row_text([item.text for item in items]))]
-            outer.items += items  # The cells of a table for the layout hold paragraphs.
+            outer.items += items  # The cells of a layout table have paragraphs.
         elif name in _CELLS:
             outer.items += frame.items
         else:

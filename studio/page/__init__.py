@@ -1,1 +1,1 @@
-"""Page of the studio: Gradio's blocks, its routes, and what protects them."""
+"""Page of the studio: Gradio's blocks, their routes, and the protection of these."""

@@ -15,14 +15,14 @@ from runtime.settings import Settings
 from runtime.shipped import shipped
 from studio.page.route_filter import Function, RouteFilter
 
-# Between two looks at the queue of what the page asks for. Gradio looks a thousand times a second, which takes 5 % of a
-# core for as long as the studio is open; speech does not come by this queue.
+# Poll interval of Gradio's queue. Gradio's default of a millisecond costs 5 % of a core; speech does not use this
+# queue.
 QUEUE_S = 0.02
 ICON = shipped("studio", "assets") / "images" / "favicon.svg"
 
 
 def page(studio: ASGIApp) -> FastAPI:
-    """Compose the page, Gradio's API and MCP.
+    """Build the page, Gradio's API and MCP.
 
     It takes seconds to import Gradio; the runtime loads its weights at the same time.
     """
@@ -66,7 +66,7 @@ def page(studio: ASGIApp) -> FastAPI:
         ssr_mode=False,
         run_history=False,
     )
-    composed._queue.sleep_when_free = QUEUE_S  # Gradio has no setting for it
+    composed._queue.sleep_when_free = QUEUE_S  # Gradio has no public setting.
     return mounted
 
 
@@ -74,7 +74,7 @@ def page(studio: ASGIApp) -> FastAPI:
 def without_stub_files() -> Iterator[None]:
     """Keep Gradio's import from writing a .pyi file for each component, which takes 1.2 s of its 2.8.
 
-    Gradio leaves out a class whose source `inspect.getfile` does not find.
+    Gradio skips a class if `inspect.getfile` does not find its source.
     """
     getfile = inspect.getfile
 
@@ -91,7 +91,7 @@ def without_stub_files() -> Iterator[None]:
 
 
 def _defaults(named: dict[str, Any], name: object) -> tuple[Any, ...]:
-    """Return the values of a function's last parameters that may be left out, by Gradio's own description."""
+    """Return the defaults of a function's last parameters from Gradio's description."""
     parameters = named[f"/{name}"]["parameters"] if f"/{name}" in named else []
     given = itertools.takewhile(lambda parameter: parameter["parameter_has_default"], reversed(parameters))
     return tuple(parameter["parameter_default"] for parameter in given)[::-1]

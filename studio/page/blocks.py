@@ -1,6 +1,6 @@
 """Page in Gradio: one HTML component, with markup and modules in assets/.
 
-Gradio carries the page; live sound goes from the socket to the audio thread and never through its events.
+Gradio serves the page; live audio goes from the socket to the audio thread and never through Gradio's events.
 A room has a file of its name in assets/html/rooms and css/rooms, a folder in js, and its texts in i18n.
 """
 
@@ -34,7 +34,7 @@ Promise.all([Promise.race([set, late]), composed]).then(() => {
 
 
 def head() -> str:
-    """Return what Gradio adds to the page's <head>: its style and typefaces. The modules are in the template."""
+    """Return the additions to the page's <head>: styles and fonts. The modules are in the template."""
     fonts = sorted((ASSETS / "fonts").glob("*.woff2"))
     return "\n".join(
         (
@@ -50,12 +50,12 @@ def head() -> str:
 
 
 def theme() -> gr.themes.Base:
-    """Gradio's plainest theme on the system's fonts: nothing is fetched from elsewhere."""
+    """Return Gradio's plainest theme with system fonts, so that nothing is fetched from other servers."""
     return gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
 
 
 def blocks(studio: ASGIApp) -> gr.Blocks:
-    """Compose the page, and the API beside it, which asks the studio's own routes."""
+    """Build the page, and the API that calls the studio's own routes."""
     with gr.Blocks(title="Voicewright", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         gr.HTML(html_template=markup(), js_on_load=MOUNT, apply_default_css=False)
         gradio_api.offer(studio)
@@ -63,7 +63,7 @@ def blocks(studio: ASGIApp) -> gr.Blocks:
 
 
 def markup() -> str:
-    """Return the shell with every room in it, all but hidden until one is entered."""
+    """Return the markup of the shell with all rooms, which are hidden until one is opened."""
     return _read("studio").replace("@rooms", "\n".join(_panel(room) for room in ROOMS))
 
 

@@ -1,7 +1,7 @@
-"""Page's modules, style sheets and texts in few files: joined when they are asked for, from the files as they are now.
+"""Bundles of the page's modules, style sheets and texts, built on request from the current files.
 
-Developers edit assets/ and presets/ and reload; there is no build step. A module becomes a function that returns
-what it exports, after those that it imports, and keeps its line numbers, which the source map gives back.
+Developers edit assets/ and presets/ and reload without a build step. Each module becomes a function that returns its
+exports, placed after the modules that it imports. A source map restores its line numbers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _VLQ = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 class Joined(NamedTuple):
-    """Text of several files, and the files."""
+    """Joined text of several files, and their paths."""
 
     text: str
     sources: list[Path]
@@ -52,7 +52,7 @@ class Joined(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A joined file as it is sent. ``stamp`` has the versions of its sources."""
+    """Bundle as it is sent. `stamp` has the versions of its sources."""
 
     body: bytes
     packed: bytes
@@ -67,7 +67,7 @@ class Bundle:
 
 
 class Bundles:
-    """Joined files by name, made again after one of their sources has changed. Thread-safe."""
+    """Cache of bundles by name, rebuilt after a source has changed. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -79,11 +79,11 @@ class Bundles:
             self._makers[f"{name}.js.map"] = partial(source_map, name)
 
     def routes(self) -> list[Route]:
-        """Return the route of the joined files."""
+        """Return the route of the bundles."""
         return [Route("/studio/bundle/{name}", self.respond, methods=["GET", "HEAD"])]
 
     def respond(self, request: Request) -> Response:
-        """Answer with a joined file, or that the browser's copy is still right. Runs in a worker thread."""
+        """Respond with a bundle, or with 304 if the browser's copy is current. Runs in a worker thread."""
         name = request.path_params["name"]
         if name not in self._makers:
             return error_response(UnknownRoute())
@@ -97,7 +97,7 @@ class Bundles:
         return Response(bundle.packed if is_packed else bundle.body, media_type=bundle.media_type, headers=headers)
 
     def get(self, name: str) -> Bundle:
-        """Return a joined file as its sources are now."""
+        """Return the current bundle."""
         with self._lock:
             made = self._made.get(name)
             if made is None or not made.is_current:
@@ -111,14 +111,14 @@ class Bundles:
 
 
 def join_sheets() -> Joined:
-    """Return the style of the shell, of its parts, and of the rooms that have one."""
+    """Join the style sheets of the shell, its parts, and the rooms."""
     names = [*SHELL_SHEETS, *PART_SHEETS, *(f"rooms/{room}" for room in ROOMS)]
     paths = [path for name in names if (path := ASSETS / "css" / f"{name}.css").exists()]
     return Joined("\n".join(path.read_text("utf-8") for path in paths), paths)
 
 
 def join_presets() -> Joined:
-    """Return what the page begins with, and the languages that it speaks."""
+    """Return the page's presets and its languages."""
     presets = Presets.load().as_json() | {"languages": languages()}
     return Joined(json.dumps(presets, ensure_ascii=False), sorted(PRESETS.glob("*.toml")))
 
@@ -129,10 +129,10 @@ def join_words(language: str) -> Joined:
 
 
 def join_modules(name: str) -> Joined:
-    """Return a module and all that it imports as one module.
+    """Join a module and its imports into one module.
 
     Raises:
-        ValueError: two modules import each other, or one is written in a way that is not read here.
+        ValueError: Modules import each other, or one has unsupported syntax.
     """
     order, parts = _parts(name)
     exported = _EXPORT.findall(order[-1].read_text("utf-8"))
@@ -146,7 +146,7 @@ def source_map(name: str) -> Joined:
     rows: list[str] = []
     before = 0
     for number, part in enumerate(parts):
-        # Column, source, line and column there, each as the difference to the one before.
+        # Generated column, source, line and column, each relative to the previous entry.
         rows.append(f"A{_vlq(1 if number else 0)}{_vlq(-before)}A")
         before = part.count("\n")
         rows += ["AACA"] * before
@@ -155,14 +155,14 @@ def source_map(name: str) -> Joined:
 
 
 def _parts(name: str) -> tuple[list[Path], list[str]]:
-    """Return a module and all that it imports in the order in which they run, and what becomes of each."""
+    """Return a module and its imports in execution order, each with its converted text."""
     order: list[Path] = []
     _visit((ASSETS / "js" / MODULES[name]).resolve(), order, [])
     return order, [_wrap(path, order) for path in order]
 
 
 def _visit(path: Path, order: list[Path], importing: list[Path]) -> None:
-    """Add a module behind those that it imports."""
+    """Add a module after its imports."""
     if path in order:
         return
     if path in importing:
@@ -173,7 +173,7 @@ def _visit(path: Path, order: list[Path], importing: list[Path]) -> None:
 
 
 def _wrap(path: Path, order: list[Path]) -> str:
-    """Return a module as a function that returns what it exports. Its lines keep their numbers."""
+    """Convert a module to a function that returns its exports, with the same lines."""
 
     def bound(found: re.Match[str]) -> str:
         number = order.index((path.parent / found["path"]).resolve())
@@ -195,7 +195,7 @@ def _address(path: Path) -> str:
 
 
 def _vlq(value: int) -> str:
-    """Return a number in the base 64 of source maps."""
+    """Encode a number in the base64 VLQ of source maps."""
     rest = -value << 1 | 1 if value < 0 else value << 1
     digits = ""
     while True:

@@ -1,7 +1,7 @@
-"""Decides which of the routes that Gradio and MCP bring along are open, and checks what comes to them.
+"""Filter for the routes of Gradio and MCP, with validation of their input.
 
-The page needs few of them, and programs the calls of actions. The rest is closed. A body is read and checked here,
-since Gradio and MCP answer nonsense with a traceback.
+Open are the few routes that the page needs, and the calls of actions. Bodies are validated here, because Gradio and MCP
+respond to invalid ones with a traceback.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Function(NamedTuple):
     defaults: tuple[Any, ...] = ()
 
     def whole(self, data: Any) -> list[Any]:
-        """Every value of a call. Gradio would take too few of them, and fail at it.
+        """Return all values of a call with defaults, because Gradio fails on missing ones.
 
         Raises:
-            InvalidConfig: they are no list, too many, or one is missing that has no default.
+            InvalidConfig: They are not a list, too many, or a required one is missing.
         """
         least = self.values - len(self.defaults)
         if not isinstance(data, list) or not least <= len(data) <= self.values:
@@ -68,7 +68,7 @@ class Function(NamedTuple):
 class RouteFilter:
     """ASGI middleware around Gradio and MCP.
 
-    ``functions`` are what may be called, by their number; ``files`` is the folder of what they answer.
+    `functions` are the callable ones by their number; `files` is the folder of result files.
     """
 
     def __init__(self, app: ASGIApp, functions: Mapping[int, Function], files: str, max_bytes: int) -> None:
@@ -106,10 +106,10 @@ class RouteFilter:
         return path in OPEN or path.startswith(FOLDERS)
 
     async def _checked(self, path: str, scope: Scope, receive: Receive) -> Receive:
-        """Read the body, and return what gives it once more.
+        """Read and check the body, and return a `receive` that replays it.
 
         Raises:
-            InvalidMessage, InvalidConfig, MessageTooLarge, SessionIdle: it cannot be used.
+            InvalidMessage, InvalidConfig, MessageTooLarge, SessionIdle: The body is invalid.
         """
         body = await read_body(Request(scope, receive), self._max_bytes)
         fields = decode(body) if body else {}
@@ -132,7 +132,7 @@ class RouteFilter:
         return again
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let Gradio answer; its refusals and failures without a sentence are replaced by ours."""
+        """Forward to Gradio, and replace its errors without a message by ours."""
         started = False
         failure: SpeechError | None = None
 
@@ -159,7 +159,7 @@ class RouteFilter:
 
 
 def _failure(status: int, headers: Headers) -> SpeechError | None:
-    """Return our error for a status of Gradio's whose body has no sentence."""
+    """Return our error for a status of Gradio without a message."""
     match status:
         case 404:
             return UnknownRoute()

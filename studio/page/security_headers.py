@@ -1,4 +1,4 @@
-"""Headers that protect the page in browsers: who may frame it, and what it may load and run."""
+"""Security headers of the page: allowed frames, and allowed resources and scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SPACE_ANCESTORS = "https://huggingface.co https://*.huggingface.co https://*.hf.space"
-# Gradio evaluates the templates of its components, and its markup has inline styles; our recordings are blobs.
+# Gradio evaluates templates and has inline styles; our recordings are blobs.
 POLICY = (
     "default-src 'self'; script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; "
@@ -19,12 +19,12 @@ POLICY = (
 
 
 def nonce_of(scope: Scope) -> str:
-    """Return the nonce with which inline scripts run in the answer to a request."""
+    """Return the nonce of inline scripts in the response to a request."""
     return str(scope.get("state", {}).get("nonce", ""))
 
 
 class SecurityHeaders:
-    """ASGI middleware around every answer. A header that a route sets itself stays as it is.
+    """ASGI middleware that adds headers to every response. Headers set by a route are unchanged.
 
     Args:
         ancestors: origins whose pages may frame the studio, separated by spaces.
@@ -35,7 +35,7 @@ class SecurityHeaders:
         self._ancestors = " ".join(filter(None, ("'self'", ancestors, SPACE_ANCESTORS if env.get("SPACE_ID") else "")))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Add the headers to an HTTP answer."""
+        """Add the headers to an HTTP response."""
         nonce = secrets.token_urlsafe(16)
         scope.setdefault("state", {})["nonce"] = nonce
 

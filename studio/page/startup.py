@@ -1,6 +1,6 @@
-"""Response on the port until Gradio is imported and the page takes over.
+"""Temporary page on the port until Gradio is imported.
 
-Everything else on the port (health, state, the runtime's API) answers from the first moment. Thread: the event loop.
+All other routes (health, state, the runtime's API) respond from the start. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WAITING = shipped("studio", "assets/html/opening.html")
 
 
 class StartupPage:
-    """An ASGI application that waits, and then is another one, on the same socket and for the same routes."""
+    """ASGI application that shows a start page, and then forwards to the built page."""
 
     def __init__(self) -> None:
         self._waiting_page = WAITING.read_text("utf-8")
@@ -33,10 +33,10 @@ class StartupPage:
         await self._now(scope, receive, send)
 
     async def hand_over(self, build: Callable[[], FastAPI]) -> None:
-        """Build the page beside the loop, serve it, and keep it until cancelled.
+        """Build the page in a thread, serve it, and run its lifespan until cancelled.
 
         Raises:
-            Exception: whatever `build` raises; there is no studio without its page.
+            Exception: The exception of `build`, which ends the studio.
         """
         page = await asyncio.to_thread(build)
         async with page.router.lifespan_context(page):
@@ -50,7 +50,7 @@ class StartupPage:
             await send({"type": "websocket.close", "code": error.close_code, "reason": error.code})
             return
         request = Request(scope)
-        # Anything that asks for a page gets one: a Space is up once / answers GET and HEAD with 200.
+        # Every GET and HEAD gets a page, because a Space counts as up once / responds with 200.
         if request.method in {"GET", "HEAD"} and request.url.path == "/":
             response: Response = HTMLResponse(
                 self._waiting_page.replace("@nonce", nonce_of(scope)), headers={"cache-control": "no-store"}

@@ -12,7 +12,7 @@ from jinja2 import BaseLoader, Environment
 TEMPLATE = "frontend/index.html"
 DESCRIPTION = "Voices by description, by recording, by name: an interactive voice studio for Qwen3-TTS."
 _TAGS = re.compile(r"""<meta\s+(?:property="og:|name="twitter:)[^>]*>\s*""")
-# The address is the request's: nothing else tells under which name the studio is reached.
+# The URL is the request's, because the studio does not know its public name.
 _OURS = f"""<title>Voicewright</title>
 <meta name="description" content="{DESCRIPTION}" />
 <meta property="og:title" content="Voicewright" />
@@ -28,7 +28,7 @@ _OURS = f"""<title>Voicewright</title>
 
 
 def replace() -> None:
-    """Let Gradio serve the studio's template. Does nothing the second time."""
+    """Make Gradio serve the studio's template. Later calls do nothing."""
     environment = templates.env
     if environment.loader is None or isinstance(environment.loader, _StudioLoader):
         return
@@ -39,7 +39,7 @@ def replace() -> None:
 
 @dataclass(frozen=True)
 class _StudioLoader(BaseLoader):
-    """Gradio's templates, of which the page's is changed."""
+    """Loader of Gradio's templates that changes the page's template."""
 
     theirs: BaseLoader
 

@@ -32,7 +32,7 @@ class Drain:
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """A request or a socket, while it is passed on."""
+        """Count a request or socket within the block."""
         self._open += 1
         try:
             yield
@@ -40,9 +40,9 @@ class Drain:
             self._open -= 1
 
     async def rest(self, patience_s: float, *, ends_idle: bool) -> None:
-        """Take nothing new in, and return once all has ended, or after so long.
+        """Refuse new requests, and return once all have ended or after a timeout.
 
-        ``ends_idle``: sockets that carry nothing have to go; a runtime that is drained itself ends its own.
+        With `ends_idle`, idle sockets are closed; a draining runtime closes its own.
         """
         self._ends_idle = ends_idle
         self._begun.set()
@@ -51,16 +51,16 @@ class Drain:
             await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def turn_out(self, patience_s: float) -> None:
-        """Have all go that is left, and wait so long for that."""
+        """Close all remaining requests and sockets, and wait for that up to a timeout."""
         self._all_out.set()
         await self.rest(patience_s, ends_idle=True)
 
     async def until_out(self) -> None:
-        """Return once all has to go."""
+        """Return once all requests must end."""
         await self._all_out.wait()
 
     async def until_told(self, moved: Callable[[], float]) -> None:
-        """Return once a socket has to go, which carried something last at ``moved`` by the loop's clock."""
+        """Return once a socket must be closed, whose last traffic was at `moved` of the loop's clock."""
         loop = asyncio.get_running_loop()
         await self._begun.wait()
         while not self._all_out.is_set():

@@ -1,4 +1,4 @@
-"""Passes one HTTP request on to the runtime and its answer back, for as long as the client waits."""
+"""Forwarding of one HTTP request to the runtime, with its response streamed back."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class ProxyResponse(Response):
-    """Passes a request on and streams the answer back.
+    """Response that forwards the request to the runtime and streams the runtime's response.
 
-    The client is listened to all the time, so that a hang-up ends the request at the runtime, also before the answer
-    has begun. A client that sends nothing of a body for ``body_s``, or takes nothing of an answer for ``send_s``, is
-    not waited for.
+    A disconnect of the client cancels the request at the runtime at any time. A client that sends no body data for
+    `body_s`, or reads no response data for `send_s`, is disconnected.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class ProxyResponse(Response):
         send_s: float,
         drain: Drain,
     ) -> None:
-        """``headers`` are the request's; those of the answer that are ``dropped`` go no further."""
+        """Create with the request's headers; response headers in `dropped` are not forwarded."""
         super().__init__()
         self._drain = drain
         self._has_begun = False  # True once the response has started.
@@ -74,7 +73,7 @@ class ProxyResponse(Response):
             await error_response(Draining())(scope, receive, send)
 
     async def _listen(self, receive: Receive) -> None:
-        """Return once the client has left."""
+        """Return once the client has disconnected."""
         while (message := await receive())["type"] != "http.disconnect":
             if message.get("body") or not message.get("more_body"):
                 await self._body.put(message)
@@ -95,7 +94,7 @@ class ProxyResponse(Response):
     async def _ask(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         has_body = "content-length" in headers or "transfer-encoding" in headers
-        # The runtime has these limits itself, but a client that still sends would not read its refusal.
+        # The runtime has the same limits, but a client that still sends would not read its refusal.
         body = bounded(self._received(), headers, max_bytes=self._max_body_bytes, idle_s=self._body_s)
         content = body if has_body else None
         request = httpx.Request(scope["method"], self._url, headers=self._asked, content=content)
@@ -109,7 +108,7 @@ class ProxyResponse(Response):
             self._has_begun = True
             await error_response(error)(scope, receive, send)
             return
-        # Closed here in every case, so that a client that leaves is a cancel for the runtime.
+        # Always close the connection here, so that a disconnect of the client cancels the runtime's request.
         async with aclosing(answer):
             try:
                 await self._return(answer, send)
@@ -119,7 +118,7 @@ class ProxyResponse(Response):
                 log.warning("a client took nothing of an answer for %g s and was dropped", self._send_s)
 
     async def _return(self, answer: httpx.Response, send: Send) -> None:
-        """Stream the answer. An unfinished one makes the server close the connection."""
+        """Stream the response. If it is incomplete, the server closes the connection."""
         self._has_begun = True
         headers = [
             (name.lower(), value)

@@ -1,8 +1,7 @@
 """Relay of the runtime's API on the studio's own origin: ``/v1/*`` and Cartesia's routes, unchanged.
 
-Nothing is read, held back or changed but headers of one hop. What the runtime promises to its own clients holds here
-too: a hang-up is a hang-up for it, and a slow reader is waited for no longer and with no larger buffers than
-there. Thread: the event loop.
+Only hop-by-hop headers are changed. The runtime's guarantees to its clients hold here too: a disconnect reaches the
+runtime, and slow readers have the same timeouts and no larger buffers. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from studio.runtimes.supervisor import Runtime
 log = logging.getLogger(__name__)
 
 HTTP_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-# What a client may tell the runtime of itself on a WebSocket; Origin was judged before and ends here.
+# Headers of a client that are forwarded on a WebSocket. The origin was already checked and is dropped.
 PASSED_ON = ("authorization", "x-api-key", "xi-api-key", "cartesia-version", "user-agent", "x-voice-owner")
-OWNER = "x-voice-owner"  # Header that tells the runtime whose request it is (docs/api.md).
+OWNER = "x-voice-owner"  # Header with the owner of a request (docs/api.md).
 ONE_HOP = {
     "connection",
     "forwarded",
@@ -53,26 +52,26 @@ ONE_HOP = {
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "x-forwarded-for",  # The runtime is told the account, and believes an address from trusted proxies only.
+    "x-forwarded-for",  # The runtime gets the account, and trusts addresses from trusted proxies only.
     "x-forwarded-host",
     "x-forwarded-proto",
 }
-# What waits here is sound that a cancel cannot take back, and that the runtime believes to be heard.
+# Audio in this buffer cannot be cancelled, and the runtime assumes that it was played.
 MAX_WAITING_FRAMES = 1
 RECEIVE_BYTES = 16_384  # Kernel receive buffer for the runtime's data.
-# A runtime whose sound is not read cannot answer a close; after this the connection is cut.
+# A runtime with unread audio cannot answer a close; after this time the connection is cut.
 CLOSE_S = 0.5
 GONE = (RuntimeError, WebSocketDisconnect)  # Exceptions of a socket whose page has disconnected.
 
 
-# The word under which the runtime keeps the voices of whoever is there; empty for the host, whose are the common ones.
+# Returns the owner under which the runtime stores a visitor's voices; empty for the host, who uses the shared ones.
 Whose = Callable[[HTTPConnection], str]
-# For whom a request is, and how much speech that may have made.
+# Returns the account of a request and its allowance of speech.
 Allowed = Callable[[HTTPConnection], Allowance]
 
 
 class Relay:
-    """Passes requests on to wherever the runtime is now. Their origins were judged before (`RequestGuard`)."""
+    """Proxy to the current runtime. Origins were already checked (`RequestGuard`)."""
 
     def __init__(
         self,
@@ -82,10 +81,10 @@ class Relay:
         allowed: Allowed | None = None,
         settings: Settings | None = None,
     ) -> None:
-        """``api_key`` is the runtime's, if it asks for one: who may use the page may use what is behind it.
+        """Create the proxy. `api_key` is the runtime's key, if it needs one; all users of the page may use the runtime.
 
-        With ``whose`` the runtime is told by whom each request is, and what a client says of that itself is dropped;
-        what it says of its allowance always is. ``settings`` are those of the runtime.
+        With `whose`, each request gets an owner header, and the client's own one is dropped. The client's allowance
+        headers are always dropped. `settings` are those of the runtime.
         """
         self.runtime = runtime
         self.whose = whose
@@ -94,8 +93,8 @@ class Relay:
         secret = self.settings.server.account_key
         self.key = ({"x-api-key": api_key} if api_key else {}) | ({ACCOUNT_KEY_HEADER: secret} if secret else {})
         self.drain = Drain()
-        # No read timeout: a stream may be silent for as long as a sentence waits for its slot. No limit and no pool:
-        # whom there is no room for is the runtime's to say, and a kept connection may just be being closed there.
+        # No read timeout, because a stream is silent while a sentence waits for its slot. No limit and no pool, because
+        # the runtime limits connections, and a pooled connection may be closed by the runtime at any time.
         self.client = httpx.AsyncClient(
             trust_env=False,
             timeout=httpx.Timeout(10.0, read=None),
@@ -105,10 +104,10 @@ class Relay:
     async def aclose(self) -> None:
         await self.client.aclose()
 
-    # --- HTTP
+    # --- HTTP.
 
     async def http(self, request: Request) -> Response:
-        """Pass one request on and stream its answer back."""
+        """Forward one request and stream its response."""
         if self.drain.begun and request.url.path != "/ready":
             return error_response(Draining())
         if self.runtime.url is None:
@@ -117,8 +116,8 @@ class Relay:
             own = self._own_headers(request)
         except SpeechError as error:
             return error_response(error)
-        # Spaces behind a value are no part of it (RFC 9110, 5.5), and httpx refuses to send them. curl does, where
-        # "Bearer $KEY" has no key.
+        # Trailing spaces are not part of a value (RFC 9110, 5.5), and httpx refuses them. The curl command sends one if
+        # the key in "Bearer $KEY" is empty.
         headers = [
             (name, value.strip(b" \t"))
             for name, value in request.headers.raw
@@ -142,7 +141,7 @@ class Relay:
         """Return our own headers for the runtime; an empty value removes the client's header of that name.
 
         Raises:
-            SpeechError: it is not known whose the request is, and that matters.
+            SpeechError: The owner of the request is unknown but required.
         """
         own = dict.fromkeys(ALLOWANCE_HEADERS, "") | self.key
         if self.whose is not None:
@@ -151,7 +150,7 @@ class Relay:
         return own if allowed is None else own | allowed.headers()
 
     async def ask(self, connection: HTTPConnection, method: str, path: str, **content: Any) -> httpx.Response:
-        """One request of the studio's own, in our caller's name. ``content`` is httpx's.
+        """Send a request of the studio itself on behalf of the caller. `content` is as in httpx.
 
         Raises:
             RuntimeUnavailable: the runtime does not answer.
@@ -176,10 +175,10 @@ class Relay:
         except httpx.HTTPError:
             raise RuntimeUnavailable from None
 
-    # --- WebSocket
+    # --- WebSocket.
 
     async def websocket(self, browser: WebSocket) -> None:
-        """Join one socket of the page to one of the runtime until either ends."""
+        """Connect one socket of the page to one of the runtime until either closes."""
         url = self.runtime.url
         if url is None or self.drain.begun:
             await _turn_away(browser, Draining() if self.drain.begun else RuntimeUnavailable())
@@ -272,10 +271,10 @@ async def _up(browser: WebSocket, upstream: ClientConnection, traffic: Traffic) 
 
 
 async def _down(browser: WebSocket, upstream: ClientConnection, traffic: Traffic, send_s: float) -> None:
-    """Pass messages from the runtime to the page.
+    """Forward messages from the runtime to the page.
 
     Raises:
-        SlowReader: the page took nothing for ``send_s``.
+        SlowReader: The page read nothing for `send_s`.
     """
     try:
         async for message in upstream:
@@ -287,7 +286,7 @@ async def _down(browser: WebSocket, upstream: ClientConnection, traffic: Traffic
 
 
 async def _end_browser(browser: WebSocket, upstream: ClientConnection) -> None:
-    """Close the page's side as the runtime closed ours, or say that it has gone."""
+    """Close the page's socket with the runtime's close code, or with an error if the runtime has ended."""
     code = upstream.close_code
     if code is None or code == 1006:
         await _say_goodbye(browser, RuntimeUnavailable(), RuntimeUnavailable.close_code)
@@ -310,15 +309,15 @@ async def _say_goodbye(browser: WebSocket, error: SpeechError, code: int) -> Non
 
 
 def _sendable(code: int | None) -> int:
-    """Return a close code that may go over the wire: 1005, 1006 and 1015 only stand for what was not said."""
+    """Return a close code that may be sent; 1005, 1006 and 1015 are reserved for missing codes."""
     if code is None or code == 1005:
         return 1000
     return 1001 if code in {1006, 1015} else code
 
 
 def _target(url: str, scope: Scope) -> str:
-    # As it was sent: decoding and encoding a path again may make another one of it. The door let no dots through, which
-    # httpx would resolve.
+    # The raw path, because decoding and encoding may change it. `RequestGuard` has refused dot segments, which httpx
+    # would resolve.
     path: str = scope["raw_path"].partition(b"?")[0].decode("latin-1")
     query: str = scope["query_string"].decode("latin-1")
     return f"{url}{path}?{query}" if query else url + path

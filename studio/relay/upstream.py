@@ -1,7 +1,7 @@
-"""Connections to the runtime that end with the request they were opened for.
+"""Connections to the runtime that are closed with their request.
 
-httpcore loses a connection whose request is given up while it is made: nothing closes it, and at the runtime it waits
-for its request until the header's deadline. So each is kept in a list of the request's own until that is over.
+If a request is cancelled while its connection is being opened, httpcore leaks the connection, and the runtime waits on
+it until the header timeout. So each request tracks its connections until they are closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _closing: set[asyncio.Task[None]] = set()  # The event loop holds tasks only wea
 
 
 class Upstream(httpx.AsyncHTTPTransport):
-    """HTTP/1.1 to the runtime, a connection a request and any number: a kept one may just be being closed there."""
+    """HTTP/1.1 transport with one connection per request, because the runtime may close a pooled one at any time."""
 
     def __init__(self, socket_options: list[tuple[int, int, int]]) -> None:
         super().__init__(
@@ -38,7 +38,7 @@ class Upstream(httpx.AsyncHTTPTransport):
 
 @contextmanager
 def connections_closed() -> Iterator[None]:
-    """Close the connections opened in the body when it ends."""
+    """Close the connections that were opened within the block."""
     opened: list[Opening] = []
     token = _opened.set(opened)
     try:

@@ -28,7 +28,7 @@ _NO_SLUG = re.compile(r"[^\w\- ]")
 
 
 def docs_routes() -> list[BaseRoute]:
-    """Return the pages and their pictures. Read at the first request and kept."""
+    """Return the routes of pages and pictures, which are rendered at the first request and cached."""
     return [
         Route("/docs", _first, methods=["GET", "HEAD"]),
         Route("/docs/{name}", _page, methods=["GET", "HEAD"]),
@@ -41,7 +41,7 @@ async def _first(_: Request) -> Response:
 
 
 def _page(request: Request) -> Response:
-    """Not a coroutine: a page takes a tenth of a second the first time, which the event loop does not wait for."""
+    """Render a page in a worker thread, because the first time takes a tenth of a second."""
     name = request.path_params["name"]
     if name not in _titles():
         return error_response(UnknownRoute())
@@ -52,7 +52,7 @@ def _page(request: Request) -> Response:
 
 @cache
 def _titles() -> dict[str, str]:
-    """Each page's first heading, by its name; the quickstart is the first."""
+    """Return the title of each page by its name, the quickstart first."""
     paths = sorted(DOCS.glob("*.md"), key=lambda path: (path.stem != FIRST, path.stem))
     return {path.stem: _title(path) for path in paths}
 
@@ -79,7 +79,7 @@ def _rendered(name: str) -> str:
     )
     body = reader.renderer.render(tokens, reader.options, {})
     body = body.replace("<th></th>", "<td></td>")  # A column without a name has no header for screen readers.
-    # What is wider than the page scrolls in itself, also by keys.
+    # Wide content scrolls inside its own element, also by keyboard.
     body = body.replace("<table>", '<div class="vw-docs-table" tabindex="0"><table>')
     body = body.replace("</table>", "</table></div>").replace("<pre>", '<pre tabindex="0">')
     places = {"title": html.escape(_titles()[name]), "pages": links, "body": body}
@@ -87,13 +87,13 @@ def _rendered(name: str) -> str:
 
 
 def _name_headings(tokens: list[Token]) -> None:
-    """Give headings the ids that links within the Markdown use: words in lower case, joined by hyphens."""
+    """Give headings the ids of Markdown links: lower-case words joined by hyphens."""
     for opening, words in pairwise(tokens):
         if opening.type == "heading_open":
             opening.attrSet("id", _NO_SLUG.sub("", words.content.lower()).replace(" ", "-"))
 
 
 def _address(link: str) -> str:
-    """Return a link between files as one between pages."""
+    """Convert a link between files to a link between pages."""
     found = _LINK.fullmatch(link)
     return f"{found['name']}{found['anchor'] or ''}" if found and found["name"] in _titles() else link

@@ -1,4 +1,4 @@
-"""Route `studio/documents`: reads an EPUB, a DOCX, an HTML file, subtitles or a text, and keeps nothing of it."""
+"""Route `studio/documents`: reads an EPUB, DOCX, HTML, subtitle or text file without storing it."""
 
 from __future__ import annotations
 

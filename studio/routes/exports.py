@@ -18,9 +18,9 @@ PIECE = 2**18  # Bytes per piece.
 
 
 class ExportRoutes:
-    """The route. Thread: the event loop; sound is made and read by workers.
+    """Routes of exports. Thread: event loop; workers create and read audio.
 
-    ``export_workers`` are apart, so that the page's lists need not wait for an hour that is being joined.
+    `export_workers` are separate, so that the page's lists do not wait for a long export.
     """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, export_workers: WorkerPool) -> None:
@@ -33,7 +33,7 @@ class ExportRoutes:
         return [Route("/studio/exports", handle_errors(self.make), methods=["POST"])]
 
     async def make(self, request: Request) -> Response:
-        """Make the file that the body describes, and send it."""
+        """Create the file that the body describes, and send it."""
         owner = self._visitors.of(request).known
         made = await self._export_workers(self._make, owner, await read_body(request))
         headers = {**file_headers(made.name), "content-length": str(made.size)}

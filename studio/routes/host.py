@@ -36,10 +36,10 @@ ASK_S = 5.0
 
 
 def is_host(request: Request, settings: StudioSettings) -> bool:
-    """True if the host sent a request: by the key, or on the own machine if nobody else can reach the studio.
+    """True if a request is from the host: by its key, or from this machine if others cannot reach the studio.
 
-    The Host header must name this machine as well, and no proxy may have passed the request on: nginx names this
-    machine in Host by default. A proxy that leaves no trace in the request is known by the user that it runs as.
+    The Host header must also name this machine, and no proxy may have forwarded the request, because nginx sets Host to
+    this machine by default. A proxy without a trace in the request is detected by the user of its process.
     """
     key = settings.visits.host_key
     if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
@@ -52,8 +52,8 @@ def is_host(request: Request, settings: StudioSettings) -> bool:
 def _is_passed_on(request: Request) -> bool:
     """True if a proxy has forwarded the request.
 
-    Without any configuration nginx is recognised by its connection: it uses HTTP/1.0, or closes after each response,
-    which no browser does.
+    An unconfigured nginx is detected by its connection: it uses HTTP/1.0 or closes after each response, unlike
+    browsers.
     """
     closes = request.headers.get("connection", "").lower() == "close"
     return closes or request.scope["http_version"] == "1.0" or any(name in request.headers for name in FORWARDED)
@@ -70,7 +70,7 @@ class Told:
 
 
 class HostRoutes:
-    """The routes. Thread: the event loop."""
+    """Routes of the host. Thread: event loop."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class HostRoutes:
         key: Mapping[str, str],
         on_load: Callable[[], None] | None = None,
     ) -> None:
-        """``key`` is the header that opens the runtime's API, if it has one; ``on_load`` hears of other checkpoints."""
+        """Create the routes. `key` is the runtime's API key header, if any; `on_load` is called after a change."""
         self._runtime = runtime
         self._settings = settings
         self._key = dict(key)
@@ -94,7 +94,7 @@ class HostRoutes:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Everything that the room shows; the page asks again and again."""
+        """Return the content of the Host room, which the page polls."""
         self._check(request)
         runtime = self._runtime
         told = await self._ask_runtime()
@@ -114,7 +114,7 @@ class HostRoutes:
         )
 
     async def metrics(self, request: Request) -> Response:
-        """Figures for Prometheus: those of the runtime, if it answers, behind how often it was started and why."""
+        """Return Prometheus metrics: counts of starts and restarts, and the runtime's metrics if it responds."""
         self._check(request)
         runtime = self._runtime
         page = starts_page(runtime.starts, runtime.restarts) if isinstance(runtime, ChildRuntime) else ""
@@ -125,7 +125,7 @@ class HostRoutes:
         return Response(page, media_type=CONTENT_TYPE)
 
     async def load(self, request: Request) -> Response:
-        """Let a runtime with other checkpoints take over: {"models": ["[mode=]PATH_OR_ID", …]}."""
+        """Change to a runtime with other checkpoints: {"models": ["[mode=]PATH_OR_ID", …]}."""
         self._check(request)
         runtime = self._runtime
         if not isinstance(runtime, ChildRuntime):
@@ -139,7 +139,7 @@ class HostRoutes:
         return json_response(asdict(runtime.status), 202)
 
     async def give_up(self, request: Request) -> Response:
-        """Do not wait for the checkpoints that are being loaded; the earlier ones stay, or come back."""
+        """Cancel the loading of checkpoints; the previous ones keep serving or are restarted."""
         self._check(request)
         if not isinstance(self._runtime, ChildRuntime) or not self._runtime.changing:
             raise OutOfOrder(what="Giving up", why="no other checkpoints are being loaded")
@@ -172,16 +172,16 @@ class HostRoutes:
 
 
 def _checkpoints(body: dict[str, Any]) -> list[str]:
-    """The list of a request.
+    """Return the checkpoints of a request.
 
     Raises:
-        InvalidConfig: it is no list of one to three checkpoints.
+        InvalidConfig: It is not a list of one to three checkpoints.
     """
     models = body.get("models")
     if not isinstance(models, list) or not 1 <= len(models) <= MAX_CHECKPOINTS:
         raise InvalidConfig(where="models", why=f"give 1 to {MAX_CHECKPOINTS} checkpoints", param="models")
     for model in models:
-        # An argument of a process, which a NUL or half a character would keep from starting.
+        # A NUL or a lone surrogate in an argument would prevent the process from starting.
         if (
             not isinstance(model, str)
             or not model.strip().isprintable()
@@ -195,7 +195,7 @@ def _checkpoints(body: dict[str, Any]) -> list[str]:
 
 
 def knobs(settings: StudioSettings) -> Iterator[dict[str, Any]]:
-    """Every setting: what it is now, what it would be, and the variable behind it. Secrets say only that they are."""
+    """Return every setting with its value, default and environment variable. Secrets show only that they are set."""
     env = Settings.from_env()
     groups: list[EngineSettings | Limits | ServerSettings | StoreSettings | VisitSettings]
     groups = [env.engine, env.limits, env.server, settings.store, settings.visits]

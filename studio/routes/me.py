@@ -25,7 +25,7 @@ PLAIN: dict[str, Any] = {
 
 
 class MeRoutes:
-    """The route. Thread: the event loop."""
+    """Routes of the visitor. Thread: event loop."""
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, features: Features | None = None) -> None:
         self._store = store
@@ -62,7 +62,7 @@ class MeRoutes:
         return self._store.preferences(owner)
 
     async def prefer(self, request: Request) -> Response:
-        """Change preferences; null takes one away."""
+        """Change preferences; null removes one."""
         owner, address = self._visitors.of(request).keeper
         changes = preferences_of(decode(await read_body(request)))
         await self._workers(self._store.prefer, owner, changes, address=address)

@@ -21,7 +21,7 @@ _PLACE = re.compile(r"\{\w+\}")
 
 
 def openapi_routes(relay: Relay, routes: Sequence[BaseRoute]) -> list[Route]:
-    """Return the routes. ``routes`` are those of the studio's port that stand in the runtime's document."""
+    """Return the routes. `routes` are the studio's routes to add to the runtime's document."""
 
     async def described(request: Request) -> tuple[httpx.Response, dict[str, Any]]:
         answer = await relay.ask(request, "GET", "/openapi.json")

@@ -16,7 +16,7 @@ from studio.visitors.visitors import Visitors
 
 
 class PronunciationRoutes:
-    """The routes. Thread: the event loop; all that waits for the disk goes aside."""
+    """Routes of pronunciation dictionaries. Thread: event loop; workers access the disk."""
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool) -> None:
         self._store = store
@@ -32,7 +32,7 @@ class PronunciationRoutes:
         return [Route(path, handle_errors(endpoint), methods=methods) for path, endpoint, methods in table]
 
     async def dictionary(self, request: Request) -> Response:
-        """Return the whole list; a visitor who is not known has an empty one."""
+        """Return the whole list; empty for an unknown visitor."""
         owner = self._visitors.of(request).owner
         return json_response(EMPTY if owner is None else await self._workers(self._store.pronunciations.of, owner))
 
@@ -46,7 +46,7 @@ class PronunciationRoutes:
         return self._store.pronunciations.put(owner, read(PronunciationFields, decode(body)), address=address)
 
     async def say(self, request: Request) -> Response:
-        """A text as it is to be spoken, and the number of places that are said otherwise."""
+        """Return the text with replaced words, and the number of replacements."""
         asked = read(TextToSay, decode(await read_body(request)))
         return json_response(
             await self._workers(self._store.pronunciations.said, self._visitors.of(request).owner, asked)

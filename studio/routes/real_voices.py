@@ -1,4 +1,4 @@
-"""Serves `studio/host/downloads` to the host alone: which real voices this machine can have, and fetching them."""
+"""Routes `studio/host/downloads` for the host: available checkpoints for this machine, and their download."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def feature(
 
 
 class RealVoiceRoutes:
-    """The routes. Thread: the event loop."""
+    """Routes of downloads. Thread: event loop."""
 
     def __init__(self, runtime: Runtime, settings: StudioSettings, downloads: Downloads | None, plan: Plan) -> None:
-        """``downloads`` is None where the runtime is not ours to change."""
+        """Create the routes; `downloads` is None if the studio has not started the runtime."""
         self._runtime = runtime
         self._settings = settings
         self._downloads = downloads
@@ -95,9 +95,9 @@ class RealVoiceRoutes:
         return json_response(told)
 
     async def start(self, request: Request) -> Response:
-        """Fetch checkpoints and let them take over: {"models": ["OWNER/NAME", …], "quantize": "int8"}.
+        """Download checkpoints and change to them: {"models": ["OWNER/NAME", …], "quantize": "int8"}.
 
-        Without ``quantize`` they are served as the plan says: as the studio was told, or as this machine needs it.
+        Without ``quantize``, the plan decides: the studio's setting, or the format that fits this machine.
         """
         downloads = self._of(request)
         body = decode(await read_body(request))
@@ -121,14 +121,14 @@ class RealVoiceRoutes:
         return json_response({"download": downloads.told()}, 202)
 
     async def stop(self, request: Request) -> Response:
-        """Give the download up; what has come stays on the disk and is not fetched again."""
+        """Cancel the download; downloaded files stay on the disk."""
         downloads = self._of(request)
         await downloads.stop()
         self._plan.forget()
         return json_response({"download": downloads.told()})
 
     async def back(self, request: Request) -> Response:
-        """Let what served before serve again."""
+        """Change back to the previous checkpoints."""
         downloads = self._of(request)
         await downloads.back()
         return json_response({"download": downloads.told()}, 202)
@@ -190,9 +190,9 @@ def plan_of(told: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
-    """Bytes of memory that some need together, with weights of so many bits; 0 where that is not known.
+    """Return the total memory of some checkpoints in bytes with a weight format; 0 if unknown.
 
-    Without a word for the bits, or with auto, each is as the plan has chosen for it.
+    Without a format, or with auto, each has the plan's choice.
     """
     chosen = [offer for offer in plan["offers"] if offer["id"] in models and offer["memory"] is not None]
     kinds = [{kind["weights"]: kind["memory"] for kind in offer["bits"]} for offer in chosen]
@@ -201,7 +201,7 @@ def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
 
 
 def _suggest(plan: dict[str, Any]) -> None:
-    """Mark for each mode the largest that speaks fluently here, else the smallest, as long as they fit together."""
+    """Mark for each mode the largest checkpoint that is fast enough here, else the smallest, if all fit in memory."""
     chosen: list[str] = []
     for mode in ("custom_voice", "base", "voice_design"):
         offers = [offer for offer in plan["offers"] if offer["mode"] == mode]
@@ -215,10 +215,10 @@ def _suggest(plan: dict[str, Any]) -> None:
 
 
 def _bits(body: dict[str, Any]) -> str:
-    """Return the bits of weights of a request; empty where it leaves them as they are.
+    """Return the weight format of a request; empty if it has none.
 
     Raises:
-        InvalidConfig: it is no word of the setting.
+        InvalidConfig: It is not a value of the setting.
     """
     word = body.get("quantize", "")
     if word != "" and word not in BIT_WORDS:
@@ -227,10 +227,10 @@ def _bits(body: dict[str, Any]) -> str:
 
 
 def _models(body: dict[str, Any]) -> list[str]:
-    """Return the list of a request.
+    """Return the checkpoints of a request.
 
     Raises:
-        InvalidConfig: it is no list of one to three Hub ids.
+        InvalidConfig: It is not a list of one to three Hub ids.
     """
     models = body.get("models")
     if not isinstance(models, list) or not 1 <= len(models) <= MAX_CHECKPOINTS:

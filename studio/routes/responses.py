@@ -1,4 +1,4 @@
-"""Gives all routes of the studio what they share: bodies in, answers and refusals out, work beside the event loop."""
+"""Shared parts of the studio's routes: reading bodies, responses, errors, and worker threads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BODY_BYTES = 2 * 2**20  # Bytes of a JSON body.
 FIELD_BYTES = 2**20  # Bytes of a form's text field.
 PIECE_BYTES = 2**16
 IDLE_S = 60.0  # Timeout of the next piece of a body.
-# Of the caller, and never to be guessed at by a shared cache, another site or a browser.
+# Headers of private responses: no shared cache, no other sites, no content sniffing.
 PRIVATE = {
     "cache-control": "private, no-cache",
     "cross-origin-resource-policy": "same-origin",
@@ -42,28 +42,28 @@ Value = TypeVar("Value")
 Given = ParamSpec("Given")
 Handler = Callable[[Request], Awaitable[Response]]
 
-# It warns of every damaged form, and anybody may send as many as he likes.
+# The parser logs a warning for every invalid form, which any client can send in any number.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
 class WorkerPool:
-    """Workers for what waits for the disk or encodes sound. Thread: the event loop hands work in."""
+    """Worker threads for disk access and encoding. Thread: event loop."""
 
     def __init__(self, workers: int = 4) -> None:
         self._workers = ThreadPoolExecutor(workers, thread_name_prefix="studio")
 
     async def __call__(self, work: Callable[Given, Value], *args: Given.args, **named: Given.kwargs) -> Value:
-        """Run something slow and wait for it."""
+        """Run a function in a worker and wait for its result."""
         call = functools.partial(work, *args, **named)
         return await asyncio.get_running_loop().run_in_executor(self._workers, call)
 
     def close(self) -> None:
-        """Let what runs end; nothing new begins."""
+        """Wait for running work, and start no more."""
         self._workers.shutdown(wait=True, cancel_futures=True)
 
 
 def handle_errors(handler: Handler) -> Handler:
-    """Say refusals as the runtime does, and refuse what another site's page sends."""
+    """Wrap an endpoint: return errors in the runtime's format, and refuse requests of other sites' pages."""
 
     @functools.wraps(handler)
     async def answer(request: Request) -> Response:
@@ -80,12 +80,12 @@ def handle_errors(handler: Handler) -> Handler:
 
 
 def json_response(value: object, status: int = 200) -> JSONResponse:
-    """JSON that belongs to the caller."""
+    """Return a private JSON response."""
     return JSONResponse(value, status_code=status, headers={**PRIVATE, "cache-control": "no-store"})
 
 
 def streamed_json(pieces: Iterable[bytes], size: int) -> Response:
-    """JSON that belongs to the caller, of ``size`` bytes, which is too large to be written at once."""
+    """Return a private JSON response of `size` bytes in pieces."""
 
     async def stream() -> AsyncIterator[bytes]:
         for piece in pieces:
@@ -96,29 +96,29 @@ def streamed_json(pieces: Iterable[bytes], size: int) -> Response:
 
 
 def stored_json(text: bytes) -> Response:
-    """JSON that belongs to the caller, as the store or a worker has written it."""
+    """Return a private response of serialized JSON."""
     return streamed_json((text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES)), len(text))
 
 
 def json_list(name: str, objects: Iterable[object], **rest: object) -> bytes:
-    """Return JSON of a list and of the ``rest``, in a worker: object by object, so that the loop need not wait."""
+    """Serialize a list and the `rest` in a worker, object by object, so that the event loop is not blocked."""
     fields = [f'"{name}": [{", ".join(json.dumps(item) for item in objects)}]']
     fields += [f'"{key}": {json.dumps(value)}' for key, value in rest.items()]
     return f"{{{', '.join(fields)}}}".encode()
 
 
 def file_response(data: bytes, media_type: str, name: str, *, inline: bool = False, **headers: str) -> Response:
-    """Return a file under a name that people gave, to be saved, or to be used by the page."""
+    """Return a file response with a user's file name, as a download or for the page."""
     return Response(data, media_type=media_type, headers={**file_headers(name, inline=inline), **headers})
 
 
 def file_headers(name: str, *, inline: bool = False) -> dict[str, str]:
-    """Return the headers of a file that is private and has a name."""
+    """Return the headers of a private file with a name."""
     return {**PRIVATE, "content-disposition": disposition(name, inline=inline)}
 
 
 async def read_body(request: Request, most: int = BODY_BYTES) -> bytes:
-    """Return the body, no more of it than a JSON body may have.
+    """Return the body up to the limit of JSON bodies.
 
     Raises:
         SpeechError: as `body_pieces`.
@@ -127,7 +127,7 @@ async def read_body(request: Request, most: int = BODY_BYTES) -> bytes:
 
 
 async def read_pieces(request: Request, most: int) -> list[bytes]:
-    """Return a body in pieces, for what is too large to be joined on the event loop.
+    """Return a body in pieces, because joining a large one would block the event loop.
 
     Raises:
         SpeechError: as `body_pieces`.
@@ -139,7 +139,7 @@ async def read_form(request: Request, largest: dict[str, int]) -> dict[str, str 
     """Read the fields of a multipart form, with the maximum bytes of files in `largest`. Large files are on disk.
 
     Raises:
-        InvalidConfig: it is no form, or has other files.
+        InvalidConfig: It is not a form, or has other files.
         SpeechError: as `body_pieces`.
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
@@ -176,10 +176,10 @@ async def _content(name: str, value: UploadFile | str, largest: dict[str, int]) 
 
 
 def query_int(request: Request, name: str, default: int, low: int, high: int) -> int:
-    """Return a number of the query.
+    """Return an integer of the query.
 
     Raises:
-        InvalidConfig: it is none from ``low`` to ``high``.
+        InvalidConfig: It is not an integer from `low` to `high`.
     """
     text = request.query_params.get(name, "")
     if not text:

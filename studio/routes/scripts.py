@@ -15,7 +15,7 @@ from studio.visitors.visitors import Visitors
 
 
 class ScriptRoutes:
-    """The routes. Thread: the event loop; all that waits for the disk goes aside."""
+    """Routes of scripts. Thread: event loop; workers access the disk."""
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool) -> None:
         self._store = store
@@ -34,7 +34,7 @@ class ScriptRoutes:
         return [Route(path, handle_errors(endpoint), methods=methods) for path, endpoint, methods in table]
 
     async def all(self, request: Request) -> Response:
-        """Every script that holds the words of `?search=`, with the number of its lines in their place."""
+        """Return the scripts that contain the words of `?search=`, with line counts instead of lines."""
         owner = self._visitors.of(request).owner
         return stored_json(await self._workers(self._all, owner, request.query_params.get("search", "")))
 
@@ -45,7 +45,7 @@ class ScriptRoutes:
         return stored_json(await self._workers(self._store.scripts.find, *self._named(request)))
 
     async def put(self, request: Request) -> Response:
-        """Keep a script under the id that the page gave it."""
+        """Store a script under the page's id."""
         keeper, script_id = self._visitors.of(request).keeper, request.path_params["id"]
         if not is_script_id(script_id):
             raise InvalidConfig(where="id", why="it must have 1 to 64 letters, digits, - or _", param="id")

@@ -1,7 +1,7 @@
 """Links to takes: created and ended by their owner, open to anyone who has the link.
 
-The page behind a link is plain HTML without a script. It tells nothing of the owner, and nobody who does not have its
-address finds it: no index, no referrer, no list.
+The shared page is plain HTML without scripts. It shows nothing about the owner, and cannot be found without its URL: it
+is not indexed, sends no referrer and is not listed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ HEADERS = {
 
 
 class SharingRoutes:
-    """The routes. Thread: the event loop; all that waits for the disk or encodes goes aside."""
+    """Routes of shared links. Thread: event loop; workers access the disk and encode."""
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, export_workers: WorkerPool) -> None:
         self._store = store
@@ -82,10 +82,10 @@ class SharingRoutes:
         ]
         return [Route(path, endpoint, methods=methods) for path, endpoint, methods in table]
 
-    # --- the owner's
+    # --- Routes of the owner.
 
     async def link(self, request: Request) -> Response:
-        """Return the address under the studio's own, or null."""
+        """Return the link's path under the studio's URL, or null."""
         return json_response(_address(await self._workers(self._store.shares.of, *self._named(request))))
 
     async def begin(self, request: Request) -> Response:
@@ -104,10 +104,10 @@ class SharingRoutes:
     def _is_on(self) -> bool:
         return self._store.settings.share_links == "on"
 
-    # --- of those who have a link
+    # --- Routes of visitors with a link.
 
     async def page(self, request: Request) -> Response:
-        """Return the take with its words; the same answer for a link that has ended and for one that never was."""
+        """Return the page of a take; an ended link and an unknown one have the same response."""
         language = request.headers.get("accept-language", "")
         try:
             record = await self._workers(self._store.shares.take, self._token(request))
@@ -118,7 +118,7 @@ class SharingRoutes:
         return HTMLResponse(shared_page(record, request.path_params["token"], language), headers=HEADERS)
 
     async def audio(self, request: Request) -> Response:
-        """Return the sound, whole or the part that a player asks for."""
+        """Return the audio, complete or the requested range."""
         token = self._token(request)
         record = await self._workers(self._store.shares.take, token)
         data = self._files.get(record["sha256"])
@@ -156,7 +156,7 @@ class SharingRoutes:
 
     def _file(self, token: str) -> bytes:
         record, pcm = self._store.shares.pcm(token)
-        # The take's name, its voice and what else its owner called things are not for those who have the link.
+        # The take's name, its voice's name and other private names are not shown to visitors.
         tags = tags_of({**record, "name": None, "label": None, "voice": None})
         return encoded(FORMAT, pcm, {name: tags[name] for name in ("title", "comment", "software") if name in tags})
 
@@ -172,7 +172,7 @@ def _address(token: str | None) -> dict[str, Any]:
 
 
 def _part(wanted: re.Match[str], size: int) -> tuple[int, int] | None:
-    """First and last byte; None: there are no such."""
+    """Return the first and last byte of a range, or None if it is not satisfiable."""
     first, last = wanted[1], wanted[2]
     if not first:  # A suffix range.
         return (max(0, size - int(last)), size - 1) if last and int(last) > 0 else None
@@ -181,7 +181,7 @@ def _part(wanted: re.Match[str], size: int) -> tuple[int, int] | None:
 
 
 def shared_page(record: dict[str, Any], token: str, accepted: str) -> str:
-    """Return the page of a take. ``token`` is of the link, ``accepted`` the browser's languages."""
+    """Return the page of a take. `token` is the link's, `accepted` are the browser's languages."""
     language, said = _said(accepted)
     listen = escape(said["shared.listen"])
     content = (
@@ -194,14 +194,14 @@ def shared_page(record: dict[str, Any], token: str, accepted: str) -> str:
 
 
 def ended(accepted: str) -> str:
-    """The page where there is nothing, or nothing any more."""
+    """Return the page of an ended or unknown link."""
     language, said = _said(accepted)
     content = f"<h1>{escape(said['shared.ended'])}</h1>\n<p>{escape(said['shared.ended_why'])}</p>"
     return _PAGE.format(language=language, title=escape(said["shared.ended"]), content=content)
 
 
 def _said(accepted: str) -> tuple[str, dict[str, str]]:
-    """Return the words of the first language that both know."""
+    """Return the texts of the first supported language."""
     known = languages()
     wanted = [tag.split(";")[0].strip().lower().partition("-")[0] for tag in accepted[:200].split(",")]
     language = next((code for code in wanted if code in known), "en")

@@ -33,13 +33,13 @@ KEPT = "private, max-age=86400, immutable"  # Browsers may cache a take without 
 
 
 class TakeRoutes:
-    """The routes. Thread: the event loop; all that waits for the disk or encodes goes aside."""
+    """Routes of takes. Thread: event loop; workers access the disk and encode."""
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, max_reference_bytes: int) -> None:
         self._store = store
         self._visitors = visitors
         self._workers = workers
-        # A byte more than may be, so that the store says which limit it is.
+        # One byte above the limit, so that the store reports the limit.
         self._largest = {"pcm": store.settings.max_take_bytes + 2, "reference": max_reference_bytes}
 
     def routes(self) -> list[Route]:
@@ -58,7 +58,7 @@ class TakeRoutes:
         return [Route(path, handle_errors(endpoint), methods=methods) for path, endpoint, methods in table]
 
     async def page(self, request: Request) -> Response:
-        """Newest first, those that hold every word of ``search``."""
+        """Return a page of takes that contain every word of `search`, newest first."""
         query = request.query_params
         wanted = Wanted(
             search=query.get("search", "")[:256],
@@ -79,7 +79,7 @@ class TakeRoutes:
         return json_list("takes", records, next=following)
 
     async def add(self, request: Request) -> Response:
-        """Keep a take: a form with ``take`` (JSON), ``pcm`` (s16le, 24 kHz, mono) and perhaps ``reference``."""
+        """Store a take: a form with ``take`` (JSON), ``pcm`` (s16le, 24 kHz, mono) and optionally ``reference``."""
         owner, address = self._visitors.of(request).keeper
         form = await read_form(request, self._largest)
         take, pcm, reference = form.get("take"), form.get("pcm"), form.get("reference")
@@ -111,7 +111,7 @@ class TakeRoutes:
         return json_response(await self._workers(self._store.takes.restore, *self._named(request)))
 
     async def audio(self, request: Request) -> Response:
-        """Return the sound in any of the formats; pcm, wav and flac are bit for bit what was kept."""
+        """Return the audio in any format; pcm, wav and flac are lossless."""
         wanted = request.query_params.get("format", "wav")
         if wanted not in FORMATS:
             raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")

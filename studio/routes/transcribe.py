@@ -16,7 +16,7 @@ def transcribe_routes(service: TranscriptionService, limits: Limits) -> list[Rou
     """Return the routes."""
 
     async def transcribe(request: Request) -> Response:
-        """The body is the recording; ``?language=`` names the one that is spoken in it."""
+        """Transcribe the recording in the body; `?language=` is its language."""
         most = limits.max_upload_bytes
         recording = await whole_body(request, max_bytes=most, idle_s=IDLE_S, what="The recording")
         return json_response(await service.transcribe(recording, request.query_params.get("language", "")))

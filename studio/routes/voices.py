@@ -25,13 +25,13 @@ VOICES = "/v1/audio/voices"
 
 
 def voice_routes(relay: Relay, bin_: VoiceBin) -> list[Route]:
-    """Return the routes. The runtime has no bin: it hands the file over, and takes it back under its id and name."""
+    """Return the routes. The runtime has no bin, so the studio downloads the file and restores it by an import."""
 
     def owner(request: Request) -> str:
         return "" if relay.whose is None else relay.whose(request)
 
     async def delete(request: Request) -> Response:
-        """Take the voice's file, then delete it."""
+        """Store the voice's file in the bin, then delete the voice."""
         address = f"{VOICES}/{quote(request.path_params['voice'], safe='')}"
         card = await relay.ask(request, "GET", address)
         if card.status_code != httpx.codes.OK:
@@ -48,7 +48,7 @@ def voice_routes(relay: Relay, bin_: VoiceBin) -> list[Route]:
         return json_response({**deleted.json(), "restorable_s": bin_.keep_s})
 
     async def restore(request: Request) -> Response:
-        """Hand the file back to the runtime."""
+        """Import the file into the runtime again."""
         voice_id = request.path_params["voice"]
         file = await asyncio.to_thread(bin_.get, owner(request), voice_id)
         kept = await relay.ask(request, "POST", VOICES, files={"file": file})
@@ -67,14 +67,14 @@ def passed_on(answer: httpx.Response) -> Response:
     return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
 
 
-# Said in place of a speaker's permission. English in every interface: it is a record, not a label.
+# Recorded instead of a speaker's permission. Always English, because it is a record and not a label.
 CONSENT = "Designed by description; nobody was recorded."
 MAX_PROVENANCE_CHARS = 500  # Characters of a provenance entry.
 MAX_ANCESTORS = 32  # Takes searched for the description of a voice.
 
 
 def take_voice_routes(store: Store, visitors: Visitors, workers: WorkerPool, relay: Relay) -> list[Route]:
-    """Return the route. The runtime keeps the voice and says what is wrong with its name."""
+    """Return the route. The runtime stores the voice and checks its name."""
 
     def form_fields(owner: str, take_id: str, name: str) -> tuple[dict[str, str], bytes]:
         record, pcm = store.takes.pcm(owner, take_id)
@@ -93,7 +93,7 @@ def take_voice_routes(store: Store, visitors: Visitors, workers: WorkerPool, rel
         return {field: value for field, value in form.items() if value}, encoded("wav", pcm, tags_of(record))
 
     async def keep(request: Request) -> Response:
-        """Keep the take's sound and its exact words as a voice."""
+        """Store the take's audio and its exact text as a voice."""
         voice = read(TakeVoice, decode(await read_body(request)))
         owner = visitors.of(request).known
         form, sound = await workers(form_fields, owner, request.path_params["id"], voice.name)
@@ -104,7 +104,7 @@ def take_voice_routes(store: Store, visitors: Visitors, workers: WorkerPool, rel
 
 
 def description(record: dict[str, Any], store: Store, owner: str) -> str:
-    """The words that a take's voice was described by: its own, or those of the take after whose sound it was made."""
+    """Return the description of a take's voice: its own, or that of the take from which it was derived."""
     for _ in range(MAX_ANCESTORS):
         if words := record["config"].get("instructions"):
             return str(words)

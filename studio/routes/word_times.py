@@ -35,7 +35,7 @@ MAX_CACHED_TAKES = 64  # Takes whose word times are kept in memory.
 
 @dataclass(frozen=True, slots=True)
 class TakeWords:
-    """The words of a take. ``by`` is the aligner that placed them; None: they are an estimate."""
+    """Word times of a take. `by` is the aligner's name, or None for an estimate."""
 
     words: TimedWords
     by: str | None
@@ -50,7 +50,7 @@ class TakeWords:
 
 
 class WordTimeRoutes:
-    """The route. Thread: the event loop; sound is read workers, and aligned in a process of its own."""
+    """Routes of word times. Thread: event loop; workers read audio, and a child process aligns it."""
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, aligning: AlignmentService) -> None:
         self._store = store
@@ -63,7 +63,7 @@ class WordTimeRoutes:
         return [Route("/studio/takes/{id}/words", handle_errors(self.words), methods=["GET"])]
 
     async def words(self, request: Request) -> Response:
-        """Return the words of a take, in its order."""
+        """Return the words of a take in order."""
         wanted = request.query_params.get("format", "json")
         if wanted not in FORMATS:
             raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
@@ -75,7 +75,7 @@ class WordTimeRoutes:
         return file_response(found.as_vtt(), "text/vtt", file_name(title_of(record), "vtt"))
 
     async def _found(self, owner: str, record: dict[str, Any]) -> TakeWords:
-        """Ask the aligners; what they say is kept, an estimate is not: the next time one may answer."""
+        """Request an alignment. Its result is cached; an estimate is not, because a later alignment may succeed."""
         read, heard = words_read(record), words_heard(record)
         language = code_of(record["language"] or record["config"].get("language"))
         aligned = None
@@ -93,13 +93,13 @@ class WordTimeRoutes:
 
 
 def webvtt(words: TimedWords, note: str) -> str:
-    """Return the captions; ``note`` says how they were made, to whoever opens the file."""
+    """Return WebVTT captions; `note` in the file describes their origin."""
     cues = [_cue(words, first, last) for first, last in _cues(words.spans)]
     return "\n".join(["WEBVTT\n", f"NOTE {note}\n", *cues])
 
 
 def _cues(spans: list[str]) -> Iterator[tuple[int, int]]:
-    """From which word to which."""
+    """Yield the first and last word of each cue."""
     first = chars = 0
     for at, span in enumerate(spans):
         if at > first and chars + len(span) > MAX_CUE_CHARS:

@@ -45,7 +45,7 @@ class Answer:
 
 
 class ChildProcess:
-    """A command of the runtime. What it says on standard error goes to ours, and its last line is kept."""
+    """Child process of the runtime. Its stderr is copied to ours, and the last line is stored."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -55,7 +55,7 @@ class ChildProcess:
         self._listening = asyncio.create_task(self._pass_on(process.stderr))
 
     async def ended(self) -> int:
-        """Wait for its end; its exit status."""
+        """Wait for the end and return the exit status."""
         code = await self._process.wait()
         await asyncio.wait({self._listening}, timeout=LAST_WORDS_S)  # The last output may contain the reason.
         return code
@@ -65,7 +65,7 @@ class ChildProcess:
             self._process.kill()
 
     async def end(self, patience_s: float | None = None) -> None:
-        """Ask it to end, wait for that, and insist."""
+        """Terminate the process, and kill it after a timeout."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.terminate()
@@ -87,7 +87,7 @@ class ChildProcess:
 
 
 class RuntimeProcess(ChildProcess):
-    """A runtime at ``url``."""
+    """Child process that serves at `url`."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         super().__init__(process)
@@ -101,28 +101,28 @@ class RuntimeProcess(ChildProcess):
 
     @classmethod
     async def start(cls, command: Sequence[str]) -> Self:
-        """Start a runtime's command, to which address and port are added.
+        """Start a runtime's command with an address and a port.
 
         Raises:
             OSError, ValueError: the system does not take it.
         """
         port = _free_port()
-        # On standard output it would tell its own address; the user's is ours.
+        # On stdout it would print its own URL instead of the studio's.
         process = await spawn([*command, "--host", "127.0.0.1", "--port", str(port)], asyncio.subprocess.DEVNULL)
         return cls(process, port)
 
     async def until_ready(self, tell: Callable[[Answer], None]) -> None:
-        """Ask until it is ready; ``tell`` hears how far it is. For ever, where it ends before."""
+        """Poll until the runtime is ready; `tell` is called with its progress. Never returns if it ends before."""
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_S) as client:
             while not (answer := await asked(client, f"{self.url}/ready")).ready:
                 tell(answer)
                 await asyncio.sleep(POLL_S)
 
     async def loaded(self, tell: Callable[[Answer], None]) -> None:
-        """As `until_ready`, but not for ever.
+        """Wait like `until_ready`, but raise if the runtime ends.
 
         Raises:
-            Refused: it has ended; the sentence says why.
+            Refused: The runtime has ended; the sentence has the reason.
         """
         ended = asyncio.create_task(self.ended())
         ready = asyncio.create_task(self.until_ready(tell))
@@ -135,7 +135,7 @@ class RuntimeProcess(ChildProcess):
             ready.cancel()
 
     async def until_hung(self) -> None:
-        """Watch it until it answers nothing any more."""
+        """Poll until the runtime no longer responds."""
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_S) as client:
             missed = 0
             while missed < 3:
@@ -144,14 +144,14 @@ class RuntimeProcess(ChildProcess):
 
 
 class Refused(Exception):
-    """A command of the runtime that ended badly; the sentence says why."""
+    """Failed command of the runtime, with the reason as a sentence."""
 
 
 async def fits_beside(command: Sequence[str]) -> bool:
-    """Let the runtime's command check what it would load; whether there is memory for that beside what runs.
+    """Run the runtime's check of a configuration; return True if it fits into memory next to the running one.
 
     Raises:
-        Refused: it could not be loaded at all.
+        Refused: It cannot be loaded at all.
         OSError, ValueError: the system does not take the command.
     """
     process = await spawn([*command, "--check"], asyncio.subprocess.PIPE)
@@ -167,7 +167,7 @@ async def fits_beside(command: Sequence[str]) -> bool:
 
 
 async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Process:
-    """Start a module that ends with us. What it prints goes to ``stdout``, what it logs can be read."""
+    """Start a module that ends with this process. Its output goes to `stdout`; its log is piped."""
     path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
     return await asyncio.create_subprocess_exec(
         sys.executable,
@@ -178,13 +178,13 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
         stderr=asyncio.subprocess.PIPE,
         stdout=stdout,
         env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,  # Ctrl-C is ours; the child is told when we are ready to go
+        start_new_session=True,  # Ctrl-C reaches only this process, which then ends the child.
         creationflags=NEW_GROUP,  # Keeps Ctrl-C from the child on systems without sessions.
     )
 
 
 async def asked(client: httpx.AsyncClient, url: str) -> Answer:
-    """Ask /ready; while it loads, the answer is a refusal that says how far it is."""
+    """Query /ready; during loading the response is an error with the progress."""
     try:
         reply = await client.get(url)
         if reply.status_code == httpx.codes.OK:
@@ -196,7 +196,7 @@ async def asked(client: httpx.AsyncClient, url: str) -> Answer:
 
 
 async def answers(client: httpx.AsyncClient, url: str) -> bool:
-    """Tell whether a URL gives 200 now."""
+    """Return True if a URL responds with 200."""
     try:
         return (await client.get(url)).status_code == httpx.codes.OK
     except httpx.HTTPError:

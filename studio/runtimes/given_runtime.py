@@ -12,7 +12,7 @@ from studio.runtimes.supervisor import RuntimeState, Status
 
 
 class GivenRuntime:
-    """It is asked how it is, and nothing else."""
+    """Runtime that the studio only monitors."""
 
     def __init__(self, url: str) -> None:
         self.url: str | None = url
@@ -22,7 +22,7 @@ class GivenRuntime:
         """Do nothing: a given runtime outlives the studio."""
 
     async def run(self) -> int:
-        """Ask it for ever how it is."""
+        """Poll the runtime's state until cancelled."""
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_S) as client:
             while True:
                 ready = await answers(client, f"{self.url}/ready")

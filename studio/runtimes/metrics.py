@@ -29,10 +29,10 @@ SHARES = {"ttfa_p50_s": 0.5, "ttfa_p95_s": 0.95}
 
 
 def figures(page: str) -> dict[str, Any]:
-    """Sums over all labels, and TTFA's quantiles since the runtime started (None before the first sound).
+    """Return sums over all labels, and quantiles of the time to first audio (None before the first).
 
     Args:
-        page: the runtime's /metrics.
+        page: Content of the runtime's /metrics.
     """
     sums: dict[str, float] = dict.fromkeys(SCALARS.values(), 0.0)
     memory: dict[str, float] = {}
@@ -49,7 +49,7 @@ def figures(page: str) -> dict[str, Any]:
 
 
 class _Starts:
-    """Collects what a supervisor counts; it says nothing of when its counting began."""
+    """Collector of a supervisor's counters, without creation times."""
 
     def __init__(self, starts: int, restarts: Mapping[str, int]) -> None:
         self._starts, self._restarts = starts, restarts
@@ -72,7 +72,7 @@ def starts_page(starts: int, restarts: Mapping[str, int]) -> str:
 
 
 def quantile(buckets: dict[float, float], share: float) -> float | None:
-    """Return a quantile of a histogram: cumulative counts by upper edge, a straight line within a bucket."""
+    """Return a quantile of a histogram of cumulative counts by upper edge, with linear interpolation."""
     edges = sorted(buckets)
     if not edges or buckets[edges[-1]] == 0:
         return None

@@ -1,6 +1,6 @@
-"""Supervisor of the runtime as a child process: restarts it when it dies, replaces it for other checkpoints.
+"""Supervisor of the runtime's child process: restarts it after a crash, and replaces it for other checkpoints.
 
-It says where it is and how it is; the relay and the page need no more. Thread: the event loop.
+It provides the runtime's URL and status to relay and page. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ class Runtime(Protocol):
     async def run(self) -> int: ...
 
     async def drain(self) -> None:
-        """Accept no new speech, and return once current speech and the runtime have ended, if it ends with us."""
+        """Refuse new speech, and return once current speech and, if it is a child, the runtime have ended."""
         ...
 
 
 class ChildRuntime:
-    """A runtime of our own, on a free port of this machine."""
+    """Runtime as a supervised child on a free local port."""
 
     def __init__(self, args: Sequence[str], command: Sequence[str] = RUNTIME, drain_s: float = 0.0) -> None:
-        """``drain_s`` is what a runtime that is replaced gives the speech that runs in it."""
+        """Create the supervisor; `drain_s` is the time that a replaced runtime has to finish its speech."""
         self.args = tuple(args)
         self._command = tuple(command)
         self._drain_s = drain_s
@@ -96,10 +96,10 @@ class ChildRuntime:
         return None if self._child is None else self._child.pid
 
     async def run(self) -> int:
-        """Keep a child alive until cancelled; then end it.
+        """Keep a child running until cancelled; then end it.
 
-        Returns only where starting again cannot help: the exit status of a runtime that refused its settings
-        before it was ever ready. The sentence why is on its standard error.
+        Returns only if a restart cannot help: the exit status of a runtime that refused its settings before it was ever
+        ready. The reason is on its stderr.
         """
         backoff = FIRST_BACKOFF_S
         loop = asyncio.get_running_loop()
@@ -129,13 +129,13 @@ class ChildRuntime:
             await self._end_all()
 
     async def drain(self) -> None:
-        """Let no child take new speech, and return once what runs has ended and all are gone."""
+        """Refuse new speech in all children, and return once their speech and processes have ended."""
         self._is_draining = True
         self.give_up()
         serving = [] if self._child is None else [self._child.end(self._drain_s + LEAVE_S)]
         await asyncio.gather(*self._leaving, *serving, return_exceptions=True)
 
-    # --- the child that serves
+    # --- The serving child.
 
     async def _run_once(self) -> int | None:
         """Run the child until it ends and return its exit status; None if a change has replaced or ended it.
@@ -178,7 +178,7 @@ class ChildRuntime:
                 task.cancel()
 
     async def _watch(self, child: RuntimeProcess) -> None:
-        """Say when it is ready, then end it if it hangs; its death is seen by what waits for it."""
+        """Report when the child is ready, then end it if it hangs. Its end is noticed by the waiting task."""
         if self.url != child.url:
             await child.until_ready(self._tell_loading)
             self._serve_with(child)
@@ -198,7 +198,7 @@ class ChildRuntime:
         self._say(RuntimeState.READY, "Ready.")
 
     async def _end_all(self) -> None:
-        """End every child; those that were let speak to their end have no more time."""
+        """End every child, including replaced ones that are still speaking."""
         if self._changing is not None:
             self._changing.cancel()
             await asyncio.wait({self._changing})
@@ -208,18 +208,18 @@ class ChildRuntime:
         self.url = None
         await asyncio.gather(*(child.end() for child in children), return_exceptions=True)
 
-    # --- a change
+    # --- A change of checkpoints.
 
     @property
     def changing(self) -> bool:
-        """True while other arguments are being tried."""
+        """True while a change is running."""
         return self._changing is not None
 
     def change(self, args: Sequence[str]) -> None:
-        """Let a child with other arguments take over. If they do not serve, all stays, and `status` says why.
+        """Replace the child by one with other arguments. On failure the current one stays, and `status` has the reason.
 
-        They are checked first, and the new child is started beside the one that serves, where there is memory for
-        both. Not while it is `changing`.
+        The arguments are checked first. The new child starts while the current one serves, if both fit into memory.
+        Must not be called while `changing`.
         """
         self._problem = None
         self._changing = asyncio.create_task(self._change(tuple(args)))
@@ -246,10 +246,10 @@ class ChildRuntime:
         self.status = replace(self.status, change=None, loaded=None, of=None, problem=self._problem)
 
     async def _try(self, args: tuple[str, ...]) -> None:
-        """Check the arguments, load with them, and take over.
+        """Check the arguments, start a child with them, and switch to it.
 
         Raises:
-            Refused: they do not serve; the sentence says why.
+            Refused: The arguments do not work; the sentence has the reason.
         """
         if (missing := missing_folder(args)) is not None:  # Known at once; the full check takes a process and seconds.
             raise Refused(f"{missing} [{missing.code}]")
@@ -271,10 +271,10 @@ class ChildRuntime:
             self._settled.set()
 
     async def _loaded(self, args: tuple[str, ...]) -> RuntimeProcess:
-        """Return a child with these arguments that is ready.
+        """Start a child with these arguments and return it once it is ready.
 
         Raises:
-            Refused: it ended before.
+            Refused: It ended before.
         """
         while True:
             child = await self._start(args)
@@ -291,7 +291,7 @@ class ChildRuntime:
                 return child
 
     def _take_over(self, child: RuntimeProcess, args: tuple[str, ...]) -> None:
-        """Serve with this child from now on; the one before gets no more work, and ends when what runs has ended."""
+        """Switch to this child; the previous one gets no new work and ends after its running speech."""
         earlier, self.args = self._child, args
         if earlier is not None:
             leaving = asyncio.create_task(earlier.end(self._drain_s + LEAVE_S))
@@ -300,7 +300,7 @@ class ChildRuntime:
         self._serve_with(child)
         self._settled.set()
 
-    # --- what the page is told
+    # --- Status for the page.
 
     def _say(self, state: RuntimeState, sentence: str) -> None:
         self.status = Status(state, sentence, self.starts, problem=self._problem, change=self.status.change)
@@ -309,7 +309,7 @@ class ChildRuntime:
         self.status = replace(self.status, change=sentence, problem=None)
 
     def _tell_loading(self, answer: Answer) -> None:
-        """Pass on how far checkpoints are: of the change, and of what is to serve where nothing does."""
+        """Report the loading progress of a change, or of the first child."""
         if not answer.sentence:
             return
         if self._changing is not None:
@@ -320,7 +320,7 @@ class ChildRuntime:
 
 
 def reason_of(code: int) -> str:
-    """Return why a runtime ended, as a metric label: its own reason, the signal, or its status."""
+    """Return the reason of a runtime's end as a metric label: its own reason, the signal, or its status."""
     if code in set(Exit):
         return Exit(code).name.lower()
     try:
@@ -330,6 +330,6 @@ def reason_of(code: int) -> str:
 
 
 async def until_answers(client: httpx.AsyncClient, url: str) -> None:
-    """Wait until a URL gives 200."""
+    """Wait until a URL responds with 200."""
     while not await answers(client, url):  # noqa: ASYNC110 - another process cannot set our event
         await asyncio.sleep(POLL_S)
