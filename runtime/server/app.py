@@ -76,13 +76,13 @@ class Ticket(TypedDict):
 
 def create_app(host: Host) -> FastAPI:
     """Return the ASGI application around a host."""
-    # FastAPI's own document knows nothing of bodies that are read by hand; its page comes from other people's servers.
-    # A path with a slash too many is none of ours: a redirection would name this port to who came through another's.
+    # FastAPI's own document lacks bodies that are read manually, and its page loads resources from other servers.
+    # No redirects for trailing slashes: they would contain this port's address also for clients behind a proxy.
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None, redirect_slashes=False)
     server = host.settings.server
     keys = KeyRing(server)
     tickets = SharedTickets(server.ticket_s, keys) if server.shared_tickets else Tickets(server.ticket_s)
-    # A client without a key gets nowhere by whatever name.
+    # The key is checked before the name.
     origins = Origins(server.origins)
     hosts = Hosts(ANY if keys.is_needed else server.hosts, server.host)
     app.add_middleware(AccessControl, host=host, keys=keys, tickets=tickets)
@@ -156,7 +156,7 @@ def create_app(host: Host) -> FastAPI:
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> JSONResponse:
-        # The server logs the exception itself; this answer goes around the middleware.
+        # The server logs the exception itself; this response bypasses the middleware.
         return error_response(GenerationFailed(), {HEADER: id_of(request)})
 
     routed = app.router.default

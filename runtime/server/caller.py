@@ -29,9 +29,9 @@ def _any_number() -> float:
 
 @dataclass(slots=True)
 class Caller:
-    """The client of one request or socket; ``door`` is the key's digest, or the address where no good key came.
+    """Client of one request or socket; `door` is the digest of its valid key, or else its address.
 
-    Nothing of it is ever written.
+    It is never logged.
     """
 
     door: str = ""
@@ -46,10 +46,10 @@ class Caller:
         return self.door if self.allowance is None else f"{self.door}/{self.allowance.account}"
 
     def count(self) -> None:
-        """One more utterance. The first came with the request or the socket, which was counted when it was let in.
+        """Count one more utterance. The first one was counted with the request or socket.
 
         Raises:
-            RateLimited: it comes too soon.
+            RateLimited: The limit is exceeded.
         """
         self.utterances += 1
         if self.utterances > 1 and (wait_s := self.wait_s()):
@@ -57,12 +57,12 @@ class Caller:
 
 
 NOBODY = Caller()
-# Of the request that is being answered. AccessControl sets it, and a port that it does not stand before.
+# The caller of the current request, set by AccessControl, or by ports without it.
 CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
 
 
 class CallersEngine:
-    """The engine for the requests of one caller; all but what it makes for them is the engine's own."""
+    """Engine wrapper that submits requests for the current caller."""
 
     def __init__(self, engine: SpeechEngine, caller: Caller, spending: Spending) -> None:
         self._engine = engine
@@ -98,11 +98,11 @@ class CallersEngine:
         self._engine.prepare(reference, mode, done)
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """As the engine's own.
+        """Submit a request for the caller.
 
         Raises:
-            RateLimited: the caller asks for too many in a minute.
-            SpeechSpent: the account has had enough for today.
+            RateLimited: The caller exceeds its requests per minute.
+            SpeechSpent: The account has used its daily speech.
         """
         self._caller.count()
         request = replace(request, caller=self._caller.name)

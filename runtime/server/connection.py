@@ -1,8 +1,7 @@
 """Connection: one dialect on one socket, with a reader, a writer and a timer task.
 
-Speech comes from the engine's thread by `call_soon_threadsafe` and by no other way. What has left for the client is
-told to the engine, which pauses a request whose client does not read. Whatever ends the socket, `run` gives back every
-slot on its way out.
+Events come from the engine's thread by `call_soon_threadsafe` only. Sent audio is acknowledged to the engine, which
+pauses a request whose client does not read. `run` releases every slot however the socket ends.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ from runtime.shared.port.limits import within
 
 log = logging.getLogger(__name__)
 
-_MAX_INLINE_CHARS = 256  # A worker takes longer messages: to read and filter them may take tens of milliseconds.
-_MAX_READING = 4  # References of one client being decoded or waiting for it; their messages are large.
+_MAX_INLINE_CHARS = 256  # Longer messages are processed in a worker, because that may take tens of milliseconds.
+_MAX_READING = 4  # Maximum references of one client that are being decoded or wait; their messages are large.
 
 
 class Socket(Protocol):
     """WebSocket interface that a connection needs, also implemented by dialects without a WebSocket.
 
-    Where the client is gone, sending raises WebSocketDisconnect, as Starlette's does.
+    After a disconnect, sending raises WebSocketDisconnect, as in Starlette.
     """
 
     @property
@@ -62,10 +61,10 @@ class Socket(Protocol):
         ...
 
     async def receive(self) -> Message:
-        """Return the next message as ASGI has it.
+        """Return the next message in ASGI's format.
 
         Raises:
-            BadRequest: what came is none, and nothing more can be read.
+            BadRequest: The input is invalid, and no more can be read.
         """
         ...
 
@@ -78,7 +77,7 @@ class Socket(Protocol):
 
 @dataclass(slots=True)
 class _Running:
-    """A request that the engine has."""
+    """Request submitted to the engine."""
 
     ticket: int
     log: RequestLog
@@ -111,7 +110,7 @@ class Connection:
         self._may_submit = True
 
     async def run(self) -> None:
-        """Serve the client until it leaves or the session closes."""
+        """Serve the client until it disconnects or the session closes."""
         self._dispatch(lambda: None)
         reader = asyncio.create_task(self._read(), name="speech-socket-reader")
         writer = asyncio.create_task(self._write(), name="speech-socket-writer")
@@ -124,18 +123,18 @@ class Connection:
             self._release()
 
     def close_with(self, error: SpeechError, code: int) -> None:
-        """Say goodbye because the server must."""
+        """Close the session with an error of the server."""
         self._dispatch(partial(self._dialect.close_with, error, code))
 
     def drain(self) -> None:
-        """Start nothing new, and say goodbye once what is spoken has ended."""
+        """Start no new speech, and close once running speech has ended."""
         self._draining = True
         self._dispatch(lambda: None)
 
-    # --- in
+    # --- Input.
 
     async def _read(self) -> None:
-        """Return once the client has left."""
+        """Read messages until the client disconnects."""
         while True:
             try:
                 message = await self._socket.receive()
@@ -156,17 +155,17 @@ class Connection:
             while self._dialect.is_congested or len(self._reading) > _MAX_READING:
                 self._eased.clear()
                 await self._eased.wait()
-            # Thousands of small messages may have been read at once; others' sound goes out between them.
+            # One read may have thousands of small messages; let other connections send audio between them.
             await asyncio.sleep(0)
 
     async def _receive_long(self, text: str) -> None:
-        """Have a worker give the dialect a long message. Other events of this session wait until it is done."""
+        """Process a long message in a worker. Other events of this session wait for it."""
         self._waiting = deque()
         work = self._loop.run_in_executor(self._host.texts, copy_context().run, self._dialect.receive_text, text)
         try:
             await asyncio.wait({work})
         finally:
-            if not work.done():  # The client has left, and the dialect is not released before the worker is done.
+            if not work.done():  # The client has disconnected, but the worker still uses the dialect.
                 await asyncio.wait({work})
             waiting, self._waiting = self._waiting, None
             self._dispatch(work.result)
@@ -174,9 +173,9 @@ class Connection:
                 self._dispatch(event, goes_on=goes_on)
 
     def _dispatch(self, event: Callable[[], None], *, goes_on: bool = False) -> None:
-        """Give the dialect an event, and do what it wants done about it.
+        """Pass an event to the dialect and run its commands.
 
-        While draining, only what ``goes_on`` with a reply that runs may start something.
+        While draining, only events with `goes_on`, which continue a running reply, may start something.
         """
         if self._waiting is not None:
             self._waiting.append((event, goes_on))
@@ -197,7 +196,7 @@ class Connection:
 
     @property
     def is_speaking(self) -> bool:
-        """True if an utterance that the client still wants has not ended."""
+        """True if an utterance is still running and not cancelled."""
         return any(running.is_wanted for running in self._running.values())
 
     def _run_commands(self) -> None:
@@ -259,7 +258,7 @@ class Connection:
 
     def _emit_event(self, utterance: int, event: SpeechEvent) -> None:
         """Pass an event of the engine to the event loop. Thread: engine."""
-        # The loop is closed where the process ends before its engine; no client listens then.
+        # The loop may be closed if the process ends before its engine.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._on_speech, utterance, event)
 
@@ -294,7 +293,7 @@ class Connection:
         self._dispatch(partial(self._dialect.on_reference, upload, result))
 
     def _set_timer(self) -> None:
-        """See to it that the dialect is asked when something is due; every event moves that, mostly further away."""
+        """Schedule the dialect's next timer; every event may move it."""
         due = self._dialect.deadline
         if self._timer is not None and (due is None or due < self._timer.when()):
             self._timer.cancel()
@@ -305,7 +304,7 @@ class Connection:
     def _ring(self) -> None:
         self._timer = None
         if self._waiting is not None:
-            self._dispatch(lambda: None)  # It sets the timer again.
+            self._dispatch(lambda: None)  # This schedules the timer again.
             return
         due = self._dialect.deadline
         if due is None or due > self._loop.time():
@@ -313,10 +312,10 @@ class Connection:
         else:
             self._dispatch(self._dialect.tick)
 
-    # --- out
+    # --- Output.
 
     async def _write(self) -> None:
-        """Return once the closing handshake is begun, or the client takes nothing any more."""
+        """Write messages until the closing handshake starts or the client stops reading."""
         while True:
             item = self._dialect.take() if self._waiting is None else None
             if item is None:
@@ -352,7 +351,7 @@ class Connection:
                 await self._socket.close(code, reason)
 
     async def _encoded(self, make: Callable[[], str]) -> str:
-        """Have a worker make a message; where it cannot, the session ends."""
+        """Create a message in a worker; a failure ends the session."""
         try:
             return await self._loop.run_in_executor(self._host.encoders, make)
         except Exception:
@@ -361,7 +360,7 @@ class Connection:
             return ""
 
     async def _drop_slow_reader(self, error: SlowReader) -> None:
-        """Close on a client that reads nothing: what waits for it is let go, the reason comes last."""
+        """Disconnect a client that does not read: drop its queue, then send the reason."""
         log.warning(
             "the client of the session %s took nothing for %g s and was dropped", self._session_id, self._send_s
         )
@@ -381,7 +380,7 @@ class Connection:
 
 
 def _decoded(ref_audio: str, host: Host) -> Reference:
-    """Thread: a worker."""
+    """Decode a reference. Thread: a worker."""
     read = read_upload(ref_audio, host.settings.limits, host.fetcher)
     if isinstance(read, SpeechError):
         raise read
@@ -389,7 +388,7 @@ def _decoded(ref_audio: str, host: Host) -> Reference:
 
 
 def _recalled(library: VoiceLibrary, voice_id: str) -> Reference:
-    """Thread: a worker."""
+    """Read a stored voice. Thread: a worker."""
     try:
         return library.reference(voice_id)
     except SpeechError as error:

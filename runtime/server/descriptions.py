@@ -96,7 +96,7 @@ def model_entry(model: ModelCard) -> Model:
 
 
 def end_notes(event: Finished) -> list[str]:
-    """Sentences about what is wrong with the speech that has ended, and what was left out of it late."""
+    """Return sentences about faults of finished speech, and about omitted text."""
     notes = []
     if event.stats.repeated:
         notes.append("A part of the text ended much too early and was spoken again.")

@@ -103,7 +103,7 @@ class Host:
 
     @property
     def is_dead(self) -> bool:
-        """True if the engine's thread has ended or the watchdog has given it up."""
+        """True if the engine's thread has ended or the watchdog has declared it dead."""
         given_up = self._watchdog is not None and self._watchdog.verdict is not None
         return given_up or (self._engine is not None and not self._engine.alive)
 
@@ -135,16 +135,16 @@ class Host:
         return CallersEngine(self._engine, CALLER.get(), self.spending)
 
     def speakers(self) -> dict[str, Speaker]:
-        """Speakers by name: of what is loaded, none while it loads, and of what else is served behind the same port."""
+        """Return speakers by name: those of loaded checkpoints and of other replicas behind the same port."""
         return self._speakers.beside(self.engine.cards if self.problem is None else ())
 
     def owner_library(self, headers: Mapping[str, str]) -> OwnerLibrary:
-        """Return the voices and pronunciations that a request with these headers sees."""
+        """Return the voices and pronunciations of the owner in these headers."""
         return self.owner_libraries.of(headers.get(OWNER, ""))
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Count an HTTP request while it is under way; a drain waits for it."""
+        """Count a running HTTP request, for which a drain waits."""
         self._requests += 1
         try:
             yield
@@ -159,7 +159,7 @@ class Host:
         log_end(request_log, event)
 
     def refused(self, error: SpeechError) -> None:
-        """Count what is refused; an error that ended a request was counted as its end."""
+        """Count a refusal; an error that ended a request is already counted as its end."""
         if error not in self._ends:
             self.metrics.refused(error.code)
 
@@ -167,17 +167,17 @@ class Host:
         """Load the checkpoints off the loop and start the engine.
 
         Raises:
-            SetUpError: they, or the device, cannot be used.
+            SetUpError: The checkpoints or the device cannot be used.
         """
         loop = asyncio.get_running_loop()
         loaded: asyncio.Future[SpeechEngine] = loop.create_future()
-        # A thread of its own and not a pool's, because a process that is told to end must not wait for it.
+        # A separate thread instead of a pool's, because the end of the process must not wait for it.
         threading.Thread(target=self._load, args=(loop, loaded), name="loader", daemon=True).start()
         self._engine = await loaded
         self._engine.start()
         self._watchdog = Watchdog(self._engine, self.settings.server, self.metrics)
         await self._watchdog.start()
-        if isinstance(self._problem, Loading):  # Unless it drains already.
+        if isinstance(self._problem, Loading):  # It may already be draining.
             self._problem = None
         self._prompts = PromptKeeper(self.owner_libraries.libraries, self._engine, self.decoders)
         self._keeping = asyncio.create_task(self._prompts.run(), name="prompts")
@@ -208,20 +208,20 @@ class Host:
             loop.call_soon_threadsafe(settle, engine, None)
 
     async def watch(self) -> Exit:
-        """Return once the engine can serve no request any more, and why. After `load`."""
+        """Wait until the engine cannot serve requests any more, and return the reason. Must be called after `load`."""
         assert self._watchdog is not None, "the engine is there"
         return await self._watchdog.watch()
 
     async def run_in_worker(self, work: Callable[..., Value], *given: Any) -> Value:
-        """Return the result of work that reads the disk or decodes, done by one of the host's workers."""
+        """Run disk access or decoding in one of the host's workers, and return the result."""
         return await asyncio.get_running_loop().run_in_executor(self.decoders, work, *given)
 
     def refuse(self, error: SpeechError) -> None:
-        """Take no new request in any more."""
+        """Refuse new requests from now on."""
         self._problem = error
 
     async def close_sessions(self, error: SpeechError, code: int, *, timeout_s: float) -> None:
-        """Take no new request in any more, and say goodbye to every connected client."""
+        """Refuse new requests, and close the session of every connected client."""
         self.refuse(error)
         for socket in tuple(self.sockets):
             socket.close_with(error, code)
@@ -232,7 +232,7 @@ class Host:
             reply.cancel()
 
     def close(self) -> None:
-        """End the engine, its helpers, and what is written in the background."""
+        """End the engine, the workers and background writes."""
         if self._keeping is not None:
             self._keeping.cancel()
         if self._watchdog is not None:

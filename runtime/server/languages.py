@@ -18,7 +18,7 @@ _CODES = {name: code for code, name in LANGUAGES.items()}
 
 
 def language_of(code: str | None) -> str:
-    """Return the language of a code, with or without a region; what is no code is returned as it is."""
+    """Return the language of a code with or without a region; other text is returned unchanged."""
     word = code or "auto"
     return LANGUAGES.get(word.lower().replace("_", "-").split("-")[0], word)
 

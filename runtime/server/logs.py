@@ -21,24 +21,24 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 @dataclass(slots=True, kw_only=True)
 class RequestLog:
-    """One request as log and metrics know it."""
+    """Data of one request for log and metrics."""
 
     id: str  # Id of the session, with the utterance.
     dialect: str
     mode: Mode
     chars: int = 0
-    text: str | None = None  # None: texts are not to be logged
-    is_cancelled: bool = False  # No client waits for it, so that its end is not a fault.
+    text: str | None = None  # None if texts are not logged.
+    is_cancelled: bool = False  # True if its client has left, so that its end is not a fault.
 
     def append(self, text: str) -> None:
-        """Count more text of the request."""
+        """Add text of the request."""
         self.chars += len(text)
         if self.text is not None:
             self.text += text
 
 
 def set_up(settings: ServerSettings) -> None:
-    """Give the process's log handlers their form, and limit lines that repeat."""
+    """Set the format of the process's log handlers, and limit repeated lines."""
     formatter = JsonLines() if settings.log_format == "json" else TextLines(_TEXT)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)
@@ -46,7 +46,7 @@ def set_up(settings: ServerSettings) -> None:
 
 
 def log_end(request_log: RequestLog, event: Finished | Broken) -> None:
-    """Write the line of a request that has ended."""
+    """Log the line of a finished request."""
     error = event.error if isinstance(event, Broken) else None
     figures: dict[str, Any] = {
         "request": request_log.id,
@@ -65,7 +65,7 @@ def log_end(request_log: RequestLog, event: Finished | Broken) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line."""
+    """Formatter with one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
@@ -81,7 +81,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """The message, then its figures as name=value."""
+    """Formatter with the message and its figures as name=value."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         figures: dict[str, Any] = getattr(record, "figures", {})

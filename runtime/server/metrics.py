@@ -29,7 +29,7 @@ _LABELS = ("mode", "dialect")
 
 
 class ServerMetrics:
-    """All of them, in a registry of their own: two hosts in one process do not mix."""
+    """Metrics of one host in a separate registry, because a process may have several hosts."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -99,7 +99,7 @@ class ServerMetrics:
             gauge.dec()
 
     async def watch_lag(self) -> None:
-        """Measure for ever how late the loop is."""
+        """Measure the event loop's lag until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due, reached = loop.time() + _LAG_EVERY_S, asyncio.Event()
@@ -108,7 +108,7 @@ class ServerMetrics:
             self._lag_s.observe(max(0.0, loop.time() - due))
 
     def page(self, load: EngineLoad | None) -> bytes:
-        """Return all of it as Prometheus reads it; ``load`` is the engine's now, if there is one."""
+        """Return the metrics in Prometheus' format; `load` is the engine's current load, if there is an engine."""
         if load is not None:
             self._slots.set(load.slots)
             self._active.set(load.active)
@@ -122,6 +122,6 @@ class ServerMetrics:
         return generate_latest(self._registry)
 
     def _catch_up(self, counter: Counter, total: int) -> None:
-        """Bring a counter to what the engine has counted itself."""
+        """Advance a counter to the engine's own count."""
         counter.inc(max(0, total - self._totals[counter]))
         self._totals[counter] = total

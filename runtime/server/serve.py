@@ -28,7 +28,7 @@ from runtime.shared.port import serving as port
 from runtime.shared.port.serving import Server, config, ignore_signals, stop_on_signals, tell_of_wait
 
 GOODBYE_S = 2.0  # Timeout for the final messages to all clients.
-HURRIED_GOODBYE_S = 0.3  # The same after a second signal.
+HURRIED_GOODBYE_S = 0.3  # Timeout for final messages after a second signal.
 _POLL_INTERVAL_S = 0.02  # Poll interval of running requests.
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -36,16 +36,16 @@ _LINGER_S = 3  # Timeout of closing handshakes after the final messages.
 
 
 def serve(settings: Settings) -> int:
-    """Run until told to end; return the exit status (`runtime.exits.Exit`).
+    """Run until a signal; return the exit status (`runtime.exits.Exit`).
 
     Raises:
-        SetUpError: the port, a checkpoint or the device cannot be used.
+        SetUpError: The port, a checkpoint or the device cannot be used.
     """
     logs.set_up(settings.server)
     switch_often()
     status = asyncio.run(_run_alone(settings))
     if threading.active_count() > 1:
-        # A thread in the middle of loading or of a network's call would abort the process while the interpreter ends.
+        # A thread that is loading or computing would abort the process during the interpreter's shutdown.
         logging.shutdown()
         sys.stdout.flush()
         os._exit(status)
@@ -53,7 +53,7 @@ def serve(settings: Settings) -> int:
 
 
 async def _run_alone(settings: Settings) -> int:
-    """Run as the whole of this process; once that is over, no signal can end it otherwise."""
+    """Run in a process of its own; afterwards, ignore signals until its end."""
     try:
         return await run(settings, listen(settings.server), _open_engine)
     finally:
@@ -69,7 +69,7 @@ def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
 
 
 def has_own_process(settings: Settings) -> bool:
-    """True if the engine gets its own process: with a card, but not on a CPU, which has no core to spare."""
+    """True if the engine gets its own process: with a GPU, but not on a CPU, whose cores are all busy."""
     if settings.server.engine_process == "auto":
         return settings.engine.device in ("auto", "cuda") and system.has_nvidia_card()
     return settings.server.engine_process == "own"
@@ -79,7 +79,7 @@ def listen(settings: ServerSettings) -> socket.socket:
     """Bind the listening socket.
 
     Raises:
-        PortInUse, InvalidSetting: the address cannot be bound.
+        PortInUse, InvalidSetting: The address cannot be bound.
     """
     return port.listen(settings, settings.host, settings.port, option="--port")
 
@@ -90,7 +90,7 @@ async def run(
     """Serve on a bound socket until SIGTERM, SIGINT, ``stop`` or cancellation. A second signal waits for no request.
 
     Raises:
-        SetUpError: loading failed, or the port of Wyoming cannot be used.
+        SetUpError: Loading failed, or the port of Wyoming cannot be used.
     """
     host = Host(settings, open_engine)
     wyoming = WyomingPort(host, settings.server.wyoming) if settings.server.wyoming else None
@@ -131,7 +131,7 @@ async def run(
 
 
 async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> Exit:
-    """Load, say that the runtime is ready, and return when its engine is of no use any more, and why."""
+    """Load, announce readiness, wait until the engine cannot be used any more, and return the reason."""
     await host.load()
     settle()
     if wyoming is not None:
@@ -156,9 +156,9 @@ def _url(listener: socket.socket) -> str:
 
 
 async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None]) -> None:
-    """Return once no client is served any more, ``drain_s`` have passed, or ``hurry`` is set.
+    """Wait until no client is served, `drain_s` have passed, or `hurry` is set.
 
-    ``tell`` hears these seconds where something is spoken, which is waited for.
+    `tell` is called with `drain_s` if there is speech to wait for.
     """
     drain_s = host.settings.server.drain_s
     if host.is_speaking and drain_s:

@@ -28,20 +28,20 @@ class SpeechEngine(Protocol):
     def start(self) -> None: ...
 
     def close(self, timeout_s: float | None = None) -> None:
-        """End its threads; wait so long for them, or as long as it takes."""
+        """End the engine's threads, waiting up to `timeout_s` or without a limit."""
         ...
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         """Return a ticket; the sink is called on the engine thread up to one Finished, Broken or Refused.
 
         Raises:
-            BadRequest, Busy: nothing was started. A request that yields is refused while another is open. An engine
-                in another process lets the sink hear that, as Refused, and raises EngineDead at most.
+            BadRequest, Busy: Nothing was started. A request that yields is refused while another is open. An engine in
+                another process reports refusals to the sink, as Refused, and raises only EngineDead.
         """
         ...
 
     def append(self, ticket: int, text: str) -> None:
-        """More text of a request with ``open_text``. Text that cannot be spoken ends the request with Broken."""
+        """Append text to a request with `open_text`. Text that cannot be spoken ends the request with Broken."""
         ...
 
     def flush(self, ticket: int) -> None:
@@ -49,24 +49,24 @@ class SpeechEngine(Protocol):
         ...
 
     def finish_text(self, ticket: int) -> None:
-        """The text is complete."""
+        """Mark the text as complete."""
         ...
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        """So many samples in all have left for the listener. A request that is ``acknowledged`` pauses without it."""
+        """Acknowledge the total samples sent to the listener. An `acknowledged` request pauses without it."""
         ...
 
     def ack_played(self, ticket: int, ms: float) -> None:
-        """The listener has heard so much in all; better than the clock for a request that is far ahead."""
+        """Acknowledge the total played milliseconds, which is more exact than the clock for a request far ahead."""
         ...
 
     def cancel(self, ticket: int) -> None: ...
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Make the prompt of a reference; ``done`` is called once, on another thread, and must not block.
+        """Compute the prompt of a reference. `done` is called once, on another thread, and must not block.
 
         Raises:
-            BadRequest: the reference cannot be used, or no checkpoint serves the mode.
+            BadRequest: The reference cannot be used, or no checkpoint serves the mode.
         """
         ...
 

@@ -77,7 +77,7 @@ def _cartesia(host: Host, websocket: WebSocket, session_id: str) -> CartesiaSess
 
 
 def shared(host: Host, socket: Socket) -> dict[str, Any]:
-    """Return the arguments that every dialect's session takes from the process and the client."""
+    """Return the common arguments of all dialects' sessions."""
     return {
         "limits": host.settings.limits,
         "cards": host.engine.cards,
@@ -87,12 +87,12 @@ def shared(host: Host, socket: Socket) -> dict[str, Any]:
 
 
 def new_id() -> str:
-    """Return what a session is called in the log."""
+    """Return a new session id for the log."""
     return secrets.token_hex(8)
 
 
 async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str, session_id: str) -> None:
-    """Run a dialect on an accepted socket; ``name`` is the dialect's, for log and metrics."""
+    """Run a dialect on an accepted socket; `name` is the dialect's name for log and metrics."""
     connection = Connection(socket, dialect, host, name=name, session_id=session_id)
     host.sockets[connection] = asyncio.current_task()
     try:
@@ -103,7 +103,7 @@ async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str,
 
 
 async def turn_away(websocket: WebSocket, host: Host, error: SpeechError, words: Reply) -> None:
-    """Say why, then close an accepted socket."""
+    """Send an error and close an accepted socket."""
     host.metrics.refused(error.code)
     await websocket.send_json(words)
     await websocket.close(error.close_code, error.code)

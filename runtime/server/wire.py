@@ -19,7 +19,7 @@ from runtime.shared.validation import first_fault
 Reply = Mapping[str, Any]
 
 BYTES_PER_SAMPLE = 2  # Mono s16le.
-# A quarter of a second: control messages and other contexts pass between the pieces of a long chunk.
+# A quarter of a second, so that control messages and other contexts are sent between the pieces of a long chunk.
 PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 _MAX_SHOWN_NAMES = 5  # Unknown fields that a note names.
@@ -42,7 +42,7 @@ Name = Annotated[Text, StringConstraints(max_length=256)]
 
 
 class StrictFields(BaseModel):
-    """Fields of a message: of their very types, finite; unknown ones are ignored."""
+    """Base of message fields: strict types, finite numbers; unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
 
@@ -50,16 +50,16 @@ class StrictFields(BaseModel):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return a sentence about the fields that `checked` did not know, if there are any."""
+        """Return a sentence about unknown fields of `checked`, if there are any."""
         return self._notes
 
 
 def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
-    """Read one text message as a JSON object, stricter than ``json.loads``. A byte order mark is passed over.
+    """Parse a text message as a JSON object, stricter than ``json.loads``. A byte order mark is skipped.
 
     Raises:
-        InvalidMessage: not JSON, not an object, a key twice, a number that is not finite, nested too deep, or about
-            more than ``max_values`` values, counted before it is parsed.
+        InvalidMessage: It is not a JSON object, or has a duplicate key, a non-finite number, too deep nesting, or more
+            than about `max_values` values, counted before parsing.
     """
     if max_values is not None and len(text) > max_values and sum(map(text.count, "{[,")) > max_values:
         raise InvalidMessage(why=f"it holds more than {max_values} values")
@@ -79,41 +79,41 @@ def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
 
 
 def check_size(text: str, limit: int) -> None:
-    """Refuse a message of more than ``limit`` bytes.
+    """Check that a message has at most `limit` bytes.
 
     Raises:
-        MessageTooLarge: it is.
+        MessageTooLarge: It is larger.
     """
-    # A character has one to four bytes, so most messages need not be encoded to know.
+    # A character has one to four bytes, so most messages need no encoding for this check.
     if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
         raise MessageTooLarge(what="The message", size=size, limit=limit)
 
 
 def check_text(count: int, limits: Limits, *, param: str = "text") -> None:
-    """Refuse a text of more characters than may be spoken as one.
+    """Check the length of a text.
 
     Raises:
-        TextTooLong: it is.
+        TextTooLong: It is too long.
     """
     if count > limits.max_text_chars:
         raise TextTooLong(count=count, unit="characters", limit=limits.max_text_chars, param=param)
 
 
 def check_frames(asked: int | None, most: int, *, param: str = "max_frames") -> None:
-    """Refuse a wish for more frames than are made.
+    """Check the requested number of frames.
 
     Raises:
-        InvalidConfig: it is.
+        InvalidConfig: It exceeds the limit.
     """
     if asked is not None and asked > most:
         raise InvalidConfig(where=param, why=f"it must be at most {most}", param=param)
 
 
 def number_in(text: str, where: str, low: int, high: int) -> int:
-    """Return a whole number that an address names under ``where``.
+    """Parse an integer of a URL's parameter `where`.
 
     Raises:
-        InvalidConfig: it is none from ``low`` to ``high``.
+        InvalidConfig: It is not an integer from `low` to `high`.
     """
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and low <= int(text) <= high):
         raise InvalidConfig(where=where, why=f"it must be a number from {low} to {high}", param=where)
@@ -149,12 +149,12 @@ def _known_names(kind: type[BaseModel]) -> frozenset[str]:
 
 
 def given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields without those that are null, which mean the same as if they were not sent."""
+    """Return the fields without null values, which mean the same as absent ones."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def pieces(pcm: bytes) -> Iterator[bytes]:
-    """Cut sound into messages of a size that lets others pass."""
+    """Split audio into pieces that let other messages pass between them."""
     return (pcm[start : start + PIECE_BYTES] for start in range(0, len(pcm), PIECE_BYTES))
 
 

@@ -17,7 +17,7 @@ from runtime.shared.word_times import WordTimes
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Segment(Utterance[Generation]):
-    """The text between two flushes: a request of its own, so that its sound has an end."""
+    """Text between two flushes, which is a separate request so that the end of its audio is known."""
 
     context: Context
     flush_id: int = 1
@@ -30,12 +30,12 @@ class Segment(Utterance[Generation]):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Context:
-    """One growing text and one stream of sound."""
+    """Context with one growing text and one audio stream."""
 
     name: str
     voice: ChosenVoice[Generation]  # From the first message: voice, language and format cannot change.
     writer: PcmWriter
-    words: WordTimes | None  # None: the client does not want times
+    words: WordTimes | None  # None if the client wants no word times.
     read: ReadText  # Text without tags, for ``words``.
     text: GrowingText
     said_at: float  # Time in seconds at which the context opened or its last chunk was queued.
@@ -57,7 +57,7 @@ class Context:
         return self.text.due if self.voice.is_ready and len(self.segments) == 1 else None
 
     def note(self, notes: Iterable[str]) -> None:
-        """Keep what its last message says; its segments say the same of the voice."""
+        """Add notes for the last message, without duplicates of several segments."""
         self.notes += [note for note in dict.fromkeys(notes) if note not in self.notes]
 
     def expires_at(self, expiry_s: float) -> float | None:
@@ -67,7 +67,7 @@ class Context:
         return self.short_since + expiry_s
 
     def end_segment(self, *, is_flushed: bool = False) -> None:
-        """End the segment that grows, and begin the next; the id of a flush is one more then."""
+        """End the growing segment and start the next one; this increments the flush id."""
         last = self.segments[-1]
         last.is_complete = True
         last.is_flushed = is_flushed

@@ -18,12 +18,12 @@ def page_size(limit: str) -> int:
     """Parse the page size.
 
     Raises:
-        InvalidConfig: it is no number from 1 to 100.
+        InvalidConfig: It is not a number from 1 to 100.
     """
     return paging.page_size(limit, "limit")
 
 
 def page(listed: list[dict[str, Any]], size: int, starting_after: str, ending_before: str) -> Reply:
-    """Return the page behind one id or before another."""
+    """Return the page after one id or before another."""
     found = paging.page(listed, lambda entry: str(entry["id"]), size, starting_after, ending_before)
     return {"data": found.items, "has_more": found.has_more}

@@ -18,11 +18,11 @@ from runtime.server.wire import Name, StrictFields, Text, check_frames, checked,
 from runtime.settings import Limits
 from runtime.shared.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 
-MAX_BUFFER_DELAY_MS = 3000  # Cartesia's default
+MAX_BUFFER_DELAY_MS = 3000  # Cartesia's default.
 
 Encoding = Literal["pcm_s16le", "pcm_f32le", "pcm_mulaw", "pcm_alaw"]
 BYTES_OF = {"pcm_s16le": 2, "pcm_f32le": 4, "pcm_mulaw": 1, "pcm_alaw": 1}  # Bytes of a sample.
-MP3_RATES = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz; there are no others
+MP3_RATES = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # All sample rates of MP3 in Hz.
 
 Read = TypeVar("Read", bound="CartesiaRequest")
 
@@ -48,7 +48,7 @@ class OutputFormat(StrictFields):
         return self.sample_rate * BYTES_OF[self.encoding]
 
     def writer(self) -> PcmWriter:
-        """Return what makes one stream of this format."""
+        """Return the encoder of one stream in this format."""
         return PcmWriter(self.encoding, self.sample_rate)
 
 
@@ -144,7 +144,7 @@ class Generation(CartesiaRequest):
 
     @property
     def speaks_at_once(self) -> bool:
-        """True if received text is spoken at once: the client gathers it itself."""
+        """True if received text is spoken at once, because the client buffers it itself."""
         return self.flush or self.max_buffer_delay_ms == 0
 
 

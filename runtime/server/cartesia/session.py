@@ -1,12 +1,11 @@
 """Session of Cartesia's ``/tts/websocket``.
 
-A context is one growing text and one stream of sound, sent as base64 in JSON; several share a socket. It is ``free ->
-open -> complete -> free`` and gets exactly one last message, ``done`` or ``error``, unless it is cancelled: then it
-gets none, because Cartesia's client has forgotten the name by then and takes a ``done`` of a stranger for the end of
-what it listens to. One that has been heard as far as its text goes expires if no more text comes. Its text goes to the
-engine as it comes; a flush ends a request and begins the next, in the same voice and with the same seed, so that
-``flush_done`` comes after the sound of what was flushed. Every message bears a ``context_id``, because clients look
-for it before anything else.
+A context is one growing text and one audio stream, sent as base64 in JSON; several share a socket. Its states are
+``free -> open -> complete -> free``. It gets exactly one last message, ``done`` or ``error``, but none after a cancel,
+because Cartesia's client takes the ``done`` of an unknown context for the end of its current one. A context expires if
+all its text is spoken and no more arrives. Text goes to the engine as it arrives. A flush ends a request and starts the
+next one with the same voice and seed, so that ``flush_done`` follows the flushed audio. Every message has a
+``context_id``, which clients read first.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_rate import is_readable
 from runtime.shared.word_times import TimedWords, WordTimes
 
-_IDLE_S = 300.0  # Cartesia's own: clients keep a socket ready for as long
+_IDLE_S = 300.0  # Cartesia's timeout; clients keep an idle socket open that long.
 _MAX_SEGMENTS = 64  # Maximum waiting segments of a context.
 
 
@@ -42,11 +41,11 @@ class CartesiaSession(Dialect[Segment]):
         self._contexts: dict[str, Context] = {}
         self._cancelled = RecentNames()  # The client may have sent the end of a context before it saw the cancel.
 
-    # --- the clocks
+    # --- Timers.
 
     @property
     def _silence_s(self) -> float | None:
-        """A context that is still open may hold a slot, a socket without any holds nothing."""
+        """Return the idle timeout: shorter with an open context, which may hold a slot."""
         if any(context.is_complete for context in self._contexts.values()):
             return None
         return self._limits.idle_s if self._contexts else max(_IDLE_S, self._limits.idle_s)
@@ -67,7 +66,7 @@ class CartesiaSession(Dialect[Segment]):
             if expires_at is not None and expires_at <= now:
                 self._end_unfinished(context)
 
-    # --- the engine
+    # --- Events of the engine.
 
     def _on_event(self, utterance: Segment, event: SpeechEvent) -> None:
         self._timers.stirred()
@@ -94,7 +93,7 @@ class CartesiaSession(Dialect[Segment]):
         context = self._contexts.pop(utterance.context.name)
         self._refuse(context.name, error, goes_on=not context.is_complete)
 
-    # --- the client's messages
+    # --- Messages of the client.
 
     def _read(self, fields: dict[str, Any]) -> Generation:
         return read_generation(fields, self._limits)
@@ -168,7 +167,7 @@ class CartesiaSession(Dialect[Segment]):
             context.text.settle()
         last.queue_text(spoken)
         if message.transcript.strip() and context.short_since is not None:
-            # The engine does not hear of text of which nothing is spoken, such as code, and says nothing of it again.
+            # Text without spoken words, such as code, is not sent to the engine.
             context.short_since = None if spoken.strip() else self._clock()
         if message.flush:
             if len(context.segments) >= _MAX_SEGMENTS:
@@ -191,15 +190,15 @@ class CartesiaSession(Dialect[Segment]):
             if not context.is_complete:
                 self._cancelled.remember(name)
 
-    # --- contexts
+    # --- Contexts.
 
     def _send_text(self, utterance: Segment) -> None:
         self._tell_of(utterance.context)
 
     def _tell_of(self, context: Context, *, is_flushed: bool = False) -> None:
-        """Hand the engine the text that it has not got, as soon as there is something to speak and a voice for it.
+        """Send pending text to the engine, once there are words and a voice.
 
-        A complete segment without a word ends without the engine.
+        A complete segment without words ends without the engine.
         """
         while context.segments and (head := context.head).is_complete and not (head.is_submitted or head.is_readable):
             self._end_segment(context)
@@ -211,9 +210,9 @@ class CartesiaSession(Dialect[Segment]):
             context.words.add(context.read.add(told))
 
     def _end_unfinished(self, context: Context) -> None:
-        """End a context that waits for text: at once, or, for its slot, once the engine has ended its request.
+        """End a context that waits for text, at once or after the engine has ended its request.
 
-        What the filter holds of it is spoken before that.
+        Text held by the filter is spoken first.
         """
         if is_readable(rest := context.text.flush()):
             context.head.queue_text(rest)
@@ -247,7 +246,7 @@ class CartesiaSession(Dialect[Segment]):
             self._send_about(context.name, messages.timestamps(context, times), number=context.head.number)
 
     def _end_segment(self, context: Context) -> None:
-        """Say that all of the head's sound was sent; the next is the head then, or the context has ended."""
+        """Report the end of the first segment's audio, and continue with the next segment or end the context."""
         self._send(context, context.writer.finish())
         if context.words is not None:
             context.words.add(context.read.finish())
@@ -268,13 +267,13 @@ class CartesiaSession(Dialect[Segment]):
             self.utterances.pop(segment.number, None)
         self._send_about(context.name, messages.done(context.name, context.notes))
 
-    # --- refusals and the end
+    # --- Errors and the end.
 
     def _send_error(self, error: SpeechError) -> None:
         self.send_queue.say(messages.error(error, None, self._id))
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
-        """Refuse a context, whether it is open or not; what the client had sent for it already is ignored."""
+        """Refuse an open or new context; messages for it that are already on the way are ignored."""
         if context := self._contexts.pop(name, None):
             self._release(context.head)
         if goes_on:

@@ -54,14 +54,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
 class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
     dialect = "cartesia"
     text_field = "transcript"
-    _text = ""  # As it is spoken, once there is a request.
+    _text = ""  # The spoken text, once there is a request.
 
     @property
     def sample_rate(self) -> int:
         return self._body.output_format.sample_rate
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Yield the file while it is made.
+        """Yield the file during generation.
 
         Raises:
             SpeechError: the request was refused, or broke.
@@ -119,7 +119,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
 
 
 class _WavWriter:
-    """Samples of any of the encodings behind a header that does not know how many there will be."""
+    """WAV writer for any encoding, with an unknown length in the header."""
 
     def __init__(self, encoding: str, rate: int) -> None:
         code, width = _IN_WAV[encoding]

@@ -28,7 +28,7 @@ from runtime.settings import Limits
 GET = ["GET", "HEAD"]
 KEY = "xi-api-key"  # Header that only ElevenLabs' clients send.
 
-# What a request is spoken with that says nothing; no voice has settings of its own here.
+# Default settings of requests; voices have no settings of their own here.
 _SETTINGS: Reply = {
     "stability": NEUTRAL,
     "similarity_boost": 1.0,

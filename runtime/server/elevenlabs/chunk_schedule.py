@@ -16,7 +16,7 @@ _TRIGGER = 50  # Minimum characters for ``try_trigger_generation``, as at Eleven
 
 
 class ChunkSchedule:
-    """The chunks of one text."""
+    """Chunk schedule of one text."""
 
     def __init__(self, lengths: Sequence[float] = DEFAULT) -> None:
         self._lengths = tuple(lengths) or DEFAULT
@@ -34,7 +34,7 @@ class ChunkSchedule:
         return self._chars >= length and not self._tail[-1:].isalnum()
 
     def add(self, text: str, *, is_triggered: bool = False) -> None:
-        """Take more text; ``is_triggered``: its client would have it spoken now."""
+        """Add text; `is_triggered` is True if the client requests speech now."""
         if may_end(self._tail) and text.strip():  # Text before the sentence end is already released.
             self.begin()
         self._chars += len(text)

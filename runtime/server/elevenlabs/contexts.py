@@ -18,12 +18,12 @@ _LEAD_S = 1.0  # Time before a listener's buffer is empty, so that sentences are
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Context(Utterance[SynthesisOptions]):
-    """One growing text and one stream of sound."""
+    """Context with one growing text and one audio stream."""
 
     name: str
     speed: float
     sound: SoundMessages
-    schedule: ChunkSchedule | None  # None: the client sends what belongs together, and has it spoken at once
+    schedule: ChunkSchedule | None  # None if the client sends complete chunks to speak at once.
     heard_of: float  # Time in seconds of the client's last message or the last audio.
     read: ReadText  # Text without the engine's tags.
     keeps_pieces: bool = True
@@ -37,7 +37,7 @@ class Context(Utterance[SynthesisOptions]):
 
     @property
     def dues(self) -> Iterator[float]:
-        """Yield when received text is to be spoken: after a pause, and by its chunk schedule."""
+        """Yield the times at which received text is spoken: after a pause, and by its chunk schedule."""
         if self.text.due is not None and self.voice.is_ready:
             yield self.text.due
         if self.schedule is None or not self.takes_text or not self.schedule.is_due:
@@ -48,10 +48,10 @@ class Context(Utterance[SynthesisOptions]):
             yield self.heard_of  # Now.
 
     def take(self, message: ClientMessage, now: float) -> None:
-        """Take more text, and speak what there is if that is wanted.
+        """Add text, and speak all text so far if requested.
 
         Raises:
-            TextTooLong: that is too much.
+            TextTooLong: The text exceeds the limit.
         """
         self.heard_of = now
         text = message.text or ""
@@ -69,7 +69,7 @@ class Context(Utterance[SynthesisOptions]):
             self.speak(now)
 
     def speak(self, now: float) -> None:
-        """Speak all that has come."""
+        """Speak all received text."""
         self._hold(self.text.add(self.spelling.finish(), now))
         self._hold(self.text.flush())
         self._end_word()

@@ -14,7 +14,7 @@ _MISTAKE = 1008  # Close code of errors that the client can fix.
 
 
 def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) -> Reply:
-    """Sound, and when the characters are spoken that are over with it."""
+    """Return an audio message with the times of the characters that end in it."""
     return {
         "audio": base64.b64encode(data).decode("ascii"),
         "isFinal": None,
@@ -25,7 +25,7 @@ def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) ->
 
 
 def final(context: str | None, notes: Sequence[str] = ()) -> Reply:
-    """Return the last message of a context; ``notes`` are ours, and there only where something is to be said."""
+    """Return the last message of a context. `notes` are an extension, present only if there are any."""
     return {
         "audio": None,
         "isFinal": True,
@@ -37,17 +37,17 @@ def final(context: str | None, notes: Sequence[str] = ()) -> Reply:
 
 
 def error(problem: SpeechError, context: str | None = None) -> Reply:
-    """Say on a socket what is wrong; ``code`` is that of the close that follows, where one does."""
+    """Return an error message; `code` is the close code that follows, if any."""
     return {**elevenlabs_message(problem, close_code(problem)), **_about(context)}
 
 
 def close_code(problem: SpeechError) -> int:
-    """Of the socket that an error ends: what is no JSON is refused as any other mistake is, as there."""
+    """Return the close code of an error; invalid JSON has the same code as other mistakes, as at ElevenLabs."""
     return _MISTAKE if isinstance(problem, InvalidMessage) else problem.close_code
 
 
 def timed_audio(data: bytes, alignment: dict[str, Any] | None) -> Reply:
-    """Return a piece of a reply over HTTP with times, or all of one."""
+    """Return a piece of an HTTP reply with times, or a complete reply."""
     return {
         "audio_base64": base64.b64encode(data).decode("ascii"),
         "alignment": alignment,

@@ -15,10 +15,10 @@ _DEFAULT = "default"  # Context of messages that name none.
 
 
 class MultiStreamInputSession(ElevenLabsSession):
-    """An error ends its context only.
+    """Session with several contexts, in which an error ends its context only.
 
-    ``close_context`` completes a text, whose rest is spoken; said again it stops the context, because a client says it
-    of a text that it has completed already only where nobody listens any more (Pipecat, when it is interrupted).
+    `close_context` completes a text, whose rest is spoken. A second one stops the context, because clients send it for
+    a completed text only if nobody listens any more (Pipecat, after an interruption).
     """
 
     def __init__(self, **shared: Any) -> None:
@@ -27,7 +27,7 @@ class MultiStreamInputSession(ElevenLabsSession):
 
     @property
     def _silence_s(self) -> float | None:
-        """A context has a clock of its own; a socket without any is kept ready by its client."""
+        """Return None, because contexts have their own timeouts and an idle socket may stay open."""
         return None if self.utterances else max(self._limits.idle_s, self._options.inactivity_timeout)
 
     def _handle(self, message: ClientMessage) -> None:
@@ -66,7 +66,7 @@ class MultiStreamInputSession(ElevenLabsSession):
             self._conclude(context)
 
     def _leave(self) -> None:
-        """Speak what is left of every context, then close."""
+        """Speak the rest of every context, then close."""
         self._is_leaving = True
         for context in tuple(self.utterances.values()):
             if context.takes_text:
@@ -84,7 +84,7 @@ class MultiStreamInputSession(ElevenLabsSession):
         self._end_name(context.name, context.notes)
 
     def _end_name(self, name: str, notes: Sequence[str] = ()) -> None:
-        """Say the last message about a context; the last context of a client that leaves ends the socket."""
+        """Send the last message of a context; after a close request, the last context ends the socket."""
         self._send_about(name, messages.final(name, notes))
         if self._is_leaving and not self.utterances:
             self._close(1000)
@@ -93,7 +93,7 @@ class MultiStreamInputSession(ElevenLabsSession):
         """Close the context, as if its client had."""
         self._close_context(context)
 
-    # --- refusals and the end
+    # --- Errors and the end.
 
     def _abort_all(self, error: SpeechError) -> None:
         self._is_leaving = False  # The error closes the socket, not the end of the last context.
@@ -106,7 +106,7 @@ class MultiStreamInputSession(ElevenLabsSession):
         self._conclude(utterance)
 
     def _refuse(self, name: str, error: SpeechError) -> None:
-        """Refuse a context, whether it is open or not; what the client had sent for it already is ignored."""
+        """Refuse an open or new context; messages for it that are already on the way are ignored."""
         if context := self._named(name):
             self._release(context)
         self._muted.remember(name)

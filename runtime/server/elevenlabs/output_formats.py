@@ -13,20 +13,20 @@ DEFAULT = "mp3_44100_128"
 
 _RAW = {"pcm": "pcm_s16le", "ulaw": "pcm_mulaw", "alaw": "pcm_alaw"}
 _RAW_MEDIA = {"pcm": "audio/pcm", "ulaw": "audio/basic", "alaw": "audio/x-alaw-basic"}
-_LINEAR_RATES = (8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz
+_LINEAR_RATES = (8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Sample rates in Hz.
 _MP3 = ((22_050, 32), (24_000, 48), (44_100, 32), (44_100, 64), (44_100, 96), (44_100, 128), (44_100, 192))
 _OPUS_KBPS = (32, 64, 96, 128, 192)
 
 
 class SoundWriter(Protocol):
-    """One stream of sound. What the methods return, joined, is all of it."""
+    """Encoder of one audio stream, which is the concatenation of the methods' results."""
 
     def add(self, pcm: bytes) -> bytes:
-        """Take s16le samples at 24 kHz, return what is complete of the stream."""
+        """Encode s16le samples at 24 kHz and return the complete bytes."""
         ...
 
     def finish(self) -> bytes:
-        """Return the rest. The writer is of no use after it."""
+        """Return the rest. The writer cannot be used afterwards."""
         ...
 
 
@@ -48,11 +48,11 @@ class OutputFormat:
 
     @property
     def has_head(self) -> bool:
-        """True if the format begins with its length, on which many readers rely."""
+        """True if the format's header has the length, on which many readers rely."""
         return self.codec == "wav"
 
     def writer(self, speed: float = 1.0, *, whole: bool = False) -> SoundWriter:
-        """Return what makes one stream; a ``whole`` one has an exact head, and nothing of it comes before its end."""
+        """Return the encoder of one stream; with `whole`, it has an exact header and returns all bytes at the end."""
         if self.codec not in _RAW:
             bit_rate = None if self.kbps is None else self.kbps * 1000
             return Encoder(self.codec, rate=self.rate, speed=speed, bit_rate=bit_rate, whole=whole)
@@ -61,7 +61,7 @@ class OutputFormat:
 
 
 class _Sped:
-    """Another pace before a raw format."""
+    """Change of speed before a raw format."""
 
     def __init__(self, speed: float, raw: PcmWriter) -> None:
         self._sped = Encoder("pcm", speed=speed)

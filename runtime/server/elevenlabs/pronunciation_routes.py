@@ -216,7 +216,7 @@ def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
     """Return the words with these added; an added word replaces one with the same spelling.
 
     Raises:
-        InvalidConfig: there are too many.
+        InvalidConfig: There are too many words.
     """
     kept = {word.word: word for word in (*before, *words)}
     if len(kept) > MAX_WORDS:
@@ -226,7 +226,7 @@ def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
 
 
 def _entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
-    """Return a dictionary without its rules. On a worker: whose it is, the disk says."""
+    """Return a dictionary without its rules. Thread: a worker, because the owner is read from the disk."""
     return {
         "id": dictionary.id,
         "latest_version_id": dictionary.latest.id,

@@ -100,7 +100,7 @@ def description_of(text: str) -> str:
     """Return the description in a form.
 
     Raises:
-        InvalidConfig: it is too long.
+        InvalidConfig: The description is too long.
     """
     text = text.replace("\x00", "").strip()
     if len(text) > LONGEST_ABOUT:

@@ -1,6 +1,6 @@
 """Requests of ElevenLabs' clients: addresses and messages of the sockets, bodies over HTTP.
 
-Unknown fields are ignored, and so are those that ask for what a checkpoint cannot do (docs/api.md lists them).
+Unknown fields and fields that checkpoints do not support are ignored (docs/api.md lists them).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from runtime.server.wire import Name, StrictFields, Text, check_frames, checked,
 from runtime.settings import Limits
 from runtime.shared.encoding import SPEEDS
 
-# Voices that clients name where nobody chose one: LiveKit's default and those of ElevenLabs' own examples.
+# Default voices of clients: LiveKit's and those of ElevenLabs' examples.
 PREMADE = (
     *("hpp4J3VqNfWAUOO0d1Us", "EXAVITQu4vr4xnSDxMaL", "21m00Tcm4TlvDq8ikWAM", "JBFqnCBsd6RMkjVDRZzb"),
     *("cgSgspJ2msm6clMCkdW9", "pNInz6obpgDQGcFmaJgB", "nPczCjzI2devNBz1zQrb", "Xb7hH8MSUJpSbSDYk0k2"),
 )
-_MAX_BREAK_S = 3.0  # That service's limit.
+_MAX_BREAK_S = 3.0  # ElevenLabs' limit.
 NEUTRAL, _SWING = 0.5, 0.4  # Neutral stability, and the maximum change of the temperature.
 
 Read = TypeVar("Read", bound="Spoken")
@@ -154,7 +154,7 @@ def resolve_voice(
 def synthesis_options(
     spoken: Spoken, language_code: str | None, seed: int | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]
 ) -> SynthesisOptions:
-    """Return how to speak; ``seed`` is the address's, for messages that bring none."""
+    """Return the synthesis options; `seed` is that of the URL, for messages without one."""
     return SynthesisOptions(
         language=language_of(language_code),
         instruct=spoken.instructions,
@@ -182,8 +182,8 @@ def read_message(fields: dict[str, Any], limits: Limits) -> ClientMessage:
     """Check a message of a socket.
 
     Raises:
-        BadRequest: as `read`, and for one without a text that says nothing else: under another key its text would be
-            lost without a word.
+        BadRequest: As `read`, and for a message without text or another purpose, because text under a misspelled key
+            would be lost silently.
     """
     if fields.get("text") is None and not any(fields.get(word) for word in _WITHOUT_TEXT):
         raise InvalidConfig(where="text", why="it is required and was not given", param="text")
@@ -209,7 +209,7 @@ def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
 
 
 def _temperature(stability: float | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]) -> float | None:
-    """Return the checkpoint's own, a fifth higher without any stability and a fifth lower with all of it."""
+    """Return the checkpoint's temperature, raised by a fifth at stability 0 and lowered by a fifth at 1."""
     own = next((card.sampling.temperature for card in cards if resolved.mode in card.modes), None)
     if stability is None or stability == NEUTRAL or own is None:
         return None

@@ -1,8 +1,8 @@
 """Sessions of ElevenLabs' sockets: ``stream-input`` and ``multi-stream-input``.
 
-A context is one growing text and one stream of sound, sent as base64 in JSON with estimated times of its characters. It
-is ``free -> open -> closed -> free`` and gets exactly one last message, ``isFinal``, behind an error where there was
-one. The voice stands in the socket's address. Text goes to the engine as it comes.
+A context is one growing text and one audio stream, sent as base64 in JSON with estimated character times. Its states
+are ``free -> open -> closed -> free``, and it gets exactly one last message, ``isFinal``, after an error if there was
+one. The voice is in the socket's URL. Text goes to the engine as it arrives.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ElevenLabsSession(Dialect[Context]):
     """One client on one socket.
 
     Raises:
-        BadRequest: there is no such voice.
+        BadRequest: The voice does not exist.
     """
 
     def __init__(self, *, voice_id: str, options: SocketOptions, **shared: Any) -> None:
@@ -50,7 +50,7 @@ class ElevenLabsSession(Dialect[Context]):
     def _resolved(self, instructions: str | None) -> Any:
         return resolve_voice(self._voice_id, self._options.model_id, instructions, self._resolver)
 
-    # --- the clocks
+    # --- Timers.
 
     def _dues(self) -> Iterator[float]:
         for context in self.utterances.values():
@@ -65,7 +65,7 @@ class ElevenLabsSession(Dialect[Context]):
             elif context.takes_text and context.heard_of + self._options.inactivity_timeout <= now:
                 self._leave_off(context)
 
-    # --- the engine
+    # --- Events of the engine.
 
     def _on_event(self, utterance: Context, event: SpeechEvent) -> None:
         self._timers.stirred()
@@ -88,7 +88,7 @@ class ElevenLabsSession(Dialect[Context]):
             self._send(context, partial(context.sound.add, piece, context.words.hear(samples)))
 
     def _send(self, context: Context, make: Callable[[], Reply | None]) -> None:
-        """Send a message of its sound, which a worker makes unless that is soon done."""
+        """Send an audio message, encoded in a worker unless that takes microseconds."""
         if not context.sound.is_instant:
             self.send_queue.encoded(make, number=context.number, samples=context.owed_samples, about=context.name)
         elif (message := make()) is not None:
@@ -98,12 +98,12 @@ class ElevenLabsSession(Dialect[Context]):
         context.owed_samples = 0
 
     def _end(self, context: Context) -> None:
-        """Say that all of its sound was sent."""
+        """Report that all audio was sent."""
         if context.samples:
             self._send(context, partial(context.sound.finish, context.words.finish()))
         self._conclude(context)
 
-    # --- the client's messages
+    # --- Messages of the client.
 
     def _read(self, fields: dict[str, Any]) -> ClientMessage:
         return read_message(fields, self._limits)
@@ -137,20 +137,20 @@ class ElevenLabsSession(Dialect[Context]):
         return self._number(context)
 
     def _take(self, context: Context, message: ClientMessage) -> None:
-        """Take more text of a context that is open."""
+        """Add text to an open context."""
         now = self._clock()
         context.take(message, now)
         if any(due <= now for due in context.dues):
             context.speak(now)
 
     def _close_context(self, context: Context) -> None:
-        """Complete the text; without a word it ends without the engine."""
+        """Complete the text; a text without words ends without the engine."""
         context.close(self._clock())
         if not context.is_submitted and not context.is_readable:
             self.utterances.pop(context.number)
             self._conclude(context)
 
-    # --- what the two kinds of socket do each in its own way
+    # --- Methods in which the two kinds of socket differ.
 
     @abstractmethod
     def _label(self, name: str) -> str | None:
@@ -158,11 +158,11 @@ class ElevenLabsSession(Dialect[Context]):
 
     @abstractmethod
     def _conclude(self, context: Context) -> None:
-        """Say that nothing more comes of a context that is not open any more."""
+        """Send the last message of a closed context."""
 
     @abstractmethod
     def _leave_off(self, context: Context) -> None:
-        """End a context whose client was silent for too long."""
+        """End a context after its idle timeout."""
 
     def _send_error(self, error: SpeechError) -> None:
         self.send_queue.say(messages.error(error))

@@ -10,7 +10,7 @@ from runtime.shared.word_times import TimedWords
 
 
 class SoundMessages:
-    """One context's. Any one thread at a time."""
+    """Audio messages of one context. Thread: one at a time."""
 
     def __init__(self, form: OutputFormat, speed: float, *, label: str | None, is_relative: bool) -> None:
         self._writer = form.writer(speed)
@@ -25,7 +25,7 @@ class SoundMessages:
         return isinstance(self._writer, PcmWriter)
 
     def add(self, pcm: bytes, times: TimedWords) -> Reply | None:
-        """Take s16le samples at 24 kHz, and the words that are over by their end; None: nothing is complete yet."""
+        """Add s16le samples at 24 kHz with the words that end in them; return a message, or None if incomplete."""
         self._told.join(times)
         data = self._writer.add(pcm)
         return self._message(data) if data else None

@@ -92,14 +92,14 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
         super().__init__(*shared)
         self._voice_id: str = voice_id
         self.format: OutputFormat = form
-        self._read = ""  # The text as people read it.
+        self._read = ""  # The text without tags.
 
     @property
     def sample_rate(self) -> int:
         return self.format.rate
 
     async def pieces(self, *, whole: bool = False) -> AsyncGenerator[bytes, None]:
-        """Yield the file while it is made, or all of it at once.
+        """Yield the file during generation, or completely at the end.
 
         Raises:
             SpeechError: the request was refused, or broke.
@@ -124,7 +124,7 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
             yield self._line(b"", told)
 
     async def timed_whole(self) -> AsyncGenerator[bytes, None]:
-        """Yield all of it with all times, in one piece.
+        """Yield the complete audio with all times as one piece.
 
         Raises:
             SpeechError: the request was refused, or broke.

@@ -11,7 +11,7 @@ from runtime.server.session.dialect import SingleErrorDialect
 
 
 class StreamInputSession(SingleErrorDialect[Context], ElevenLabsSession):
-    """Its first message says how it speaks, an empty text ends it; an error ends the socket."""
+    """Session of one text: the first message has the options, an empty text ends it, an error ends the socket."""
 
     @property
     def _silence_s(self) -> float | None:

@@ -24,7 +24,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     def subscribed(request: Request) -> dict[str, Any]:
         own = [voice for voice in known_voices(host, request.headers) if voice.is_owner]
-        limit = host.settings.server.owned_voices if OWNER in request.headers else 0  # 0: any number
+        limit = host.settings.server.owned_voices if OWNER in request.headers else 0  # 0 is unlimited.
         return {
             "tier": "free",
             "status": "free",

@@ -1,7 +1,7 @@
-"""Runs the engine's process, which `EngineClient` starts.
+"""Engine process, started by `EngineClient`.
 
-Standard input and output are the channel. The process ends when the server's does, whatever ended that, and whatever
-it does itself at that time: loading takes minutes, and a device that hangs takes for ever.
+Standard input and output are the channel. The process ends with the server's process at any time, also during loading,
+which takes minutes, or while a device hangs.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _LAST_WORDS_S = 5.0  # Timeout for sending the remaining messages.
 
 
 def main() -> int:
-    """Load, serve until told to end, and return the exit status."""
+    """Load, serve until a close command, and return the exit status."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Output of libraries on stdout would corrupt the channel.
-    # A service manager may tell both processes to end; the server's ends this one in order.
+    # A service manager may signal both processes; the server's process ends this one in order.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "SIGUSR1"):
@@ -68,14 +68,14 @@ def main() -> int:
 
 
 def run() -> NoReturn:
-    """Be the process."""
+    """Run the process and exit with its status."""
     status = main()
     logging.shutdown()
     os._exit(status)  # A thread that hangs in the device must not keep the process alive.
 
 
 def _end_with_the_server() -> NoReturn:
-    """End the process once nobody holds the other end of its standard input. Windows cannot be asked for that."""
+    """End the process once the other end of its standard input is closed (not on Windows)."""
     pipe = select.poll()
     pipe.register(sys.stdin.fileno(), 0)  # Hang-up is reported without being requested.
     pipe.poll()

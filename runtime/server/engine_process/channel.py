@@ -110,7 +110,7 @@ class Channel:
 
     @property
     def source(self) -> int:
-        """The file descriptor that messages come from."""
+        """Return the file descriptor of incoming messages."""
         return self._source.fileno()
 
     def close(self, timeout_s: float) -> None:

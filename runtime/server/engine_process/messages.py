@@ -10,12 +10,12 @@ from runtime.errors import SpeechError
 from runtime.request import EngineLoad, Mode, ModelCard, Reference, SpeechEvent, SpeechRequest, VoicePrompt
 from runtime.settings import Settings
 
-# --- from the server
+# --- From the server.
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """The first message: load what the settings name."""
+    """First message: load the checkpoints of the settings."""
 
     settings: Settings
     log_level: int
@@ -37,7 +37,7 @@ class Submit:
 
 
 class Verb(StrEnum):
-    """Methods of `SpeechEngine` that concern a request under way."""
+    """Methods of `SpeechEngine` for a running request."""
 
     APPEND = "append"
     FLUSH = "flush"
@@ -48,7 +48,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Call a method about a request."""
+    """Call of a method for a request."""
 
     verb: Verb
     ticket: int
@@ -57,21 +57,21 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class AckSent:
-    """Of several requests, by ticket, how many samples in all have left for their listeners."""
+    """Acknowledgements: total sent samples by ticket."""
 
     samples: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Make the prompt of a reference; `Prepared` with the same number answers."""
+    """Request of a reference's prompt; `Prepared` with the same number is the response."""
 
     number: int
     reference: Reference
     mode: Mode
 
 
-# --- from the engine
+# --- From the engine.
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,14 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class NotOpened:
-    """Loading failed; the process ends. ``error`` is None where it was no error of ours: the log has it."""
+    """Failure of loading, after which the process ends. `error` is None for unexpected exceptions, which are logged."""
 
     error: SpeechError | None
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """An event for a request's sink."""
+    """Event for a request's sink."""
 
     ticket: int
     event: SpeechEvent

@@ -1,7 +1,7 @@
-"""Canary: the same four frames in every checkpoint, compared with the first run while the engine is idle.
+"""Canary: a test utterance of four frames per checkpoint, compared with its first run while the engine is idle.
 
-The utterance is sampled from a fixed seed and is alone on the device, so that the codes are the same for as long as
-weights, device and memory are what they were. Thread: the event loop.
+The utterance has a fixed seed and runs alone on the device, so its codes change only if weights, device or memory are
+faulty. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class Outcome(StrEnum):
 
 
 class Canary:
-    """Remembers what each checkpoint said first; one that is loaded later is heard for the first time later."""
+    """Canary of all checkpoints, with the first result of each."""
 
     def __init__(self, engine: SpeechEngine) -> None:
         self._engine = engine
-        # By fingerprint and modes: a checkpoint may be there twice, each time for other modes.
+        # By fingerprint and modes, because a checkpoint may be loaded twice for different modes.
         self._first: dict[tuple[str, Sequence[str]], str] = {}
 
     async def sing(self) -> Outcome:
-        """Let every loaded checkpoint speak, as long as no request wants to."""
+        """Run the canary of every loaded checkpoint, while there is no request."""
         for card in self._engine.cards:
             if not card.loaded:
                 continue
@@ -74,7 +74,7 @@ class Canary:
         return Outcome.SAME
 
     async def _said(self, request: SpeechRequest) -> str | None:
-        """Return a digest of the codes, or the code of the error that they ended in; None: it gave way to another."""
+        """Return a digest of the codes, or the code of an error; None if a request has preempted the canary."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         digest, end, refusal = hashlib.sha256(), "", None
 
@@ -108,7 +108,7 @@ class Canary:
 
 
 def _utterance(card: ModelCard) -> SpeechRequest:
-    """The same whenever it is asked for, in the first of a checkpoint's modes."""
+    """Return the fixed utterance in the first mode of a checkpoint."""
     mode = card.modes[0]
     return SpeechRequest(
         text=TEXT,
@@ -123,7 +123,7 @@ def _utterance(card: ModelCard) -> SpeechRequest:
 
 
 def _reference() -> Reference:
-    """A hum that is nobody's voice, louder and softer as syllables are."""
+    """Return a synthetic hum with the loudness pattern of syllables."""
     t = np.arange(round(REFERENCE_S * SAMPLE_RATE)) / SAMPLE_RATE
     hum = sum(np.sin(2 * np.pi * 140 * harmonic * t) / harmonic for harmonic in range(1, 6))
     samples = 0.2 * hum * (0.6 + 0.4 * np.sin(2 * np.pi * 4 * t))

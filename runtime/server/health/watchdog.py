@@ -1,6 +1,6 @@
 """Watchdog of the engine: its thread, overdue frames, and the canary.
 
-Thread: the event loop, which the device cannot hold up.
+Thread: event loop, which the device cannot block.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SLACK = 5  # Multiple of the longest finished step, because large checkpoints on
 
 
 class Watchdog:
-    """Comes to one verdict, after which nothing brings the engine back."""
+    """Watchdog with one final verdict, after which the engine is not used any more."""
 
     def __init__(self, engine: SpeechEngine, settings: ServerSettings, metrics: ServerMetrics) -> None:
         self._engine = engine
@@ -34,14 +34,14 @@ class Watchdog:
         self.verdict: Exit | None = None
 
     async def start(self) -> None:
-        """Begin to watch, and return once the canary has been heard, or there is a verdict without it."""
+        """Start the watchdog, and return once the first canary has passed or there is a verdict."""
         self._task = asyncio.create_task(self._watch(), name="watchdog")
         heard = asyncio.create_task(self._heard.wait())
         await asyncio.wait({self._task, heard}, return_when=asyncio.FIRST_COMPLETED)
         heard.cancel()
 
     async def watch(self) -> Exit:
-        """Return the verdict once it is there."""
+        """Wait for the verdict and return it."""
         assert self._task is not None, "it was started"
         return await asyncio.shield(self._task)
 
@@ -61,9 +61,9 @@ class Watchdog:
             listening.cancel()
 
     async def _look(self) -> Exit:
-        """Return why the engine makes no frames any more.
+        """Wait until the engine generates no frames any more, and return the reason.
 
-        Time is counted in looks: while this process, or the whole machine, stands still, no frame is overdue.
+        Time is counted in polls, so that a stop of this process or of the machine does not make a frame overdue.
         """
         since, looks, longest = None, 0, 0
         while self._engine.alive:
@@ -82,7 +82,7 @@ class Watchdog:
         return Exit.ENGINE_DIED
 
     async def _listen(self) -> Exit:
-        """Return once the canary says something else than at first."""
+        """Wait until a canary differs from its first run."""
         while self._settings.canary_s:
             outcome = await self._canary.sing()
             self._heard.set()

@@ -1,15 +1,15 @@
 """Access control: one middleware around every route, HTTP and WebSocket.
 
-It stands behind the checks that both of our ports make (`shared/port/guard.py`) and checks in this order, so that a
-caller learns no more than it may:
+It runs after the checks that both of our ports share (`shared/port/guard.py`). The order of its checks reveals nothing
+to callers without a key:
 
 1. /health and /ready are open to every client.
-2. Requests a minute, of one key, or of one address where no good key came, and of one account where the studio names
-   it: 429. Each further utterance of a request or a socket counts as one more.
-3. The key, where the server has any: 401. A WebSocket may bring a ticket instead.
-4. The body's size, as it comes: 413.
+2. Requests per minute, of a key, of an address without a valid key, and of an account that the studio names: 429. Each
+   further utterance of a request or socket counts as one more.
+3. The key, if the server has any: 401. A WebSocket may send a ticket instead.
+4. The body's size, as it arrives: 413.
 
-A refused WebSocket is answered by HTTP before it is accepted. Nothing that a client sent is logged.
+A refused WebSocket gets an HTTP response before it is accepted. No client data is logged.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _TokenBucket:
 
 
 class Rate:
-    """A token bucket a caller: a minute's requests at once, then as many a minute."""
+    """Token bucket per caller: a minute's requests at once, then the same number per minute."""
 
     def __init__(self, per_minute: int, clock: Clock = time.monotonic) -> None:
         self._most = per_minute
@@ -56,7 +56,7 @@ class Rate:
         return len(self._buckets)
 
     def wait_s(self, caller: bytes) -> float:
-        """Take a token, or return the seconds until there is one."""
+        """Take a token and return 0, or return the seconds until there is one."""
         if not self._most:
             return 0.0
         now = self._clock()
@@ -94,10 +94,10 @@ class AccessControl(AccessCheck):
             await self._app(scope, receive, send)
 
     def _check(self, scope: Scope, address: str) -> None:
-        """Raise why this request may not come in.
+        """Check a request.
 
         Raises:
-            RateLimited, Unauthorized, MessageTooLarge: in that order.
+            RateLimited, Unauthorized, MessageTooLarge: A check failed, in this order.
         """
         headers = Headers(scope=scope)
         key = self._good_key(scope, headers)
@@ -114,7 +114,7 @@ class AccessControl(AccessCheck):
             raise self._too_large(int(length))
 
     def _counted_as(self, headers: Headers, door: bytes, allowance: Allowance | None) -> bytes:
-        """The bucket of a request. Only who has the secret names an account: others would invent one each time."""
+        """Return the bucket of a request. Accounts count only with the secret; other clients could invent them."""
         secret = self._settings.account_key.encode()
         offered = headers.get(ACCOUNT_KEY_HEADER, "").encode()
         if allowance is None or not secret or not hmac.compare_digest(offered, secret):
@@ -136,7 +136,7 @@ class AccessControl(AccessCheck):
             offered += [word.removeprefix(TOKEN) for word in scope["subprotocols"] if word.startswith(TOKEN)]
         for key in filter(None, offered):
             offer = digest(key)
-            # Every key is compared, and digests in constant time: the answer's time says nothing of either.
+            # Compare all keys, by digests in constant time, so that the response time reveals nothing.
             if any([hmac.compare_digest(offer, known) for known in self._keys.digests()]):
                 return offer
         if scope["type"] == "websocket":
@@ -146,7 +146,7 @@ class AccessControl(AccessCheck):
         return None
 
     async def _pass_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request through, and its body up to the limit."""
+        """Pass the request on, with its body up to the limit."""
         count, started, cut = 0, False, False
 
         async def counted() -> Message:

@@ -23,9 +23,9 @@ def digest(word: str) -> bytes:
 
 
 class KeyRing:
-    """The keys of the settings and of the file that they name. Thread: the event loop.
+    """API keys of the settings and of their key file. Thread: event loop.
 
-    A file that is named and cannot be read has no keys: the server is closed then, not open.
+    An unreadable key file has no keys, so the server refuses all requests.
     """
 
     def __init__(self, settings: ServerSettings, clock: Clock = time.monotonic) -> None:
@@ -34,7 +34,7 @@ class KeyRing:
         self._filed: WatchedFile[list[bytes]] = WatchedFile(settings.api_keys_file, _digests, [], clock)
 
     def digests(self) -> list[bytes]:
-        """Of every key that is good now."""
+        """Return the digests of all valid keys."""
         return [*self._own, *self._filed.value()]
 
 
@@ -43,12 +43,12 @@ def _digests(text: str) -> list[bytes]:
 
 
 def keys_of(text: str) -> list[str]:
-    """Return the keys of a file's text: one a line, behind a # nothing."""
+    """Return the keys in a file's text: one per line, without comments after #."""
     return [key for line in text.splitlines() if (key := line.partition("#")[0].strip())]
 
 
 class Tickets:
-    """Keys that open one WebSocket, soon."""
+    """Short-lived tickets, each for one WebSocket."""
 
     def __init__(self, ticket_s: float, clock: Clock = time.monotonic) -> None:
         self.ticket_s = ticket_s
@@ -61,7 +61,7 @@ class Tickets:
         return ticket
 
     def redeem(self, ticket: str) -> bool:
-        """Tell whether the ticket is good; it is not any more after this."""
+        """Return True if the ticket is valid, and invalidate it."""
         end = self._ends.pop(digest(ticket), None)
         return end is not None and self._clock() < end
 
@@ -72,10 +72,10 @@ class Tickets:
 
 
 class SharedTickets(Tickets):
-    """Tickets that every replica takes, whichever gave them out: signed with the first key that is good.
+    """Tickets that are valid at every replica, signed with the first valid key.
 
-    A ticket opens one WebSocket at each replica until it is void, since replicas do not tell each other of it. The
-    clock is that of the wall, which replicas share.
+    A ticket opens one WebSocket at each replica until it expires, because replicas do not share used tickets. Expiry
+    uses the wall clock, which replicas share.
     """
 
     def __init__(self, ticket_s: float, keys: KeyRing, clock: Clock = time.time) -> None:

@@ -16,7 +16,7 @@ FIELD_BYTES = 32 * 2**10
 MAX_FIELDS, MAX_FILES = 16, 2
 FORM_BYTES = MAX_FIELDS * FIELD_BYTES  # Bytes of all fields besides the file.
 
-# It warns of every damaged form, and a client may send as many as it likes.
+# The parser logs a warning for every invalid form, which any client can send in any number.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
@@ -26,13 +26,13 @@ async def read_multipart(
     """Return a form's texts and files by name; large files are on disk during the request.
 
     Args:
-        what: could not be kept where the disk does not take it.
-        refused: why a body of another kind is.
+        what: Name of the data in the error of a failed disk write.
+        refused: Error text for bodies of another content type.
 
     Raises:
-        InvalidConfig: it is no multipart form.
-        UnsupportedEncoding, MessageTooLarge, SessionIdle, BodyTooSlow: as `body_pieces`.
-        StorageFailed: the disk does not take it.
+        InvalidConfig: It is not a multipart form.
+        UnsupportedEncoding, MessageTooLarge, SessionIdle, BodyTooSlow: As `body_pieces`.
+        StorageFailed: The temporary file cannot be written.
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise InvalidConfig(where="body", why=refused, param="body")

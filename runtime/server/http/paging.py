@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """Some of a list; there are more in the direction that was asked for, or not."""
+    """Page of a list, with a flag for more items in the requested direction."""
 
     items: Sequence[Item]
     has_more: bool
@@ -25,13 +25,13 @@ def page_size(size: str, where: str) -> int:
     """Parse the page size from the parameter ``where``.
 
     Raises:
-        InvalidConfig: it is no number from 1 to 100.
+        InvalidConfig: It is not a number from 1 to 100.
     """
     return number_in(size, where, 1, MAX_PAGE_SIZE)
 
 
 def page(listed: Sequence[Item], id_of: Callable[[Item], str], size: int, after: str, before: str = "") -> Page[Item]:
-    """Return the page behind one id, or before another; an id that is none of the list's counts as none."""
+    """Return the page after one id or before another; unknown ids are ignored."""
     ids = [id_of(item) for item in listed]
     if before in ids:
         end = ids.index(before)

@@ -14,7 +14,7 @@ _SAFE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")  # No character that could end
 
 
 class RequestIds:
-    """ASGI middleware around everything else, so that refusals have an id too."""
+    """Outermost ASGI middleware, so that refusals have an id too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

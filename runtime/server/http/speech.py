@@ -23,14 +23,14 @@ from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import decode
 from runtime.shared.port.limits import whole_body
 
-_SMALL_BODY_BYTES = 16 * 2**10  # A body that is parsed on the loop, in 3 ms at most.
-_MAX_MARKUP_RATIO = 4  # Characters of a text with its markup for each that is spoken.
+_SMALL_BODY_BYTES = 16 * 2**10  # Maximum of bodies that are parsed on the loop, which takes at most 3 ms.
+_MAX_MARKUP_RATIO = 4  # Maximum ratio of a text's characters with markup to the limit of spoken ones.
 
 Body = TypeVar("Body", bound=NamesDictionaries)
 
 
 class HttpSpeech(ABC, Generic[Body]):
-    """Serves one body, once. Thread: event loop; voices are read and sound is encoded by workers."""
+    """Speech request of one HTTP body. Thread: event loop; workers read voices and encode audio."""
 
     dialect: ClassVar[str]
     text_field: ClassVar[str]  # Name of the text field in the dialect.
@@ -56,7 +56,7 @@ class HttpSpeech(ABC, Generic[Body]):
         return {} if self._speech is None else self._speech.headers()
 
     def reply(self, pieces: AsyncGenerator[bytes, None], media_type: str) -> StreamingReply:
-        """Send these as they are made."""
+        """Return a streaming response with these pieces."""
         return StreamingReply(
             pieces,
             media_type=media_type,
@@ -68,7 +68,7 @@ class HttpSpeech(ABC, Generic[Body]):
         )
 
     def _stream(self, request: SpeechRequest) -> SpeechStream:
-        """Return the request in flight; the host counts and logs its end."""
+        """Submit the request and return its stream; the host counts and logs its end."""
         host = self._host
         request_log = RequestLog(
             id=self._id,
@@ -82,10 +82,10 @@ class HttpSpeech(ABC, Generic[Body]):
         return self._speech
 
     async def _filtered(self, name: FilterName, text: str, *, tags: bool) -> str:
-        """Return what is to be spoken of a text. A thread filters it, in turn with other texts.
+        """Return the spoken part of a text. A separate thread filters texts in turn.
 
         Raises:
-            TextTooLong: it has more characters than the markup of the longest text may have.
+            TextTooLong: It has more characters than the longest text with markup may have.
         """
         entries = all_words(self._body, self._library)
         if name == "none" and not entries:
@@ -119,17 +119,17 @@ def event(**fields: object) -> bytes:
 
 
 async def read_fields(request: Request, host: Host) -> dict[str, Any]:
-    """Read a JSON body, no further than the limits allow.
+    """Read a JSON body within the limits.
 
     Raises:
-        MessageTooLarge, InvalidMessage: it is too large, cut short, or no JSON object.
-        UnsupportedEncoding, SessionIdle, BodyTooSlow: it is compressed, or comes too slowly.
+        MessageTooLarge, InvalidMessage: It is too large, truncated, or not a JSON object.
+        UnsupportedEncoding, SessionIdle, BodyTooSlow: It is compressed, or arrives too slowly.
     """
     limits = host.settings.limits
     body = await whole_body(request, max_bytes=limits.max_config_bytes, idle_s=limits.config_s)
     if len(body) <= _SMALL_BODY_BYTES:
         return _decoded(body)
-    # Tens of milliseconds for the largest, whatever is in it, and only reference audio needs so much.
+    # Parsing the largest body takes tens of milliseconds; only reference audio needs such a size.
     fields = await asyncio.get_running_loop().run_in_executor(host.decoders, _decoded, body)
     if len(body) > limits.max_message_bytes and "ref_audio" not in fields and "items" not in fields:
         raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_message_bytes)

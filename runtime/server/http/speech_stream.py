@@ -1,7 +1,7 @@
 """Speech over HTTP: a running request as an async iterator, and a response that waits for its first audio.
 
-Knows no dialect. Whatever ends a reply, its slot is given back: the client's hang-up is listened for all the time, also
-while nothing is being sent.
+It is independent of dialects. The slot is released however a reply ends; a client's disconnect is noticed at any time,
+also while nothing is being sent.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ Value = TypeVar("Value")
 
 
 class SpeechStream:
-    """One request in flight: its events up to Finished. Thread: event loop.
+    """Events of one running request up to Finished. Thread: event loop.
 
-    To ask for the next event says that the sound before it has left, so that a slow reader pauses its row.
-    ``text_field`` is what the client calls the text, for errors about it; ``on_end`` hears of every end, once.
+    Requesting the next event acknowledges the audio of the previous one, so a slow reader pauses its row. `text_field`
+    is the client's name of the text for errors; `on_end` is called once at the end.
 
     Raises:
-        BadRequest, Busy: nothing was started. On entry, or at the first event where the engine has another process.
-        SpeechError: in the iteration, where the request broke.
+        BadRequest, Busy: Nothing was started. Raised on entry, or at the first event with the engine in another
+        process.
+        SpeechError: The request failed; raised by the iteration.
     """
 
     def __init__(
@@ -112,12 +113,12 @@ class SpeechStream:
 
     def _emit_event(self, event: SpeechEvent) -> None:
         """Pass an event of the engine to the event loop. Thread: engine."""
-        # The loop is closed where the process ends before its engine; no client listens then.
+        # The loop may be closed if the process ends before its engine.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._arrive, event)
 
     def _arrive(self, event: SpeechEvent) -> None:
-        """Pass an event on; an end is told to ``on_end`` even where the client has left."""
+        """Queue an event; call `on_end` for an end, also after a disconnect."""
         if isinstance(event, Finished | Broken):
             self._on_end(event)
         self._events.put_nowait(event)
@@ -134,12 +135,12 @@ class SpeechStream:
 async def while_connected(
     receive: Receive, work: Coroutine[Any, Any, Value], replies: set[asyncio.Task[Any]]
 ) -> Value | None:
-    """Return what the work returns, or None: the client left, and the work was cancelled.
+    """Return the result of the work, or None if the client disconnected and the work was cancelled.
 
     The task is registered in `replies` during the response, so that a shutdown can cancel it.
 
     Raises:
-        Draining: it was cancelled there.
+        Draining: A shutdown cancelled it.
     """
     working = asyncio.create_task(work, name="speech-reply")
     leaving = asyncio.create_task(_left(receive), name="speech-reply-listener")
@@ -162,11 +163,11 @@ async def _left(receive: Receive) -> None:
 
 
 class StreamingReply(StreamingResponse):
-    """A body that is sent as it is made, and begins when its first piece is there.
+    """Streaming response that starts with its first piece.
 
-    An error before that is raised, and so answered as any other is. One after it breaks the connection off, so that
-    no client takes a part for the whole. ``late_headers`` is asked once the first piece is there; ``on_broken`` hears
-    of what broke it off.
+    An error before the first piece is raised and handled as usual. A later one closes the connection, so that no client
+    takes a part for the whole. `late_headers` is called after the first piece; `on_broken` is called with a later
+    error.
     """
 
     def __init__(
@@ -194,7 +195,7 @@ class StreamingReply(StreamingResponse):
         except SpeechError as error:
             if not self._begun:
                 raise
-            # An unfinished body makes uvicorn close the connection.
+            # For an incomplete body, uvicorn closes the connection.
             log.warning("a reply was broken off: %s", error.code)
             self._on_broken(error)
 

@@ -6,12 +6,12 @@ import struct
 
 from runtime.server.native.contexts import NativeUtterance
 
-# Version, kind, channel, number of the message, first sample: 16 bytes, so that the samples stay aligned.
+# Version, kind, channel, message number and first sample: 16 bytes, so that the samples are aligned.
 HEADER = struct.Struct("<BBHIQ")
 VERSION = 1
 KIND_S16LE = 1
 
 
 def header(utterance: NativeUtterance, first_sample: int) -> bytes:
-    """Return the header of the utterance's next message of sound."""
+    """Return the header of the utterance's next audio message."""
     return HEADER.pack(VERSION, KIND_S16LE, utterance.channel, utterance.messages, first_sample)

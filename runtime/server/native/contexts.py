@@ -12,7 +12,7 @@ _CHANNELS = 2**16
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class NativeUtterance(Utterance[SessionConfig]):
-    """A context in flight; docs/api.md has the table of how far it can be."""
+    """Open context; docs/api.md has the table of its states."""
 
     context_id: str
     keeps_pieces: bool = True
@@ -29,5 +29,5 @@ class NativeUtterance(Utterance[SessionConfig]):
 
     @property
     def voice_name(self) -> str | None:
-        """Of the speaker or the stored voice; what else a client may have written there names no voice."""
+        """Return the name of the speaker or stored voice, or None for other input of the client."""
         return self.voice.config.voice if self.voice.resolved.stored else self.voice.resolved.speaker

@@ -1,7 +1,7 @@
 """Session of ``voicewright.speech.v1``.
 
-A context gets exactly one terminal message. It may be heard while it is still being composed. Sound of a cancelled
-context that was not taken yet is dropped: nothing of it follows.
+A context gets exactly one terminal message. It may be spoken while its text is still arriving. Unsent audio of a
+cancelled context is dropped, so nothing of it follows.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Session(Dialect[NativeUtterance]):
 
     def __init__(self, *, session_id: str, server: str, **shared: Any) -> None:
         super().__init__(**shared)
-        # By the context that they are for; None: every other one.
+        # Voices by context; None is for all other contexts.
         self._voices: dict[str | None, ChosenVoice[schema.SessionConfig]] = {}
         cards, limits = shared["cards"], shared["limits"]
         self.send_queue.say(messages.session_created(session_id, server, cards, limits))
 
-    # --- the clocks
+    # --- Timers.
 
     def _give_notice(self, remaining_s: float) -> None:
         self.send_queue.say(messages.session_expiring(round(remaining_s, 3)))
 
-    # --- the engine
+    # --- Events of the engine.
 
     def _on_event(self, utterance: NativeUtterance, event: SpeechEvent) -> None:
         self._timers.stirred()
@@ -79,7 +79,7 @@ class Session(Dialect[NativeUtterance]):
             if not is_used:
                 self._refuse_name(name or DEFAULT_CONTEXT, voice.reference)
 
-    # --- the client's messages
+    # --- Messages of the client.
 
     def _size_limit(self, fields: dict[str, Any]) -> int:
         is_config = fields.get("type") == "session.config"
@@ -112,7 +112,7 @@ class Session(Dialect[NativeUtterance]):
         name = config.context_id
         self._muted.forget(name or DEFAULT_CONTEXT)
         try:
-            # One more than contexts: the configuration without a name.
+            # One more than contexts, for the configuration without a name.
             if name not in self._voices and name is not None and len(self._voices) > self._limits.max_contexts:
                 raise TooManyContexts(limit=self._limits.max_contexts)
             check_frames(config.frame_limit, self._limits.max_frames)
@@ -121,7 +121,7 @@ class Session(Dialect[NativeUtterance]):
         except BadRequest as error:
             self._refuse_config(name, error)
             return
-        # The samples are kept, the message that brought them need not be.
+        # Only the samples are kept, not the message.
         slim = config.model_copy(update={"ref_audio": None, "pronunciations": words})
         self._voices[name] = self._chosen(slim, resolved, config.ref_audio)
 
@@ -165,13 +165,13 @@ class Session(Dialect[NativeUtterance]):
         self.send_queue.say(messages.session_done(self._uttered))
         self._close(1000)
 
-    # --- contexts
+    # --- Contexts.
 
     def _named(self, name: str) -> NativeUtterance | None:
         return next((utterance for utterance in self.utterances.values() if utterance.context_id == name), None)
 
     def _taking_text(self, name: str, what: str) -> NativeUtterance | None:
-        """Return the context that takes text under this name, opened if it is free; None after a refusal."""
+        """Return the context that accepts text under this name, opening it if necessary; None after a refusal."""
         if name in self._muted:
             return None
         utterance = self._named(name)
@@ -200,12 +200,12 @@ class Session(Dialect[NativeUtterance]):
         return self._number(utterance)
 
     def _finish(self, utterance: NativeUtterance, reply: Reply) -> None:
-        """Free the context with its terminal message."""
+        """Close the context with its terminal message."""
         self._timers.stirred()
         self.send_queue.say(reply, is_terminal=True)
 
     def _ended(self, utterance: NativeUtterance, reply: Reply) -> None:
-        """Free a context that did not end by its client's will; what of its text may still come is ignored."""
+        """Close a context that the client did not end, and ignore its remaining text."""
         if utterance.takes_text:
             self._muted.remember(utterance.context_id)
         self._finish(utterance, reply)
@@ -215,13 +215,13 @@ class Session(Dialect[NativeUtterance]):
         self._release(utterance)
         self._fail(utterance, error)
 
-    # --- refusals and the end
+    # --- Errors and the end.
 
     def _send_error(self, error: SpeechError) -> None:
         self.send_queue.say(messages.error(error))
 
     def _refuse_name(self, name: str, error: SpeechError) -> None:
-        """Refuse a context that is not open; what the client had sent for it already is ignored, or forgotten."""
+        """Refuse a context that is not open; messages for it that are already on the way are ignored."""
         if self._named(name) is not None:
             self._send_error(error)
         else:
@@ -244,7 +244,7 @@ class Session(Dialect[NativeUtterance]):
         self._refuse_name(name or DEFAULT_CONTEXT, error)
 
     def _refuse_text(self, name: str, error: SpeechError) -> None:
-        """Refuse a part of a text, and so the text: speech with a hole in it would be worse than none."""
+        """Refuse a part of a text, which ends the context, because speech with a gap would be worse."""
         utterance = self._named(name)
         if utterance is not None and utterance.takes_text:
             self._abort(utterance, error)

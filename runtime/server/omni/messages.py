@@ -52,6 +52,6 @@ def error(text: str, problem: SpeechError, *, partial_audio: bool = False) -> Re
 
 
 def failure(sentence: Sentence, problem: SpeechError) -> Reply:
-    """Say that a sentence failed, and whether what was heard of it is to be thrown away."""
+    """Return the message of a failed sentence, with a flag to discard its audio so far."""
     text = f"Generation failed for utterance {sentence.turn.index}, sentence {sentence.index}: {problem}"
     return error(text, problem, partial_audio=sentence.sent_bytes > 0)

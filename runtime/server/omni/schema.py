@@ -19,7 +19,7 @@ FORMATS = ("wav", "pcm", "flac", "mp3", "aac", "opus")
 
 
 class OmniConfig(SessionConfig):
-    """Settings of the utterances that begin later."""
+    """Settings of later utterances."""
 
     response_format: str = "wav"
     speed: Annotated[float, Field(ge=0.25, le=4)] = 1.0
@@ -78,7 +78,7 @@ class OmniConfig(SessionConfig):
 
     @property
     def cut(self) -> Split:
-        """Return where the text is cut into requests."""
+        """Return the split of the text into requests."""
         return Split.SENTENCE if self.text_input_mode == "commitment" else Split(self.split_granularity)
 
     @property
@@ -93,10 +93,9 @@ class OmniConfig(SessionConfig):
         return replace(
             super().request(text, resolved, reference),
             max_frames=None if frames is None else max(1, frames),
-            # It is cut here, where each part is announced; the engine cuts live texts, and what is too long for the
-            # checkpoint.
+            # Split here, because each part is announced. The engine splits live texts, and texts that are too long.
             split=Split.NONE if is_one_part and not self.is_live else Split.AUTO,
-            # A file is sent once it is complete, and until then nothing of it is taken.
+            # A file is sent once it is complete, so its audio is not acknowledged before.
             acknowledged=self.stream_audio,
         )
 

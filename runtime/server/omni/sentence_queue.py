@@ -14,7 +14,7 @@ from runtime.server.session.utterance import ChosenVoice, GrowingText, Utterance
 
 
 class SentenceEncoder(Protocol):
-    """``runtime.shared.encoding.Encoder`` for one whole sentence: what it returns, joined, is the file."""
+    """Encoder interface for one sentence (``runtime.shared.encoding.Encoder``); the joined results are the file."""
 
     def add(self, pcm: bytes) -> bytes: ...
 
@@ -26,7 +26,7 @@ OpenEncoder = Callable[[str, float], SentenceEncoder]  # Arguments: response_for
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """Text up to one input.done, which vLLM-Omni treats as an utterance."""
+    """Utterance in vLLM-Omni's sense: the text up to one input.done."""
 
     index: int
     voice: ChosenVoice[OmniConfig]
@@ -39,7 +39,7 @@ class Turn:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sentence(Utterance[OmniConfig]):
-    """One request, one pair of audio.start and audio.done. It has a new number each time that it is submitted."""
+    """Sentence with its own request and audio.start and audio.done. Each submission has a new number."""
 
     turn: Turn
     index: int
@@ -48,7 +48,7 @@ class Sentence(Utterance[OmniConfig]):
     is_over: bool = False  # The engine has emitted its final event.
     is_announced: bool = False
     has_begun: bool = False  # It has a slot.
-    may_go_ahead: bool = True  # False: the engine had no room for it beside the one before
+    may_go_ahead: bool = True  # False if the engine had no room for it in addition to the previous one.
     unsent: list[bytes] = field(default_factory=list)  # Audio before its turn, or a file being encoded.
     sent_bytes: int = 0
     encoder: SentenceEncoder | None = None
@@ -72,11 +72,11 @@ class TurnEnd:
 
 @dataclass(frozen=True, slots=True)
 class Goodbye:
-    """session.close: what was asked for before it is still spoken."""
+    """A session.close; earlier sentences are still spoken."""
 
 
 class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):
-    """First come, first spoken."""
+    """Queue of sentences in order of arrival."""
 
     @property
     def head(self) -> Sentence | TurnEnd | Goodbye | None:
@@ -87,7 +87,7 @@ class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):
         return sum(len(item.words) for item in self if isinstance(item, Sentence))
 
     def after_head(self) -> Sentence | None:
-        """Return the sentence behind the head, in the same utterance or the next."""
+        """Return the sentence after the first one, in the same utterance or the next."""
         sentences = (item for item in self if isinstance(item, Sentence))
         next(sentences, None)
         return next(sentences, None)

@@ -1,9 +1,9 @@
 """Sentence splitting of growing text in vLLM-Omni's dialect.
 
-Its clients count sentences, so the rules are that server's: a full stop, exclamation or question mark ends a sentence
-once white space follows it; marks of other scripts, which no abbreviation has, end it at once. Clauses end at commas
-and semicolons too. Two differences: a comma needs its white space as well, so that 1,000 stays whole, and nothing
-without a letter or digit is a part of its own. Nothing is cut inside a tag.
+Clients count sentences, so the rules are vLLM-Omni's: a full stop, exclamation or question mark ends a sentence once
+white space follows it; marks of other scripts end it at once. Clauses also end at commas and semicolons. There are two
+differences: a comma needs white space too, so that 1,000 is not split, and a part needs a letter or digit. Tags are not
+split.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ENDS = {
 
 
 class Sentences:
-    """One utterance's text, as far as it has come. With other splits than sentence and clause it is never cut.
+    """Splitter of one utterance's growing text; it splits only for sentence and clause.
 
-    ``tags``: the limits of its tags, where it holds any.
+    `tags` are the limits of its tags, if tags are enabled.
     """
 
     def __init__(self, split: Split, tags: Limits | None = None) -> None:
@@ -32,8 +32,8 @@ class Sentences:
         tag = IN_TAG + "|" + (rf"\[[^\[\]\n]{{0,{tags.max_instruct_chars}}}(?:\]|\Z)|" if tags else "")
         self._ends = re.compile(f"{tag}(?P<end>{ends})", re.IGNORECASE) if ends else None
         self._rest = ""
-        self._next_look = 0  # More text may complete what begins here: a mark without its white space, or a tag.
-        self._is_speakable = False  # There is a letter or digit in the rest.
+        self._next_look = 0  # Start of a mark or tag that more text may complete.
+        self._is_speakable = False  # True if the rest has a letter or digit.
 
     @property
     def waiting_chars(self) -> int:
@@ -41,7 +41,7 @@ class Sentences:
         return len(self._rest)
 
     def add(self, text: str) -> list[str]:
-        """Take more text and return the parts that are complete now."""
+        """Append text and return the parts that are complete now."""
         before, self._rest = len(self._rest), self._rest + text
         word = 0 if self._is_speakable else self._next_word(before)
         parts, start, next_look = [], 0, max(0, len(self._rest) - 1)
@@ -58,7 +58,7 @@ class Sentences:
         return parts
 
     def _next_word(self, start: int) -> int:
-        """Return where the next letter or digit is; the end of the text if there is none."""
+        """Return the index of the next letter or digit; the end of the text if there is none."""
         found = SPOKEN.search(self._rest, start)
         return found.start() if found else len(self._rest)
 

@@ -1,9 +1,9 @@
 """Session of vLLM-Omni 0.30's ``/v1/audio/speech/stream``.
 
-Its messages, its error texts and what ends a session are that server's; what is new (``code`` of errors, ``metrics`` of
-audio.done) are additional fields, and there are no new messages. Unlike there the client is heard while it is spoken
-to: a hang-up cancels. Sentences are spoken one after the other; the engine makes the next while one is being sent.
-A live text (``streaming_mode`` token_level, sentence_commit) is one sentence that grows while it is spoken.
+Messages, error texts and session ends are those of vLLM-Omni. Extensions are additional fields (``code`` of errors,
+``metrics`` of audio.done), not new messages. Unlike there, messages are read during speech, so a disconnect cancels.
+Sentences are spoken in order; the engine generates the next one while one is being sent. A live text
+(``streaming_mode`` token_level, sentence_commit) is one sentence that grows while it is spoken.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MAX_CONFIG_BYTES = 4 * 2**20
 _MAX_QUEUED = 256  # Waiting sentences and ends; further input waits in the client's socket.
 _MAX_COMMIT_ID = 256
 _SHOWN = 80  # Characters of a live text repeated in audio.start.
-_MAX_QUEUED_TEXTS = 16  # The same for complete texts.
+_MAX_QUEUED_TEXTS = 16  # Waiting complete texts.
 
 
 class OmniSession(Dialect[Sentence]):
@@ -61,13 +61,13 @@ class OmniSession(Dialect[Sentence]):
         self._turns = 0
         self._queue = SentenceQueue()
 
-    # --- the clocks
+    # --- Timers.
 
     @property
     def _silence_s(self) -> float | None:
-        """Silence does not count while the client is being spoken to.
+        """Return the idle timeout, which does not apply during speech.
 
-        One that leaves a live text open holds a slot, even while an earlier one is being spoken.
+        An open live text holds a slot, so it has a timeout even while an earlier text is spoken.
         """
         if self._voice is None:
             return self._limits.config_s
@@ -76,7 +76,7 @@ class OmniSession(Dialect[Sentence]):
 
     @property
     def _pausing(self) -> GrowingText | None:
-        """The text that is coming; a pause in a live one counts while the engine has it."""
+        """Return the arriving text whose pauses count; for a live one, while it is submitted."""
         if self._turn is None or not (self._live is None or self._is_speaking(self._live)):
             return None
         return self._turn.text
@@ -105,7 +105,7 @@ class OmniSession(Dialect[Sentence]):
         )
         return not self.closed and (is_full or super().is_congested)
 
-    # --- the engine
+    # --- Events of the engine.
 
     def _on_event(self, utterance: Sentence, event: SpeechEvent) -> None:
         match event:
@@ -130,7 +130,7 @@ class OmniSession(Dialect[Sentence]):
         """Submit or fail the sentences that waited for the voice."""
         self._advance()
 
-    # --- the client's messages
+    # --- Messages of the client.
 
     def receive_text(self, text: str) -> None:
         if not self._is_leaving:
@@ -184,7 +184,7 @@ class OmniSession(Dialect[Sentence]):
         except BadRequest as error:
             self._refuse(f"Invalid session config: {error}", error)
             return
-        # The audio is decoded once, the message that brought it need not be kept.
+        # The audio is decoded once; the message is not kept.
         changed: dict[str, Any] = {"ref_audio": None, "pronunciations": words}
         if config.is_live and config.non_streaming_mode is None and resolved.mode in self._streaming:
             changed["non_streaming_mode"] = False  # As vLLM-Omni, start to speak with the first words.
@@ -211,7 +211,7 @@ class OmniSession(Dialect[Sentence]):
             self._break_off(turn, error)
 
     def _break_off(self, turn: Turn, error: TextTooLong) -> None:
-        """Speak no more of the utterance's text."""
+        """Ignore the rest of the utterance's text."""
         self._text.finish()
         self._is_overlong = True
         self._uncommitted = ""
@@ -226,7 +226,7 @@ class OmniSession(Dialect[Sentence]):
             self._live.error = error
 
     def _commit(self, voice: ChosenVoice[OmniConfig], commit_id: object) -> None:
-        """Speak the text that was sent since the last commit, as more of the same request."""
+        """Append the text since the last commit to the running request."""
         if voice.config.streaming_mode != "sentence_commit":
             self._refuse_kind("input.commit")
         elif not (commit_id is None or (isinstance(commit_id, str) and len(commit_id) <= _MAX_COMMIT_ID)):
@@ -246,7 +246,7 @@ class OmniSession(Dialect[Sentence]):
             self.send_queue.say(messages.input_committed(commit_id, turn.fragments - 1, len(text)))
 
     def _grow(self, turn: Turn, text: str) -> None:
-        """Add to the utterance's live text; its first words begin it."""
+        """Append to the utterance's live text, starting it with the first words."""
         if text and self._live is None:
             self._live = self._enqueue(turn, text, is_live=True)
         elif text and self._live is not None and not self._live.is_over:
@@ -257,7 +257,7 @@ class OmniSession(Dialect[Sentence]):
                 self._live.words += text
 
     def _flush(self) -> None:
-        """Speak what there is of the text."""
+        """Speak all text so far."""
         if self._turn is not None:
             self._speak_on(self._turn, self._turn.text.flush())
             self._enqueue_parts(self._turn, self._text.flush())
@@ -319,10 +319,10 @@ class OmniSession(Dialect[Sentence]):
         self._queue.append(sentence)
         return sentence
 
-    # --- sentences
+    # --- Sentences.
 
     def _advance(self) -> None:
-        """Say and ask for whatever has become possible."""
+        """Announce, submit and finish sentences as far as possible."""
         while not self.closed:
             match self._queue.head:
                 case Sentence() as sentence:
@@ -346,7 +346,7 @@ class OmniSession(Dialect[Sentence]):
             self._submit(ahead)
 
     def _announce(self, sentence: Sentence) -> None:
-        """Open the sentence to the client, once, and send what the engine has made of it already."""
+        """Send audio.start of the sentence once, and its audio so far."""
         if sentence.is_announced:
             return
         sentence.is_announced = True
@@ -357,7 +357,7 @@ class OmniSession(Dialect[Sentence]):
                 self._send(sentence, pcm)
 
     def _submit(self, sentence: Sentence) -> None:
-        """Hand a waiting sentence to the engine as soon as its voice is there."""
+        """Submit a waiting sentence once its voice is ready."""
         voice = sentence.voice
         if sentence.is_over or sentence.is_submitted:
             return
@@ -391,7 +391,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _break(self, sentence: Sentence, error: SpeechError) -> None:
         if sentence is not self._queue.head and isinstance(error, Busy) and not sentence.samples:
-            # It was only to save time. It is asked for again when its turn comes.
+            # The early submission was optional; it is repeated when its turn comes.
             sentence.is_submitted = False
             sentence.is_end_sent = False
             sentence.may_go_ahead = False
@@ -401,7 +401,7 @@ class OmniSession(Dialect[Sentence]):
             sentence.error = error
 
     def _conclude(self, sentence: Sentence) -> None:
-        """Say how the sentence ended: always an audio.done, after the error if there is one."""
+        """Send the end of the sentence: audio.done, after an error if there is one."""
         if sentence.error is None and sentence.encoder is not None:
             data = b"".join(sentence.unsent) + sentence.encoder.finish()
             self.send_queue.sound(data, number=sentence.number, samples=sentence.samples)
@@ -410,7 +410,7 @@ class OmniSession(Dialect[Sentence]):
             self.send_queue.say(messages.failure(sentence, sentence.error))
         self.send_queue.say(messages.audio_done(sentence))
 
-    # --- refusals and the end
+    # --- Errors and the end.
 
     def _refuse_kind(self, kind: object) -> None:
         self._refuse(f"Unknown message type: {_quoted(kind)}", InvalidConfig(where="type", why="unknown"))
@@ -444,7 +444,7 @@ class OmniSession(Dialect[Sentence]):
 
 
 def _is_json(text: str) -> bool:
-    """True if the text is JSON but no object."""
+    """True if the text is JSON but not an object."""
     try:
         return not isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
@@ -452,5 +452,5 @@ def _is_json(text: str) -> bool:
 
 
 def _quoted(kind: object) -> str:
-    """Return a message type as that server quotes it, cut if it is long."""
+    """Return a message type as vLLM-Omni quotes it, shortened if it is long."""
     return str(kind)[:64]

@@ -112,12 +112,12 @@ def _whole_reply(responder: SpeechResponder, whole: Whole) -> Response:
 
 
 def _reads_as_it_comes(request: Request) -> bool:
-    """OpenAI's own client says by a header that its `with_streaming_response` is read so; the body is the same."""
+    """Return True if OpenAI's client reads the response as a stream, which it states in a header."""
     return request.headers.get("x-stainless-raw-response") == "stream"
 
 
 async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary, request_id: str) -> list[Reply]:
-    """Serve the items, as many at a time as there are slots, so that one batch never fills the queue."""
+    """Serve the items with at most as many concurrent requests as slots, so that a batch never fills the queue."""
     room = asyncio.Semaphore(host.engine.load().slots)
 
     async def served(index: int, fields: dict[str, Any]) -> Reply:
@@ -151,7 +151,7 @@ async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, reque
 
 
 async def _when_there_is_room(host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> Whole:
-    """Others may have filled the queue since the batch was taken; an item waits for ``queue_s`` as they do."""
+    """Submit an item, retrying for up to `queue_s` if other requests fill the queue."""
     loop = asyncio.get_running_loop()
     end = loop.time() + host.settings.limits.queue_s
     while True:
@@ -165,7 +165,7 @@ async def _when_there_is_room(host: Host, body: SpeechBody, library: VoiceLibrar
 
 
 def _failure(error: SpeechError) -> Reply:
-    """vLLM-Omni's ``error`` is the sentence; what OpenAI's clients read stands beside it."""
+    """Return an error with vLLM-Omni's ``error`` sentence and the fields of OpenAI's format."""
     return {
         "status": "error",
         "audio_data": None,

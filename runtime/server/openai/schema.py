@@ -36,7 +36,7 @@ def _known_stream_format(word: str) -> str:
 
 
 def _voice_name(voice: object) -> object:
-    """OpenAI names a custom voice ``{"id": …}``."""
+    """Return the voice's name, also of OpenAI's custom voices ``{"id": …}``."""
     return voice.get("id") if isinstance(voice, dict) else voice
 
 
@@ -76,7 +76,7 @@ class SpeechBody(SessionConfig):
         return fields
 
     def spoken(self, reference: Reference | None) -> Reference | None:
-        """A stored voice is spoken as it is stored; of a recording the request says it all."""
+        """Return the reference; fields of the request apply to recordings but not to stored voices."""
         return reference
 
     @property

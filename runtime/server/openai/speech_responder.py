@@ -43,7 +43,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         return self._body.sample_rate
 
     async def as_audio(self) -> AsyncGenerator[bytes, None]:
-        """Yield encoded audio while it is made.
+        """Yield encoded audio during generation.
 
         Raises:
             SpeechError: the request was refused, or broke.
@@ -56,7 +56,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         yield await self._encoded(encoder, encoder.finish)
 
     async def as_events(self) -> AsyncGenerator[bytes, None]:
-        """Yield the same as server-sent events. An error after the first sound is the last of them.
+        """Yield server-sent events with audio. An error after the first audio is the last event.
 
         Raises:
             SpeechError: before the first sound.
@@ -127,7 +127,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         return Encoder(body.response_format, rate=body.sample_rate, speed=body.speed, whole=whole)
 
     async def _encoded(self, encoder: Encoder, step: Callable[..., bytes], *given: bytes) -> bytes:
-        """Take a step of the encoder, on the loop only if it does not hold it up."""
+        """Run a step of the encoder, on the event loop only if it is fast."""
         if encoder.is_instant:
             return step(*given)
         return await self._encoding(step, *given)
@@ -148,7 +148,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
 
 
 def usage(end: Finished) -> Reply:
-    """Return OpenAI's usage: positions of the prompt, and frames."""
+    """Return OpenAI's usage: prompt positions and frames."""
     made = end.stats.frames
     return {
         "input_tokens": end.stats.prompt_tokens,

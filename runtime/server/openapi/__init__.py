@@ -1,1 +1,1 @@
-"""Describes the runtime's HTTP routes as OpenAPI, and as a page."""
+"""OpenAPI document of the runtime's HTTP routes, and its HTML page."""

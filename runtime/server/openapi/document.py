@@ -16,7 +16,7 @@ from runtime.server.openapi.operations import EVERYWHERE, JSON, Operation, Refus
 from runtime.version import package_version
 
 OPENAPI = "3.1.0"
-METHODS = ("get", "post", "put", "patch", "delete")  # HEAD is what GET answers, without its body
+METHODS = ("get", "post", "put", "patch", "delete")  # HEAD is omitted, because it equals GET without a body.
 
 _REFERENCE = "#/components/schemas/{model}"
 _KEYS: dict[str, dict[str, str]] = {
@@ -45,7 +45,7 @@ _EVENT: Document = {  # One server-sent event.
 
 
 def document(routes: Sequence[BaseRoute], *, has_keys: bool) -> Document:
-    """Describe every HTTP route; ``has_keys`` says whether a key is needed."""
+    """Return the OpenAPI document of every HTTP route; `has_keys` is True if requests need a key."""
     operations = list(_operations(routes))
     schemas, components = _schemas(operations)
     paths: dict[str, Document] = defaultdict(dict)
@@ -64,7 +64,7 @@ def document(routes: Sequence[BaseRoute], *, has_keys: bool) -> Document:
 
 
 def undocumented(routes: Sequence[BaseRoute]) -> list[str]:
-    """The paths whose endpoints have noted nothing, or have no words."""
+    """Return the paths of endpoints without an `Operation` or a docstring."""
     return [
         str(route.path)
         for route in iter_route_contexts(routes)
@@ -73,14 +73,14 @@ def undocumented(routes: Sequence[BaseRoute]) -> list[str]:
 
 
 def _operations(routes: Sequence[BaseRoute]) -> Iterator[tuple[RouteContext, Operation]]:
-    """Each route with its operation; one that only repeats another with a slash behind it is left out."""
+    """Yield each route with its operation, except duplicates with a trailing slash."""
     for route in iter_route_contexts(routes):
         if route.methods and route.endpoint and not str(route.path).endswith("/"):
             yield route, operation_of(route.endpoint) or Operation()
 
 
 def _schemas(operations: list[tuple[RouteContext, Operation]]) -> tuple[dict[int, Document], dict[str, Document]]:
-    """Describe every type once: how each is referred to, by its identity, and the components."""
+    """Return the reference of each type by identity, and the components with each type once."""
     types: dict[int, tuple[Any, Any]] = {}
     for _, operation in operations:
         for kind, mode in (
@@ -96,7 +96,7 @@ def _schemas(operations: list[tuple[RouteContext, Operation]]) -> tuple[dict[int
 
 
 def _path(route: RouteContext) -> str:
-    """As OpenAPI writes it: without the converters of parameters."""
+    """Return a path in OpenAPI's format, without parameter converters."""
     return re.sub(r":\w+}", "}", str(route.path))
 
 
@@ -123,13 +123,13 @@ def _described(route: RouteContext, method: str, operation: Operation, schemas: 
 
 
 def _dialect(module: str) -> str:
-    """The folder of a dialect; what belongs to none is about operation."""
+    """Return the tag of a route: its dialect's folder, or operation."""
     folder = module.removeprefix("runtime.server.").split(".")[0]
     return folder if folder != "app" else "operation"
 
 
 def _parameters(route: RouteContext, operation: Operation) -> Iterator[Document]:
-    """Those of the signature, all of which are text."""
+    """Return the parameters of the signature, all of which are text."""
     for place, fields in (("path", route.dependant.path_params), ("query", route.dependant.query_params)):
         for field in fields:
             is_needed = place == "path"
@@ -161,7 +161,7 @@ def _responses(operation: Operation, schemas: dict[int, Document]) -> Document:
 
 
 def _refusals(refusals: Refusals, schema: Document) -> Iterator[tuple[str, Document]]:
-    """A response for each status, with the codes and sentences of the errors that have it."""
+    """Return a response for each status, with the codes and sentences of its errors."""
     by_status = defaultdict(list)
     for kind in sorted(refusals, key=lambda kind: kind.code):
         by_status[kind.http_status].append(kind)

@@ -79,17 +79,17 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def dictionaries_of(host: Host, request: Request) -> OwnerDictionaries:
-    """Return the dictionaries that the request's owner has."""
+    """Return the dictionaries of the request's owner."""
     return host.owner_library(request.headers).pronunciations
 
 
 def words_of(entries: Iterable[Pronunciation]) -> tuple[Word, ...]:
-    """Return the words of a body as they are kept."""
+    """Return the words of a body in their stored form."""
     return tuple(entry.kept() for entry in entries)
 
 
 def entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
-    """Return a dictionary without its words. On a worker: whose it is, the disk says."""
+    """Return a dictionary without its words. Thread: a worker, because the owner is read from the disk."""
     return {
         "id": dictionary.id,
         "object": "audio.pronunciation_dictionary",
@@ -105,5 +105,5 @@ def entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[
 
 
 def whole(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> Reply:
-    """Return the same with them."""
+    """Return a dictionary with its words."""
     return {**entry(kept, dictionary), "pronunciations": [asdict(word) for word in dictionary.latest.words]}

@@ -18,7 +18,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """More text of an utterance that was submitted with ``open_text``."""
+    """Append text to an utterance that was submitted with `open_text`."""
 
     utterance: int
     text: str = field(repr=False)
@@ -26,21 +26,21 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Speak what there is of the utterance's text."""
+    """Speak all of the utterance's text so far."""
 
     utterance: int
 
 
 @dataclass(frozen=True, slots=True)
 class FinishText:
-    """The utterance's text is complete."""
+    """Mark the utterance's text as complete."""
 
     utterance: int
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The listener has heard so much of the utterance."""
+    """Acknowledge the playback position of the utterance."""
 
     utterance: int
     ms: float
@@ -48,7 +48,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Give the utterance's slot back. Nothing needs to come back."""
+    """Cancel the utterance and release its slot; no response is needed."""
 
     utterance: int
 
@@ -93,7 +93,7 @@ class AudioMessage:
 
 @dataclass(frozen=True, slots=True)
 class EncodedMessage:
-    """A JSON message whose sound is still to be encoded. Messages of one client are made one after the other."""
+    """JSON message whose audio is not encoded yet. A client's messages are encoded in order."""
 
     make: Callable[[], str] = field(repr=False)  # Runs on a worker thread; an empty result sends nothing.
     number: int  # Number of the utterance.
@@ -102,7 +102,7 @@ class EncodedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The closing handshake; nothing follows."""
+    """Start the closing handshake; nothing follows."""
 
     code: int
     reason: str = ""

@@ -1,7 +1,7 @@
-"""Base of WebSocket dialects: state machines without I/O. Messages go in, commands and messages come out.
+"""Base of WebSocket dialects: state machines without I/O, from messages to commands and messages.
 
-Like a ``websockets`` Protocol: the connection around it drains `commands` (what the process must do) and `take` (what
-goes to the client, in order). It knows no asyncio, no sockets, no torch, and no clock but the one it is given.
+As with the ``websockets`` Protocol, the connection drains `commands` (for the process) and `take` (messages for the
+client, in order). It uses no asyncio, sockets or torch, and only the clock that it is given.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _NOTICE_S = 60.0  # Warning time before a session reaches its limit.
 Speaking = TypeVar("Speaking", bound=Utterance[Any])
 Config = TypeVar("Config", bound=SpeechConfig)
 
-_MAX_OTHER_VALUES = 4096  # In a message, in addition to its text's characters.
-_MAX_NAMES = 64  # Remembered refused contexts, for which messages may still arrive.
+_MAX_OTHER_VALUES = 4096  # Maximum values of a message, in addition to its text's characters.
+_MAX_NAMES = 64  # Stored names of refused contexts, for which messages may still arrive.
 
 
 class RecentNames:
-    """A set that forgets its oldest members."""
+    """Bounded set that drops its oldest members."""
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}  # Ordered by age.
@@ -49,7 +49,7 @@ class RecentNames:
 
 
 class Dialect(ABC, Generic[Speaking]):
-    """One client on one socket. Thread: event loop."""
+    """Session of one client on one socket. Thread: event loop."""
 
     gives_notice = False  # True if the session warns before its time limit.
 
@@ -63,7 +63,7 @@ class Dialect(ABC, Generic[Speaking]):
         self._timers = SessionTimers(limits, clock, gives_notice=self.gives_notice)
         self._library = library
         self._resolver = VoiceResolver(cards, library)
-        self.utterances: dict[int, Speaking] = {}  # By number: utterances that may get events.
+        self.utterances: dict[int, Speaking] = {}  # Utterances that may get events, by number.
         self._uttered = 0  # Last utterance number.
         self._reading: dict[int, ChosenVoice[Any]] = {}  # By upload: the voice that waits for it.
         self._uploads = 0
@@ -71,16 +71,16 @@ class Dialect(ABC, Generic[Speaking]):
         self._commands: list[Command] = []
         self.send_queue = SendQueue()
 
-    # --- what comes out
+    # --- Output.
 
     def commands(self) -> list[Command]:
-        """Return what the process must do now; each command once."""
+        """Return and remove the pending commands for the process."""
         commands = self._commands.copy()
         self._commands.clear()  # Cleared in place, because utterances share this list.
         return commands
 
     def take(self) -> Outgoing | None:
-        """Return what goes to the client next, or None. After a Close there is nothing more."""
+        """Remove and return the next message for the client, or None. Nothing follows a Close."""
         item = self.send_queue.take()
         if isinstance(item, AudioMessage) and (utterance := self.utterances.get(item.number)) is not None:
             utterance.sent_samples += item.samples
@@ -88,24 +88,24 @@ class Dialect(ABC, Generic[Speaking]):
 
     @property
     def deadline(self) -> float | None:
-        """Return when `tick` is due on the session's clock, or None after it closes."""
+        """Return the time of the next `tick` on the session's clock, or None after the close."""
         return None if self.closed else min([self._timers.deadline(self._silence_s), *self._dues()])
 
     @property
     def is_congested(self) -> bool:
-        """True if the client does not read its messages; read no more of it until it does."""
+        """True if the client does not read its messages, so that its input should not be read either."""
         return self.send_queue.is_congested
 
-    # --- what goes in
+    # --- Input.
 
     def receive_text(self, text: str) -> None:
-        """Take a text message."""
+        """Process a text message."""
         if self.closed:
             return
         self._is_new = False
         self._timers.stirred()
         try:
-            # A text may be all commas. More values take longer to parse than the loop may be held.
+            # A text may be all commas. Parsing more values would block the event loop for too long.
             fields = decode(text, self._limits.max_text_chars + _MAX_OTHER_VALUES)
         except InvalidMessage as error:
             self._refuse_no_json(text, error)
@@ -119,7 +119,7 @@ class Dialect(ABC, Generic[Speaking]):
             self._handle(message)
 
     def receive_bytes(self) -> None:
-        """Take a binary message; the client has none to send."""
+        """Refuse a binary message; the protocol has none from clients."""
         self.close_with(InvalidMessage(why="binary messages are not taken"), 1003)
 
     def on_speech(self, number: int, event: SpeechEvent) -> None:
@@ -137,19 +137,19 @@ class Dialect(ABC, Generic[Speaking]):
         self._on_event(utterance, event)
 
     def on_refused(self, number: int, error: SpeechError) -> None:
-        """Take the engine's refusal of a Submit."""
+        """Process the engine's refusal of a Submit."""
         if (utterance := self.utterances.pop(number, None)) is not None:
             self._fail(utterance, error)
 
     def on_reference(self, number: int, result: Reference | SpeechError) -> None:
-        """Take what a Decode or a Recall brought, or the reason why there is nothing."""
+        """Process the result of a Decode or a Recall, or its error."""
         voice = self._reading.pop(number, None)
         if voice is not None and not self.closed:
             voice.reference = result
             self._on_voice_ready(voice)
 
     def tick(self) -> None:
-        """Speak texts that nothing has followed; end the session if it was silent or has lasted for too long."""
+        """Speak texts after their pause; end the session at its idle or total timeout."""
         if self.closed:
             return
         self._look_at_dues(self._clock())
@@ -159,23 +159,23 @@ class Dialect(ABC, Generic[Speaking]):
             self._give_notice(remaining_s)
 
     def close_with(self, error: SpeechError, code: int) -> None:
-        """End what is being said and the session, because the server must."""
+        """End all speech and the session with an error of the server."""
         if not self.closed:
             self._abort_all(error)
             self._send_error(error)
             self._close(code, error.code)
 
     def on_disconnect(self) -> None:
-        """Give everything back: the client is not there any more."""
+        """Release all resources after a disconnect."""
         for utterance in tuple(self.utterances.values()):
             self._release(utterance)
         self.send_queue.clear()
         self.closed = True
 
-    # --- for the dialects
+    # --- For the dialects.
 
     def _number(self, utterance: Speaking) -> Speaking:
-        """Let the engine's events reach it, under a number of its own."""
+        """Register an utterance for the engine's events under a new number."""
         self.utterances.pop(utterance.number, None)
         self._uttered += 1
         utterance.number = self._uttered
@@ -183,14 +183,14 @@ class Dialect(ABC, Generic[Speaking]):
         return utterance
 
     def _release(self, utterance: Speaking) -> None:
-        """Take an utterance back before its end: its slot, and its sound that was not taken."""
+        """Cancel an utterance before its end, and drop its unsent audio."""
         if self.utterances.pop(utterance.number, None) is not None:
             utterance.cancel()
             self.send_queue.drop_sound_of(utterance.number)
             utterance.samples = utterance.sent_samples
 
     def _chosen(self, config: Config, resolved: ResolvedVoice, ref_audio: str | None = None) -> ChosenVoice[Config]:
-        """Have the voice's reference read, where it has one."""
+        """Request the voice's reference, if it has one."""
         voice = ChosenVoice(config, resolved)
         if resolved.stored is not None or (resolved.mode is Mode.BASE and ref_audio is not None):
             voice.needs_reference = True
@@ -207,14 +207,14 @@ class Dialect(ABC, Generic[Speaking]):
             self.send_queue.sound(piece, number=utterance.number, samples=len(piece) // BYTES_PER_SAMPLE)
 
     def _send_about(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
-        """Queue a message about a context, which can be taken back with the context's other messages."""
+        """Queue a message about a context, which can be dropped with the context's other messages."""
         self.send_queue.say(message, number=number, samples=samples, about=name)
 
     def _close(self, code: int, reason: str = "") -> None:
         self.send_queue.close(code, reason)
         self.closed = True
 
-    # --- what they say themselves
+    # --- Overridden by the dialects.
 
     @property
     def _silence_s(self) -> float | None:
@@ -224,11 +224,11 @@ class Dialect(ABC, Generic[Speaking]):
         return self._limits.config_s if self._is_new else self._limits.idle_s
 
     def _dues(self) -> Iterator[float]:
-        """Yield the other times at which `tick` is due."""
+        """Yield further times at which `tick` is due."""
         return (utterance.text.due for utterance in self.utterances.values() if utterance.text.due is not None)
 
     def _look_at_dues(self, now: float) -> None:
-        """Do what has become due of that."""
+        """Process the due times of `_dues`."""
         for utterance in tuple(self.utterances.values()):
             if utterance.text.has_paused(now):
                 utterance.flush()
@@ -242,7 +242,7 @@ class Dialect(ABC, Generic[Speaking]):
         """Check a decoded message.
 
         Raises:
-            BadRequest: it is none of the dialect's.
+            BadRequest: The message is invalid in this dialect.
         """
 
     @abstractmethod
@@ -256,11 +256,11 @@ class Dialect(ABC, Generic[Speaking]):
 
     @abstractmethod
     def _on_event(self, utterance: Speaking, event: SpeechEvent) -> None:
-        """Tell the client what the engine says of an utterance. One that has ended is not open any more."""
+        """Forward the engine's event of an utterance to the client; an end closes the utterance."""
 
     @abstractmethod
     def _fail(self, utterance: Speaking, error: SpeechError) -> None:
-        """Tell the client of an utterance that is spoken no further; it is not open any more."""
+        """Report a failed utterance to the client, and close it."""
 
     def _on_voice_ready(self, voice: ChosenVoice[Any]) -> None:
         """Continue the utterances that waited for the voice's reference."""
@@ -278,17 +278,17 @@ class Dialect(ABC, Generic[Speaking]):
         self.close_with(error, error.close_code)
 
     def _give_notice(self, remaining_s: float) -> None:
-        """Tell the client how much time the session has left."""
+        """Notify the client of the session's remaining time."""
 
     def _abort_all(self, error: SpeechError) -> None:
-        """Tell of every utterance that it ends so."""
+        """Report the end of every utterance with this error."""
         for utterance in tuple(self.utterances.values()):
             self._release(utterance)
             self._fail(utterance, error)
 
     @abstractmethod
     def _send_error(self, error: SpeechError) -> None:
-        """Say an error that is about no utterance."""
+        """Send an error that belongs to no utterance."""
 
 
 class SingleErrorDialect(Dialect[Speaking]):
@@ -306,7 +306,7 @@ class SingleErrorDialect(Dialect[Speaking]):
 
 
 class SessionTimers:
-    """The clocks of one session. ``silence_s``: how long its client may say nothing now; None: it owes nothing."""
+    """Timers of one session. `silence_s` returns the current idle timeout, or None without one."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float], *, gives_notice: bool = False) -> None:
         self._limits = limits

@@ -13,7 +13,7 @@ _CONGESTED = 256  # Unread messages without audio, above which no input is read 
 
 
 class SendQueue:
-    """A queue of which the sound of one utterance can be taken back, or all that is about one name."""
+    """Send queue from which one utterance's audio, or all messages of one name, can be dropped."""
 
     def __init__(self) -> None:
         self.untaken_ends = 0  # Final messages that the client cannot have received yet.
@@ -33,13 +33,13 @@ class SendQueue:
         is_terminal: bool = False,
         about: str | None = None,
     ) -> None:
-        """Queue a JSON message; with ``number`` it is of that utterance's sound, and goes when that is dropped."""
+        """Queue a JSON message; with `number` it has that utterance's audio and is dropped with it."""
         item = TextMessage(_json(message), is_terminal, number, samples)
         self.items.append((item, about))
         self._count(item, 1)
 
     def encoded(self, make: Callable[[], Reply | None], *, number: int, samples: int, about: str) -> None:
-        """Queue a JSON message of an utterance's sound that a worker makes when its turn has come, if it does."""
+        """Queue a JSON message of an utterance's audio, which a worker encodes before it is sent."""
 
         def text() -> str:
             message = make()
@@ -54,11 +54,11 @@ class SendQueue:
         self.items.append((Close(code, reason), None))
 
     def drop_sound_of(self, number: int) -> None:
-        """Take back what was not taken yet of an utterance's sound."""
+        """Drop the unsent audio of an utterance."""
         self._keep(lambda item, _: isinstance(item, Close) or item.number != number)
 
     def drop_all_about(self, name: str) -> None:
-        """Take back every message that was not taken yet and is about the name."""
+        """Drop all unsent messages about the name."""
         self._keep(lambda _, about: about != name)
 
     def clear(self) -> None:

@@ -1,7 +1,7 @@
 """Utterance shared by all dialects: a voice, growing text, and the engine's view of it. No I/O.
 
-Its text waits here for a voice and for words, and then goes to the engine as it comes. A dialect says when more of it
-has come, when it is to be spoken as far as it has, when it is complete, and when it is not wanted any more.
+The text waits here for a voice and for words, and is then sent to the engine as it arrives. Dialects call `append`,
+`flush`, `finish` and `cancel`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SpeechConfig(Protocol):
     """Synthesis settings of a client, in any dialect."""
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the request that this makes of a text."""
+        """Return the request for a text."""
         ...
 
 
@@ -45,7 +45,7 @@ class SynthesisOptions:
     sampling: Sampling = field(default_factory=Sampling)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the request that this begins. A stored voice without words is spoken by its x-vector alone."""
+        """Return the request. A stored voice without a transcript is spoken by its x-vector."""
         if reference is not None:
             reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)
         return SpeechRequest(
@@ -74,7 +74,7 @@ Config = TypeVar("Config", bound=SpeechConfig)
 class ChosenVoice(Generic[Config]):
     """Voice selected by a client's configuration.
 
-    ``reference`` is None while it is being read, and the error if it cannot be.
+    `reference` is None while it is being read, and an error if that fails.
     """
 
     config: Config
@@ -92,7 +92,7 @@ class ChosenVoice(Generic[Config]):
 
 
 class GrowingText:
-    """A text as its client writes it: counted, filtered, watched for a pause behind a sentence. It has no clock."""
+    """Growing text of a client, with limits, filtering, and detection of pauses after a sentence. It has no clock."""
 
     def __init__(
         self,
@@ -113,16 +113,16 @@ class GrowingText:
         self.due: float | None = None  # Time at which received text is spoken; None: not before more text arrives.
 
     def count(self, text: str) -> None:
-        """Count what a client has sent.
+        """Count received characters.
 
         Raises:
-            TextTooLong: that is more than may be spoken as one text.
+            TextTooLong: The text exceeds the limit.
         """
         self._chars += len(text)
         check_text(self._chars, self._limits, param=self._param)
 
     def add(self, text: str, now: float) -> str:
-        """Take more text and return what of it is certainly spoken."""
+        """Append text and return the spoken text that later text cannot change."""
         if self._pause_s is not None:
             self._tail = (self._tail + text)[-2 * TAIL :]
             self.due = now + self._pause_s if may_end(self._tail) else None
@@ -133,7 +133,7 @@ class GrowingText:
         return self._filter.flush()
 
     def finish(self) -> str:
-        """Return what was held back, because the text is complete."""
+        """Return the held text of a complete text."""
         self.settle()
         return self._filter.finish()
 
@@ -152,9 +152,9 @@ class GrowingText:
 
 @dataclass(slots=True, eq=False)
 class Utterance(Generic[Config]):
-    """One request. ``number`` is never reused, so that a late event cannot reach another one.
+    """Utterance with one request. `number` is never reused, so that a late event cannot reach another one.
 
-    What is held for the engine is one text, or, where it ``keeps_pieces``, the pieces and flushes as they came.
+    Queued text is one string, or with `keeps_pieces` the pieces and flushes in order.
     """
 
     commands: list[Command]  # Commands of its session.
@@ -172,7 +172,7 @@ class Utterance(Generic[Config]):
     seed: int | None = None  # Known once it has a slot.
 
     def request(self, text: str, *, open_text: bool) -> SpeechRequest:
-        """Return the utterance as the engine takes it, as far as its text is known."""
+        """Return the engine's request with the text so far."""
         voice = self.voice
         return replace(voice.config.request(text, voice.resolved, voice.found), open_text=open_text)
 
@@ -186,21 +186,21 @@ class Utterance(Generic[Config]):
 
     @property
     def is_readable(self) -> bool:
-        """True if there is something to speak in the text that the engine does not have yet."""
+        """True if the text that is not sent to the engine has words."""
         return any(is_readable(piece) for piece in self._texts())
 
     def append(self, text: str, now: float) -> None:
-        """Take more of its text.
+        """Append text.
 
         Raises:
-            TextTooLong: that is too much.
+            TextTooLong: The text exceeds the limit.
         """
         self.text.count(text)
         self.queue_text(self.text.add(text, now))
         self.send_text()
 
     def flush(self) -> None:
-        """Speak what there is of its text."""
+        """Speak all text so far."""
         self.text.settle()
         self.queue_text(self.text.flush())
         if self.keeps_pieces and (not self.queued or self.queued[-1] is not None):
@@ -214,14 +214,14 @@ class Utterance(Generic[Config]):
         self.send_text()
 
     def queue_text(self, text: str) -> None:
-        """Have the engine told of this text next."""
+        """Queue text for the engine."""
         if text and self.queued and not self.keeps_pieces:
             self.queued[-1] = (self.queued[-1] or "") + text
         elif text:
             self.queued.append(text)
 
     def send_text(self, *, is_flushed: bool = False) -> None:
-        """Hand the engine what it has not got, once there is a voice and a word to speak; a complete text is enough."""
+        """Send queued text to the engine, once there is a voice, and words or a complete text."""
         if self.is_end_sent:
             return
         if not self.is_submitted:
@@ -239,13 +239,13 @@ class Utterance(Generic[Config]):
             self.commands.append(Flush(self.number))
 
     def cancel(self) -> None:
-        """Give its slot back; nothing of it is wanted any more."""
+        """Cancel the utterance and release its slot."""
         if self.is_submitted:
             self.commands.append(Cancel(self.number))
 
     def _submit(self) -> None:
         if self.keeps_pieces:
-            # A text without a word is the engine's to judge, and there is nothing to wait for.
+            # The engine decides about a complete text without words.
             is_open, text = self.has_words, self._first_words()
         else:
             is_open, text = not self.is_complete, "".join(self._texts())
@@ -256,9 +256,9 @@ class Utterance(Generic[Config]):
         self.commands.append(Submit(self.number, self.request(text, open_text=is_open)))
 
     def _first_words(self) -> str:
-        """Take what is held up to the piece that brings the first letter or digit; all of it where none does.
+        """Remove and return the queued text up to the piece with the first letter or digit, or all of it.
 
-        The engine is not asked to begin with a space or a quotation mark. A flush of that is none.
+        The engine must not start with only a space or a quotation mark. A flush of such text is ignored.
         """
         words = ""
         while self.queued and not is_speakable(words):

@@ -11,14 +11,14 @@ from runtime.shared.pronouncing import Dictionary, GrowingPronunciation
 
 FilterName = Literal["none", "markdown"]
 
-PIECE_CHARS = 256  # 5 ms of work at most.
+PIECE_CHARS = 256  # At most 5 ms of work.
 
 
 class TextFilter(Protocol):
-    """One growing text. What the methods return, joined, is what is to be spoken of it."""
+    """Filter of one growing text. The joined results are the spoken text."""
 
     def add(self, text: str) -> str:
-        """Take more text and return what is certain of it."""
+        """Append text and return the spoken text that later text cannot change."""
         ...
 
     def flush(self) -> str:
@@ -26,12 +26,12 @@ class TextFilter(Protocol):
         ...
 
     def finish(self) -> str:
-        """Return what was held back, because the text is complete."""
+        """Return the held text of a complete text."""
         ...
 
 
 class Unfiltered:
-    """Speaks a text as it is."""
+    """Filter that returns text unchanged."""
 
     def add(self, text: str) -> str:
         return text
@@ -44,7 +44,7 @@ class Unfiltered:
 
 
 class InTurn:
-    """Filters what another filter leaves."""
+    """Two filters in sequence."""
 
     def __init__(self, first: TextFilter, second: TextFilter) -> None:
         self._first = first
@@ -61,7 +61,7 @@ class InTurn:
 
 
 class InPieces:
-    """Gives another filter a long text piece by piece, with a rest after each."""
+    """Filter that processes long text in pieces, with a rest after each."""
 
     def __init__(self, growing: TextFilter) -> None:
         self._growing = growing
@@ -78,7 +78,7 @@ class InPieces:
 
 
 def text_filter(name: FilterName, dictionary: Dictionary | None = None) -> TextFilter:
-    """Return what filters one text; with a dictionary words are said as it has them."""
+    """Return the filter of one text, with a dictionary's replacements if given."""
     if name == "none" and dictionary is None:
         return Unfiltered()
     by_name = GrowingMarkdown() if name == "markdown" else Unfiltered()
@@ -86,7 +86,7 @@ def text_filter(name: FilterName, dictionary: Dictionary | None = None) -> TextF
 
 
 def filtered(name: FilterName, text: str, dictionary: Callable[[], Dictionary | None]) -> Iterator[str]:
-    """Yield what is to be spoken of a whole text, as each `PIECE_CHARS` of it are read."""
+    """Yield the spoken text of a whole text, in pieces of `PIECE_CHARS`."""
     growing = text_filter(name, dictionary())
     for piece in _pieces(text):
         yield growing.add(piece)

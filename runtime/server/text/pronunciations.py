@@ -22,7 +22,7 @@ MAX_DICTIONARIES = 3  # Dictionaries of one request.
 
 
 def line(most: int) -> Callable[[str], str]:
-    """Return what trims a text and checks that it has 1 to so many characters."""
+    """Return a validator that trims a text and checks that it has 1 to `most` characters."""
 
     def check(text: str) -> str:
         text = text.strip()
@@ -58,7 +58,7 @@ class NamesDictionaries(Protocol):
 
     @property
     def dictionaries(self) -> Sequence[tuple[str, str | None]]:
-        """Return ids of stored dictionaries, each with a version id; None: the latest version."""
+        """Return ids of stored dictionaries with version ids; None is the latest version."""
         ...
 
     @property
@@ -68,12 +68,12 @@ class NamesDictionaries(Protocol):
 
 
 def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronunciation]:
-    """Return the words of a request and then those of the dictionaries that it names, in their order.
+    """Return the words of a request, then those of its dictionaries in order.
 
-    Thread: the event loop; a file of at most half a megabyte is read where it was not read before.
+    Thread: event loop; an uncached file of at most half a megabyte is read.
 
     Raises:
-        DictionaryNotFound: one of them is not kept here, or not in that version any more.
+        DictionaryNotFound: A dictionary or version is not stored here (any more).
     """
     words = list(asked.pronunciations)
     for dictionary_id, version_id in asked.dictionaries:
@@ -90,6 +90,6 @@ def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronuncia
 
 
 def dictionary_for(entries: Iterable[Pronunciation], limits: Limits, *, tags: bool) -> Dictionary | None:
-    """Return the dictionary of these words, or None without any; it leaves tags alone (in brackets with ``tags``)."""
+    """Return the dictionary of these words, or None without words. It skips tags (in brackets with `tags`)."""
     words = tuple((entry.word, entry.say_as, entry.case_sensitive) for entry in entries)
     return dictionary_of(words, tag_pattern(limits, brackets=tags)) if words else None

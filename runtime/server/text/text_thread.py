@@ -1,4 +1,4 @@
-"""Thread for long work on clients' texts, which leaves most of the interpreter to frames and to the event loop."""
+"""Thread for long work on clients' texts, which leaves most processor time to frames and the event loop."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import ParamSpec, TypeVar
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
 
-_SHARE = 0.25  # Of one core.
+_SHARE = 0.25  # Share of one core.
 _BURST_S = 0.02
-_MAX_REST_S = 0.1  # A job that cannot rest in between, such as a large dictionary, does not hold up the next for long.
+_MAX_REST_S = 0.1  # Limit of the rest after a long job, such as a large dictionary, so that the next starts soon.
 _SWITCH_S = 50e-6
 
 _thread = threading.local()
 
 
 class TextThread(ThreadPoolExecutor):
-    """Executor of one thread that yields the interpreter early, and rests if it has worked for long.
+    """Executor of one thread that releases the interpreter lock early, and rests after long work.
 
-    A thread that wants the interpreter waits for `_SWITCH_S` while a job runs. The engine wants it hundreds of times a
-    frame, so the usual interval would add up to many frames.
+    Other threads wait up to `_SWITCH_S` for the lock while a job runs. The engine needs the lock hundreds of times per
+    frame, so the default interval would add up to many frames.
     """
 
     def __init__(self) -> None:

@@ -56,8 +56,8 @@ async def read_form(request: Request, limits: Limits) -> VoiceForm:
     """Read a multipart body up to its limits; large files are on disk during the request.
 
     Raises:
-        InvalidConfig: it is no multipart form, or asks for what is not served here.
-        MessageTooLarge, SessionIdle: it is too large, or stopped coming.
+        InvalidConfig: It is not a multipart form, or has unsupported values.
+        MessageTooLarge, SessionIdle: It is too large, or its data stopped arriving.
     """
     refused = "send a multipart/form-data form; voices made from a prompt are not kept here"
     fields, files = await read_multipart(request, limits, what="The voice", refused=refused)
@@ -65,10 +65,10 @@ async def read_form(request: Request, limits: Limits) -> VoiceForm:
 
 
 def voice_of(form: VoiceForm, limits: Limits) -> Voice:
-    """Return the voice that a form describes, checked in every part.
+    """Return the checked voice of a form.
 
     Raises:
-        BadRequest: what of it cannot be used.
+        BadRequest: A part of it is invalid.
     Thread: a worker; a minute of sound takes a second or two.
     """
     consent = _consent(form)
@@ -83,7 +83,7 @@ def examined(form: VoiceForm, limits: Limits) -> Examination:
     """Check the recording in a form without storing it.
 
     Raises:
-        BadRequest: it is no recording, or one that could not be kept whatever else the form said.
+        BadRequest: It is not a recording, or one that cannot be stored.
     Thread: a worker; a minute of sound takes a second or two.
     """
     if form.recording is None:
@@ -131,7 +131,7 @@ def edit_of(fields: dict[str, Any]) -> Edit:
     """Parse a JSON object with changes to a voice; ``null`` removes a description.
 
     Raises:
-        InvalidConfig: it names nothing that can be changed, or is of another type or too long.
+        InvalidConfig: It changes nothing, or a value has another type or is too long.
     """
     if not fields.keys() & {"name", "description", "tags"}:
         _refuse("body", "send name, description or tags")
@@ -151,7 +151,7 @@ def edit_of(fields: dict[str, Any]) -> Edit:
 
 
 def _checked(form: VoiceForm) -> VoiceForm:
-    """Refuse what other servers take and this one does not."""
+    """Refuse fields of other servers that are not supported here."""
     if form.fields.get("type", "audio_sample") != "audio_sample":
         _refuse("type", "voices are kept of recordings only; for a described voice speak with task_type voice_design")
     if "speaker_embedding" in form.fields:
@@ -181,7 +181,7 @@ def _provenance(form: VoiceForm) -> dict[str, str]:
 
 @contextmanager
 def _about(part: str) -> Iterator[None]:
-    """Errors that name no part of the form are about this one."""
+    """Add this part's name to errors without one."""
     try:
         yield
     except SpeechError as error:
@@ -197,7 +197,7 @@ def _language(form: VoiceForm) -> str:
 
 
 def _text(form: VoiceForm, name: str, most: int) -> str | None:
-    """Return a field without white space around it; None where it says nothing."""
+    """Return a field without surrounding white space; None if it is empty."""
     return _checked_text(name, form.fields.get(name, ""), most) or None
 
 

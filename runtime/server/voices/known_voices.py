@@ -20,11 +20,11 @@ class KnownVoice:
     language: str  # Language code.
     created_at: float  # Seconds since the epoch.
     is_speaker: bool = False
-    is_owner: bool = False  # The caller may change it.
+    is_owner: bool = False  # True if the caller may change it.
 
 
 def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:
-    """Return the speakers, then the stored voices that the request sees."""
+    """Return the speakers, then the stored voices of the request's owner."""
     library = host.owner_library(headers)
     speakers = [
         KnownVoice(
@@ -52,10 +52,10 @@ def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:
 
 
 def known_voice(host: Host, headers: Mapping[str, str], id_or_name: str) -> KnownVoice:
-    """Return the voice of that id or name.
+    """Return the voice with this id or name.
 
     Raises:
-        VoiceNotFound: there is none.
+        VoiceNotFound: There is no such voice.
     """
     for voice in known_voices(host, headers):
         if id_or_name in (voice.id, voice.name):

@@ -25,7 +25,7 @@ MAKE_S = 120.0  # Timeout of one prompt.
 
 
 class PromptKeeper:
-    """A task of the process. Thread: event loop."""
+    """Background task that computes missing prompts. Thread: event loop."""
 
     def __init__(self, libraries: Callable[[], Iterable[Library]], engine: SpeechEngine, workers: Executor) -> None:
         self._libraries = libraries
@@ -35,7 +35,7 @@ class PromptKeeper:
         self._failed: set[tuple[str, str]] = set()  # Voice and fingerprint: not retried before the next upload.
 
     def wake(self) -> None:
-        """Look for voices without a prompt."""
+        """Start to search for voices without a prompt."""
         self._failed.clear()
         self._woken.set()
 
@@ -53,7 +53,7 @@ class PromptKeeper:
                     await self._woken.wait()
 
     def _next(self) -> tuple[Library, str, str] | None:
-        """Return a voice without a prompt, where it lies, and the fingerprint of the checkpoint that is to make it."""
+        """Return a library, a voice in it without a prompt, and the fingerprint of the checkpoint to use."""
         bases = (card.fingerprint for card in self._engine.cards if Mode.BASE in card.modes and card.loaded)
         fingerprint = next(bases, None)
         if fingerprint is None:
@@ -80,10 +80,10 @@ class PromptKeeper:
             self._failed.add((voice_id, fingerprint))
 
     async def _prepared(self, reference: Reference) -> VoicePrompt:
-        """Have the engine make a prompt.
+        """Request a prompt from the engine.
 
         Raises:
-            SpeechError: it cannot.
+            SpeechError: The prompt cannot be computed.
         """
         loop = asyncio.get_running_loop()
         made: asyncio.Future[VoicePrompt | SpeechError] = loop.create_future()

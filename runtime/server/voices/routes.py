@@ -109,7 +109,7 @@ def voices_router(host: Host) -> APIRouter:
         form = await read_form(request, host.settings.limits)
         return checked(await host.run_in_worker(examined, form, host.settings.limits))
 
-    # A name may hold a slash, which comes here decoded.
+    # A name may contain a slash, which is already decoded here.
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
     @documented(sound=("application/octet-stream",), refusals=KNOWN)
     async def voice_file(request: Request, name: str) -> Response:
@@ -156,10 +156,10 @@ def voices_router(host: Host) -> APIRouter:
 
 
 def check_free(name: str, speakers: list[str]) -> None:
-    """Refuse a name that is or looks like a speaker's, or that clients take out of an address.
+    """Refuse a name that equals or looks like a speaker's, or that clients would remove from a URL.
 
     Raises:
-        InvalidConfig, VoiceNameOfSpeaker, VoiceNameLooksAlike: it does.
+        InvalidConfig, VoiceNameOfSpeaker, VoiceNameLooksAlike: The name is refused.
     """
     if name in {".", ".."}:
         raise InvalidConfig(where="name", why="an address cannot hold it", param="name")
@@ -170,7 +170,7 @@ def check_free(name: str, speakers: list[str]) -> None:
 
 
 def kept(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers: list[str]) -> VoiceCard:
-    """Make the voice, and only then touch what is stored. Thread: a worker."""
+    """Create the voice, then store it. Thread: a worker."""
     voice = voice_of(form, limits)
     check_free(voice.name, speakers)
     old = library.own.find(voice.name) if form.replaces else None
@@ -194,14 +194,14 @@ async def read_edit(request: Request, limits: Limits) -> Edit:
     """Parse a small JSON body with changes to a voice.
 
     Raises:
-        InvalidMessage, InvalidConfig, MessageTooLarge: it changes nothing that there is.
+        InvalidMessage, InvalidConfig, MessageTooLarge: The body is invalid.
     """
     body = await whole_body(request, max_bytes=limits.max_message_bytes, idle_s=limits.config_s)
     return edit_of(decode(body.decode("utf-8", "replace")))
 
 
 def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
-    """Return vLLM-Omni's two lists, and ours."""
+    """Return vLLM-Omni's two lists and our own."""
     shadowed = [file_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
     problems = (*library.problems(), *(Problem(file, SHADOWED) for file in shadowed))
     return {
@@ -214,7 +214,7 @@ def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[s
 
 
 def as_objects(speakers: list[str], cards: tuple[VoiceCard, ...]) -> list[Reply]:
-    """Return the same voices for clients that read an id to ask by and a name to show."""
+    """Return the voices as objects with id and name, for clients that need these."""
     names = {name: {"id": name, "name": name} for name in speakers}
     return [*names.values(), *({"id": card.id, "name": card.name} for card in cards)]
 
@@ -225,7 +225,7 @@ def created(library: OwnerLibrary, card: VoiceCard) -> Reply:
 
 
 def checked(found: Examination) -> Reply:
-    """A recording's faults as they would be kept with the voice; a transcript for which it would not be kept is one."""
+    """Return the faults of a recording, including a transcript that would be refused."""
     advice = list(found.advice)
     if found.mismatch is not None:
         advice.append(Advice(found.mismatch.code, str(found.mismatch)))
@@ -241,7 +241,7 @@ def checked(found: Examination) -> Reply:
 
 
 def entry(library: OwnerLibrary, card: VoiceCard) -> Reply:
-    """Return a voice as OpenAI's clients read it, with all that we know of it."""
+    """Return a voice in OpenAI's format, with our additional fields."""
     return {
         **asdict(card),
         "tags": list(card.tags),
@@ -254,7 +254,7 @@ def entry(library: OwnerLibrary, card: VoiceCard) -> Reply:
 
 
 def uploaded(card: VoiceCard) -> Reply:
-    """Return a voice as vLLM-Omni's clients read it."""
+    """Return a voice in vLLM-Omni's format."""
     reply: dict[str, Any] = {
         "name": card.name,
         "consent": card.consent,

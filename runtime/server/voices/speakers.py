@@ -1,8 +1,8 @@
-"""Speakers that a client may name: of the checkpoints here, and of others behind the same port.
+"""Speakers of the local checkpoints, and of other replicas behind the same port.
 
-Replicas of a cluster may serve different checkpoints. A listing is answered by one of them and has to hold the speakers
-of all; no voice may be kept anywhere under the name of one. The cluster writes what the others serve into a file, as
-``/v1/models`` lists it.
+Replicas of a cluster may serve different checkpoints. A listing of any replica must have the speakers of all, and no
+stored voice may have a speaker's name. The cluster writes the checkpoints of other replicas to a file in the format of
+``/v1/models``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Speaker:
 
 
 class Speakers:
-    """Those of all checkpoints. Thread: the event loop."""
+    """Speakers of all checkpoints. Thread: event loop."""
 
     def __init__(self, elsewhere: str) -> None:
-        """``elsewhere`` is the path of the file that tells of other checkpoints; empty: there are none."""
+        """Create from `elsewhere`, the path of the file with other replicas' checkpoints; empty if there are none."""
         self._elsewhere: WatchedFile[tuple[Speaker, ...]] = WatchedFile(elsewhere, speakers_of, ())
 
     def beside(self, cards: Sequence[ModelCard]) -> dict[str, Speaker]:
-        """Speakers by name: of these cards first, then those of other checkpoints."""
+        """Return speakers by name: those of these cards first, then those of other replicas."""
         ours = (
             speaker
             for card in cards
@@ -46,10 +46,10 @@ class Speakers:
 
 
 def speakers_of(text: str) -> tuple[Speaker, ...]:
-    """Return the speakers of a JSON list of checkpoints, each as ``/v1/models`` describes it.
+    """Return the speakers of a JSON list of checkpoints in the format of ``/v1/models``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The text has another format.
     """
     try:
         return tuple(

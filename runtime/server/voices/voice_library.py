@@ -10,23 +10,23 @@ from runtime.voices.voice import VoiceCard as VoiceCard
 
 
 class VoiceLibrary(Protocol):
-    """Voices on disk with an index in memory. ``find`` and ``cards`` return at once; ``reference`` reads a file."""
+    """Library of stored voices with an index in memory. `find` and `cards` return at once; `reference` reads a file."""
 
     @property
     def pronunciations(self) -> OwnerDictionaries:
-        """Its pronunciation dictionaries; to find one reads its file, where that has changed."""
+        """Return its pronunciation dictionaries; a lookup reads the file if it has changed."""
         ...
 
     def cards(self) -> tuple[VoiceCard, ...]:
-        """Return every usable voice, by name."""
+        """Return all usable voices, sorted by name."""
         ...
 
     def find(self, name_or_id: str) -> VoiceCard | None:
-        """Return the voice of that id, or of that name without regard to case; None if there is none."""
+        """Return the voice with this id or case-insensitive name, or None."""
         ...
 
     def reference(self, voice_id: str) -> Reference:
-        """Return the voice as a request takes it, with its prompt if one is kept. Thread: a worker.
+        """Return the voice as a request's reference, with its stored prompt if there is one. Thread: a worker.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice was deleted or damaged in the meantime.

@@ -1,7 +1,7 @@
 """Resolution of a client's mode, model and voice against loaded checkpoints and stored voices.
 
-A voice name means, in this order: a speaker of a loaded checkpoint, a stored voice, one of OpenAI's names. In Base
-mode, as ``voice:NAME``, or by its id it means a stored voice whatever speakers there are.
+A voice name refers to, in this order: a speaker of a loaded checkpoint, a stored voice, one of OpenAI's names. In Base
+mode, as ``voice:NAME`` and by id, it always refers to a stored voice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, STOR
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import STORED, name_key
 
-# OpenAI's names for its models and voices; a client that knows no others gets our own in their order.
+# OpenAI's names of models and voices, which are mapped to ours in order.
 MODEL_ALIASES = frozenset({"tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15", "qwen3-tts"})
 VOICE_ALIASES = (
     *("alloy", "ash", "ballad", "coral", "echo", "fable", "nova"),
@@ -26,16 +26,16 @@ MAX_NAMED = 40  # Voices listed in an error message.
 
 
 def is_speaker(name: str, speakers: Iterable[str]) -> bool:
-    """True if people would take the name for a speaker's."""
+    """True if the name equals a speaker's or can be confused with it."""
     return name_key(name) in map(name_key, speakers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedVoice:
-    """Mode and voice that were chosen.
+    """Resolved mode and voice.
 
-    ``stored`` is the id of a voice of the library. It is spoken in Base mode, or, with a style, in CustomVoice.
-    ``notes`` say where a name was not followed.
+    `stored` is the id of a library voice, which is spoken in Base mode, or with a style in CustomVoice. `notes` list
+    names that were replaced.
     """
 
     mode: Mode
@@ -45,7 +45,7 @@ class ResolvedVoice:
 
 
 class VoiceResolver:
-    """Chooses over what is loaded. Thread: any; everything is in memory."""
+    """Resolver over the loaded checkpoints. Thread: any; it uses only memory."""
 
     def __init__(self, cards: Sequence[ModelCard], library: VoiceLibrary) -> None:
         self._cards = tuple(cards)
@@ -54,15 +54,15 @@ class VoiceResolver:
     def resolve(
         self, *, mode: Mode | None, model: str | None, voice: str | None, has_reference: bool, style: str | None = None
     ) -> ResolvedVoice:
-        """Choose mode and voice.
+        """Resolve mode and voice.
 
-        Without a mode it is that of the voice, of the reference, or the first that is loaded. A stored voice with a
-        style is spoken by a CustomVoice checkpoint where one can (`ModelCard.styles_voices`).
+        The default mode is that of the voice, of the reference, or the first loaded one. A stored voice with a style is
+        spoken by a CustomVoice checkpoint if one supports it (`ModelCard.styles_voices`).
 
         Raises:
-            UnknownModel: no such model is loaded.
-            ModeNotServed: no loaded checkpoint (of that model) serves the mode.
-            UnknownVoice: no voice has that name.
+            UnknownModel: The model is not loaded.
+            ModeNotServed: No loaded checkpoint (of that model) serves the mode.
+            UnknownVoice: No voice has this name.
         """
         cards = [card for card in self._cards if model in (None, card.name) or model in MODEL_ALIASES]
         if not cards:
@@ -87,16 +87,16 @@ class VoiceResolver:
         return ResolvedVoice(mode=chosen, notes=(ignored,) if voice else ())
 
     def resolve_foreign(self, *, model: str | None, voice: str | None, style: str | None = None) -> ResolvedVoice:
-        """`resolve` for clients of other services, where a model that is none of ours ("sonic-2") is any of them.
+        """Resolve for clients of other services, whose unknown model names ("sonic-2") match any checkpoint.
 
         Raises:
-            ModeNotServed, UnknownVoice: as `resolve`.
+            ModeNotServed, UnknownVoice: As `resolve`.
         """
         own = model if any(card.name == model for card in self._cards) else None
         return self.resolve(mode=None, model=own, voice=voice, has_reference=False, style=style)
 
     def _stored(self, voice: str, speakers: Sequence[str] | None) -> VoiceCard | None:
-        """Return the stored voice of that name or id, which a name of ``speakers`` is not."""
+        """Return the stored voice with this name or id, unless it is a name of `speakers`."""
         if voice.startswith(STORED) and (found := self._library.find(voice.removeprefix(STORED))) is not None:
             return found
         found = self._library.find(voice)
@@ -106,7 +106,7 @@ class VoiceResolver:
         return [name for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers]
 
     def _spoken(self, voice: str | None, cards: Sequence[ModelCard]) -> ResolvedVoice:
-        """Return a speaker in CustomVoice; no name leaves the choice to the engine, which notes it."""
+        """Return a CustomVoice speaker; without a name the engine chooses one and adds a note."""
         if not voice:
             return ResolvedVoice(mode=Mode.CUSTOM_VOICE)
         speakers = self._speakers(cards)

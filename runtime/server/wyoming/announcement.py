@@ -16,10 +16,10 @@ SETTING = "VOICEWRIGHT_WYOMING_ANNOUNCED"
 
 
 def check_announced() -> None:
-    """Refuse to announce without the library, which is an extra, before anything is loaded.
+    """Check before loading that the optional library for announcements is installed.
 
     Raises:
-        InvalidSetting: it is not installed.
+        InvalidSetting: The library is not installed.
     """
     try:
         import zeroconf  # noqa: F401
@@ -29,10 +29,10 @@ def check_announced() -> None:
 
 
 async def announced(bound: str, port: int) -> None:
-    """Announce the port until this is cancelled, then say goodbye. A network that takes no announcement is logged.
+    """Announce the port until cancelled, then withdraw the announcement. Network failures are logged.
 
     Args:
-        bound: the address that the port is bound to; of one that is every address each of this machine is told.
+        bound: The address of the port; for a wildcard address, all addresses of this machine are announced.
     """
     from zeroconf import Error, InterfaceChoice, IPVersion
     from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
@@ -55,7 +55,7 @@ async def announced(bound: str, port: int) -> None:
         log.warning("the port of Wyoming is not announced: %s", error.strerror)
         return
     try:
-        # A runtime that takes this one's place announces the same name before this one has said goodbye.
+        # A replacing runtime announces the same name before this one has withdrawn it.
         await (await network.async_register_service(info, cooperating_responders=True))
         await asyncio.Event().wait()
     except (OSError, Error):
@@ -66,7 +66,7 @@ async def announced(bound: str, port: int) -> None:
 
 
 def _addresses() -> list[str]:
-    """Those of this machine that others can reach."""
+    """Return this machine's addresses that other machines can reach."""
     import ifaddr  # A dependency of zeroconf.
 
     found = [ip.ip for adapter in ifaddr.get_adapters() for ip in adapter.ips if isinstance(ip.ip, str)]

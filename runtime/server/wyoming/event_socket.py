@@ -1,7 +1,7 @@
 """Wyoming's events over a TCP connection, with a WebSocket's interface.
 
-An event is a line of JSON, and behind it as many bytes of data (JSON) and payload (sound) as the line says. It is
-handed on as one text, ``{"type": …, "data": {…}}``. No client's payload is of use here, and none is kept.
+An event is a line of JSON, followed by data (JSON) and payload (audio) of the lengths in the line. It is returned as
+one text, ``{"type": …, "data": {…}}``. Payloads of clients are not needed and discarded.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _READ = 65536
 
 
 class EventSocket:
-    """One connection. The reader must be limited to ``limit`` bytes, which line, data and payload may each have."""
+    """One connection. The reader must be limited to `limit` bytes, the maximum of line, data and payload each."""
 
-    headers: Mapping[str, str] = {}  # Wyoming has none
+    headers: Mapping[str, str] = {}  # Wyoming has no headers.
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int) -> None:
         self._reader = reader
@@ -39,14 +39,14 @@ class EventSocket:
         self._limit = limit
         self._share = LoopShare(LoopShares(), asyncio.get_running_loop().time)
         self._is_lost = False  # True if the start of the next event is unknown.
-        # What waits, waits in the send queue, where it can be taken back.
+        # Unsent data stays in the send queue, where it can be dropped.
         writer.transport.set_write_buffer_limits(high=0)
 
     async def receive(self) -> Message:
-        """Return the next event, or that the client has gone.
+        """Return the next event, or a disconnect.
 
         Raises:
-            MessageTooLarge, InvalidMessage, InvalidConfig: it is none that can be read.
+            MessageTooLarge, InvalidMessage, InvalidConfig: The event is invalid.
         """
         try:
             if self._is_lost:
@@ -104,19 +104,19 @@ class EventSocket:
             raise WebSocketDisconnect(1006) from None
 
     async def close(self, code: int = 1000, reason: str | None = None) -> None:
-        """Send nothing any more. What a WebSocket's close would say was said by an event."""
+        """Stop sending. The reason of the close was already sent as an event."""
         with suppress(OSError, RuntimeError):  # The connection is already closed.
             self._writer.write_eof()
 
     async def leave(self) -> None:
-        """Give the client a moment to take what was sent last: with unread bytes of its own the kernel drops that."""
+        """Wait for the client to read the last event; a close with unread input would discard it."""
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(_LINGER_S):
                 await self._discard()
         self._writer.transport.abort()
 
     async def _discard(self) -> None:
-        """Read up to the client's end."""
+        """Read and discard input until the client closes."""
         while await self._reader.read(_READ):
             pass
 

@@ -29,7 +29,7 @@ def error(problem: SpeechError) -> Reply:
 
 
 def info(cards: Sequence[ModelCard], library: VoiceLibrary) -> Reply:
-    """Describe the speakers of what is loaded, and the stored voices where they can be spoken."""
+    """Return the info event with the loaded speakers, and stored voices if they can be spoken."""
     speakers = {
         name: _voice(name, name, card) for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers
     }
@@ -48,12 +48,12 @@ def _voice(name: str, shown: str, card: ModelCard) -> Reply:
 
 
 def _codes(languages: Iterable[str]) -> Iterable[str]:
-    """Dialects, which have no code, are spoken by their speakers without being named."""
+    """Return the language codes, without dialects, which have no code."""
     return filter(None, map(code_of, languages))
 
 
 def _artifact(name: str, shown: str, made_by: str) -> Reply:
-    """Return the common fields of an entry. A model's name with a slash is its address on the Hub."""
+    """Return the common fields of an entry. A model's name with a slash is a Hub id."""
     url = f"https://huggingface.co/{made_by}" if "/" in made_by else ""
     return {
         "name": name,

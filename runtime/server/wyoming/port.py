@@ -29,16 +29,16 @@ DIALECT = "wyoming"
 
 
 class WyomingPort:
-    """The port. Thread: event loop."""
+    """Listening port of Wyoming. Thread: event loop."""
 
     def __init__(self, host: Host, uri: str) -> None:
-        """Bind the port; nobody can connect yet.
+        """Bind the port without listening yet.
 
-        A runtime that takes another's place binds the port beside that one, and listens once it is ready; the other
-        ceases to when it is told to end.
+        A replacing runtime binds the same port in addition, and listens once it is ready; the replaced one stops
+        listening at its end.
 
         Raises:
-            InvalidSetting, PortInUse: the address is none, or cannot be bound; or nothing can be announced here.
+            InvalidSetting, PortInUse: The address is invalid or cannot be bound, or announcements are not available.
         """
         if host.settings.server.wyoming_announced:
             check_announced()
@@ -55,7 +55,7 @@ class WyomingPort:
         self.uri = f"tcp://[{name}]:{bound}" if ":" in name else f"tcp://{name}:{bound}"
 
     async def open(self) -> None:
-        """Take connections, and say so at /ready."""
+        """Start listening, and add the port to /ready."""
         if self._host.settings.server.needs_key:
             log.warning("Wyoming has no keys: whoever reaches %s may have speech made", self.uri)
         self._server = await asyncio.start_server(self._accept, sock=self._listener, limit=self._limit, backlog=WAITING)
@@ -74,13 +74,13 @@ class WyomingPort:
             self._announcing.cancel()
 
     async def leave(self) -> None:
-        """Close it, and wait until the network was told so."""
+        """Close the port, and wait until the announcement is withdrawn."""
         self.close()
         if self._announcing is not None:
             await asyncio.gather(self._announcing, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection in a task of our own: asyncio's logs an error where it is cancelled."""
+        """Serve a connection in our own task, because asyncio's task would log an error if cancelled."""
         serving = asyncio.create_task(self._serve(reader, writer), name="speech-wyoming")
         self._serving.add(serving)
         serving.add_done_callback(self._serving.discard)
@@ -104,10 +104,10 @@ class WyomingPort:
             await socket.leave()
 
     def _check(self, address: str) -> None:
-        """Raise why this connection may not come in.
+        """Check a new connection.
 
         Raises:
-            SpeechError: there are too many, or no speech is made now.
+            SpeechError: There are too many connections, or the server accepts no speech now.
         """
         self._caps.check(address)
         if wait_s := self._rate.wait_s(address.encode()):

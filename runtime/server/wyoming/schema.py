@@ -42,7 +42,7 @@ class SynthesizeStart(StrictFields):
 
 
 class Synthesize(SynthesizeStart):
-    """One text; while another comes in pieces, that one again as a whole, for servers that do not take pieces."""
+    """One text. After a text in pieces, it repeats that text for servers without support for pieces."""
 
     text: Text
 

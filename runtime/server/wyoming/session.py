@@ -36,7 +36,7 @@ _MAX_LATER = 64  # Maximum events that wait for the end of a text; further ones 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Spoken(Utterance[Voice]):
-    """One text."""
+    """Utterance of one text."""
 
     in_pieces: bool
     is_heard: bool = False  # True after its first audio was sent.
