@@ -43,12 +43,12 @@ class Audit:
 
     @property
     def status(self) -> int:
-        """The exit status."""
+        """Return the exit status."""
         return VULNERABLE if self.vulnerabilities else UNKNOWN if self.unknown or not self.clean else 0
 
     @property
     def sentence(self) -> str:
-        """The last line."""
+        """Return the last line of the output."""
         parts = [f"Without a known vulnerability: {len(self.clean)}."] if self.clean else []
         if self.vulnerabilities:
             parts.append(f"Known vulnerabilities: {len(self.vulnerabilities)}.")

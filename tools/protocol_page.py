@@ -1,4 +1,4 @@
-"""Write docs/protocol.md from the types of the wire."""
+"""Write docs/protocol.md from the message types."""
 
 from __future__ import annotations
 

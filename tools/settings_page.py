@@ -123,7 +123,7 @@ _TURN_WHEN = {
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _HEAD + "".join(
         f"\n## {title}\n\n{about}\n\n| variable | default | content | allowed | turn it when |\n|---|---|---|---|---|\n"
         + "".join(_rows(group))
@@ -160,7 +160,7 @@ def _range(knob: Field[Any]) -> str:
 
 
 def _number(value: float) -> str:
-    """A whole number in full: with few digits it would be another one, or 1e+06."""
+    """Format an integer with all digits, never as 1e+06."""
     return str(int(value)) if value == int(value) else f"{value:g}"
 
 

@@ -1,1 +1,1 @@
-"""Shared pieces of the tools: texts, voices, metrics, reports, settings and servers."""
+"""Shared parts of the benchmarks: texts, voices, metrics, reports, settings and servers."""

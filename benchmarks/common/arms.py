@@ -1,4 +1,4 @@
-"""Arms: sets of settings that a tool compares, as variables of the environment."""
+"""Arms: sets of settings that a benchmark compares, as environment variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A name and the settings that make it different."""
+    """Arm of a comparison: a name and its settings."""
 
     name: str
     environment: Environment
@@ -26,7 +26,7 @@ class Arm:
         """Parse `NAME[:VARIABLE=VALUE,…]`. The prefix `VOICEWRIGHT_` may be left out.
 
         Raises:
-            SystemExit: no setting has that variable, so that both arms would be the same.
+            SystemExit: No setting has this variable, so both arms would be equal.
         """
         name, _, rest = text.partition(":")
         prefix = "VOICEWRIGHT_"

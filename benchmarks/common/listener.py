@@ -1,4 +1,4 @@
-"""Listeners of the engine in this process, and comparisons of what they heard."""
+"""Sinks for the engine in this process, and comparisons of their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from runtime.engine.engine import Engine
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest
 
-END_TIMEOUT_S = 1800  # Checkpoints of the published sizes take a CPU long.
+END_TIMEOUT_S = 1800  # Checkpoints of the published sizes are slow on a CPU.
 
 
 class Said(NamedTuple):

@@ -78,11 +78,11 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPlayer:
-    """A player without a buffer that starts with the first chunk.
+    """Simulated player without a buffer that starts with the first chunk.
 
     Attributes:
-        underruns: chunks that arrived after the player had run dry.
-        deficit_s: the buffer that would have avoided all of them.
+        underruns: Number of chunks that arrived after the player's buffer was empty.
+        deficit_s: The buffer in seconds that would have avoided all of them.
     """
 
     underruns: int
@@ -94,7 +94,7 @@ def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
     if not chunks:
         return SimulatedPlayer(0, 0.0)
     began = chunks[0][0] / 1e9
-    dry = began  # When the player has nothing left.
+    dry = began  # Time at which the player's buffer is empty.
     heard, underruns, deficit = 0.0, 0, 0.0
     for arrival_ns, size in chunks:
         arrival, length = arrival_ns / 1e9, size / BYTES_PER_S
@@ -131,7 +131,7 @@ def peak_in_flight(traces: Iterable[Trace]) -> int:
 
 
 def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
-    """Return the time from the first counted request to the last: warm-up and the draining end are no load.
+    """Return the time from the first counted request to the last, without warm-up and the final draining.
 
     If both are the same moment, the window lasts until the last reply ends.
     """

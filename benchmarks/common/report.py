@@ -87,7 +87,7 @@ def machine() -> Row:
 
 
 def card() -> str:
-    """Return the name of the card or NPU."""
+    """Return the name of the GPU or NPU."""
     import torch
 
     if not torch.accelerator.is_available():

@@ -1,4 +1,4 @@
-"""A runtime process on loopback, and what the kernel knows of a process and its children."""
+"""A runtime process on loopback, and the resource usage of a process and its children."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SETTLE_TIMEOUT_S = 5.0  # Every slot must be free again this long after the last
 
 @dataclass(frozen=True, slots=True)
 class BenchRuntime:
-    """A runtime that answers."""
+    """Running runtime process."""
 
     url: str
     pid: int
 
     @property
     def stream(self) -> str:
-        """The address of its WebSocket."""
+        """Return the URL of its WebSocket."""
         return self.url.replace("http", "ws", 1) + "/v1/audio/speech/stream"
 
 
@@ -37,7 +37,7 @@ async def runtime_process(
     """Start `voicewright runtime` on a free port; yields it once it is ready.
 
     Raises:
-        SystemExit: it did not start; its error is on stderr.
+        SystemExit: It did not start; its error is on stderr.
     """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "runtime.cli", "runtime", "--port", "0", *arguments),

@@ -59,7 +59,7 @@ class Dataset(StrEnum):
 
     @property
     def language(self) -> str:
-        """The language as checkpoints name it."""
+        """Return the language's name in checkpoints."""
         return "chinese" if self.startswith("zh") else "english"
 
     def text(self, number: int) -> str:

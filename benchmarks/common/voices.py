@@ -40,13 +40,13 @@ class NewVoices:
         return " ".join([TRANSCRIPT] * max(1, round(self.seconds / REFERENCE_S)))
 
     def reference(self, number: int) -> Reference:
-        """Return the recording of a call as the engine takes it."""
+        """Return the recording of a call as an engine reference."""
         samples = recording(self.seconds, number, SAMPLE_RATE)
         transcript = None if self.x_vector_only else self.transcript
         return Reference(samples=samples, text=transcript, x_vector_only=self.x_vector_only)
 
     def upload(self, number: int) -> dict[str, Any]:
-        """Return the same as fields of a session.config."""
+        """Return the recording of a call as fields of a session.config."""
         fields: dict[str, Any] = {"ref_audio": wav_base64(recording(self.seconds, number, RECORDER_HZ), RECORDER_HZ)}
         return fields | ({"x_vector_only_mode": True} if self.x_vector_only else {"ref_text": self.transcript})
 
@@ -117,7 +117,7 @@ def config_for(
     language: str = "english",
     upload: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the same as a session.config; `card` is an entry of /v1/models, `upload` of `NewVoices.upload`."""
+    """Return a session.config; `card` is an entry of /v1/models, `upload` a result of `NewVoices.upload`."""
     config: dict[str, Any] = {"task_type": mode, "max_frames": frames, "seed": seed}
     if language in card["languages"]:
         config["language"] = language

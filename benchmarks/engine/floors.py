@@ -14,15 +14,15 @@ from benchmarks.engine.parts import synchronize
 from runtime.engine.capacity.probe import layer_size
 from runtime.model.config import DecoderConfig, ModelConfig
 
-CARD_BYTES, CPU_BYTES = 2**31, 2**24  # Read: on a card many times what its cache holds.
-CARD_SIDE, CPU_SIDE = 8192, 256  # Of the matrices.
+CARD_BYTES, CPU_BYTES = 2**31, 2**24  # Bytes to read; on a GPU many times its cache.
+CARD_SIDE, CPU_SIDE = 8192, 256  # Rows and columns of the matrices.
 REPEATS = 10
 BFLOAT16_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates of a device: bytes a second read, operations a second of a product."""
+    """Rates of a device: bytes per second of reads, and operations per second of products."""
 
     read: float
     multiplied: float

@@ -14,7 +14,7 @@ from runtime.device.kernels import decode_attention, frame_io, prefill_attention
 from runtime.model.layers import rotary
 
 HEADS, KV_HEADS, HEAD_DIM = 16, 8, 128
-CACHES = 4  # Launches take them in turns.
+CACHES = 4  # Number of caches that launches use in turn.
 GROUPS, CODES, EOS, WIDTH, EMBEDDED = 16, 2048, 2150, 2048, 1024
 TEXT_ROWS = 150_000
 

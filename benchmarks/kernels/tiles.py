@@ -1,4 +1,4 @@
-"""A search for the fastest tiles of the frame's products on this card."""
+"""Search for the fastest tiles of the frame's products on this GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from runtime.device.kernels.small_m_gemm import SmallTiles
 from runtime.device.quantized import Int8
 
 AnyTiles = Tiles | SmallTiles | MediumTiles
-WEIGHT_BYTES = 256 * 2**20  # Weights that take turns: several times the cache.
+WEIGHT_BYTES = 256 * 2**20  # Bytes of weights that are used in turn, several times the cache.
 MAX_TILE_BYTES = 200_000
 SHOWN_TILES = 8
 
@@ -41,7 +41,7 @@ class Product:
 
     @property
     def bytes(self) -> int:
-        """Of the weights in bfloat16."""
+        """Return the bytes of the weights in bfloat16."""
         return self.N * self.K * (4 if self.gated else 2)
 
 
@@ -79,7 +79,7 @@ def _few(product: Product, rows: int) -> Iterator[Tiles]:
     for BN, BK, warps, stages in itertools.product((16, 32, 64), (128, 256, 512), (4, 8), (2, 3, 4, 6)):
         tile = BN * (2 if product.gated else 1)
         buffers = (tile + BM) * BK * 2 * stages
-        # A step is of one stretch of K where they come one behind the other, else of all that lie beside each other.
+        # A step has one part of K if parts are computed in sequence, and all parts if in parallel.
         behind = tile >= gemm.MANY_ROWS.value
         if product.N % BN or (product.K // PARTS if behind else product.K) % BK or not (behind or BK >= 64 * PARTS):
             continue
@@ -90,7 +90,7 @@ def _few(product: Product, rows: int) -> Iterator[Tiles]:
 
 
 def _few_split_k(product: Product, rows: int) -> Iterator[Tiles]:
-    """Yield tiles whose stretches of K are programs of their own."""
+    """Yield tiles with a separate program per part of K."""
     if product.gated:
         return
     for BN, BK, warps, stages, prefetch in itertools.product((32, 64), (128, 256), (4, 8), (2, 3, 4), (False, True)):
@@ -110,7 +110,7 @@ def _many(product: Product, rows: int) -> Iterator[Tiles]:
 
 
 def _many_split_k(product: Product, rows: int) -> Iterator[Tiles]:
-    """Yield tiles for many rows whose stretches of K are programs of their own, for products with few outputs."""
+    """Yield tiles for many rows with a separate program per part of K, for products with few outputs."""
     if product.gated:
         return
     for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (64, 128), (64, 128), (4, 8), (3, 4)):
@@ -133,7 +133,7 @@ def _medium(product: Product, rows: int) -> Iterator[MediumTiles]:
     outputs = product.N * (2 if product.gated else 1)
     sizes = itertools.product((16, 32, 64, 128), (64, 128), (3, 4, 6), (2, 1))
     for BN, BK, rows_ahead, programs in sizes:
-        # Of sums a thread has no more in registers.
+        # More sums per thread would not fit into registers.
         if product.K % (PARTS * BK) or outputs // BN < 32 or BN * medium_m_gemm.block_rows(rows) // 32 > 128:
             continue
         for weights_ahead in range(product.K // (PARTS * BK), rows_ahead - 1, -1):
@@ -144,13 +144,16 @@ def _medium(product: Product, rows: int) -> Iterator[MediumTiles]:
 
 
 def _keeps_bits(product: Product, tiles: Tiles) -> bool:
-    """True if the tiles may cut a matrix of eight bits; `gemm.choose_tiles` and the kernel say why."""
+    """True if the tiles keep an int8 product batch-invariant (see `gemm.choose_tiles`)."""
     has_steps = tiles.split_k or tiles.BK * PARTS < product.K
     return has_steps and gemm.has_many_rows(tiles, gated=product.gated)
 
 
 class Weights(NamedTuple):
-    """Shapes: weight [N, K], or [2 N, K] with the gate above; scale [N] or [2 N] float32, of eight bits."""
+    """Weights of a product.
+
+    Shapes: weight [N, K], or [2 N, K] with the gate first; scale [N] or [2 N] float32, for int8.
+    """
 
     weight: Tensor
     scale: Tensor | None = None
@@ -180,7 +183,7 @@ class Bench:
 
         random_weights = (random(*shape) * product.K**-0.5 for _ in range(count))
         self.weights = [Weights.of(weight, eight_bits=eight_bits) for weight in random_weights]
-        # The first row is the same whatever the rows, so that its bits can be compared from one table to the next.
+        # The first row does not depend on the number of rows, so that its bits can be compared between tables.
         count = max(rows, MAX_ROWS)
         self.x = random(count, product.K)[:rows]
         self.residual = random(count, product.N)[:rows]
@@ -196,7 +199,7 @@ class Bench:
         return gemm.gemm(x, weight, scale=scale, residual=residual, tiles=how)
 
     def library(self, weights: Weights) -> Tensor:
-        """The twin: one operation after the other."""
+        """Compute the product by separate library operations."""
         out = self.x @ weights.widened(self.x.dtype).t()
         if self.product.gated:
             gate, up = out.chunk(2, -1)
@@ -212,7 +215,7 @@ def kind(how: AnyTiles) -> str:
 
 
 def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: bool) -> str:
-    """Compile in a process of its own into the cache on disk; return the error, or an empty text."""
+    """Compile in a separate process into the disk cache; return the error, or an empty text."""
     try:
         bench = Bench(product, rows, 1, eight_bits=eight_bits)
         bench.run(bench.weights[0], tiles)

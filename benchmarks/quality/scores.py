@@ -19,7 +19,7 @@ from runtime.engine.execution import frame
 from runtime.engine.execution.sampling import LevelSettings, pick
 from runtime.settings import Settings
 
-ROWS = 8  # Texts that are spoken side by side.
+ROWS = 8  # Texts that are spoken in one batch.
 POSITIONS = 1024
 INT8_CARD = "int8-card"
 

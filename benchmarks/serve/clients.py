@@ -37,7 +37,7 @@ OVERLOAD_CODES = frozenset({Overloaded.code, QueueTimeout.code})
 
 
 class Client(Protocol):
-    """Makes calls; never raises."""
+    """Client interface for calls, which never raises."""
 
     async def prepare(self, plan: Plan) -> None:
         """Make connections and uploads, so that they take no time of the calls."""

@@ -16,7 +16,7 @@ from benchmarks.serve.plan import Plan, Rounds, Workload, closed_loop, open_loop
 from benchmarks.serve.targets import Target
 
 ROUNDS = Rounds()
-FILLING_MINUTES = 3  # Caches fill in these; no slope is taken of them.
+FILLING_MINUTES = 3  # Minutes in which caches fill, which are excluded from slopes.
 WRONG = ("failed", "refused", "underruns", "leaked_slots")
 
 

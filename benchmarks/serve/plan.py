@@ -1,4 +1,4 @@
-"""Plans: which texts clients send, when, or how many at a time, and how each listens."""
+"""Load plans: texts, arrival times or concurrency, and the behaviour of each client."""
 
 from __future__ import annotations
 

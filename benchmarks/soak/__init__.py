@@ -1,1 +1,1 @@
-"""Abuse of a runtime for minutes, with every stream compared with its solo run."""
+"""Soak test: minutes of mixed and abusive load, with every stream compared to its solo run."""

@@ -42,7 +42,7 @@ NONSENSE = (
     "\0",
 )
 UNLOADED_REPLIES = 12
-WISHES = 18  # Different requests, over all modes of the card.
+WISHES = 18  # Number of different requests, over all modes of the checkpoint.
 MAX_SLOWDOWN = 2.0  # TTFA without the queue may be this many times the TTFA without load.
 
 

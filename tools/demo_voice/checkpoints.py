@@ -1,4 +1,4 @@
-"""Keeps a trained voice with the merges of its text vocabulary, and reads it back, also from an exported checkpoint."""
+"""Storage of a trained voice with its text vocabulary, and loading of it or of an exported checkpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def new_voice(vocabulary: TextVocabulary) -> Voice:
 
 
 def save_voice(state: State, vocabulary: TextVocabulary, path: Path) -> None:
-    """Write what `read_voice` reads; a reader never sees half of it."""
+    """Write a voice for `read_voice` atomically."""
     temporary = path.with_suffix(".tmp")
     torch.save({"voice": state, "merges": [list(pair) for pair in vocabulary.merges]}, temporary)
     temporary.rename(path)

@@ -1,4 +1,4 @@
-"""Stage 7: measure against the teacher on held-out text. Every figure is written beside the teacher's own.
+"""Stage 7: evaluation on held-out text, with every figure next to the teacher's.
 
 Run: python evaluate.py codec --codec work/codec.pt --model kokoro.onnx --voices voices_ja.npz
      python evaluate.py tts [--layout streaming]    (all modes)
@@ -31,7 +31,7 @@ from train_codec import load
 
 
 def spoken(args: argparse.Namespace, lines: list[int], voices: list[Mixture]) -> list[np.ndarray]:
-    """Return held-out lines as the teacher says them, each by its voice."""
+    """Return the teacher's audio of held-out lines, each in its voice."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     teacher, (_, ids), out = Teacher(args.model, args.voices, device), read_lines(args.held_out), []
     for at in range(0, len(lines), 64):
@@ -42,7 +42,7 @@ def spoken(args: argparse.Namespace, lines: list[int], voices: list[Mixture]) ->
 
 
 def teacher_set(args: argparse.Namespace) -> list[dict]:
-    """Let the teacher speak the held-out sentences with every named speaker, and hear it; kept in `--cache`."""
+    """Return the teacher's audio and recognised words of the held-out sentences per speaker, cached in `--cache`."""
     if args.cache.exists():
         return list(np.load(args.cache, allow_pickle=True))
     texts, _ = read_lines(args.held_out)
@@ -57,7 +57,7 @@ def teacher_set(args: argparse.Namespace) -> list[dict]:
 
 
 def opinion(audios: list[np.ndarray], most: int = 16) -> float:
-    """Return the mean of DNSMOS's overall scores of at most so many of the sounds."""
+    """Return the mean overall DNSMOS score of at most `count` waveforms."""
     chosen = audios[:: -(-len(audios) // most)]
     return float(np.mean([naturalness(audio)[2] for audio in chosen if len(audio)]))
 
@@ -84,7 +84,7 @@ def report_codec(args: argparse.Namespace) -> Iterator[tuple[str, dict]]:
 
 
 def compared(rows: list[dict], made: list[np.ndarray], heard: list[str]) -> dict[str, float]:
-    """Return word errors and opinions of what was made, beside the teacher's."""
+    """Return word errors and opinion scores, next to the teacher's."""
     truths, teacher = [r["text"] for r in rows], [r["heard"] for r in rows]
     gap, error = apart(truths, teacher, heard)
     return {"teacher": rate(truths, teacher), "ours": rate(truths, heard), "gap": gap, "error": error, "n": len(rows),
@@ -92,14 +92,14 @@ def compared(rows: list[dict], made: list[np.ndarray], heard: list[str]) -> dict
 
 
 def one_speaker(rows: list[dict], made: list[np.ndarray], heard: list[str], at: list[int]) -> dict[str, float]:
-    """Return the same of the rows at `at`, all of one speaker, and the F0 over the teacher's."""
+    """Return the figures of one speaker's rows `at`, and its F0 relative to the teacher's."""
     figures = compared([rows[i] for i in at], [made[i] for i in at], [heard[i] for i in at])
     f0 = np.median([median_f0(track_f0(made[i])) for i in at]) / np.median([rows[i]["f0"] for i in at])
     return {k: figures[k] for k in ("teacher", "ours", "teacher_mos", "mos")} | {"f0_ratio": float(f0)}
 
 
 def timbre(audio: np.ndarray) -> np.ndarray:
-    """Return a long-term spectral shape (log-mel mean and deviation of loud frames): no part of the model."""
+    """Return a long-term spectral shape (log-mel mean and deviation of loud frames), independent of the model."""
     mel = MelFront()(torch.from_numpy(audio)[None])[0].numpy()
     loud = mel.mean(0) > mel.mean(0).mean()
     shape = mel[:100, loud]
@@ -107,7 +107,7 @@ def timbre(audio: np.ndarray) -> np.ndarray:
 
 
 class Candidate:
-    """A trained voice with the codec that its codes are for, speaking in one layout."""
+    """Trained voice with its codec, in one layout."""
 
     def __init__(self, args: argparse.Namespace, path: Path) -> None:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -121,7 +121,7 @@ class Candidate:
             return self.codec.encode(torch.from_numpy(audio)[None].to(self.device))[0].cpu().numpy()
 
     def say(self, asks: list[Ask], seed: int, size: int = 60) -> tuple[list[np.ndarray], list[bool]]:
-        """Return (waveforms, stopped by themselves)."""
+        """Return (waveforms, flags of those that ended with EOS)."""
         audio, ended = [], []
         size = 480 if self.device.type == "cuda" else size  # A GPU generates hundreds in the time of one.
         asks = [replace(ask, streaming=self.streaming) for ask in asks]
@@ -138,7 +138,7 @@ class Candidate:
 
 
 def report_tts(args: argparse.Namespace) -> Iterator[tuple[str, dict]]:
-    """Measure the three modes end to end, by default with the sampling that is shipped."""
+    """Measure the three modes end to end, by default with the shipped sampling settings."""
     rows, candidate = teacher_set(args), Candidate(args, args.lm)
     yield from judge_speakers(args, rows, candidate)
     lines = list(dict.fromkeys(r["text"] for r in rows))[:20]
@@ -181,7 +181,7 @@ def judge_designs(args: argparse.Namespace, lines: list[str], candidate: Candida
 
 
 def clone_set(args: argparse.Namespace) -> list[dict]:
-    """Let 20 mixtures that training never drew speak a reference and four lines, and hear them; kept in `--clones`."""
+    """Return audio of 20 unseen voices (a reference and four lines each) with transcripts, cached in `--clones`."""
     if args.clones.exists():
         return list(np.load(args.clones, allow_pickle=True))
     texts, _ = read_lines(args.held_out)
@@ -196,7 +196,7 @@ def clone_set(args: argparse.Namespace) -> list[dict]:
 
 
 def judge_clones(args: argparse.Namespace, candidate: Candidate) -> Iterator[tuple[str, dict]]:
-    """Measure clones of unseen voices: words, pitch, and whether the nearest voice is the right one."""
+    """Measure clones of unseen voices: word errors, pitch, and the share whose nearest voice is the right one."""
     voices = clone_set(args)
     shapes = np.stack([timbre(one["reference"]) for one in voices])
     truth_f0 = [np.median([median_f0(track_f0(a)) for a in one["others"]]) for one in voices]

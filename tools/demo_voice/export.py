@@ -1,4 +1,4 @@
-"""Stage 6: write the trained parts as a checkpoint in the published layout.
+"""Stage 6: export of the trained parts as a checkpoint in the published layout.
 
 Run: python export.py --codec work/codec.pt --lm work/lm.pt --out ../../assets/demo-voice
 """
@@ -29,7 +29,7 @@ SHOWN = {name: SPEAKERS[name] for name in ("angus", "clara", "owen", "iris", "re
 
 
 def layers_config(hidden: int, ffn: int, layers: int, vocab: int) -> dict:
-    """Return what talker and code predictor have in common."""
+    """Return the configuration that talker and code predictor share."""
     lm = CONFIG["lm"]
     return {
         "attention_bias": False, "attention_dropout": 0, "head_dim": lm["head_dim"], "hidden_act": "silu",
@@ -114,7 +114,7 @@ def speech_config() -> dict:
 
 
 def speech_tensors(codec: torch.nn.Module) -> dict[str, Tensor]:
-    """Return the speech tokenizer under the published names; what decoding never reads is a pseudo-inverse."""
+    """Return the speech tokenizer's published tensors; the unused input projection is a pseudo-inverse."""
     q = codec.quantizer
     codec.fold()
     out = {}

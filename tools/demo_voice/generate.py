@@ -17,7 +17,7 @@ from text_vocabulary import TextVocabulary
 
 @dataclass(frozen=True)
 class Ask:
-    """One utterance to make. `reference` is 24 kHz audio for the x-vector; codes and text besides make it ICL."""
+    """Request of one utterance. `reference` is 24 kHz audio for the x-vector; with codes and text it is ICL."""
 
     text: str
     speaker: str = ""
@@ -38,7 +38,7 @@ class Sampling:
 
 
 def draw(logits: Tensor, temperature: float, sampling: Sampling, generator: torch.Generator) -> Tensor:
-    """Sample one id a row from float logits [B, V]."""
+    """Sample one id per row from float logits [B, V]."""
     logits = logits / temperature
     edge = logits.topk(min(sampling.top_k, logits.shape[-1])).values[:, -1:]
     noise = torch.empty_like(logits).exponential_(generator=generator)
@@ -48,7 +48,7 @@ def draw(logits: Tensor, temperature: float, sampling: Sampling, generator: torc
 def embed(
     voice: Voice, t: TextVocabulary, ask: Ask, device: torch.device, tokenizer: Tokenizer, mel: MelFront
 ) -> tuple[Tensor, list[int]]:
-    """Return (the prefill embeddings [T, hidden], the text ids beside the frames that follow)."""
+    """Return (prefill embeddings [T, hidden], text ids for the following frames)."""
     instruct = tokenizer.encode(ask.instruct).ids if ask.instruct else None
     speaker = -1 if ask.reference is not None else SPEAKERS[ask.speaker] if ask.speaker else None
     prompt: Prompt = prefix(t, instruct, True, speaker)
@@ -73,7 +73,7 @@ def embed(
 def generate(
     voice: Voice, t: TextVocabulary, asks: list[Ask], sampling: Sampling, limit: int = 170
 ) -> list[tuple[np.ndarray, bool]]:
-    """Return (codes [frames, K], stopped by itself) of every ask."""
+    """Return (codes [frames, K], True if it ended with EOS) of every request."""
     device = next(voice.parameters()).device
     tokenizer, mel = t.tokenizer(), MelFront().to(device)
     generator = torch.Generator(device).manual_seed(sampling.seed)

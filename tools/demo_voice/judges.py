@@ -1,4 +1,4 @@
-"""Discriminators over complex STFTs, and what a decoder is told by them."""
+"""Discriminators over complex STFTs, and their losses for the decoder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class SpectrumJudge(nn.Module):
-    """One discriminator over a complex STFT; returns the features of every layer, the score last."""
+    """Discriminator over a complex STFT; returns the features of every layer, the score last."""
 
     def __init__(self, size: int, channels: int = 32) -> None:
         super().__init__()
@@ -38,18 +38,18 @@ class SpectrumJudge(nn.Module):
 
 
 class Judges(nn.ModuleList):
-    """Three sizes of judge and their two losses (least squares)."""
+    """Three discriminators of different sizes with their two least-squares losses."""
 
     def __init__(self) -> None:
         super().__init__(SpectrumJudge(size) for size in (2048, 1024, 512))
 
     def own_loss(self, made: Tensor, true: Tensor) -> Tensor:
-        """Return what the judges learn from: 1 for true sound, 0 for made sound (detached here)."""
+        """Return the discriminators' loss: target 1 for real audio, 0 for generated audio (detached here)."""
         losses = [(1 - judge(true)[-1]).square().mean() + judge(made.detach())[-1].square().mean() for judge in self]
         return torch.stack(losses).mean()
 
     def told(self, made: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (adversarial loss, relative distance of features) of the made sound."""
+        """Return (adversarial loss, relative distance of features) of generated audio."""
         adversarial, feature = made.new_zeros(()), made.new_zeros(())
         for judge in self:
             with torch.no_grad():

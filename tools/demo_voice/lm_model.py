@@ -12,7 +12,7 @@ from vocabulary import CODEC_VOCAB, CODES
 
 
 class HeadNorm(nn.RMSNorm):
-    """Of queries and keys, which autocast leaves in bfloat16: beside a float32 weight no fused operation is taken."""
+    """RMSNorm of queries and keys in autocast's bfloat16; a float32 weight would prevent the fused operation."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
@@ -65,7 +65,7 @@ class Layer(nn.Module):
 
 
 class Body(nn.Module):
-    """Decoder layers and the final norm; a cache is a list of one list a layer."""
+    """Decoder layers and the final norm; a cache is a list with one list per layer."""
 
     def __init__(self, c: dict, layers: int, ffn: int) -> None:
         super().__init__()
@@ -216,7 +216,7 @@ class MelFront(nn.Module):
 
 
 class Voice(nn.Module):
-    """Everything of model.safetensors."""
+    """Networks of model.safetensors: talker, code predictor and speaker encoder."""
 
     def __init__(self, c: dict, books: int, text_rows: int) -> None:
         super().__init__()
@@ -241,14 +241,14 @@ class Voice(nn.Module):
         return self.talker.text_projection(self.talker.model.text_embedding(ids))
 
     def frames(self, codes: Tensor) -> Tensor:
-        """Sum of all books' embeddings. Shapes: [..., K] to [..., hidden]."""
+        """Return the sum of all codebooks' embeddings. Shapes: [..., K] to [..., hidden]."""
         x = self.talker.model.codec_embedding(codes[..., 0])
         for k, table in enumerate(self.talker.code_predictor.model.codec_embedding):
             x = x + table(codes[..., k + 1])
         return x
 
     def predictor_logits(self, hidden: Tensor, codes: Tensor) -> list[Tensor]:
-        """Teacher-forced logits of codes 1.. from [N, hidden] and codes [N, K]."""
+        """Return teacher-forced logits of codes 1 to K-1. Shapes: hidden [N, hidden]; codes [N, K]."""
         tables = self.talker.code_predictor.model.codec_embedding
         inputs = [hidden, self.talker.model.codec_embedding(codes[:, 0])]
         inputs += [tables[k](codes[:, k + 1]) for k in range(self.books - 2)]

@@ -1,8 +1,8 @@
-"""Measures the words that a long text loses through a server, beside its sentences spoken one by one.
+"""Measurement of the words that a long text loses on a server, compared with its single sentences.
 
 Run: python long_texts.py http://127.0.0.1:8000   (a runtime: voicewright runtime --port 8000)
-The same held-out sentences make texts of each length. What is compared with a text is its sentences' own sound, joined
-by silence and heard in one go: a recogniser hears long sound otherwise than short.
+The same held-out sentences form texts of each length. Each text is compared with the audio of its sentences, joined by
+silence and recognised at once, because recognition of long audio differs from that of short audio.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GAP_S = 0.35  # Pause between two sentences.
 
 
 def spoken(url: str, text: str, speaker: str, seed: int) -> np.ndarray:
-    """Return what the server speaks, float samples at 24 kHz."""
+    """Return the server's speech as float samples at 24 kHz."""
     body = {"input": text, "voice": speaker, "seed": seed, "response_format": "pcm"}
     request = urllib.request.Request(
         f"{url}/v1/audio/speech", json.dumps(body).encode(), {"Content-Type": "application/json"}

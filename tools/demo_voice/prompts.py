@@ -1,4 +1,4 @@
-"""From rows of the corpus to one training sequence in either of the published layouts."""
+"""Training sequences from rows of the corpus in both published layouts."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MODES = {  # The shares of custom_voice, voice_design and base.
 
 @dataclass
 class Prompt:
-    """Positions before the first frame, and the text beside the frames from the first on (none: padding).
+    """Positions before the first frame, and the text ids for the frames (padding after them).
 
-    -1 means nothing on that side; `slot` is where the x-vector goes.
+    -1 means no id in that column; `slot` is the position of the x-vector.
     """
 
     text: list[int]
@@ -52,8 +52,9 @@ def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speake
 
 
 def add_text(t: TextVocabulary, prompt: Prompt, body: list[int], streaming: bool) -> None:
-    """Append the text and the position whose logits are the first code: in the streaming layout that has the text's
-    first id, and the others go beside the frames.
+    """Append the text and the position whose logits are the first code.
+
+    In the streaming layout that position has the text's first id, and the other ids go with the frames.
     """
     if streaming:
         prompt.text.append(body[0])
@@ -65,13 +66,13 @@ def add_text(t: TextVocabulary, prompt: Prompt, body: list[int], streaming: bool
 
 
 def text_beside(t: TextVocabulary, prompt: Prompt, frames: int) -> list[int]:
-    """Return the text ids beside the first `frames` frames."""
+    """Return the text ids of the first `frames` frames."""
     beside = prompt.beside[:frames]
     return beside + [t.pad] * (frames - len(beside))
 
 
 class Corpus:
-    """Rows and their codes, as many as are there by now (stage 4 encodes them as they are spoken); draws sequences."""
+    """Growing corpus of rows and codes, from which sequences are drawn; stage 4 encodes rows as they are generated."""
 
     def __init__(self, spoken: Path, t: TextVocabulary) -> None:
         self.t = t
@@ -87,7 +88,7 @@ class Corpus:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take in the rows that were encoded since the last call; a group is never in two of those times."""
+        """Read the rows that were encoded since the last call; all rows of a group are encoded together."""
         while (path := self.spoken / f"rows_{(time := len(self.codes))}.json").exists():
             self.codes.append(np.load(self.spoken / f"codes_{time}.npy"))
             self.phones.append(np.load(self.spoken / f"phones_{time}.npy"))
@@ -123,7 +124,7 @@ class Corpus:
         return None
 
     def said(self, members: list[int]) -> tuple[list[int], np.ndarray, np.ndarray]:
-        """Return (text ids, frames, phones) of utterances of one voice, said one after the other as one text."""
+        """Return (text ids, frames, phones) of utterances of one voice, joined as one text."""
         texts = [self.rows[i]["text"] for i in members]
         texts[:-1] = [x if x[-1] in ".!?" else f"{x}." for x in texts[:-1]]
         frames, phones = (np.concatenate([part(self.rows[i]) for i in members]) for part in (self.frames, self.labels))

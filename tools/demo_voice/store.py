@@ -1,4 +1,4 @@
-"""All speech in one device tensor: shards are taken in as they appear, crops are gathers."""
+"""Store of all speech in one device tensor, which reads new shards and returns random crops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds the text's side of the vocabulary: byte-level pieces, the merges that make them, and the special tokens.
+"""Text vocabulary: byte-level pieces, their merges, and the special tokens.
 
 Run: python text_vocabulary.py   (learns the merges from the recipe's own lines, writes work/merges.txt)
 """
@@ -33,7 +33,7 @@ def byte_letters() -> list[str]:
 
 
 def _scheme(model: models.BPE) -> Tokenizer:
-    """Return a tokenizer that cuts and normalises as Qwen2's does."""
+    """Return a tokenizer with Qwen2's normalization and pre-tokenizer."""
     tok = Tokenizer(model)
     tok.normalizer = normalizers.NFC()
     tok.pre_tokenizer = pre_tokenizers.Sequence([
@@ -60,7 +60,7 @@ class TextVocabulary:
 
     @property
     def rows(self) -> int:
-        """Of the embedding: as many as there are ids, to a multiple of 16."""
+        """Return the rows of the embedding: the number of ids, rounded up to a multiple of 16."""
         return -(-(len(self.pieces) + len(SPECIALS)) // 16) * 16
 
     @cached_property

@@ -122,12 +122,12 @@ class Trainer:
         return [*(t for m in modules for t in m.state_dict().values()), *moments, self.logged]
 
     def keep(self) -> None:
-        """Remember this state and the one before it."""
+        """Store this state and keep the previous one."""
         self.kept.append([t.detach().clone() for t in self._state()])
 
     @torch.no_grad()
     def back(self) -> None:
-        """Return to the older of the two states: what overflows later may be on its way in the newer one."""
+        """Restore the older of the two states, because the newer one may already lead to the overflow."""
         for tensor, kept in zip(self._state(), self.kept[0], strict=True):
             tensor.copy_(kept)
         while len(self.kept) > 1:
@@ -135,7 +135,7 @@ class Trainer:
 
     @torch.no_grad()
     def start_books(self, frames: int, batch: int) -> None:
-        """k-means on fresh latents, then quantisation on."""
+        """Initialize the codebooks by k-means on new latents, then enable quantization."""
         seen = []
         for _ in range(max(4, 12000 // (frames * batch)) if self.device.type == "cuda" else 4):
             audio, _, _ = self.store.crops(batch, frames)
@@ -163,7 +163,7 @@ def capture(
 
 
 def save(codec: Codec, path: Path, **extra: float) -> None:
-    """Write a checkpoint whole or not at all."""
+    """Write a checkpoint atomically."""
     temporary = path.with_suffix(".tmp")
     torch.save({"codec": codec.state_dict(), "folded": codec.quantizer.folded, **extra}, temporary)
     temporary.rename(path)

@@ -41,7 +41,7 @@ MAX_SHARDS = 12  # Shards encoded between two steps, every 200 steps.
 
 
 class Batches(IterableDataset):
-    """Endless batches of one shape a width: a graph can be captured of each, and hardly a position is padding."""
+    """Endless batches with one shape per width, so that graphs can be captured and little is padding."""
 
     def __init__(self, spoken: Path, vocabulary: TextVocabulary, positions: int, seed: int) -> None:
         self.spoken = spoken
@@ -76,7 +76,7 @@ class Trainer:
         eager: bool = False,
         still: bool = False,
     ) -> None:
-        """``eager``: neither graphs nor compiled layers. ``still``: the speaker encoder learns nothing."""
+        """Create the trainer. `eager` disables graphs and compiled layers; `still` freezes the speaker encoder."""
         torch.manual_seed(CONFIG["seed"] + 1)
         self.c = CONFIG["lm"]
         self.device = device
@@ -177,7 +177,7 @@ class Trainer:
 
 
 def listen(args: argparse.Namespace, device: torch.device) -> Spoken:
-    """Return what is spoken so far, encoded, as soon as there is a codec and enough of it to begin with."""
+    """Wait for a codec and enough speech, and return the encoded speech so far."""
     store = Store(args.shards, device, args.hours)
     while not args.codec.exists():
         store.take(8)

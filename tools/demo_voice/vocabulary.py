@@ -48,7 +48,7 @@ def brightness(formant: float, rng: random.Random) -> list[str]:
 
 
 def age(gender: str, f0: float, formant: float, stretch: float, rng: random.Random) -> str:
-    """Return young or old where pitch, formants and pace are such, at times also where they are neither."""
+    """Return young or old if pitch, formants and pace fit, and sometimes at random if neither fits."""
     if formant > 1.03 and (f0 > 246 or (gender == "male" and f0 > 122)):
         return rng.choice(("young", "young", "young", "teenage"))
     if formant < 0.97 and stretch > 1.08:
@@ -57,7 +57,7 @@ def age(gender: str, f0: float, formant: float, stretch: float, rng: random.Rand
 
 
 def design(gender: str, f0: float, stretch: float, formant: float, rng: random.Random) -> str:
-    """Return a description such as people type for VoiceDesign, true of this sound."""
+    """Return a typical VoiceDesign description that is true of this audio."""
 
     def say(word: str) -> str:
         return rng.choice(WORDS[word]) if word else ""
@@ -113,7 +113,7 @@ HEIGHTS = {"low": ("low", "deep", "low-pitched", "dark and low"), "medium": ("mi
 
 
 def portrait(gender: str, f0: float, stretch: float, formant: float, rng: random.Random) -> str:
-    """Return a longer description with a person in it. What it adds beyond what is heard is colour."""
+    """Return a longer description of a person; details beyond the audio's properties are invented."""
     female = gender == "female"
     his, he = ("her", "She") if female else ("his", "He")
     who, years = ("woman" if female else "man"), f" {rng.choice(AGES)}".format(h=his)
@@ -147,7 +147,7 @@ GENTLE = (
 
 
 def mood(ratio: float, stretch: float, rng: random.Random) -> str:
-    """Return a way of speaking of which this corpus holds pace and pitch only; the rest is colour."""
+    """Return a mood, of which this corpus has only pace and pitch; other details are invented."""
     pace = {"slow": ("slowly", "a little slower than usual", "with long pauses, slowly"),
             "fast": ("a little faster than usual", "quickly", "in a hurry"),
             }.get(speed_word(stretch), ("",))  # fmt: skip

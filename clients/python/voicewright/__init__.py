@@ -7,12 +7,13 @@
             async for chunk in speech:
                 play(chunk.pcm)
 
-**Memory is bounded.** Each utterance holds at most ``MAX_WAITING`` chunks that were not read. Then nothing more is
-read from the socket, for any utterance on it, until one is taken; the runtime pauses the rows, and drops a client that
-takes nothing for half a minute. So read every utterance that you start, or cancel it, as the end of its block does.
+**Memory is bounded.** Each utterance has at most ``MAX_WAITING`` unread chunks. Then the client stops reading the
+socket, for all utterances on it, until a chunk is read. The runtime pauses, and disconnects a client that reads nothing
+for half a minute. So read every utterance that you start, or cancel it; the end of its block does that too.
 
-Errors are of two kinds: `SpeechRefused`, the runtime's no with its code, and `ConnectionLost`, which ends what was in
-flight; connect again. `voicewright.sync` is the same without an event loop. More by example in docs/quickstart.md.
+There are two kinds of errors: `SpeechRefused`, a refusal of the runtime with its code, and `ConnectionLost`, which ends
+all running utterances; connect again. `voicewright.sync` is the client without an event loop. docs/quickstart.md has
+examples.
 """
 
 from voicewright.client import Client, connect

@@ -29,10 +29,10 @@ CLOSE_S = 1.0  # Timeout of a close, which waits for unread audio.
 
 
 class Client(Routes):
-    """An open session. ``session`` is the runtime's introduction: its models and limits.
+    """Open session. `session` is the runtime's first message with its models and limits.
 
-    ``expires_in_s`` is None until shortly before the runtime closes a session that has been open for long; then it is
-    how many seconds were left when it said so. Connect again, and speak there.
+    `expires_in_s` is None until shortly before the runtime closes a long session; then it is the number of seconds that
+    were left at the notice. Connect again for further speech.
     """
 
     def __init__(self, connection: ClientConnection, session: dict[str, Any], http: Http) -> None:
@@ -56,12 +56,12 @@ class Client(Routes):
     ) -> Speech:
         """Make an utterance; without a text it is live: `Speech.write` it, then `Speech.finish`.
 
-        ``async with client.speak(…) as speech`` begins it, and cancels it where the block is left early;
-        ``speech = await client.speak(…)`` only begins it. ``timeout`` is how long it may be silent, in seconds.
-        ``on_queue`` is called with the position and the estimated wait where no slot is free.
+        ``async with client.speak(…) as speech`` starts it, and cancels it if the block is left early; ``speech = await
+        client.speak(…)`` only starts it. `timeout` is the maximum time without audio in seconds. `on_queue` is called
+        with the position and the estimated wait if no slot is free.
 
         Raises:
-            ConnectionLost, SpeechRefused: where it begins, or where it is read.
+            ConnectionLost, SpeechRefused: At the start, or while it is read.
         """
         self._count += 1
         reference = config.get("ref_audio")
@@ -81,10 +81,10 @@ class Client(Routes):
 
         return Speech(f"u{self._count}", begin, self._send, live=text is None, timeout=timeout, on_queue=on_queue)
 
-    # --- the connection
+    # --- The connection.
 
     async def read(self) -> None:
-        """Sort what comes until the connection ends. A full utterance holds up the others, by design."""
+        """Dispatch messages until the connection ends. A full utterance blocks the others, by design."""
         try:
             async for message in self._connection:
                 if isinstance(message, str):
@@ -99,7 +99,7 @@ class Client(Routes):
                 speech.on_end(self._complaint or ConnectionLost())
 
     async def keep_open(self) -> None:
-        """Ping at once, since the runtime waits ten seconds for a first message, and then now and again."""
+        """Ping at once, because the runtime waits ten seconds for a first message, and then regularly."""
         with suppress(VoicewrightError):
             while True:
                 await self._send("ping")
@@ -146,15 +146,14 @@ async def connect(
     timeout: float | None = CONNECT_S,  # noqa: ASYNC109  the word of httpx and openai
     proxy: Proxy = True,
 ) -> AsyncIterator[Client]:
-    """Open a session with the runtime, or the studio, at this address; leaving the block cancels what is in flight.
+    """Open a session with the runtime or studio at this URL; leaving the block cancels running utterances.
 
-    ``url`` is http(s) or ws(s), with or without the route. ``timeout`` bounds in seconds how long it takes until the
-    runtime has introduced itself, and how long it may be silent in an answer over HTTP. ``proxy`` is as the websockets
-    library takes it: True is what the environment names.
+    `url` is http(s) or ws(s), with or without the route. `timeout` limits the time in seconds until the runtime's first
+    message, and the silence in HTTP responses. `proxy` is as in the websockets library: True uses the environment's.
 
     Raises:
-        SpeechRefused: the runtime takes no session now, or not with this key.
-        ConnectionLost: nothing answers there; SpeechTimeout: nothing did in time.
+        SpeechRefused: The runtime accepts no session now, or not with this key.
+        ConnectionLost: The connection failed; SpeechTimeout: there was no response in time.
     """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     try:
@@ -176,7 +175,7 @@ async def connect(
 
 
 async def _opened(url: str, headers: dict[str, str], proxy: Proxy) -> tuple[ClientConnection, dict[str, Any]]:
-    """Return a connection, and the runtime's introduction."""
+    """Return a connection, and the runtime's first message."""
     try:
         connection = await open_socket(
             socket_address(url),

@@ -14,10 +14,10 @@ class VoicewrightError(Exception):
 
 
 class SpeechRefused(VoicewrightError):
-    """The runtime's no: its ``code`` (docs/api.md, Errors), a sentence for people, the field at fault.
+    """Refusal of the runtime: its `code` (docs/api.md, Errors), a sentence, and the invalid field.
 
-    ``facts`` are the figures and names of the sentence, to word it otherwise; ``retry_after_s`` is when to try again,
-    where that is known; ``partial_audio`` says that some of it was heard.
+    `facts` are the values of the sentence, for other wordings; `retry_after_s` is the time until a retry, if known;
+    `partial_audio` is True if some audio was already sent.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SpeechRefused(VoicewrightError):
 
 
 class ConnectionLost(VoicewrightError, ConnectionError):
-    """Nothing answers, or the connection broke while something was in flight. Connect again."""
+    """The runtime is unreachable, or the connection broke during an utterance. Connect again."""
 
     code = "runtime_unavailable"
     retryable = True
@@ -63,7 +63,7 @@ class ConnectionLost(VoicewrightError, ConnectionError):
 
 
 class SpeechTimeout(ConnectionLost, TimeoutError):
-    """The runtime was silent for longer than the caller's ``timeout``."""
+    """The runtime sent nothing for longer than the caller's `timeout`."""
 
     code = "timeout"
 

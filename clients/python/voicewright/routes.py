@@ -31,13 +31,13 @@ class Routes:
         return models
 
     async def voices(self, search: str | None = None) -> list[dict[str, Any]]:
-        """Return the stored voices (docs/api.md, Voices); those that hold all the words of ``search``."""
+        """Return the stored voices (docs/api.md, Voices) that contain all words of `search`."""
         params = None if search is None else {"search": search}
         voices: list[dict[str, Any]] = (await self._http.json("GET", VOICES, params=params))["data"]
         return voices
 
     async def voice(self, voice: str) -> dict[str, Any]:
-        """One stored voice by its name or id, as everywhere below."""
+        """Return a stored voice by its name or id, as in all methods below."""
         return await self._http.json("GET", _of(voice))
 
     async def add_voice(self, name: str, audio: bytes, *, consent: str, **more: str) -> dict[str, Any]:
@@ -56,57 +56,57 @@ class Routes:
         return await self._http.json("POST", f"{VOICES}/check", data=form, files={"audio_sample": ("audio", audio)})
 
     async def edit_voice(self, voice: str, **changes: Any) -> dict[str, Any]:
-        """Change its ``name``, ``description`` (None takes it away) or ``tags``, and leave the rest."""
+        """Change a voice's `name`, `description` (None removes it) or `tags`."""
         return await self._http.json("PATCH", _of(voice), json=changes)
 
     async def export_voice(self, voice: str) -> bytes:
-        """Return the voice as one portable file, with its recording, words and consent."""
+        """Return the voice as one portable file, with its recording, transcript and consent."""
         return await self._http.content("GET", f"{_of(voice)}/file")
 
     async def import_voice(self, file: bytes, **more: str) -> dict[str, Any]:
-        """Keep a voice that was exported here or elsewhere; ``more`` are form fields that take the place of its own."""
+        """Store an exported voice; `more` are form fields that override its own."""
         return await self._http.json("POST", VOICES, data=more, files={"file": ("voice", file)})
 
     async def voice_audio(self, voice: str) -> bytes:
-        """Its recording, a WAV file."""
+        """Return the voice's recording as a WAV file."""
         return await self._http.content("GET", f"{_of(voice)}/audio")
 
     async def delete_voice(self, voice: str) -> None:
-        """Delete a stored voice for good."""
+        """Delete a stored voice permanently."""
         await self._http.content("DELETE", _of(voice))
 
     async def pronunciation_dictionaries(self) -> list[dict[str, Any]]:
-        """Return the kept dictionaries, without their words (docs/api.md, Pronunciations)."""
+        """Return the stored dictionaries without their words (docs/api.md, Pronunciations)."""
         kept: list[dict[str, Any]] = (await self._http.json("GET", PRONUNCIATIONS))["data"]
         return kept
 
     async def pronunciation_dictionary(self, dictionary: str) -> dict[str, Any]:
-        """One of them with its words, by its id, as everywhere below."""
+        """Return a dictionary with its words by its id, as in all methods below."""
         return await self._http.json("GET", _of(dictionary, PRONUNCIATIONS))
 
     async def add_pronunciation_dictionary(
         self, name: str, pronunciations: Sequence[Mapping[str, Any]], description: str = ""
     ) -> dict[str, Any]:
-        """Keep a dictionary whose ``id`` `Client.speak` can name in ``pronunciation_dictionaries``."""
+        """Store a dictionary, whose `id` can be used in `pronunciation_dictionaries` of `Client.speak`."""
         body = {"name": name, "description": description, "pronunciations": [*pronunciations]}
         return await self._http.json("POST", PRONUNCIATIONS, json=body)
 
     async def edit_pronunciation_dictionary(self, dictionary: str, **changes: Any) -> dict[str, Any]:
-        """Change its ``name``, ``description`` or ``pronunciations`` (all of them), and leave the rest."""
+        """Change a dictionary's `name`, `description` or `pronunciations` (all of them)."""
         return await self._http.json("PATCH", _of(dictionary, PRONUNCIATIONS), json=changes)
 
     async def delete_pronunciation_dictionary(self, dictionary: str) -> None:
-        """Delete a kept dictionary for good."""
+        """Delete a stored dictionary permanently."""
         await self._http.content("DELETE", _of(dictionary, PRONUNCIATIONS))
 
     async def ticket(self) -> str:
-        """A word that opens one session without the key, soon: for a page that must not hold it (docs/api.md, Keys)."""
+        """Return a short-lived ticket for one session, for pages that must not have the key (docs/api.md, Keys)."""
         ticket: str = (await self._http.json("POST", "/v1/session_ticket"))["ticket"]
         return ticket
 
 
 class Http:
-    """One HTTP client. httpx is imported with the first request, which many never make."""
+    """HTTP client. httpx is imported at the first request, because many sessions have none."""
 
     def __init__(self, url: str, headers: dict[str, str], timeout: float | None, proxy: Proxy) -> None:
         self._url = base_address(url)
@@ -116,10 +116,10 @@ class Http:
         self._client: httpx.AsyncClient | None = None
 
     async def content(self, method: str, path: str, **content: Any) -> bytes:
-        """Body of the answer; ``content`` is httpx's.
+        """Return the body of a response; `content` is as in httpx.
 
         Raises:
-            SpeechRefused, ConnectionLost: the runtime says no, or nothing.
+            SpeechRefused, ConnectionLost: The runtime refuses the request, or does not respond.
         """
         import httpx
 
@@ -142,7 +142,7 @@ class Http:
         return answer.content
 
     async def json(self, method: str, path: str, **content: Any) -> dict[str, Any]:
-        """Fields of the answer. Raises as `content`."""
+        """Return the JSON fields of a response. Raises as `content`."""
         fields: dict[str, Any] = json.loads(await self.content(method, path, **content))
         return fields
 
@@ -152,7 +152,7 @@ class Http:
 
 
 def refusal_of(status: int, body: bytes | bytearray) -> SpeechRefused:
-    """Return the error that a refused request or handshake came with."""
+    """Return the error of a refused request or handshake."""
     try:
         return SpeechRefused.from_fields(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):  # Not a Voicewright runtime, or one behind another program.

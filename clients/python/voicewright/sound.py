@@ -9,7 +9,7 @@ from voicewright.wire import SAMPLE_RATE
 
 
 def wav(pcm: bytes) -> bytes:
-    """Return a WAV file of mono s16le sound at ``SAMPLE_RATE``."""
+    """Return a WAV file of mono s16le audio at `SAMPLE_RATE`."""
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
         out.setparams((1, 2, SAMPLE_RATE, 0, "NONE", "not compressed"))

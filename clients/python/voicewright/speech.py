@@ -14,28 +14,28 @@ MAX_WAITING = 32  # Chunks of at most 250 ms, so 384 KiB per utterance.
 
 
 class Open(Protocol):
-    """Tells the runtime of an utterance; raises ConnectionLost."""
+    """Callback that opens an utterance at the runtime; raises ConnectionLost."""
 
     def __call__(self, speech: Speech, /) -> Awaitable[None]: ...
 
 
 class Send(Protocol):
-    """Sends one message; raises ConnectionLost."""
+    """Callback that sends one message; raises ConnectionLost."""
 
     async def __call__(self, kind: str, **fields: Any) -> None: ...
 
 
 class OnQueue(Protocol):
-    """Is told the position and the estimated wait."""
+    """Callback for the queue position and the estimated wait."""
 
     def __call__(self, queued: Queued, /) -> None: ...
 
 
 class Speech:
-    """One utterance. Iterate to hear it; ``queued``, ``start`` and ``end`` are None until they are known.
+    """Utterance. Iterate over its audio; `queued`, `start` and `end` are None until they are known.
 
-    It begins where it is first entered, awaited, read or written to. ``end`` is a `Done`, a `Cancelled`, or the error
-    that iteration raises.
+    It starts when it is first entered, awaited, read or written to. `end` is a `Done`, a `Cancelled`, or the error that
+    the iteration raises.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class Speech:
 
     @property
     def done(self) -> Done | None:
-        """Statistics, stop reason and seed of an utterance that was spoken to its end."""
+        """Return statistics, stop reason and seed of a finished utterance, else None."""
         return self.end if isinstance(self.end, Done) else None
 
-    # --- its text
+    # --- Text.
 
     async def write(self, text: str) -> None:
         """Append text to an utterance that was opened without text.
@@ -90,7 +90,7 @@ class Speech:
         await self._send_text("input.done")
         self._finished = True
 
-    # --- its sound
+    # --- Audio.
 
     def __aiter__(self) -> Self:
         return self
@@ -99,8 +99,8 @@ class Speech:
         """Wait for the next chunk.
 
         Raises:
-            SpeechRefused, ConnectionLost: the utterance failed; what was made before has been given out.
-            SpeechTimeout: nothing came for too long; it is cancelled.
+            SpeechRefused, ConnectionLost: The utterance failed; its audio so far was returned.
+            SpeechTimeout: There was no audio for too long; the utterance is cancelled.
         """
         await self._begin()
         while not self._silenced:
@@ -113,16 +113,16 @@ class Speech:
         raise StopAsyncIteration
 
     async def read(self) -> bytes:
-        """Return the whole sound, s16le. Raises as iteration does."""
+        """Return the complete audio as s16le. Raises as the iteration."""
         return b"".join([chunk.pcm async for chunk in self])
 
     async def played(self, ms: float, buffered_ms: float | None = None) -> None:
-        """Report what the listener has heard in all; an utterance that has much left yields to others."""
+        """Report the total played milliseconds; an utterance with much unplayed audio yields to others."""
         more = {} if buffered_ms is None else {"buffered_ms": buffered_ms}
         await self._send("playback", context_id=self.context_id, played_ms=ms, **more)
 
     async def cancel(self, played_ms: float | None = None) -> None:
-        """Stop it. Nothing of it is heard after this call; ``end`` comes with the runtime's acknowledgement."""
+        """Cancel the utterance. It yields no audio after this call; `end` is set by the runtime's acknowledgement."""
         if self._silenced:
             return
         self._silenced = True
@@ -134,7 +134,7 @@ class Speech:
             await self._send("context.cancel", context_id=self.context_id, **more)
 
     async def ended(self) -> End:
-        """Wait for the end. It comes behind the sound, which must be read for it, or cancelled."""
+        """Wait for the end, which follows the audio; so the audio must be read or cancelled."""
         await self._ended.wait()
         assert self.end is not None
         return self.end
@@ -149,10 +149,10 @@ class Speech:
         with suppress(ConnectionLost, SpeechRefused):
             await self.cancel()
 
-    # --- what comes for it
+    # --- Received messages.
 
     async def on_sound(self, first_sample: int, pcm: bytes) -> None:
-        """Take a frame, when there is room for it."""
+        """Queue an audio frame, waiting for room."""
         if self.end is not None or self._silenced:  # Audio that was on its way when the utterance was cancelled.
             return
         if first_sample != self._samples:  # A gap would be audible, and is the runtime's fault.
@@ -172,7 +172,7 @@ class Speech:
             asyncio.get_running_loop().call_soon(self._on_queue, queued)
 
     def on_end(self, end: End) -> None:
-        """Take the terminal message; a second one is ignored."""
+        """Process the terminal message; a second one is ignored."""
         if self.end is None:
             self.end = end
             self._ended.set()
@@ -184,7 +184,7 @@ class Speech:
         return self
 
     async def _begin(self) -> None:
-        """Raises ConnectionLost, or why the runtime is about to close the connection."""
+        """Start the utterance; raises ConnectionLost, or the runtime's error before a close."""
         async with self._beginning:
             if not self._has_begun and not self._silenced:
                 self._has_begun = True

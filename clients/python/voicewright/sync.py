@@ -1,7 +1,7 @@
 """Synchronous client: ``with connect(…) as client``, ``for chunk in speech``.
 
-Each connection has an event loop on a thread of its own, so it works where one runs already, as in a notebook. Any
-thread may call; callbacks are called on the connection's thread.
+Each connection has an event loop on its own thread, so it also works in a notebook with a running loop. Any thread may
+call; callbacks run on the connection's thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Speech:
-    """One utterance, as `voicewright.Speech`: iterate to hear it."""
+    """Utterance like `voicewright.Speech`: iterate over its audio."""
 
     def __init__(self, loop: _Loop, speech: aio_speech.Speech) -> None:
         self._loop = loop
@@ -88,7 +88,7 @@ class Speech:
 
 
 class Client:
-    """An open session, as `voicewright.Client`."""
+    """Open session like `voicewright.Client`."""
 
     def __init__(self, loop: _Loop, client: aio.Client) -> None:
         self.session = client.session
@@ -107,7 +107,7 @@ class Client:
         on_queue: OnQueue | None = None,
         **config: Unpack[Config],
     ) -> Speech:
-        """Begin an utterance: ``with client.speak(…) as speech`` cancels it where the block is left early.
+        """Start an utterance; ``with client.speak(…) as speech`` cancels it if the block is left early.
 
         Raises:
             ConnectionLost, SpeechRefused: as `voicewright.Client.speak`.
@@ -192,7 +192,7 @@ def say(
     proxy: Proxy = True,
     **config: Unpack[Config],
 ) -> bytes:
-    """Speak one text and return its sound, mono s16le at ``SAMPLE_RATE``. Works in a notebook too.
+    """Speak one text and return its audio, mono s16le at `SAMPLE_RATE`. It also works in a notebook.
 
     Raises:
         SpeechRefused, ConnectionLost: as `connect` and `Speech.read`.
@@ -202,13 +202,13 @@ def say(
 
 
 class _Loop:
-    """An event loop that runs on another thread."""
+    """Event loop on another thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it there, and wait for it; a wait that is interrupted (Ctrl-C) cancels the work."""
+        """Run a coroutine on the loop and wait for it; an interrupt (Ctrl-C) cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

@@ -26,7 +26,7 @@ class Config(TypedDict, total=False):
     tags: bool  # The text contains tags: [excited], [pause:500ms].
     pronunciations: list[dict[str, Any]]  # {"word": …, "say_as": …}, perhaps "case_sensitive": True
     pronunciation_dictionaries: list[str]  # Ids of stored dictionaries.
-    text_filter: str  # "none" where a whole text is spoken and nothing else is said
+    text_filter: str  # Default: "none" for a whole text.
     initial_codec_chunk_frames: int
     seed: int
     max_frames: int
@@ -101,7 +101,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The utterance was stopped; milliseconds of it that had left the runtime, and that were reported as played."""
+    """The utterance was cancelled, with the milliseconds that were sent, and that were reported as played."""
 
     sent_ms: float
     played_ms: float | None

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 PROTOCOL = "voicewright.speech.v1"
 ROUTE = "/v1/audio/speech/stream"
-SAMPLE_RATE = 24_000  # Hz, of all sound
+SAMPLE_RATE = 24_000  # Sample rate of all audio in Hz.
 HEADER = struct.Struct("<BBHIQ")  # Version, kind, channel, number of the message, first sample.
 VERSION = 1
 KIND_S16LE = 1
@@ -23,19 +23,19 @@ class Frame(NamedTuple):
 
 
 def read_frame(message: bytes) -> Frame | None:
-    """Take a binary message apart; None where its version or kind is not known here."""
+    """Parse a binary message; return None for an unknown version or kind."""
     version, kind, channel, _, first_sample = HEADER.unpack_from(message)
     return Frame(channel, first_sample, message[HEADER.size :]) if (version, kind) == (VERSION, KIND_S16LE) else None
 
 
 def base_address(url: str) -> str:
-    """Return the http(s) address of a runtime that was named by http(s) or ws(s), with or without the route."""
+    """Return the http(s) URL of a runtime from an http(s) or ws(s) URL with or without the route."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/").removesuffix(ROUTE).removesuffix("/v1")
     return urlunsplit((parts.scheme.replace("ws", "http", 1), parts.netloc, path, "", ""))
 
 
 def socket_address(url: str) -> str:
-    """Return the ws(s) address of the route at such a runtime; a query is kept."""
+    """Return the ws(s) URL of the route; a query is kept."""
     base, query = urlsplit(base_address(url)), urlsplit(url).query
     return urlunsplit((base.scheme.replace("http", "ws", 1), base.netloc, base.path + ROUTE, query, ""))

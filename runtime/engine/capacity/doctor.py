@@ -48,7 +48,7 @@ class FilesSeen:
 class Served:
     """Capabilities of a checkpoint for clients."""
 
-    size: str | None  # In its configuration's words: 0b6, 1b7.
+    size: str | None  # The configuration's value: 0b6, 1b7.
     modes: tuple[str, ...]
     layouts: tuple[str, ...]
     speakers: tuple[str, ...]
