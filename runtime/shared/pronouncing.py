@@ -7,8 +7,8 @@ other cases. Growing text is held back while its end may be part of a word.
 from __future__ import annotations
 
 import unicodedata
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import regex
@@ -20,15 +20,18 @@ Entry = tuple[str, str] | tuple[str, str, bool]
 _SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _IN_A_WORD = rf"(?![{_SPACELESS}])[\p{{L}}\p{{M}}\p{{N}}]"
 _WORD_LIKE = regex.compile(_IN_A_WORD)
+_STARTS_WORD = regex.compile(rf"(?<!{_IN_A_WORD})")
+_ENDS_WORD = regex.compile(rf"(?!{_IN_A_WORD})")
+_STARTS_NUMBER = regex.compile(r"(?<!\p{N}[.,])")  # Do not match the 5 of 3.5.
+_ENDS_NUMBER = regex.compile(r"(?![.,]\p{N})")
 _MAX_GAP = 8  # White space between two words of an entry.
-_GAP = rf"\s{{1,{_MAX_GAP}}}"
+_GAP = regex.compile(r"\s+")
 _FLAGS = regex.V0 | regex.IGNORECASE  # V0 folds one character to one character, as JavaScript does.
-_DEPTH = 8  # Maximum depth in characters of the pattern's prefix tree.
 _LOOKS_BACK = 2  # Characters before a word that decide if it is a whole word.
 
 
 class Dictionary:
-    """Compiled replacements of words.
+    """Replacements of words.
 
     Args:
         entries: Words with replacements; of duplicates the first is used.
@@ -44,18 +47,95 @@ class Dictionary:
             for word, _, is_exact in listed
             for form in ("NFC", "NFD")
         }
-        self.longest = max((len(form) + (_MAX_GAP - 1) * form.count(" ") for form, _ in forms), default=0)
+        self._exact = {form for form, is_exact in forms if is_exact}
+        self._in_any_case = {_in_one_case(form) for form, is_exact in forms if not is_exact}
+        self._sorted = sorted(self._in_any_case.union(map(_in_one_case, self._exact)))
+        self._firsts = {form[0] for form in self._sorted}
+        self._lengths = sorted({len(form) for form in self._sorted}, reverse=True)
         self.apart = regex.compile(apart, _FLAGS) if apart else None
-        words = pattern_of(forms, _behind)
-        self.finder = regex.compile(f"{apart}|({words})" if apart else f"({words})", _FLAGS)
-        self.begun = regex.compile(pattern_of(forms, _may_follow), _FLAGS)
 
-    def said(self, found: regex.Match[str]) -> str:
-        """Return the replacement of a match of `finder`."""
-        word = found[1]
-        if word is None:  # The match is markup.
-            return str(found[0])
-        return str(self._written.get(_spaced(word)) or self._folded.get(_fold(word)) or word)
+    def find(self, text: str, start: int = 0) -> Iterator[tuple[int, int, str]]:
+        """Yield the start and end of each word and markup from an index on, with its replacement.
+
+        Markup is its own replacement.
+        """
+        line = _Line(text)
+        apart = self._next_apart(text, start)
+        for index, at in enumerate(line.offsets[:-1]):
+            if at < start:
+                continue
+            if apart is not None and apart.start() < start:
+                apart = self._next_apart(text, start)
+            if apart is not None and at >= apart.start():
+                start = apart.end()
+                yield apart.start(), start, apart[0]
+            elif end := self._end_of_word(line, index):
+                yield at, end, self._replacement(text[at:end])
+                start = end
+
+    def begun(self, text: str, start: int) -> int:
+        """Return the start of the first word from an index on that later text may change; the end if there is none."""
+        line, longest = _Line(text), max(self._lengths, default=0)
+        indices = range(max(0, len(line.folded) - longest - 1), len(line.folded))
+        begun = (
+            line.offsets[index] for index in indices if line.offsets[index] >= start and self._is_begun(line, index)
+        )
+        return next(begun, len(text))
+
+    def _next_apart(self, text: str, start: int) -> regex.Match[str] | None:
+        return None if self.apart is None else self.apart.search(text, start)
+
+    def _end_of_word(self, line: _Line, index: int) -> int:
+        """Return the end in the text of the longest whole word at an index of the line; 0 if there is no word."""
+        if line.folded[index] not in self._firsts or not _may_start(line.text, line.offsets[index]):
+            return 0
+        for length in self._lengths:
+            stop = index + length
+            if stop < len(line.offsets) and self._has(line.plain[index:stop], line.folded[index:stop]):
+                end = line.offsets[stop]
+                if _may_end(line.text, end):
+                    return end
+        return 0
+
+    def _has(self, plain: str, folded: str) -> bool:
+        return folded in self._in_any_case or plain in self._exact
+
+    def _is_begun(self, line: _Line, index: int) -> bool:
+        """Return True if the rest of the line is the start of a word, or a number that `[.,]` may continue."""
+        rest = line.folded[index:]
+        if rest[0] not in self._firsts or not _may_start(line.text, line.offsets[index]):
+            return False
+        place = bisect_left(self._sorted, rest)
+        if place < len(self._sorted) and self._sorted[place].startswith(rest):
+            return True
+        number, mark = rest[:-1], rest[-1]
+        return bool(number) and mark in ".," and _is_number(number[-1]) and self._has(line.plain[index:-1], number)
+
+    def _replacement(self, word: str) -> str:
+        return self._written.get(_spaced(word)) or self._folded.get(_fold(word)) or word
+
+
+class _Line:
+    """A text with one space for each gap between words, in its own case (`plain`) and in one case (`folded`).
+
+    `offsets` are the indices in the text of the line's characters and of its end.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        parts: list[str] = []
+        self.offsets: list[int] = []
+        at = 0
+        for gap in _GAP.finditer(text):
+            # No word has two spaces: a longer gap separates words.
+            spaces = " " if len(gap[0]) <= _MAX_GAP else "  "
+            parts += text[at : gap.start()], spaces
+            self.offsets += range(at, gap.start() + len(spaces))
+            at = gap.end()
+        parts.append(text[at:])
+        self.offsets += range(at, len(text) + 1)
+        self.plain = "".join(parts)
+        self.folded = _in_one_case(self.plain)
 
 
 class GrowingPronunciation:
@@ -69,7 +149,7 @@ class GrowingPronunciation:
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""
         self._text += text
-        return self._give(min(self._begun_word(), self._begun_apart()))
+        return self._give(min(self._dictionary.begun(self._text, self._given), self._begun_apart()))
 
     def flush(self) -> str:
         """Return the held text as if the text ended here, except incomplete markup."""
@@ -78,12 +158,6 @@ class GrowingPronunciation:
     def finish(self) -> str:
         """Return the held text."""
         return self._give(len(self._text))
-
-    def _begun_word(self) -> int:
-        """Return the start of the first word that later text may change; the end of the text if there is none."""
-        end, begun = len(self._text), self._dictionary.begun
-        starts = range(max(self._given, end - self._dictionary.longest - 1), end)
-        return next((start for start in starts if begun.fullmatch(self._text, start, partial=True)), end)
 
     def _begun_apart(self) -> int:
         """Return the start of markup that later text may complete; the end of the text if there is none."""
@@ -98,11 +172,11 @@ class GrowingPronunciation:
         """Return the replaced text before an index, including words that start before it."""
         parts: list[str] = []
         at = self._given
-        for found in self._dictionary.finder.finditer(self._text, at):
-            if found.start() >= end:
+        for word_start, word_end, replacement in self._dictionary.find(self._text, at):
+            if word_start >= end:
                 break
-            parts += self._text[at : found.start()], self._dictionary.said(found)
-            at = found.end()
+            parts += self._text[at:word_start], replacement
+            at = word_end
         parts.append(self._text[at:end])
         at = max(at, end)
         kept = max(0, at - _LOOKS_BACK)
@@ -112,15 +186,13 @@ class GrowingPronunciation:
 
 def pronounced(text: str, entries: Iterable[Entry], apart: str = "") -> tuple[str, int]:
     """Return a text with replaced words, and the number of replacements."""
-    dictionary, count = dictionary_of(tuple(entries), apart), 0
-
-    def said(found: regex.Match[str]) -> str:
-        nonlocal count
-        other = dictionary.said(found)
-        count += other != found[0]
-        return other
-
-    return dictionary.finder.sub(said, text), count
+    parts: list[str] = []
+    at = count = 0
+    for start, end, replacement in dictionary_of(tuple(entries), apart).find(text):
+        parts += text[at:start], replacement
+        count += replacement != text[start:end]
+        at = end
+    return "".join(parts) + text[at:], count
 
 
 @lru_cache(32)
@@ -129,86 +201,35 @@ def dictionary_of(entries: tuple[Entry, ...], apart: str) -> Dictionary:
     return Dictionary(entries, apart)
 
 
-def pattern_of(words: Iterable[tuple[str, bool]], end: Callable[[str], str]) -> str:
-    """Return a pattern of words, each in exact or any case; `end` returns the pattern after a word."""
-    listed = [
-        (word, (f"(?<=(?-i:{_middle(word)}))" if is_exact else "") + end(word)) for word, is_exact in sorted(words)
-    ]
-    alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)  # Words by the conditions before and after them.
-    for those in _by_first(listed):
-        before, ends = _before(those[0][0][0]), {end for _, end in those}
-        if len(ends) == 1:
-            alike[before, ends.pop()].append(_tree([(word, "") for word, _ in those], _DEPTH))
-        else:
-            alike[before, ""].append(_tree(those, _DEPTH))
-    return "|".join(f"{before}(?:{'|'.join(found)}){end}" for (before, end), found in alike.items()) or "(?!)"
-
-
-def _tree(words: list[tuple[str, str]], depth: int) -> str:
-    """Return a pattern of words, each with the condition after it, the longest first.
-
-    Words with a common prefix share a branch, because an alternation of all words would be tried at every position. The
-    depth is limited, because the regex compiler is recursive.
-    """
-    going = [(word, end) for word, end in words if word]
-    if depth:
-        options = [
-            _letter({word[0] for word, _ in those}) + _tree([(word[1:], end) for word, end in those], depth - 1)
-            for those in _by_first(going)
-        ]
-    else:
-        options = [_middle(word) + end for word, end in sorted(going, key=lambda item: -len(item[0]))]
-    options += sorted({end for word, end in words if not word})
-    return options[0] if len(options) == 1 else f"(?:{'|'.join(options)})"
-
-
-def _by_first(words: Iterable[tuple[str, str]]) -> Iterable[list[tuple[str, str]]]:
-    """Group words by their case-folded first character."""
-    groups: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    for word, end in words:
-        groups[_key(word[0])].append((word, end))
-    return groups.values()
-
-
-def _letter(cases: set[str]) -> str:
-    """Return a pattern of a character in the given cases."""
-    if cases == {" "}:
-        return _GAP
-    letters = [regex.escape(character) for character in sorted(cases)]
-    return letters[0] if len(letters) == 1 else f"[{''.join(letters)}]"
-
-
-def _key(character: str) -> str:
-    """Return a key that is equal for all cases of a character."""
-    folded = character.upper().lower()
-    return folded if len(folded) == 1 else character
-
-
-def _middle(word: str) -> str:
-    return _GAP.join(regex.escape(part) for part in word.split(" "))
-
-
-def _before(first: str) -> str:
-    """Return the lookbehind for words that start with this character."""
+def _may_start(text: str, start: int) -> bool:
+    """Return True if the character before an index does not belong to the word that starts there."""
+    first = text[start]
     if not _WORD_LIKE.match(first):
-        return ""
-    return f"(?<!{_IN_A_WORD})" + (r"(?<!\p{N}[.,])" if _is_number(first) else "")  # Do not match the 5 of 3.5.
+        return True
+    return bool(_STARTS_WORD.match(text, start)) and (not _is_number(first) or bool(_STARTS_NUMBER.match(text, start)))
 
 
-def _behind(word: str) -> str:
-    """Return the lookahead after a word."""
-    if not _WORD_LIKE.match(word[-1]):
-        return ""
-    return f"(?!{_IN_A_WORD})" + (r"(?![.,]\p{N})" if _is_number(word[-1]) else "")
-
-
-def _may_follow(word: str) -> str:
-    """Return a pattern of text after a word that does not decide yet if it is a whole word."""
-    return "[.,]?" if _is_number(word[-1]) else ""
+def _may_end(text: str, end: int) -> bool:
+    """Return True if the character at an index does not belong to the word that ends before it."""
+    last = text[end - 1]
+    if not _WORD_LIKE.match(last):
+        return True
+    return bool(_ENDS_WORD.match(text, end)) and (not _is_number(last) or bool(_ENDS_NUMBER.match(text, end)))
 
 
 def _is_number(character: str) -> bool:
     return unicodedata.category(character).startswith("N")
+
+
+def _in_one_case(text: str) -> str:
+    """Return a text of the same length that is equal for all cases of its characters."""
+    return text.lower() if text.isascii() else "".join(map(_letter_in_one_case, text))
+
+
+@lru_cache(4096)
+def _letter_in_one_case(character: str) -> str:
+    folded = character.upper().lower()
+    return character if character == "ı" or len(folded) > 1 else folded  # The dotless i is no case of the i.
 
 
 def _spaced(word: str) -> str:
