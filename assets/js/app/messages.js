@@ -26,7 +26,7 @@ export class Toasts {
     new ResizeObserver(() => holder.parentElement?.style.setProperty('--vw-told', `${holder.offsetHeight}px`)).observe(holder);
   }
 
-  /** Another room is shown: what was told of the one before would stand over it. */
+  /** Remove the messages of the previous room when another one is shown. */
   leaveRoom() {
     for (const toast of [...this.holder.children]) if (!this.ofPage.has(toast)) toast.remove();
   }
@@ -72,7 +72,7 @@ function dismissing(name, key, leave) {
   return button;
 }
 
-/** It leaves by itself, but not while somebody is at it. @param {HTMLElement} toast @param {() => void} leave @param {number} stayMs */
+/** A message disappears automatically, but not while the pointer or focus is on it. @param {HTMLElement} toast @param {() => void} leave @param {number} stayMs */
 function passing(toast, leave, stayMs) {
   let timer = setTimeout(leave, stayMs);
   const stay = () => clearTimeout(timer);
@@ -86,7 +86,7 @@ function passing(toast, leave, stayMs) {
 
 // --- Sentences on what went wrong, each at the field that it is about.
 
-/** Names of the wire under which an error stands in a room, by the name that the server gives. @type {Object<string, string>} */
+/** Field names of a room's errors, by the server's name. @type {Object<string, string>} */
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
 export class ErrorMessages {
@@ -102,7 +102,7 @@ export class ErrorMessages {
   }
 
   /**
-   * Show a sentence at its place: an element, or the name of a field; at the Speak row where the room has no such place.
+   * Show a sentence at an element or a named field; at the Speak row if the room has no such field.
    *
    * @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one
    * @returns {HTMLElement|null} where it stands; null: on a toast, or nowhere

@@ -101,7 +101,7 @@ export class Keys {
   }
 }
 
-/** A button that was clicked by hand lets go of the keys, so that Space plays and pauses; so does the one that took its place. @param {MouseEvent} event */
+/** Blur a clicked button (or its replacement), so that Space plays and pauses. @param {MouseEvent} event */
 function leaveFocus({ detail, target }) {
   const button = detail > 0 && target instanceof Element ? target.closest('button:not([role=tab])') : null;
   const focused = document.activeElement;

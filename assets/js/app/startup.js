@@ -39,5 +39,5 @@ async function ask() {
   setTimeout(ask, ASK_MS);
 }
 
-translate().catch(() => {}); // English stands there
+translate().catch(() => {}); // The markup already has English.
 ask();

@@ -379,7 +379,7 @@ export class Studio {
     this.refresh();
   }
 
-  /** True if the studio can be asked for anything now. Where it cannot this is said; what sounds goes on, it is here already. */
+  /** True if the studio can accept a request now; otherwise show a message. Audio that is already loaded keeps playing. */
   reached() {
     this.clearErrors();
     const { interrupted } = this.status;
@@ -388,7 +388,7 @@ export class Studio {
   }
 
   /**
-   * Ask for a take at once; it is kept when it is whole. It does not play: hand it to the stage.
+   * Request a take, which is stored once it is complete. It does not play; pass it to the stage.
    *
    * @param {import('../player/take.js').Asked} asked
    * @returns {Take}
@@ -505,7 +505,7 @@ export class Studio {
     }
   }
 
-  /** Say what is to be said of a take beside its name. @param {import('../player/stage.js').Shown|null} take */
+  /** Show the notes of a take next to its name. @param {import('../player/stage.js').Shown|null} take */
   note(take) {
     const { notes } = this;
     if (!take || (take instanceof Take && take.state === 'stopped')) return notes.say('');

@@ -144,7 +144,7 @@ export class AudioChecks {
     return item;
   }
 
-  /** The page's own words for a code, or the runtime's sentence; the page's where it speaks another language. @param {string} code @param {string} sentence */
+  /** Returns the page's text for a code, or the runtime's sentence if the page is in English. @param {string} code @param {string} sentence */
   sentence(code, sentence) {
     const key = `clone.advice.${code}`;
     const own = this.studio.t(key);

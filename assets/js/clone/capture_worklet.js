@@ -1,4 +1,4 @@
-/** The microphone's tap on the audio thread: posts copies of what it hears, mono, 4096 samples at a time. */
+/** Audio worklet of the microphone, which posts copies of the input: mono, 4096 samples at a time. */
 
 const BLOCK = 4096;
 

@@ -107,7 +107,7 @@ export class Intake {
   }
 
   /**
-   * Work with a file. What is no sound is said where it was chosen, and what was there before stays.
+   * Use a file as the recording. If it is not audio, show an error and keep the previous recording.
    *
    * @param {Blob} file @param {{name?: string, isNew?: boolean}} [options]
    */
@@ -214,7 +214,7 @@ export class Intake {
     this.changed();
   }
 
-  /** Something of the reference is different: judge it anew. */
+  /** Check the reference again after a change. */
   changed() {
     const { room } = this;
     room.transcript.disabled = room.xvector.checked;

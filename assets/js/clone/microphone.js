@@ -34,7 +34,7 @@ export class Recorder {
     this.context = null;
   }
 
-  /** Ask for the microphone; nothing is recorded yet. Rejects with the key of a sentence where it is refused. */
+  /** Request the microphone without recording. Rejects with a message key if it is refused. */
   async open() {
     let stream;
     try {

@@ -37,7 +37,7 @@ export class Reference {
     this.blob = null;
   }
 
-  /** Of the whole; 0 where it is not known. */
+  /** Length of the whole recording; 0 if unknown. */
   get seconds() {
     return this.pcm ? this.pcm.length / SAMPLE_RATE : 0;
   }
@@ -52,7 +52,7 @@ export class Reference {
     return this.start === 0 && this.end === this.seconds && this.cuts.length === 0;
   }
 
-  /** Choose a stretch; one edge pushes the other where it must. @param {'start'|'end'} edge @param {number} at seconds */
+  /** Select a stretch; an edge pushes the other one if necessary. @param {'start'|'end'} edge @param {number} at seconds */
   move(edge, at) {
     if (edge === 'start') {
       this.start = Math.max(0, Math.min(at, this.seconds - SHORTEST_S));
@@ -64,7 +64,7 @@ export class Reference {
     this.blob = null;
   }
 
-  /** Leave something out; what lies in a cut already, or touches one, becomes part of it. @param {Stretch} out */
+  /** Cut a stretch out, merging it with overlapping or adjacent cuts. @param {Stretch} out */
   leaveOut({ start, end }) {
     const cut = { start: Math.max(0, start), end: Math.min(this.seconds, end) };
     const apart = this.cuts.filter((one) => one.end < cut.start || one.start > cut.end);
@@ -122,7 +122,7 @@ export class Reference {
   }
 }
 
-/** Pieces behind each other, each going over into the next. @param {Int16Array[]} pieces */
+/** Joins pieces with crossfades. @param {Int16Array[]} pieces */
 function joined(pieces) {
   if (pieces.length < 2) return pieces[0] ?? new Int16Array();
   const seams = pieces.slice(1).map((piece, k) => Math.min(SEAM, piece.length, pieces[k].length));
@@ -142,7 +142,7 @@ function joined(pieces) {
   return all;
 }
 
-/** A file is more than a page opens, whatever is in it. */
+/** Error of a file that is too large for the page. */
 export class TooMuch extends Error {
   /** @param {'large'|'long'} what @param {number} is bytes, or seconds @param {number} limit */
   constructor(what, is, limit) {

@@ -15,7 +15,7 @@ const STEP_S = 0.5; // Step through speech without pauses.
 /** @typedef {import('./speech_detection.js').Heard} Heard @typedef {import('./speech_detection.js').Stretch} Stretch */
 
 /**
- * The part to take: of a long recording the best, of a short one all that is said.
+ * Returns the suggested part: the best part of a long recording, all speech of a short one.
  *
  * @param {Heard} heard @param {number} [longest] seconds that are taken as they are
  * @returns {Stretch|null} null: nobody speaks in it, and nothing can be chosen
@@ -80,7 +80,7 @@ function sums(flags) {
   return before;
 }
 
-/** Seconds of stretches that lie in a part. @param {Stretch[]} stretches @param {number} start @param {number} end */
+/** Returns the seconds of stretches within a part. @param {Stretch[]} stretches @param {number} start @param {number} end */
 function shared(stretches, start, end) {
   return stretches.reduce((sum, one) => sum + Math.max(0, Math.min(end, one.end) - Math.max(start, one.start)), 0);
 }

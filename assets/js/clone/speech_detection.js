@@ -73,7 +73,7 @@ export function pauses({ speech, seconds }, least) {
   return stretches(speech, seconds, 0).filter(({ start, end }) => end - start >= least && start > 0 && end < seconds - FRAME_S);
 }
 
-/** From the first that is said to the last; null: nobody speaks. @param {Heard} heard @returns {Stretch|null} */
+/** Returns start and end of the speech; null if there is none. @param {Heard} heard @returns {Stretch|null} */
 export function spoken({ speech, seconds }) {
   const all = stretches(speech, seconds);
   return all.length > 0 ? { start: all[0].start, end: all[all.length - 1].end } : null;
@@ -149,7 +149,7 @@ function repetition(pcm, count, matters) {
   return { repeats, lags, throat };
 }
 
-/** Frames of a tone that goes on and on. @param {Float32Array} levels @param {Float32Array} repeats @param {Uint8Array} lags @param {number} floor @param {number} loud */
+/** Returns the frames of a continuous tone. @param {Float32Array} levels @param {Float32Array} repeats @param {Uint8Array} lags @param {number} floor @param {number} loud */
 function humming(levels, repeats, lags, floor, loud) {
   const steady = Uint8Array.from(levels, (level, frame) => {
     const before = Math.max(0, frame - 5);
@@ -205,7 +205,7 @@ function runs(flags, value) {
   return found;
 }
 
-/** Close gaps that are shorter than so many seconds. @param {Uint8Array} flags @param {number} value @param {number} gap @param {(frame: number) => boolean} [may] */
+/** Closes gaps shorter than this many seconds. @param {Uint8Array} flags @param {number} value @param {number} gap @param {(frame: number) => boolean} [may] */
 function fill(flags, value, gap, may = () => true) {
   for (const [from, to] of runs(flags, 1 - value)) {
     const isInside = from > 0 && to < flags.length;

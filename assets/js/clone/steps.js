@@ -140,7 +140,7 @@ export class Showing {
     room.use.disabled = room.intake.isRefused || (reference?.pcm ? reference.length === 0 : false);
   }
 
-  /** Put the text where it is wanted: with a stored voice, or in the steps. @param {boolean} isStored */
+  /** Moves the text field to the stored voice or to the steps. @param {boolean} isStored */
   furnish(isStored) {
     const { room } = this;
     const home = isStored ? room.stored.root : room.trying;

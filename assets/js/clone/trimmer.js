@@ -120,7 +120,7 @@ export class Trimmer extends EventTarget {
     this.dispatchEvent(new Event('move'));
   }
 
-  /** Show where it sounds. @param {number|null} played seconds into the whole */
+  /** Show the playback position. @param {number|null} played seconds into the whole */
   follow(played) {
     this.played = played;
     this.paint();

@@ -59,7 +59,7 @@ export function arrangeChildren(parent, wanted) {
 }
 
 /**
- * Write a text where another stands: the same once more would cost a layout and a paint.
+ * Set an element's text only if it has changed, to avoid a layout and a paint.
  *
  * @param {Element} element @param {string} text
  */
@@ -79,7 +79,7 @@ export function mark(element, values) {
 /** @template {Object<string, unknown>} Details */
 export class Emitter extends EventTarget {
   /**
-   * Hear of an event.
+   * Listen to an event.
    *
    * @template {keyof Details & string} Name
    * @param {Name} name @param {(detail: Details[Name]) => void} hear

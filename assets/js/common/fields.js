@@ -37,7 +37,7 @@ export function spokenBy(mode, style) {
   return mode === 'base' && style ? 'custom_voice' : mode;
 }
 
-/** Replace a select's choices and keep what was chosen where it still exists. @param {HTMLSelectElement} select @param {string[][]} choices */
+/** Replace a select's options and keep the selected one if it still exists. @param {HTMLSelectElement} select @param {string[][]} choices */
 export function fillSelect(select, choices) {
   const before = select.value;
   select.replaceChildren(...choices.map(([value, label]) => new Option(label, value)));

@@ -63,7 +63,7 @@ export function unknownLanguage(text, languages) {
 }
 
 /**
- * The script of the first letter that nobody writes the languages in; null: there is none. Greek letters stand in any text, as symbols.
+ * Returns the script of the first letter that the languages do not use; null if there is none. Greek letters are symbols in any text.
  *
  * @param {string} text @param {string[]} languages  of the checkpoint, by its own names
  * @returns {{script: string, isRead: boolean}|null}  an ISO 15924 code, and whether a published checkpoint reads it
@@ -87,7 +87,7 @@ export function scriptName(script, page) {
 const plainName = (name) => (name.toLowerCase().endsWith('dialect') ? 'chinese' : name.toLowerCase());
 
 /**
- * The language of a text in Latin letters, where it is plainly none that is known.
+ * Returns the language of a text in Latin letters if it is clearly an unsupported one.
  *
  * @param {string} text @param {string[]} known
  */

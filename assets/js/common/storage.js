@@ -87,7 +87,7 @@ export class Drafts {
   /** @param {Source[]} sources */
   constructor(sources) {
     this.sources = sources.filter(({ draft }) => draft);
-    /** As this page read or wrote them last, by id: a page that only stands there overwrites nothing that another wrote. */
+    /** The drafts as this page last read or wrote them, by id, so that an idle page does not overwrite another's changes. */
     this.known = new Map();
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;

@@ -151,7 +151,7 @@ const TITLE =
 const NUMBERED = /^(?:no|nos|nr|nro|núm|num|figs?|art|vol|ch|sec|eq|ed|pp|av|jan|feb|mar|apr|aug|sept?|oct|nov|dec)$/u;
 const LAST_WORD = /(?<!\S)["'“„‚‘«‹»›([{¿¡*_`]*(\S{0,32})\.[^\S\n]*\n?$/u;
 
-/** The sentences of a text, with the white space behind each. @param {string} text @returns {string[]} */
+/** Returns the sentences of a text, each with its trailing white space. @param {string} text @returns {string[]} */
 export function sentencesIn(text) {
   const sentences = [];
   let from = 0;
@@ -206,7 +206,7 @@ export function isSyllabic(text) {
   return syllables * SYLLABLE_FRAMES > (text.length - syllables) * LETTER_FRAMES;
 }
 
-/** True if so much sound cannot be all of that text. @param {string} text @param {number} seconds */
+/** True if this much audio is too short for the whole text. @param {string} text @param {number} seconds */
 export function isTooShort(text, seconds) {
   const expected = expectedSeconds(text.trim());
   return expected > JUDGED_S && seconds < TOO_SHORT * expected;

@@ -47,7 +47,7 @@ function beginning(description) {
   return letters.join('');
 }
 
-/** The name, or the name with the first number that nobody has. @param {string} name @param {Iterable<string>} others */
+/** Returns the name, or the name with the first unused number. @param {string} name @param {Iterable<string>} others */
 export function free(name, others) {
   const taken = new Set([...others].map(key));
   const stem = name || 'Voice';

@@ -152,7 +152,7 @@ export class DesignRoom {
     return this.savedSets.regain(take, place);
   }
 
-  /** Hear a take that stands here. @param {import('../player/take.js').Take} take @param {{clicked: number}} now */
+  /** Play a take of this room. @param {import('../player/take.js').Take} take @param {{clicked: number}} now */
   hear(take, { clicked }) {
     const card = this.shown.cards.find((one) => one.take === take);
     if (card) this.listening.play(card, { clicked });
@@ -163,7 +163,7 @@ export class DesignRoom {
     return parent ? wavBlob([await this.studio.history.sound(parent)], SAMPLE_RATE) : null;
   }
 
-  /** Sets come back: what stands below them has its place once they are there. @param {boolean} coming */
+  /** Shows the restored sets, after which the elements below have their final position. @param {boolean} coming */
   awaits(coming) {
     this.root.toggleAttribute('data-coming', coming);
   }

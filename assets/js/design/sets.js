@@ -101,7 +101,7 @@ export class SavedSets {
     return [...shown, ...this.coming].filter(({ takes }) => takes.length > 0);
   }
 
-  /** Bring them back below what was made meanwhile, one set after the other. @param {KeptSet[]} [sets] */
+  /** Restore the sets one after the other, below those created in the meantime. @param {KeptSet[]} [sets] */
   reopen(sets = []) {
     return (this.reopened = this.bringBack(sets));
   }
@@ -141,7 +141,7 @@ export class SavedSets {
     return null;
   }
 
-  /** Put a take where it stood, beside those of its set that are here. @param {Take} take @param {Place} place */
+  /** Restore a take to its place in its set. @param {Take} take @param {Place} place */
   async regain(take, { letter, note, ...given }) {
     await this.reopened;
     const set = this.room.shown.sets.find(({ number }) => number === given.number);
@@ -226,7 +226,7 @@ export class ShownSets {
     this.sets.splice(place, 0, set);
   }
 
-  /** The set that a card stands in. @param {TakeCard} card */
+  /** Returns the set of a card. @param {TakeCard} card */
   of(card) {
     return this.sets.find(({ cards }) => cards.includes(card));
   }

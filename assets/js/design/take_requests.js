@@ -46,7 +46,7 @@ const WORDS = {
 export const CHANGES = /** @type {Change[]} */ (Object.keys(WORDS));
 
 /**
- * A description with one more wish at its end; a wish that stands there already is made stronger.
+ * Returns the description with one more attribute; a repeated attribute is intensified.
  *
  * @param {string} description
  * @param {Change} change
@@ -188,7 +188,7 @@ export class TakeRequests {
     room.attempt(() => this.make([{ asked }], origin, { clicked: performance.now() })).then(() => room.tell(card, 'design.longer_done'));
   }
 
-  /** Ask once more for a take that was stopped or has failed for what may be over; the new one stands in its place. @param {TakeCard} card */
+  /** Request a stopped or temporarily failed take again; the new one replaces it. @param {TakeCard} card */
   makeAgain(card) {
     const { room } = this;
     const set = room.shown.of(card);

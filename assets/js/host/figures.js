@@ -21,7 +21,7 @@ export class Sparkline {
     this.drawn = this.points.map(() => this.element.appendChild(document.createElementNS(SVG, 'polyline')));
   }
 
-  /** Add a point to each line; null where nothing is known. @param {(number|null)[]} values */
+  /** Add a point to each line; null for unknown values. @param {(number|null)[]} values */
   add(values) {
     values.forEach((value, index) => {
       this.points[index].push(value);
@@ -33,7 +33,7 @@ export class Sparkline {
 }
 
 /**
- * The newest point stands at the right edge, the largest at the top.
+ * The newest point is at the right edge, the largest at the top.
  *
  * @param {(number|null)[]} points @param {number} length @param {number} most
  */

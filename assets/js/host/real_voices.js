@@ -82,7 +82,7 @@ export class RealVoices {
     return response.json();
   }
 
-  /** Ask where it is, and again for as long as something moves. */
+  /** Poll the download's state while it changes. */
   async ask() {
     clearTimeout(this.timer);
     let moves = UNDER_WAY.has(this.download.state) || this.offers.isOpen;

@@ -27,7 +27,7 @@ export class Offers {
     this.plan = null;
     /** The host's choice; null for the suggestion. @type {Set<string>|null} */
     this.picked = null;
-    /** Bits of weights as the host has chosen them; until then as the studio was told. @type {string|null} */
+    /** Weight bits chosen by the host; until then the studio's setting. @type {string|null} */
     this.weights = null;
     /** Key of the list's current content. */
     this.built = '';
@@ -100,7 +100,7 @@ export class Offers {
     return (this.plan?.offers ?? []).filter((offer) => this.taken(offer)?.fits !== false && (picked ? picked.has(offer.id) : offer.suggested));
   }
 
-  /** Show what is chosen, or how far the download is; only what has changed is built anew. */
+  /** Show the choice or the progress of the download, rebuilding only changed parts. */
   paint() {
     if (!this.isOpen) return;
     const { state, parts, problem } = this.voices.download;

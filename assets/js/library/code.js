@@ -1,5 +1,5 @@
 /**
- * A take's request as code against this very server: what each function returns runs as it stands.
+ * Code samples of a take's request for this server, which run unchanged.
  *
  * @typedef {Object} Request
  * @property {'custom_voice'|'voice_design'|'base'} mode

@@ -77,7 +77,7 @@ export class TakeHistory extends EventTarget {
   /** Filter of the list: search, room, favourite; loose excludes takes of scripts. */
   /** @type {{search?: string, room?: string, favourite?: string, loose?: string}} */
   wanted = {};
-  /** Counts the times that the list was asked for anew: what was asked for before the last one is not shown. */
+  /** Number of list requests, to ignore responses to earlier ones. */
   turn = 0;
   /** Counts the changes of kept takes: a page that was asked for before one may not know it. */
   edits = 0;
@@ -91,7 +91,7 @@ export class TakeHistory extends EventTarget {
     this.t = t;
   }
 
-  /** List anew. @param {{search?: string, room?: string, favourite?: string, loose?: string}} [wanted] */
+  /** Reload the list. @param {{search?: string, room?: string, favourite?: string, loose?: string}} [wanted] */
   async refresh(wanted = this.wanted) {
     this.wanted = wanted;
     const turn = (this.turn += 1);
@@ -188,7 +188,7 @@ export class TakeHistory extends EventTarget {
     return { take, identical, why: this.t(key, values) };
   }
 
-  /** A take was kept just now: it comes first, where it belongs to what is listed. @param {TakeRecord} record */
+  /** Add a newly stored take at the top if it matches the filter. @param {TakeRecord} record */
   async add(record) {
     const { search, room, favourite, loose } = this.wanted;
     this.edits += 1;

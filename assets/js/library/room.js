@@ -56,7 +56,7 @@ export class TakesPanel {
     this.scripts.follow();
   }
 
-  /** Write everything anew, in the page's language. */
+  /** Render again in the page's language. */
   onLanguage() {
     this.rows.clear();
     this.paint();
@@ -95,7 +95,7 @@ export class TakesPanel {
     }
   }
 
-  /** Show the list, or why there is none; what stands below has its place from now on. */
+  /** Show the list, or why there is none. */
   know() {
     this.isKnown = true;
     this.root.removeAttribute('data-awaited');
@@ -173,7 +173,7 @@ export class LibraryRoom {
     this.voices.refresh();
   }
 
-  /** Show this half where there is no place for both. @param {string} half */
+  /** Show this half if there is no room for both. @param {string} half */
   show(half) {
     this.halves.dataset.shown = half;
     for (const turn of this.turns) turn.setAttribute('aria-pressed', String(turn.dataset.half === half));

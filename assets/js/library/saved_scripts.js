@@ -61,7 +61,7 @@ export class SavedScripts extends EventTarget {
     this.paint();
   }
 
-  /** Write them anew, in the page's language. */
+  /** Render again in the page's language. */
   paint() {
     const { room, favourite } = this.wanted;
     const shown = favourite || (room && room !== this.room.id) ? [] : this.scripts;

@@ -162,7 +162,7 @@ export class TakeRow {
     return [...new Set(value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean))];
   }
 
-  /** Do something; what it refuses stands in this row. @param {() => unknown} action */
+  /** Run an action and show its error in this row. @param {() => unknown} action */
   async guard(action) {
     const place = this.find('.vw-error');
     place.textContent = '';

@@ -81,13 +81,13 @@ export class VoiceRow {
     }
   }
 
-  /** Do something; what it refuses stands below the row's buttons. @param {() => unknown} action */
+  /** Run an action and show its error below the row's buttons. @param {() => unknown} action */
   guard(action) {
     const place = this.find('.vw-voice-error');
     return telling(action, (sentence) => (place.textContent = sentence));
   }
 
-  /** Store what the field says now, behind the changes before it. @param {Field} field */
+  /** Store the field's value after the earlier changes. @param {Field} field */
   change(field) {
     const { dataset, value } = field;
     const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
@@ -186,7 +186,7 @@ export class VoiceRow {
     return [...facts, ...Object.entries(voice.provenance).map(([name, said]) => [this.origin(name), said])];
   }
 
-  /** The name of an entry of provenance, in the page's language where it has a word for it. @param {string} name */
+  /** Returns the name of a provenance entry, translated if possible. @param {string} name */
   origin(name) {
     const key = `voices.from.${name}`;
     const word = this.studio.t(key);

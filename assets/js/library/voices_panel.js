@@ -35,7 +35,7 @@ export class VoicesPanel {
     studio.voices.addEventListener('change', () => this.onListed());
   }
 
-  /** Write everything anew, in the page's language. */
+  /** Render again in the page's language. */
   onLanguage() {
     this.rows.clear();
     this.paint();

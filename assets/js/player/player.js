@@ -23,7 +23,7 @@ export class Player extends EventTarget {
     super();
     /** @type {Context|null} */
     this.context = null;
-    /** The shortest only where the browser tells what that costs. @type {AudioContextOptions['latencyHint']} */
+    /** The shortest latency is used only if the browser reports its cost. @type {AudioContextOptions['latencyHint']} */
     this.latency = 'playbackStats' in AudioContext.prototype ? SHORTEST : USUAL;
     /** @type {Promise<void>|null} */
     this.arming = null;

@@ -24,7 +24,7 @@ export class LastHeard {
     studio.stage.addEventListener('change', () => this.note());
   }
 
-  /** Show it, before the page is seen: what stands there first is moved by nothing. */
+  /** Show it before the page is visible, so that nothing moves later. */
   recall() {
     const { take: record, script = null } = /** @type {Heard} */ (recall('sessionStorage', HEARD_KEY) ?? {});
     this.script = script;
@@ -145,7 +145,7 @@ export class CutOff {
     return takes.filter((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled');
   }
 
-  /** Put a kept take where it stood. @param {TakeRecord} record @param {any} place */
+  /** Restore a stored take to its place. @param {TakeRecord} record @param {any} place */
   async show(record, place) {
     const { studio } = this;
     const room = studio.room(record.room);
@@ -186,7 +186,7 @@ export class CutOff {
   }
 }
 
-/** True if it can be asked for again as it was: after a recording that is told from others, not before it was asked for at all. @param {Take} take */
+/** True if the request can be repeated exactly: its recording has a digest, and it was sent before. @param {Take} take */
 function isToBeOffered({ room, isSample, isQuiet, state, reference, digest }) {
   return ROOMS.includes(room) && !isSample && !isQuiet && state !== 'stopped' && (!reference || digest !== null);
 }

@@ -70,7 +70,7 @@ export class Speech {
     return Object.assign(error, { message: sentenceOf(error) });
   }
 
-  /** Ask for a take that is spoken after a recording; what that is told by comes when it is asked for. @param {Take} take @param {Blob} reference */
+  /** Request a take that clones a recording, whose digest is computed for the request. @param {Take} take @param {Blob} reference */
   async askAfter(take, reference) {
     try {
       const url = await once(this.urls, reference, dataUrl);

@@ -161,7 +161,7 @@ export class Stage extends EventTarget {
     this.goOn();
   }
 
-  /** Sound from the place where it stands. */
+  /** Play from the current position. */
   goOn() {
     if (isFullAudio(this.take)) this.perform(this.take, this.at);
     else if (this.programme) this.begin(this.programme, { index: this.index, at: this.at });
@@ -172,7 +172,7 @@ export class Stage extends EventTarget {
     else this.resume();
   }
 
-  /** Be silent now, and begin from the beginning next time; of a whole, where it was. */
+  /** Stop; the next playback starts at the beginning, or for a full script at the same position. */
   stop() {
     this.silence();
     if (isFullAudio(this.take)) return;
@@ -186,7 +186,7 @@ export class Stage extends EventTarget {
     this.refresh();
   }
 
-  /** Go to a place of the take that is shown; what sounds goes on from there. @param {number} at samples */
+  /** Seek in the shown take; playback continues from there. @param {number} at samples */
   seek(at) {
     if (!this.take) return;
     this.at = Math.max(0, Math.min(this.take.samples, Math.round(at)));
@@ -330,7 +330,7 @@ export class Stage extends EventTarget {
   }
 }
 
-/** True if it is several takes as one, which says itself how it goes on from a place. @param {Shown|null} take @returns {take is FullAudio} */
+/** True if it consists of several takes and handles seeking itself. @param {Shown|null} take @returns {take is FullAudio} */
 function isFullAudio(take) {
   return take !== null && 'from' in take;
 }

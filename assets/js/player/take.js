@@ -141,7 +141,7 @@ export class Take extends EventTarget {
     return take;
   }
 
-  /** Have the sound of a recalled one here; where it cannot be had, it is asked for again the next time. */
+  /** Load the audio of a stored take; after a failure it is requested again the next time. */
   async here() {
     if (!this.ask) return;
     this.loading ??= this.ask().finally(() => (this.loading = null));
@@ -177,7 +177,7 @@ export class Take extends EventTarget {
     return this.samples / SAMPLE_RATE;
   }
 
-  /** True if it ended by itself long before its text can have been said. */
+  /** True if it ended with EOS long before its text can have been spoken. */
   get isShort() {
     if (this.state !== 'done') return false;
     return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.words, this.seconds));
@@ -222,7 +222,7 @@ export class Take extends EventTarget {
     return this.changing;
   }
 
-  /** Resolve with the take when no more sound will come; reject where it failed. */
+  /** Resolve with the take at the end of its audio; reject if it failed. */
   async finished() {
     while (this.live) await this.change();
     if (this.state === 'failed') throw this.error;
@@ -234,7 +234,7 @@ export class Take extends EventTarget {
     return this.state === 'done' || (this.state === 'stopped' && this.keepsStopped && this.samples > 0);
   }
 
-  /** Resolve with the take when the studio keeps it, or will not; reject where it failed. */
+  /** Resolve with the take once the studio has stored or refused it; reject if it failed. */
   async stored() {
     await this.finished();
     while (this.lasts && !this.record && !this.unkept) await this.change();

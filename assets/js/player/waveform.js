@@ -85,7 +85,7 @@ export class Waveform {
     this.draw();
   }
 
-  /** Samples that the width stands for: while a take is made, all that it will have. */
+  /** Samples of the full width; during generation, the expected total. */
   get span() {
     const { take } = this;
     const planned = take && 'planned' in take && take.state === 'streaming' ? take.planned : 0;
@@ -117,7 +117,7 @@ const coloured = new Set();
 /** @type {MutationObserver|undefined} */
 let themes;
 
-/** Have what a canvas shows drawn anew in the colours of another theme. @template {object} T @param {T} drawn @param {(drawn: T) => void} draw */
+/** Redraw a canvas after a change of the theme. @template {object} T @param {T} drawn @param {(drawn: T) => void} draw */
 export function inColours(drawn, draw) {
   const what = new WeakRef(drawn);
   const one = { what, draw: () => draw(/** @type {T} */ (what.deref())) };
@@ -147,7 +147,7 @@ export class Bars {
     this.colour = colour;
   }
 
-  /** Draw all, or what stands for some bins. @param {number} [begin] @param {number} [end] */
+  /** Draw all bins, or some. @param {number} [begin] @param {number} [end] */
   paint(begin = 0, end = Infinity) {
     const { canvas, peaks, bins } = this;
     const ratio = window.devicePixelRatio || 1;

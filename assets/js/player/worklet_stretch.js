@@ -24,7 +24,7 @@ export class Stretch {
     this.buffer = new Float32Array(HELD * this.hop);
     this.out = new Float32Array(this.hop);
     this.fade = Float32Array.from(this.out, (_, i) => 0.5 - 0.5 * Math.cos((Math.PI * (i + 0.5)) / this.hop));
-    /** Samples that one hop may look at, from where it goes on. */
+    /** Samples that one hop may search, from its position. */
     this.lookahead = 4 * this.hop;
   }
 
@@ -101,7 +101,7 @@ export class Stretch {
         alike += buffer[at + i] * other;
         power += other * other;
       }
-      // In silence all are alike: then it goes where it should be.
+      // In silence all offsets are equal; then use the expected position.
       const score = alike / Math.sqrt(power) - 1e-6 * Math.abs(step - middle);
       if (score > most) [most, found] = [score, step];
     }

@@ -108,7 +108,7 @@ export class Script extends Emitter {
     this.tell(false);
   }
 
-  /** Give a line a silence of its own behind it; none: as everywhere. @param {string} id @param {number|null} seconds */
+  /** Set the silence after a line; none for the default. @param {string} id @param {number|null} seconds */
   setGap(id, seconds) {
     this.change(id, { gap: seconds === null || seconds === this.gap ? undefined : seconds });
   }

@@ -258,7 +258,7 @@ export class Importing {
     acceptDrops(place, ([file]) => this.open(file));
   }
 
-  /** A file's text into the shared field, or into a script where it is too long for one take, has times, or is a chat. @param {File|undefined} file */
+  /** Puts a file's text into the shared field, or into a script if it is too long for one take, has times, or is a chat. @param {File|undefined} file */
   async open(file) {
     const { studio } = this;
     const read = await this.read(file, GAP_S); // Text with times becomes a new script.

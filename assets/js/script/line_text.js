@@ -17,7 +17,7 @@ const LENGTH = /^\s*:?\s*(\d+(?:[.,]\d+)?)\s*(s|sec|seconds?|ms|milliseconds?)?\
 const SPOKEN = /[\p{L}\p{N}]/u;
 
 /**
- * Take a line's text apart. Punctuation alone stays with the words before it.
+ * Parse a line's text. Punctuation alone stays with the words before it.
  *
  * @param {string} text
  * @returns {{parts: Part[], fault: string|null}}  fault: the first bracket that is not a pause of 0 to 30 s
@@ -38,7 +38,7 @@ export function readParts(text) {
   return { parts, fault };
 }
 
-/** Write a pause as it stands in a text. @param {number} seconds */
+/** Format a pause for a text. @param {number} seconds */
 export function writePause(seconds) {
   return `[pause ${Number(seconds.toFixed(2))}s]`;
 }
@@ -87,7 +87,7 @@ export function calledBy({ name, begins = '' }) {
 }
 
 /**
- * Cues of subtitles, as the studio reads them, as lines: a pause is where nobody speaks for a while.
+ * Converts subtitle cues to lines, with pauses between distant cues.
  *
  * @typedef {{start: number, end: number, name: string|null}} Cue  seconds, and who speaks
  */
@@ -121,7 +121,7 @@ export function paceOf(style, paces) {
   return Object.keys(paces).find((pace) => style.includes(paces[pace])) ?? null;
 }
 
-/** A style with the words for a pace, and without those for another; without any where it had them. @param {string} style @param {string} pace @param {Paces} paces */
+/** Returns the style with the words of a pace instead of another's, or without them if it had them. @param {string} style @param {string} pace @param {Paces} paces */
 export function withPace(style, pace, paces) {
   const before = paceOf(style, paces);
   let rest = style;

@@ -239,7 +239,7 @@ export function seconds(value) {
   return `${value.toFixed(1)} s`;
 }
 
-/** A text with its tags set apart, to lie behind the field. @param {string} text @returns {(string|HTMLElement)[]} */
+/** Returns a text with highlighted tags, for the layer behind the field. @param {string} text @returns {(string|HTMLElement)[]} */
 function marked(text) {
   /** @type {(string|HTMLElement)[]} */
   const nodes = [];

@@ -31,7 +31,7 @@ export class LinesView {
     const margin = `${NEAR_PX}px 0px`; // The lines scroll inside the page: a browser without scrollMargin builds them when they are in sight.
     const options = /** @type {IntersectionObserverInit} */ ({ rootMargin: margin, scrollMargin: margin });
     this.near = new IntersectionObserver((entries) => this.onNear(entries), options);
-    /** Nothing stands there before a script is opened. */
+    /** The list is empty before a script is opened. */
     this.script = new Script();
     /** The line that sounds: its id. @type {string|null} */
     this.sounding = null;
@@ -212,7 +212,7 @@ export class LinesView {
     this.room.tell(this.studio.t('script.moved', { n: this.script.at(id) + 1 }));
   }
 
-  /** A new line at the end, or behind another. @param {string} [after] @param {string} [text] */
+  /** Add a line at the end, or after another. @param {string} [after] @param {string} [text] */
   add(after, text = '') {
     const { lines } = this.script;
     const at = after ? this.script.at(after) + 1 : lines.length;
@@ -265,7 +265,7 @@ export class LinesView {
   }
 
   /**
-   * Lines that were read from a text, behind a line, or in its place where it is empty.
+   * Insert parsed lines after a line, or replace it if it is empty.
    *
    * @param {import('./reading.js').Read} read
    * @param {Line} [after]  the line that was pasted into: its voice reads what names nobody; left out: they are added at the end
@@ -335,7 +335,7 @@ export class LinesView {
   }
 }
 
-/** An element that stands for a line without its fields. @param {string} id @param {number} [height] pixels */
+/** Returns a placeholder for a line. @param {string} id @param {number} [height] pixels */
 function emptyLine(id, height) {
   const element = make('li', { className: 'vw-line-empty' });
   element.dataset.line = id;
@@ -343,7 +343,7 @@ function emptyLine(id, height) {
   return element;
 }
 
-/** The line's element that something stands in. @param {EventTarget|null} target */
+/** Returns the line element that contains a node. @param {EventTarget|null} target */
 function lineAt(target) {
   const line = target instanceof Element ? target.closest('[data-line]') : null;
   return line instanceof HTMLElement ? line : null;

@@ -125,7 +125,7 @@ export class Maker extends EventTarget {
     return (key && this.takes.get(key)) || this.ask(stretch, line);
   }
 
-  /** Bring back the sound that is kept; forget it where it was deleted meanwhile. @param {string} key */
+  /** Load the stored audio; forget it if it was deleted in the meantime. @param {string} key */
   async fetch(key) {
     const id = this.kept.get(key)?.take;
     const { api } = this.studio;
@@ -218,7 +218,7 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Forget a line's sound, so that it is made anew: with a new seed, unless it is locked.
+   * Discard a line's audio, so that it is generated again, with a new seed unless it is locked.
    *
    * @param {Line} line @returns {() => void} gives it the seed and the sound back that it had
    */

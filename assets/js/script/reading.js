@@ -23,7 +23,7 @@ const PREFIX = /^[*_]{0,3}(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?:[(（]([^)）]
 const BROKEN = /(?<!\p{L})(\p{L}+)-\n[ \t]*(\p{Ll}+)/gu;
 // A screenplay's name in a row of its own, above what is said: MARY, MARY (V.O.), @McAVOY.
 const CUE = /^(?:(?=\p{Lu})(?!(?:INT|EXT|CHAPTER|PART|ACT|SCENE|BOOK)\b)([\p{Lu}\p{N}][\p{Lu}\p{N} .'’#-]{0,30}[\p{Lu}\p{N}])|@([^()]{1,32}?))\s*(\([^()]{1,20}\))?\s*\^?$/u;
-// In capitals before a colon, but nobody.
+// Words in capitals before a colon that are not speakers.
 const NOBODY = new Set(['note', 'warning', 'caution', 'important', 'attention', 'tip', 'hint', 'todo', 'update', 'summary', 'ps', 'p.s.', 'nb', 're', 'fyi', 'faq', 'cut to']);
 const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
 

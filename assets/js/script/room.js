@@ -207,7 +207,7 @@ export class ScriptRoom {
     if (last) this.script.cast(last.id, { mode: 'base', voice });
   }
 
-  /** Delete a script; where it is open another takes its place. @param {string} id @returns {Promise<() => Promise<void>>} undoes it */
+  /** Delete a script; if it is open, open another one. @param {string} id @returns {Promise<() => Promise<void>>} undoes it */
   discard(id) {
     return id === this.opened?.id ? this.scriptList.remove(() => this.empty()) : this.scriptList.discard(id);
   }
@@ -242,7 +242,7 @@ export class ScriptRoom {
     }
   }
 
-  /** True if a script may have so many lines; if not, say it. @param {number} lines */
+  /** True if a script may have this many lines; otherwise show an error. @param {number} lines */
   hasRoom(lines) {
     if (lines <= MAX_LINES) return true;
     this.studio.toast(this.studio.t('script.too_long', { n: lines, most: MAX_LINES }));
@@ -336,7 +336,7 @@ export class ScriptRoom {
     return studio.t('script.sounding', { n: script.at(line.id) + 1, of: script.lines.length, name, text });
   }
 
-  /** Go to a place in the whole; what sounds goes on from there. @param {number} at samples */
+  /** Seek in the full audio; playback continues from there. @param {number} at samples */
   seek(at) {
     this.hold();
     this.studio.stage.seek(at);
@@ -377,7 +377,7 @@ export class ScriptRoom {
     return new FieldError('request', t('script.voice_deleted', { n: this.script.at(id) + 1, name: voice?.name ?? t('script.deleted_unnamed') }));
   }
 
-  /** Everything was told to be silent; the stage may still play again what it has. */
+  /** Stop all playback; the stage can still play its audio again. */
   stop() {
     this.fullAudio.sound(null);
     this.remaking.takeBack();
@@ -411,7 +411,7 @@ export class ScriptRoom {
     });
   }
 
-  /** Show the whole: at once, or when the hands rest, where it is long. */
+  /** Show the full audio: at once, or for a long script after a pause in editing. */
   showAll() {
     clearTimeout(this.later);
     if (this.script.lines.length <= LONG_LINES) this.show();

@@ -58,7 +58,7 @@ export class ScriptList extends EventTarget {
   }
 
   /**
-   * Open the script that was worked on last, or the one that is chosen of the list.
+   * Open the last edited script, or the one selected in the list.
    *
    * @param {() => Script} first makes one where there is none
    * @param {(list: ScriptList['list']) => {id: string}|null|undefined} [choose]
@@ -147,7 +147,7 @@ export class ScriptList extends EventTarget {
     if (this.script) this.open(new Script(await this.api.get(`studio/scripts/${this.script.id}`)), 'saved');
   }
 
-  /** Two tabs wrote the same script: what stands here is to hold. */
+  /** Resolve a conflict of two tabs by keeping this tab's version. */
   async keepMine() {
     const { script } = this;
     if (!script) return;

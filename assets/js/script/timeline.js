@@ -71,7 +71,7 @@ export class Timeline {
     this.measure();
   }
 
-  /** Draw the clips in sight, or all of them where they are few. */
+  /** Draw the visible clips, or all if there are few. */
   drawClips() {
     const { clips } = this;
     const [from, to] = this.sight();
@@ -157,7 +157,7 @@ export class Timeline {
     this.hover.hidden = true; // The pointer has left it.
   }
 
-  /** Show a clip where the hand is, and where it would stand. @param {string} id @param {number} by pixels @param {string|null} before */
+  /** Show a dragged clip, and its position after a drop. @param {string} id @param {number} by pixels @param {string|null} before */
   carry(id, by, before) {
     this.elements.get(id)?.style.setProperty('--by', `${by}px`);
     const at = this.clips.findIndex(({ line }) => line.id === before);
@@ -266,7 +266,7 @@ function highest(levels) {
   return [...levels].reduce((most, level) => (level > most ? level : most), '0');
 }
 
-/** The outline of a sound around the middle of a clip. @param {string} levels @param {number} from where it begins @param {number} scale */
+/** Returns the waveform outline of a clip. @param {string} levels @param {number} from where it begins @param {number} scale */
 function outlineOf(levels, from, scale) {
   if (!levels) return '';
   const heights = [...levels].map((level) => Math.max(0.03, scale * heightOf(level)));

@@ -86,7 +86,7 @@ export class TimelineHand {
     return next?.line.id ?? null;
   }
 
-  /** Make the silence behind a line as long as it is pulled; one that is only clicked is a place to go to. @param {string} id @param {PointerEvent} event */
+  /** Set the silence after a line by dragging; a click seeks to it. @param {string} id @param {PointerEvent} event */
   pull(id, event) {
     const { timeline, actions } = this;
     const before = actions.gapOf(id);
@@ -113,7 +113,7 @@ export class TimelineHand {
   }
 
   /**
-   * Follow the pointer until it is let go of, or taken away.
+   * Track the pointer until it is released or cancelled.
    *
    * @param {PointerEvent} event
    * @param {{move: (event: PointerEvent) => void, end: (event: PointerEvent|null) => void}} acts  end: null where it was taken away

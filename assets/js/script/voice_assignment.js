@@ -43,7 +43,7 @@ export class VoiceAssignment {
     return [...this.kept(), ...this.speakers()].find(({ label }) => plain(label) === wanted)?.voice ?? null;
   }
 
-  /** Its mark and name, also where it is described, or gone. @param {Voice|null} voice @returns {Pick<Shown, 'voice'|'kind'|'name'>|null} */
+  /** Returns the mark and name of a voice, also of a described or deleted one. @param {Voice|null} voice @returns {Pick<Shown, 'voice'|'kind'|'name'>|null} */
   shownAs(voice) {
     if (!voice) return null;
     const { studio } = this;
@@ -65,7 +65,7 @@ export class VoiceAssignment {
     return voice?.mode === 'base' && this.studio.voices.isListed && !this.studio.catalogue.find(valueOf(voice));
   }
 
-  /** Write down beside stored voices what they are called, for when they are gone. @param {Line[]} lines */
+  /** Record the names of stored voices, for the case that they are deleted. @param {Line[]} lines */
   note(lines) {
     for (const { voice } of lines) {
       const known = voice?.mode === 'base' && this.studio.catalogue.find(valueOf(voice));
@@ -91,7 +91,7 @@ export class VoiceAssignment {
     return free ? { ...free.voice } : this.canDesign() ? { mode: 'voice_design', description: '' } : null;
   }
 
-  /** The voice that reads what names nobody: that of the first line without a role, or the first of all. @param {Line[]} lines @returns {Voice|null} */
+  /** Returns the narrator's voice: that of the first line without a role, or the first voice. @param {Line[]} lines @returns {Voice|null} */
   narrator(lines) {
     return lines.find(({ name, voice }) => !name && voice)?.voice ?? this.unused([]);
   }
@@ -118,7 +118,7 @@ export class VoiceAssignment {
     }
   }
 
-  /** True if its mode takes an instruct beside the voice. @param {Voice|null} voice */
+  /** True if its mode supports an instruct in addition to the voice. @param {Voice|null} voice */
   takesInstruct(voice) {
     return voice?.mode === 'voice_design' || this.studio.catalogue.takesStyle(voice?.mode);
   }

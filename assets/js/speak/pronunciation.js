@@ -1,5 +1,5 @@
 /**
- * A text as it is to be spoken: words of the pronunciation dictionary in the place of those that are written.
+ * Replacement of words by the pronunciation dictionary, for the spoken text.
  *
  *     pronounced('Ask Nguyen. [pause 1s]', [{ word: 'Nguyen', said: 'Win' }])
  *     // { text: 'Ask Win. [pause 1s]', count: 1 }
@@ -178,7 +178,7 @@ export class Pronunciation extends EventTarget {
   }
 
   /**
-   * Keep a list in the place of this one. Where another window has changed it meanwhile, both are kept.
+   * Replace the stored list. If another window has changed it in the meantime, the changes are merged.
    *
    * @param {Entry[]} words @returns {Promise<boolean>} whether another window had
    * @throws {import('../common/api.js').StudioError} it cannot be kept

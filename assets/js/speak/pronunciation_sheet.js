@@ -77,7 +77,7 @@ export class PronunciationSheet {
     return row;
   }
 
-  /** A row for one more word: one that is empty, where there is one. */
+  /** Returns a row for another word, reusing an empty one. */
   begin() {
     const fields = [...this.list.querySelectorAll('input')];
     const empty = fields.find((field, at) => at % 2 === 0 && !field.value && !fields[at + 1].value);
@@ -93,7 +93,7 @@ export class PronunciationSheet {
     (entry.word ? said : word).focus();
   }
 
-  /** Enter goes on: from a word to how it is said, from there to the next word. @param {KeyboardEvent} event */
+  /** Enter moves from a word to its replacement, and from there to the next word. @param {KeyboardEvent} event */
   onKey(event) {
     if (event.key !== 'Enter' || event.isComposing) return;
     const fields = [...this.list.querySelectorAll('input')];
@@ -120,7 +120,7 @@ export class PronunciationSheet {
     });
   }
 
-  /** The rows that are whole; of a word that stands there twice the first, and the other is marked. @returns {Entry[]} */
+  /** Returns the complete rows; a duplicate word is marked and skipped. @returns {Entry[]} */
   entries() {
     /** @type {Map<string, string>} */
     const entries = new Map();

@@ -67,7 +67,7 @@ export class SpeakersRoom {
     for (const wanted of [this.wanted, this.earlier]) {
       const found = wanted && catalogue.find(keyOf(wanted.mode, wanted.voice));
       if (found && !found.why) return found;
-      // Kept voices are listed a moment after the speakers: nobody else speaks in their place until then.
+      // Stored voices are listed shortly after the speakers; until then no other voice replaces the chosen one.
       if (wanted?.mode === 'base' && !voices.isListed) return awaited(wanted);
     }
     return catalogue.first;
@@ -128,7 +128,7 @@ export class SpeakersRoom {
     if (sample && Object.values(texts).includes(this.studio.text)) this.studio.text = sample;
   }
 
-  /** Put a suggestion in the place of what is there. @param {string} text */
+  /** Replace the text by a suggestion. @param {string} text */
   suggest(text) {
     const { studio, instruct } = this;
     const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
@@ -181,7 +181,7 @@ export class SpeakersRoom {
     studio.catalogue.remember(chosen);
   }
 
-  /** Come in with somebody chosen. @param {{voice?: string}} given a kept voice's id, or anybody's name */
+  /** Enter the room with a chosen voice. @param {{voice?: string}} given a kept voice's id, or anybody's name */
   async enter({ voice }) {
     if (!voice) return;
     const { catalogue, voices } = this.studio;
@@ -189,7 +189,7 @@ export class SpeakersRoom {
     this.take(catalogue.named(voice));
   }
 
-  /** Choose somebody, or say why they cannot speak. @param {Choice|null} choice */
+  /** Choose a voice, or show why it cannot be used. @param {Choice|null} choice */
   take(choice) {
     const { studio } = this;
     const why = choice ? choice.why : studio.t('picker.gone');

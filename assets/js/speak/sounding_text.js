@@ -71,7 +71,7 @@ export function pausesOf({ low, high }) {
 export function beginningsOf(lengths, pauses, whole, usual = 1) {
   const sum = lengths.reduce((all, length) => all + length, 0);
   if (whole !== null) return path(lengths, pauses, whole / sum);
-  // Of what grows the first way tells its pace, and the pace the second.
+  // For growing audio, the first assignment gives the pace, and the pace gives the second assignment.
   const first = path(lengths, pauses, usual);
   const heard = first.findLastIndex((at) => at > 0 && pauses.some(({ to }) => to === at));
   if (heard < 0) return first;
@@ -102,7 +102,7 @@ function path(lengths, pauses, pace) {
 }
 
 /**
- * The best way to an end. One without a pause stands where its clause should end.
+ * The best assignment up to an end. An end without a pause is at the expected end of its clause.
  *
  * @param {End[]} ends  of the clause before @param {{at: number, cost: number}} place @param {number} expected seconds
  * @returns {End[]} one, or none
@@ -145,7 +145,7 @@ export class VoicePaces {
     return this.known.get(keyOf(take));
   }
 
-  /** Samples that a take will have, as far as its text tells. @param {Spoken} take */
+  /** Returns the expected samples of a take by its text. @param {Spoken} take */
   samplesOf(take) {
     return Math.round(expectedSeconds(wordsOf(take)) * (this.of(take) ?? 1) * SAMPLE_RATE);
   }
@@ -256,7 +256,7 @@ export class SoundingText {
     mirror.scrollTop = field.scrollTop;
   }
 
-  /** Scroll to the mark, unless somebody writes. */
+  /** Scroll to the mark, unless the user is typing. */
   reveal() {
     const { field, mark } = this;
     if (document.activeElement === field) return;

@@ -23,7 +23,7 @@ export class TagChips {
     new ResizeObserver(() => this.fade()).observe(this.holder);
   }
 
-  /** Show at which ends there is more of the row, where it scrolls. */
+  /** Show at which ends a scrollable row has more content. */
   fade() {
     const { scrollLeft, scrollWidth, clientWidth } = this.holder;
     const at = Math.abs(scrollLeft); // Negative in right-to-left text.

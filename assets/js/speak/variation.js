@@ -1,7 +1,7 @@
 /**
  * Seed and sampling settings, by which takes of a text differ.
  *
- * Nothing is sent of a slider that stands where the checkpoint has it.
+ * Sliders at the checkpoint's default are not sent.
  */
 
 import { FieldError } from '../common/fields.js';

@@ -102,7 +102,7 @@ export class VoicePicker {
       .filter(({ choices }) => choices.length > 0);
   }
 
-  /** List anew; the row that has the focus keeps it. */
+  /** Render the list again; the focused row keeps the focus. */
   fill() {
     const { catalogue } = this.studio;
     const held = this.list.contains(document.activeElement) ? keyAt(document.activeElement) : '';

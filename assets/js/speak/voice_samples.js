@@ -52,7 +52,7 @@ export class VoiceSamples extends EventTarget {
     return mode === 'base' ? key : `${this.studio.cards.get(mode)?.id} ${key}`;
   }
 
-  /** Play a voice's sample, or be silent where it is what sounds. @param {Choice} choice */
+  /** Play a voice's sample, or stop it if it is playing. @param {Choice} choice */
   async hear(choice) {
     const { stage } = this.studio;
     if (this.sounding === choice.key) return stage.pause();

@@ -36,7 +36,7 @@ export function barsOf(id) {
   });
 }
 
-/** The mark as an element; readers pass it by, since the name stands beside it. @param {string} id @param {VoiceKind} kind */
+/** Returns the mark as an element, hidden from screen readers because the name follows. @param {string} id @param {VoiceKind} kind */
 export function markOf(id, kind) {
   const mark = document.createElement('span');
   mark.className = `vw-mark vw-hue-${hueOf(id)}`;
@@ -134,7 +134,7 @@ export class VoiceCatalogue extends EventTarget {
     studio.voices.addEventListener('change', () => this.renew());
   }
 
-  /** List anew: another runtime, other voices, or another language of the page. */
+  /** Reload the list after a change of the runtime, the voices, or the page's language. */
   renew() {
     this.speakers = this.listSpeakers();
     this.kept = this.studio.voices.list.map((voice) => this.keptChoice(voice));
@@ -198,14 +198,14 @@ export class VoiceCatalogue extends EventTarget {
     return this.find(keyOf('base', said)) ?? this.all.find(own) ?? null;
   }
 
-  /** The mark of whoever spoke; those without a name share one a mode. @param {{mode: string, voice?: string|null, called?: string}} spoken  called: what it was called, where it may be gone @returns {HTMLElement} */
+  /** Returns the mark of a speaker; unnamed voices share one per mode. @param {{mode: string, voice?: string|null, called?: string}} spoken  called: what it was called, where it may be gone @returns {HTMLElement} */
   mark({ mode, voice, called }) {
     const id = voice || mode;
     const choice = this.find(keyOf(mode, id)) ?? this.find(keyOf('base', id)); // A stored voice with a style speaks in another mode.
     return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? called ?? (voice ? title(voice) : '') });
   }
 
-  /** True if voices of a mode can be told how to speak. @param {string|undefined} mode */
+  /** True if voices of a mode support a style. @param {string|undefined} mode */
   takesStyle(mode) {
     const card = this.studio.cards.get('custom_voice');
     return mode === 'base' ? (card?.styles_voices ?? false) : mode === 'custom_voice' && (card?.takes_instruct ?? true);
