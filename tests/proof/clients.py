@@ -17,6 +17,7 @@ import numpy as np
 import soundfile
 
 from benchmarks.common.servers import BenchRuntime, with_children
+from runtime.request import SAMPLE_RATE
 from tests.proof.crowd import Held, at_rest, held
 from tests.support.processes import runs
 from tests.support.speech_client import Talk, talk
@@ -24,6 +25,7 @@ from tests.wire.test_peers import HANDSHAKE, frame
 
 LONG = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
 SHORT = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
+HEARD = {"task_type": "custom_voice", "seed": 11, "max_frames": 60}
 FRAMES = "voicewright_frames_total "
 DEAF, NEIGHBOURS = 20, 20
 BOMB_S = 1800  # of silence: 135 kB of FLAC, 86 MB of samples
@@ -109,20 +111,15 @@ async def _cancel(runtime: BenchRuntime, report: LeaversReport) -> None:
 
 
 async def deaf_ears(runtime: BenchRuntime, send_s: float) -> str:
-    """Twenty who read nothing, on a runtime of as many slots and some: what they cost, and whom."""
+    """Measure the memory and time of 20 clients that read nothing, and a neighbour's audio beside them.
 
-    async def first_ms() -> float:
-        async with talk(runtime.stream, **SHORT) as session:
-            began = time.perf_counter()
-            await session.say("The bread is warm.")
-            await sounding(session)
-            return 1000 * (time.perf_counter() - began)
-
-    alone = [await first_ms() for _ in range(NEIGHBOURS)]
+    The runtime has more slots than clients.
+    """
+    alone = [await _heard(runtime) for _ in range(NEIGHBOURS)]
     before = await held(runtime)
     crowd = await asyncio.gather(*(_deaf(runtime) for _ in range(DEAF)))
     began = time.perf_counter()
-    beside = [await first_ms() for _ in range(NEIGHBOURS)]
+    beside = [await _heard(runtime) for _ in range(NEIGHBOURS)]
     most = before.resident_kib
     while (now := await held(runtime)).busy:
         most = max(most, now.resident_kib)
@@ -130,11 +127,39 @@ async def deaf_ears(runtime: BenchRuntime, send_s: float) -> str:
     gone_s = time.perf_counter() - began
     for each in crowd:
         each.close()
+    whole = sum(each.pcm == alone[0].pcm for each in beside)
+    first_ms = [statistics.median(each.first_ms for each in replies) for replies in (beside, alone)]
+    late_ms = [max(each.late_ms for each in replies) for replies in (beside, alone)]
     return (
         f"{DEAF} who read nothing, {send_s:.0f} s allowed: all gone after {gone_s:.1f} s, at most "
-        f"{(most - before.resident_kib) / 1024:.0f} MiB more meanwhile; a neighbour's first sound "
-        f"{statistics.median(beside):.0f} ms beside them, {statistics.median(alone):.0f} without"
+        f"{(most - before.resident_kib) / 1024:.0f} MiB more; {whole} of {len(beside)} replies of a neighbour are "
+        f"whole, first audio {first_ms[0]:.0f} ms ({first_ms[1]:.0f} alone), the latest piece {late_ms[0]:.0f} ms "
+        f"late for playback ({late_ms[1]:.0f} alone)"
     )
+
+
+@dataclass(slots=True)
+class _Heard:
+    """A reply, the time to its first audio, and how late its latest piece came for a player without a buffer."""
+
+    pcm: bytes = b""
+    first_ms: float = 0.0
+    late_ms: float = 0.0
+
+
+async def _heard(runtime: BenchRuntime) -> _Heard:
+    heard = _Heard()
+    async with talk(runtime.stream, **HEARD) as session:
+        began = time.perf_counter()
+        await session.say("The bread is warm.")
+        while isinstance(message := await session.hear(), bytes) or message["type"] != "audio.done":
+            if isinstance(message, bytes):
+                now_ms = 1000 * (time.perf_counter() - began)
+                heard.first_ms = heard.first_ms or now_ms
+                played_ms = 1000 * len(heard.pcm) / (2 * SAMPLE_RATE)
+                heard.late_ms = max(heard.late_ms, now_ms - heard.first_ms - played_ms)
+                heard.pcm += message
+    return heard
 
 
 async def _deaf(runtime: BenchRuntime) -> socket.socket:
