@@ -13,7 +13,7 @@ from lxml import etree, html
 
 from studio.documents.charset import decode
 from studio.documents.docx_numbering import in_numerals
-from studio.documents.values import LINE_BREAK, Chapter, UnreadableError, paragraphs_of, row_text, scripted
+from studio.documents.values import LINE_BREAK, TOO_LARGE, Chapter, UnreadableError, paragraphs_of, row_text, scripted
 
 _EPUB_TYPE = ("{http://www.idpf.org/2007/ops}type", "epub:type")  # As XML and as HTML.
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6", "hd", "doctitle"}
@@ -90,7 +90,11 @@ _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "me
 
 
 def body_of(markup: bytes) -> etree._Element:
-    """Parse a document and return its body; a document that is not well-formed is parsed as HTML."""
+    """Parse a document and return its body; a document that is not well-formed is parsed as HTML.
+
+    Raises:
+        UnreadableError: its elements are nested so deeply that the parser would leave out the rest.
+    """
     text = _decoded(markup)
     try:
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, encoding="utf-8")
@@ -102,6 +106,8 @@ def body_of(markup: bytes) -> etree._Element:
             root = html.document_fromstring(text.encode(), parser=parser)
         except (etree.ParserError, ValueError):  # It is empty.
             return etree.Element("body")
+        if any(entry.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT for entry in parser.error_log):
+            raise UnreadableError(TOO_LARGE) from None
     return next(root.iter("{*}body"), root)
 
 

@@ -195,6 +195,7 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: b"<html>" + b"<b/>" * values.MAX_TAGS,
         values.TOO_LARGE,
     ),
+    "an HTML file of nested tables": (lambda: b"<html>" + b"<table><tr><td>a" * 3000, values.TOO_LARGE),
     "an HTML file without text": (lambda: b"<html><body><img></body></html>", values.NO_TEXT),
     "pictures only": (
         lambda: epub(one="<html><body><img/></body></html>", **{"two a": "<html/>"}),
