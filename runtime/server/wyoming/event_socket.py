@@ -37,7 +37,7 @@ class EventSocket:
         self._reader = reader
         self._writer = writer
         self._limit = limit
-        self._share = LoopShare(LoopShares(), asyncio.get_running_loop().time)
+        self._share = LoopShare(LoopShares(), asyncio.get_running_loop())
         self._is_lost = False  # True if the start of the next event is unknown.
         # Unsent data stays in the send queue, where it can be dropped.
         writer.transport.set_write_buffer_limits(high=0)

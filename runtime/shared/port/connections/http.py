@@ -58,9 +58,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._waiting = waiting
         self._too_late: asyncio.TimerHandle | None = None
         self._served: RequestResponseCycle | None = None  # `cycle` is the last request that was read.
-        self._shares = shares
-        self._share = LoopShare(shares, self.loop.time)
-        self._rest: asyncio.TimerHandle | None = None  # The next pipelined request starts after it.
+        self._share = LoopShare(shares, self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
@@ -126,20 +124,9 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     def on_response_complete(self) -> None:
         rest_s = self._share.charge(_REQUEST_S) if self.pipeline else 0.0
         if rest_s and not self.transport.is_closing():
-            self._shares.resting += 1
-            self._rest = self.loop.call_later(rest_s, self._end_rest)
+            self._share.begin_rest(rest_s, self._serve_next)
         else:
             self._serve_next()
-
-    def _end_rest(self) -> None:
-        self._stop_rest()
-        self._serve_next()
-
-    def _stop_rest(self) -> None:
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
-            self._shares.resting -= 1
 
     def _serve_next(self) -> None:
         super().on_response_complete()
@@ -149,7 +136,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     def connection_lost(self, exc: Exception | None) -> None:
         self._waiting.end(self)
         self._stop_clock()
-        self._stop_rest()
+        self._share.stop_rest()
         self._disconnect_served()
         self.pipeline.clear()
         super().connection_lost(exc)
@@ -199,7 +186,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         """Send the error, stop reading, and close when the client closes, or after `_LINGER_S`."""
         self._refusal = error
         self._stop_clock()
-        self._stop_rest()
+        self._share.stop_rest()
         self.pipeline.clear()
         self._disconnect_served()
         served = self._served

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 _SHARE = 0.1  # Share of the loop's time for all clients that exceed their burst.
@@ -22,15 +23,37 @@ class LoopShares:
 class LoopShare:
     """Loop time account of one client."""
 
-    def __init__(self, shares: LoopShares, clock: Callable[[], float]) -> None:
+    def __init__(self, shares: LoopShares, loop: asyncio.AbstractEventLoop) -> None:
         self._shares = shares
-        self._clock = clock
+        self._loop = loop
         self._debt_s = 0.0
-        self._charged_at = clock()
+        self._charged_at = loop.time()
+        self._rest: asyncio.TimerHandle | None = None
+
+    @property
+    def is_resting(self) -> bool:
+        return self._rest is not None
+
+    def begin_rest(self, rest_s: float, then: Callable[[], None]) -> None:
+        """Count the client as throttled, and call `then` after a time."""
+
+        def end() -> None:
+            self.stop_rest()
+            then()
+
+        self._shares.resting += 1
+        self._rest = self._loop.call_later(rest_s, end)
+
+    def stop_rest(self) -> None:
+        """End a rest now, without its callback."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+            self._shares.resting -= 1
 
     def charge(self, cost_s: float) -> float:
         """Charge used loop time, and return the seconds for which reading should pause."""
-        now = self._clock()
+        now = self._loop.time()
         rate = _SHARE / max(1, self._shares.resting)
         self._debt_s = max(0.0, self._debt_s - rate * (now - self._charged_at)) + cost_s
         self._charged_at = now

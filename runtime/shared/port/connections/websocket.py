@@ -80,11 +80,9 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     def __init__(self, *arguments: Any, shares: LoopShares | None = None, **words: Any) -> None:
         super().__init__(*arguments, **words)
         self.conn = Handshake(max_size=self.config.ws_max_size, logger=self.logger)
-        self._shares = LoopShares() if shares is None else shares
-        self._share = LoopShare(self._shares, self.loop.time)
+        self._share = LoopShare(LoopShares() if shares is None else shares, self.loop)
         self._meter = FrameMeter(self.loop.time)
         self._cost_s = 0.0  # Loop time of the messages in the current read.
-        self._rest: asyncio.TimerHandle | None = None  # Nothing is read until then.
         self._has_flooded = False
         self._ignored_bytes = 0
 
@@ -143,13 +141,12 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         super().handle_pong(event)
 
     async def receive(self) -> ASGIReceiveEvent:
-        if self._rest is not None and not self.queue.empty():
+        if self._share.is_resting and not self.queue.empty():
             await asyncio.sleep(MESSAGE_PAUSE_S)
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             self.read_paused = False
-            if self._rest is None and not self._has_flooded:
-                self.transport.resume_reading()
+            self._resume_reading()
         return message
 
     def handle_parser_exception(self) -> None:
@@ -168,17 +165,13 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         return self._has_flooded
 
     def _begin_rest(self, rest_s: float) -> None:
-        if self._rest is None and not self.transport.is_closing():
+        if not self._share.is_resting and not self.transport.is_closing():
             self.transport.pause_reading()
-            self._shares.resting += 1
-            self._rest = self.loop.call_later(rest_s, self._end_rest)
+            self._share.begin_rest(rest_s, self._resume_reading)
 
-    def _end_rest(self) -> None:
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
-            self._shares.resting -= 1
-        if not (self.read_paused or self._has_flooded or self.transport.is_closing()):
+    def _resume_reading(self) -> None:
+        is_throttled = self.read_paused or self._has_flooded or self._share.is_resting
+        if not (is_throttled or self.transport.is_closing()):
             self.transport.resume_reading()
 
     def _close_flood(self, error: TooManyFrames) -> None:
@@ -217,7 +210,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._has_end = True
-        self._end_rest()
+        self._share.stop_rest()
         if self._cut is not None:  # A closed transport cannot be aborted.
             self._cut.cancel()
         super().connection_lost(exc)
