@@ -290,6 +290,36 @@ def test_speech_is_written_down_and_trimmed_to(studio: Page) -> None:
     expect(studio.locator("#vw-clone-same")).to_be_hidden()
 
 
+def test_only_a_transcript_that_was_heard_gets_the_tick(studio: Page, app: App) -> None:
+    enter(studio, "clone")
+    step = studio.locator(".vw-step").nth(1)
+    to_words(studio, speech_file())
+    studio.fill("#vw-clone-transcript", WORDS)
+    assert advice(studio) == []
+    studio.click("#vw-clone-words-done")
+    expect(step).to_have_attribute("data-verdict", "unchecked")
+    expect(step.locator(".vw-step-sum")).to_have_text(f"Not checked against the recording: {WORDS}")
+
+    # The runtime's advice on another text is shown at the step, and again after keeping.
+    step.locator(".vw-step-change").click()
+    studio.fill("#vw-clone-transcript", "Good morning.")
+    assert advice(studio) == ["transcript"]
+    studio.click("#vw-clone-words-done")
+    expect(step).to_have_attribute("data-verdict", "care")
+    expect(step.locator(".vw-step-sum")).to_contain_text("The transcript is short for this recording")
+    studio.check("#vw-clone-consent")
+    studio.fill("#vw-clone-keep-name", "Half")
+    studio.click("#vw-clone-keep-button")
+    expect(studio.locator("#vw-clone-done-advice")).to_contain_text("The transcript is short for this recording")
+
+
+def speech_file() -> FilePayload:
+    """Real speech, which says `WORDS`."""
+    file = io.BytesIO()
+    soundfile.write(file, spoken(seed=1), 24_000, format="WAV")
+    return {"name": "speech.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
+
+
 @pytest.mark.parametrize("how", ["faster-whisper is not installed. Install the extra of that name.", ""])
 def test_where_no_recogniser_is_installed_the_host_reads_once_how_to_get_one_and_nobody_sees_a_button(
     studio: Page, how: str
@@ -436,7 +466,8 @@ def test_on_a_phone_what_is_settled_in_a_step_is_read_whole(open_studio: OpenStu
     page = open_studio(viewport={"width": 360, "height": 740})
     enter(page, "clone")
     clone_from(page, {**wav(3.0), "name": "My voice in the kitchen.wav"}, "The heron waits.")
-    for step, said in enumerate(["My voice in the kitchen.wav · 3.0 s", "The heron waits."]):
+    too_short = "The transcript is short for this recording; it must hold all the words that are spoken."
+    for step, said in enumerate(["My voice in the kitchen.wav · 3.0 s", too_short]):
         summary = page.locator(".vw-step-sum").nth(step)
         expect(summary).to_have_text(said)
         assert summary.evaluate("(summary) => summary.scrollWidth <= summary.clientWidth"), said

@@ -26,13 +26,15 @@ export class AudioChecks {
    * @param {import('../app/studio.js').Studio} studio
    * @param {Object} tell
    * @param {(error: Error) => void} tell.onRefused
+   * @param {() => void} tell.onSaid
    * @param {() => Fault[]} tell.faults  what the page itself heard
    * @param {Record<Remedy, (faults: Fault[]) => void>} tell.remedies  against the faults beside which they stand
    * @param {() => boolean} tell.isLong  whether there is another part to choose
    */
-  constructor(root, studio, { onRefused, faults, remedies, isLong }) {
+  constructor(root, studio, { onRefused, onSaid, faults, remedies, isLong }) {
     this.studio = studio;
     this.onRefused = onRefused;
+    this.onSaid = onSaid;
     this.faults = faults;
     this.remedies = remedies;
     this.isLong = isLong;
@@ -89,25 +91,39 @@ export class AudioChecks {
   show(said) {
     this.said = said;
     this.paint();
+    this.onSaid();
+  }
+
+  /** The runtime's advice on the transcript. */
+  get ofTranscript() {
+    return this.said?.advice.filter(({ code }) => code.startsWith('transcript')) ?? [];
+  }
+
+  /** The runtime's advice on the audio. */
+  get ofAudio() {
+    return this.said?.advice.filter(({ code }) => !code.startsWith('transcript')) ?? [];
+  }
+
+  /** True if something about the audio could be better. */
+  get hasFaults() {
+    return this.said !== null && (this.ofAudio.length > 0 || this.faults().length > 0);
   }
 
   /** Write it down, in the page's language: a sentence for each fault with its remedy, and what is good. */
   paint() {
     const { said, studio } = this;
     if (!said) return;
-    const ofWords = said.advice.filter(({ code }) => code.startsWith('transcript'));
-    const ofSound = said.advice.filter((one) => !ofWords.includes(one));
     const faults = this.faults().slice(0, MAX_FAULTS);
     const edges = said.trim.start_s >= WORTH_S || said.seconds - said.trim.end_s >= WORTH_S;
     const items = [
       ...faults.map((fault) => this.found(fault)),
-      ...ofSound.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code, this.remedyOf(code, faults))),
+      ...this.ofAudio.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code, this.remedyOf(code, faults))),
       ...(edges ? [this.item(studio.t('clone.found.edges'), 'edges', 'trim')] : []),
     ];
     this.verdict.hidden = items.length > 0;
     this.verdict.textContent = studio.t('clone.good', { s: said.speech_s.toFixed(1) });
-    this.list.replaceChildren(...this.passed(said, ofSound.map(({ code }) => code)), ...items);
-    this.fit.replaceChildren(...ofWords.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
+    this.list.replaceChildren(...this.passed(said, this.ofAudio.map(({ code }) => code)), ...items);
+    this.fit.replaceChildren(...this.ofTranscript.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
     this.list.dataset.state = said.usable ? 'said' : 'unusable';
   }
 

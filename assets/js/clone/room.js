@@ -4,6 +4,7 @@ import { api } from '../common/api.js';
 import { need } from '../common/elements.js';
 import { fillLanguages } from '../common/fields.js';
 import { acceptDrops } from '../common/files.js';
+import { inPageWords } from '../common/server_messages.js';
 import { AudioChecks } from './audio_checks.js';
 import { Intake, SavedState } from './intake.js';
 import { CloneRequest, KeepForm } from './keep_form.js';
@@ -50,6 +51,7 @@ export class CloneRoom {
     this.transcript = this.words.field;
     this.audioChecks = new AudioChecks(root, studio, {
       onRefused: (error) => this.intake.refused(error),
+      onSaid: () => this.showing.paintSteps(),
       faults: () => this.choosing.faults(),
       remedies: this.remedies(),
       isLong: () => this.choosing.isLong,
@@ -243,6 +245,9 @@ export class CloneRoom {
     this.keepForm.forget();
     this.savedState.forget();
     this.find('done-name').textContent = studio.t('clone.done', { name: voice.name });
+    const advice = this.find('done-advice');
+    advice.hidden = voice.advice.length === 0;
+    advice.textContent = studio.t('clone.advice_kept', { advice: voice.advice.map(inPageWords).join(' ') });
     this.showing.paint();
     studio.refresh();
     this.find('done-speak').focus();

@@ -12,6 +12,11 @@ export function addressed() {
   return step ? Number(step) : null;
 }
 
+/**
+ * @typedef {{summary: string, verdict: 'good'|'unchecked'|'care'}} Outcome  of a step. good: it was checked; care: something
+ *   may be wrong with it
+ */
+
 export class Steps {
   /**
    * @param {HTMLElement} root  the room's panel
@@ -70,17 +75,19 @@ export class Steps {
     history.replaceState(history.state, '', there);
   }
 
-  /** @param {string[]} summaries of what is done @param {boolean} isOver all are done, and none can be changed */
-  paint(summaries, isOver) {
+  /** @param {Outcome[]} outcomes of the steps that are done @param {boolean} isOver all are done, and none can be changed */
+  paint(outcomes, isOver) {
     this.items.forEach(({ item, heading, body, sum, change }, index) => {
       const step = index + 1;
       const isDone = isOver || step < this.at;
       const isOpen = !isOver && step === this.at;
+      const { summary, verdict } = outcomes[index];
       item.dataset.state = isOpen ? 'open' : isDone ? 'done' : 'to-come';
+      item.dataset.verdict = isDone ? verdict : '';
       if (isOpen) item.setAttribute('aria-current', 'step');
       else item.removeAttribute('aria-current');
       body.hidden = !isOpen;
-      sum.textContent = isDone ? summaries[index] : '';
+      sum.textContent = isDone ? summary : '';
       change.hidden = !isDone || isOver;
       change.ariaLabel = `${this.words.t('clone.change')}: ${heading.textContent}`;
       heading.ariaLabel = isDone ? `${heading.textContent} (${this.words.t('clone.step.done')})` : null;
@@ -124,12 +131,17 @@ export class Showing {
     best.hidden = !room.choosing.isLong;
     best.textContent = studio.t('clone.best', { s: Math.round(room.choosing.bestSeconds) });
     room.find('done').hidden = !made;
-    room.steps.paint(this.summaries(), Boolean(made));
+    this.paintSteps();
     room.words.paint(); // Shows the host's hint once it is visible.
     this.paintUse();
     if (reference) room.trimmer.paint();
     room.compare();
     if (studio.current === room) studio.refresh();
+  }
+
+  paintSteps() {
+    const { steps, made } = this.room;
+    steps.paint(this.outcomes(), Boolean(made));
   }
 
   paintUse() {
@@ -147,13 +159,24 @@ export class Showing {
     if (room.say.parentElement !== home) home.append(room.say);
   }
 
-  /** Returns the summary of each step. */
-  summaries() {
+  /** Returns the outcome of each step. @returns {Outcome[]} */
+  outcomes() {
     const { room } = this;
-    const { reference, studio } = room;
-    if (!reference) return ['', '', ''];
+    const { reference, studio, audioChecks } = room;
+    const name = { summary: room.made?.name ?? '', verdict: /** @type {const} */ ('good') };
+    if (!reference) return [name, name, name];
     const lengths = { name: reference.name, s: reference.length.toFixed(1), all: clock(reference.seconds) };
     const chosen = reference.pcm ? studio.t(reference.whole ? 'clone.sum.whole' : 'clone.sum.chosen', lengths) : reference.name;
-    return [chosen, room.xvector.checked ? studio.t('clone.xvector') : room.words.summary(), room.made?.name ?? ''];
+    return [{ summary: chosen, verdict: audioChecks.hasFaults ? 'care' : 'good' }, this.transcriptOutcome(), name];
+  }
+
+  /** Returns the outcome of the transcript, which is good only if a recogniser has heard it. @returns {Outcome} */
+  transcriptOutcome() {
+    const { words, xvector, studio, audioChecks } = this.room;
+    if (xvector.checked) return { summary: studio.t('clone.xvector'), verdict: 'good' };
+    const [advice] = audioChecks.ofTranscript;
+    if (advice) return { summary: audioChecks.sentence(advice.code, advice.sentence), verdict: 'care' };
+    if (words.isHeard) return { summary: words.summary(), verdict: words.fits ? 'good' : 'care' };
+    return { summary: studio.t('clone.sum.unchecked', { transcript: words.summary() }), verdict: 'unchecked' };
   }
 }

@@ -72,6 +72,7 @@ function plain(word) {
 // what was written.
 
 const MAX_NAMED = 3; // Words listed as not heard.
+const MIN_HEARD = 0.75; // Share of the words that a recogniser hears of the right transcript.
 
 export class Transcript {
   /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged */
@@ -119,6 +120,17 @@ export class Transcript {
   summary() {
     const { heard, words } = this.compared();
     return words.length > 0 ? this.studio.t('clone.heard', { n: heard, all: words.length }) : this.field.value.trim();
+  }
+
+  /** True if a recogniser has written the recording down. */
+  get isHeard() {
+    return this.compared().words.length > 0;
+  }
+
+  /** True if it heard most of the words that are written; it misses some of every recording. */
+  get fits() {
+    const { heard, words } = this.compared();
+    return heard >= MIN_HEARD * words.length;
   }
 
   compared() {
