@@ -501,15 +501,13 @@ def test_an_answer_about_one_take_leaves_the_form_to_the_next(room: Page, app: A
     name = room.locator("#vw-design-name")
     expect(name).to_be_focused()
     name.fill("Second")
+    room.keyboard.press("Enter")  # it waits for the answer about the first
     if is_kept:
         held.pop().continue_()
         expect_state(room, "A", "kept")
     else:
         refuse(held.pop())
         expect(card(room, "A")).to_contain_text("These words cannot be those of the recording")
-    expect(name).to_be_focused()
-    expect(room.locator("#vw-design-keep-form .vw-error").filter(has_text=re.compile(r"\S"))).to_have_count(0)
-    room.keyboard.press("Enter")
     expect_state(room, "B", "kept")
     assert set(voices(app)) == ({"First", "Second"} if is_kept else {"Second"})
 

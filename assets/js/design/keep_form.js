@@ -41,6 +41,10 @@ export class KeepForm extends Emitter {
     this.card = null;
     /** The card that was answered last: the sets below it have not moved up. @type {TakeCard|null} */
     this.answered = null;
+    /** True while a name is checked and its voice is made. */
+    this.isKeeping = false;
+    /** True if the form was submitted in that time: what it says then is kept next. */
+    this.isWanted = false;
     this.form.onsubmit = (event) => {
       event.preventDefault();
       this.keep();
@@ -78,6 +82,7 @@ export class KeepForm extends Emitter {
 
   close() {
     const { card } = this;
+    this.isWanted = false;
     this.form.hidden = true;
     this.card = null;
     if (!card) return;
@@ -116,11 +121,12 @@ export class KeepForm extends Emitter {
   async keep() {
     const { card, studio } = this;
     if (!card) return;
+    if (this.isKeeping) return void (this.isWanted = true);
     const name = this.name.value.trim();
     if (!name) return this.refuse('name', studio.t('design.name_first'));
     if (studio.voices.find(name)) return this.refuse('name', studio.t('design.name_taken'));
     this.complain('', '');
-    this.button.disabled = true;
+    this.isKeeping = true;
     try {
       const { take } = card;
       await take.stored();
@@ -140,8 +146,10 @@ export class KeepForm extends Emitter {
       if (this.card !== card) studio.showError(card.error, error); // The form now belongs to another take, or to none.
       else this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {
-      this.button.disabled = false;
-      this.refresh();
+      this.isKeeping = false;
+      const isWanted = this.isWanted;
+      this.isWanted = false;
+      if (isWanted) this.keep();
     }
   }
 
