@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from runtime.shared.names import LONGEST, checked_name
@@ -135,3 +137,8 @@ def test_a_long_name_stays_within_the_library_s_limit(node: Node) -> None:
 def test_a_reference_under_three_seconds_is_short(node: Node) -> None:
     assert node.call("design/keep_form", "isShort", {"seconds": 2.99}) is True
     assert node.call("design/keep_form", "isShort", {"seconds": 3}) is False
+
+
+def test_a_take_of_a_script_without_a_name_is_not_captioned_by_a_number_alone(node: Node) -> None:
+    takes: list[dict[str, Any]] = [{"room": "script", "label": label, "config": {}} for label in (", 4", "River, 4")]
+    assert [node.evaluate(CAPTION, take) for take in takes] == ["", "River, 4"]

@@ -82,6 +82,7 @@ export function labelOf(preset, numbered, description, whole = '') {
  * @param {(description: string) => string} presetOf  the name of the preset that a description is, or ''
  */
 export function captionOf({ room, label, config }, presetOf) {
+  if (label?.startsWith(', ')) return ''; // Of a line of a script without a name, as labels were written before.
   if (room !== 'design' || !label) return label ?? '';
   const [first, second = ''] = label.split(BETWEEN);
   if (!NUMBERED.test(first) || NUMBERED.test(second)) return label;

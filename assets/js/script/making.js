@@ -28,7 +28,7 @@ import { SAMPLE_RATE } from '../common/audio.js';
 import { throttle } from '../common/elements.js';
 import { configFor, hasTags, lastStyle } from '../common/text.js';
 import { Take } from '../player/take.js';
-import { readParts } from './line_text.js';
+import { calledBy, readParts } from './line_text.js';
 import { levelsOf } from './schedule.js';
 
 const GROWING_MS = 250; // Interval between updates of a growing line.
@@ -149,7 +149,7 @@ export class Maker extends EventTarget {
     const { seed } = line;
     if (!key || !mode || !config || !text || seed === null) throw new Error('a pause, or a line without a voice, is not spoken');
     this.errors.delete(key);
-    const label = script && `${script.name}, ${script.at(line.id) + 1}`;
+    const label = script && `${calledBy(script) || this.studio.t('script.untitled')}, ${script.at(line.id) + 1}`;
     const take = this.studio.say({ room: 'script', mode, config, text, seed, label, isQuiet: true, keepsStopped: false });
     const forget = () => this.takes.get(key) === take && this.takes.delete(key);
     /** @param {string} event @param {() => void} then */
