@@ -67,6 +67,25 @@ def test_a_text_of_much_markup_is_refused_before_it_is_read(either: RunningServe
     assert (answer.status_code, error["code"], error["facts"]["limit"]) == (400, "text_too_long", 16_384)
 
 
+@pytest.mark.parametrize(
+    ("path", "field", "shared"),
+    [
+        ("/v1/text-to-speech/alloy", "text", {}),
+        ("/v1/text-to-speech/alloy/stream", "text", {}),
+        ("/tts/bytes", "transcript", {"voice": "alloy"}),
+        ("/tts/sse", "transcript", {"voice": "alloy"}),
+    ],
+)
+def test_other_dialects_have_the_limit_of_markup_too(
+    either: RunningServer, path: str, field: str, shared: dict[str, str]
+) -> None:
+    body = {field: ("![a](" * 8_000)[:17_000], "text_filter": "markdown", **shared}
+    answer = httpx.post(either.http + path, json=body)
+    assert answer.status_code == 400
+    assert "text_too_long" in answer.text
+    assert "16384" in answer.text.replace(",", "")
+
+
 @pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/voices"])
 def test_a_body_that_drips_is_refused(either: RunningServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "GRACE_S", 0.3)
