@@ -115,6 +115,21 @@ def test_other_routes_say_so_in_json(server: RunningServer, method: str, path: s
     assert (error["code"], error["type"], error["retryable"]) == (code, "invalid_request_error", False)
 
 
+@pytest.mark.parametrize(
+    ("path", "exists"),
+    [
+        ("/v1/models/", True),
+        ("/v1/audio/voices/", True),
+        ("/v1/audio/speech/stream/", True),
+        ("/v1/nothing/", False),
+        ("/v1/nothing", False),
+    ],
+)
+def test_a_slash_is_named_only_if_it_is_the_fault(server: RunningServer, path: str, exists: bool) -> None:
+    error = httpx.get(server.http + path).json()["error"]
+    assert (error["code"], "slash" in error["message"]) == ("unknown_route", exists)
+
+
 def bare(server: RunningServer, request: str) -> tuple[bytes, bytes]:
     """Head and body of the answer to a request line and headers that no library would send."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as connection:

@@ -16,7 +16,6 @@ from runtime.errors import (
     Overloaded,
     SpeechError,
     UnknownModel,
-    UnknownRoute,
 )
 from runtime.request import ModelCard
 from runtime.server.descriptions import Model, model_entry
@@ -33,6 +32,7 @@ from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import MODEL_ALIASES
 from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS
+from runtime.shared.port.errors import slash_too_many
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def model(name: str) -> Reply:
         """Return one loaded checkpoint, or an alias of OpenAI's."""
         if not name:  # /v1/models/
-            raise UnknownRoute
+            raise slash_too_many()
         cards = host.engine.cards
         for card in cards:
             if card.name == name:

@@ -39,6 +39,7 @@ from runtime.server.wire import Reply, decode
 from runtime.settings import OBJECTS, VOICES_AS, Limits
 from runtime.shared.confusables import find_look_alike
 from runtime.shared.file_names import disposition, file_name
+from runtime.shared.port.errors import slash_too_many
 from runtime.shared.port.limits import whole_body
 from runtime.voices.checks import Advice
 from runtime.voices.examination import Examination
@@ -64,7 +65,7 @@ def voices_router(host: Host) -> APIRouter:
 
     def known(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
         if not name_or_id:
-            raise UnknownRoute
+            raise slash_too_many() if request.url.path.endswith("/") else UnknownRoute()
         library = host.owner_library(request.headers)
         card = library.find(name_or_id)
         if card is None:

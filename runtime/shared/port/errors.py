@@ -153,19 +153,37 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
     """Return the refusal of an HTTP request without a route; ``Allow`` lists the methods of matching routes."""
     routes = list(routes)
-    socket = {**scope, "type": "websocket"}
-    if any(isinstance(route, WebSocketRoute) and route.matches(socket)[0] is Match.FULL for route in routes):
+    if _has_socket(routes, scope):
         return error_response(WebSocketOnly(), {"Upgrade": "websocket", "Connection": "Upgrade"})
+    allowed = _methods(routes, scope)
+    if not allowed:
+        bare = {**scope, "path": scope["path"].rstrip("/")}
+        has_slash_too_many = bare["path"] != scope["path"] and (_has_socket(routes, bare) or _methods(routes, bare))
+        return error_response(slash_too_many() if has_slash_too_many else UnknownRoute())
+    words = ", ".join(allowed)
+    return error_response(MethodNotAllowed(allowed=words), {"Allow": words})
+
+
+def slash_too_many() -> UnknownRoute:
+    """Return the error for a route that exists without the slash at its end."""
+    error = UnknownRoute()
+    error.args = (f"{error} It exists without the slash at its end.",)
+    return error
+
+
+def _has_socket(routes: list[BaseRoute], scope: Scope) -> bool:
+    socket = {**scope, "type": "websocket"}
+    return any(isinstance(route, WebSocketRoute) and route.matches(socket)[0] is Match.FULL for route in routes)
+
+
+def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
+    """Return the methods that some route has for the path."""
     asked = {**scope, "type": "http"}
-    allowed = [
+    return [
         method
         for method in _METHODS
         if any(route.matches({**asked, "method": method})[0] is Match.FULL for route in routes)
     ]
-    if not allowed:
-        return error_response(UnknownRoute())
-    words = ", ".join(allowed)
-    return error_response(MethodNotAllowed(allowed=words), {"Allow": words})
 
 
 async def no_socket(scope: Scope, receive: Receive, send: Send) -> None:
