@@ -303,7 +303,7 @@ class ReferenceTooLong(BadReferenceAudio):
 class VoiceNotFound(BadRequest):
     code = "voice_not_found"
     http_status = 404
-    sentence = "There is no voice of that name or id; see /v1/audio/voices."
+    sentence = "No stored voice has that name or id; /v1/audio/voices lists all voices."
 
 
 class VoiceNotYours(BadRequest):

@@ -187,6 +187,15 @@ def test_what_could_never_be_kept_is_refused_by_the_check_too(client: httpx.Clie
     refused(check(client, recording(), ref_text="x" * 4097), 400, "invalid_config", "ref_text")
 
 
+def test_a_speaker_cannot_be_changed_or_deleted(client: httpx.Client) -> None:
+    speaker = next(name for name in client.get(VOICES).json()["voices"])
+    for name in (speaker, speaker.upper()):
+        refused(client.delete(f"{VOICES}/{name}"), 403, "voice_not_yours", None)
+        refused(client.patch(f"{VOICES}/{name}", json={"description": "low"}), 403, "voice_not_yours", None)
+    assert speaker in client.get(VOICES).json()["voices"]
+    refused(client.delete(f"{VOICES}/nobody"), 404, "voice_not_found", None)
+
+
 def test_voices_of_owners_are_seen_by_them_only(client: httpx.Client, running: RunningServer) -> None:
     anna, bert = ({"X-Voice-Owner": name} for name in ("anna", "bert"))
     common = upload(client, "House").json()

@@ -18,6 +18,7 @@ from runtime.errors import (
     VoiceNameLooksAlike,
     VoiceNameOfSpeaker,
     VoiceNotFound,
+    VoiceNotYours,
 )
 from runtime.request import SAMPLE_RATE
 from runtime.server.engine_host import Host
@@ -71,6 +72,13 @@ def voices_router(host: Host) -> APIRouter:
         if card is None:
             raise VoiceNotFound
         return library, card
+
+    def changeable(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
+        """Return the stored voice as `known`; a speaker exists, but no request may change it."""
+        try:
+            return known(request, name_or_id)
+        except VoiceNotFound:
+            raise (VoiceNotYours if is_speaker(name_or_id, speakers()) else VoiceNotFound) from None
 
     @router.api_route(OPEN_WEBUI + "/audio/voices", methods=GET)
     @documented(answer=VoiceList)
@@ -138,7 +146,7 @@ def voices_router(host: Host) -> APIRouter:
     async def change(request: Request, name: str) -> Reply:
         """Change a voice's name, description or tags."""
         edit = await read_edit(request, host.settings.limits)
-        library, card = known(request, name)
+        library, card = changeable(request, name)
         if edit.name is not None and edit.name != card.name:
             check_free(edit.name, speakers())
         return entry(library, await host.run_in_worker(library.change, card.id, edit))
@@ -147,7 +155,7 @@ def voices_router(host: Host) -> APIRouter:
     @documented(answer=DeletedVoice, refusals=LIBRARY)
     async def delete(request: Request, name: str) -> JSONResponse:
         """Delete it for good."""
-        library, card = known(request, name)
+        library, card = changeable(request, name)
         await host.run_in_worker(library.delete, card.id)
         return JSONResponse(
             {"success": True, "id": card.id, "name": card.name, "object": "audio.voice.deleted", "deleted": True}
