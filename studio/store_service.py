@@ -44,10 +44,10 @@ EXPORTS = 2  # Concurrent exports.
 
 
 class StoreService:
-    """The store behind its routes. Opened when it is made; that may take a moment, before anybody listens.
+    """Store with its routes. The constructor opens it, which may take a moment.
 
     Raises:
-        InvalidSetting: a newer Voicewright has written the folder.
+        InvalidSetting: A newer version of Voicewright has written the folder.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class StoreService:
 
     @asynccontextmanager
     async def running(self, relay: Relay | None = None) -> AsyncIterator[None]:
-        """Empty the bin and the ``relay``'s runtime now and then, and close what is open at the end."""
+        """Delete expired items of the store and of the `relay`'s runtime regularly, and close the store at the end."""
         tidying = asyncio.create_task(self._tidy(relay))
         try:
             yield
@@ -93,7 +93,7 @@ class StoreService:
         """Let a visitor store something in the runtime.
 
         Raises:
-            StoreFull: ``max_owners`` others of the address do; 0: any number may.
+            StoreFull: `max_owners` visitors of this address already do; 0 is unlimited.
         """
         if visitor.kind == "visitor" and visitor.owner is not None:
             await self._workers(self.store.runtime_owners.admit, visitor.owner, visitor.address, max_owners)
@@ -129,10 +129,10 @@ class StoreService:
 
 
 def cookie_key(folder: Path) -> bytes:
-    """Return the folder's key, made at the first call. Studios that share the folder share the key.
+    """Return the folder's key, creating it at the first call. Studios that share the folder share the key.
 
     Raises:
-        OSError: it cannot be read or written.
+        OSError: The key cannot be read or written.
     """
     with locked(folder):
         path = folder / KEY_FILE
@@ -150,7 +150,7 @@ def _date() -> float:
 class WallClock:
     """Wall clock that protects records from expiry while the machine's clock is wrong.
 
-    A clock that has jumped is believed again once it has gone evenly from one look to the next.
+    A clock that has jumped is trusted again after it advanced evenly between two checks.
     """
 
     def __init__(self, wall: Callable[[], float] = _date, passed: Callable[[], float] = time.monotonic) -> None:
@@ -159,7 +159,7 @@ class WallClock:
         self._apart = wall() - passed()  # Seconds.
 
     def jumped_s(self) -> float:
-        """Seconds that it went further than time did since the last look; 0.0: no more than ``JUMP_S``."""
+        """Return the seconds by which the clock has jumped since the last check; 0.0 up to `JUMP_S`."""
         before, self._apart = self._apart, self._wall() - self._passed()
         jump = self._apart - before
         return jump if abs(jump) > JUMP_S else 0.0

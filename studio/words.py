@@ -1,7 +1,6 @@
 """Texts of the page, merged from assets/i18n/<language>/<room>.json into one object per language.
 
-A language is a folder; ``shell.language`` in its shell.json is its name in itself. What a language lacks is said
-in English.
+A language is a folder; `shell.language` in its shell.json is its own name. Missing texts are taken from English.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ NAME = "shell.language"
 
 
 def languages(folder: Path = FOLDER) -> dict[str, str]:
-    """Return the languages that the page can speak in, by code, English first."""
+    """Return the page's languages by code, English first."""
     codes = sorted((path.name for path in folder.iterdir() if path.is_dir()), key=lambda code: (code != "en", code))
     return {code: words(code, folder)[NAME] for code in codes}
 
@@ -25,7 +24,7 @@ def words(language: str, folder: Path = FOLDER) -> dict[str, str]:
     """Return all words of one language by key.
 
     Raises:
-        KeyError: there is no such language.
+        KeyError: The language does not exist.
     """
     if language not in {path.name for path in folder.iterdir() if path.is_dir()}:
         raise KeyError(language)

@@ -15,7 +15,7 @@ from runtime.version import package_version
 
 FORMATS = {name: ENCODED[name].media_type for name in ("wav", "mp3", "flac", "opus", "pcm")}
 
-# A reference is given back as what its first bytes say, and never as a type that a browser would run.
+# A reference is served with the type of its first bytes, and never with a type that a browser would execute.
 _KINDS = (
     (0, b"RIFF", "audio/wav", "wav"),
     (0, b"fLaC", "audio/flac", "flac"),
@@ -29,7 +29,7 @@ _KINDS = (
 
 
 def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str]) -> bytes:
-    """Return a whole file. The lossless ones are made of the samples as they are.
+    """Return a complete file. Lossless formats have the unchanged samples.
 
     Raises:
         KeyError: not one of ``FORMATS``.
@@ -44,7 +44,7 @@ def version_of(wanted: str, tags: Mapping[str, str]) -> str:
 
 
 def kind_of(data: bytes) -> tuple[str, str]:
-    """Media type and suffix by content."""
+    """Return media type and suffix by content."""
     for start, magic, media_type, suffix in _KINDS:
         if data.startswith(magic, start):
             return media_type, suffix
@@ -60,7 +60,7 @@ def tags_of(record: dict[str, Any]) -> dict[str, str]:
 
 
 def joined_tags(records: Sequence[dict[str, Any]], title: str, sha256: str) -> dict[str, str]:
-    """Return the tags of a file that several takes are joined in; ``sha256`` is of its samples, s16le at 24 kHz."""
+    """Return the tags of a joined file of several takes; `sha256` is that of its samples, s16le at 24 kHz."""
     said = {
         "title": title,
         "comment": COMMENT,
@@ -90,7 +90,7 @@ def model_of(model: object) -> str:
 
 
 def _all(values: Any) -> str:
-    """Each of several values once, in their order."""
+    """Return the distinct values in order."""
     named = [str(value) for value in dict.fromkeys(values) if value is not None and value != ""]
     return ", ".join(named[:MAX_SEEDS] + ["…"] * (len(named) > MAX_SEEDS))
 
@@ -104,7 +104,7 @@ FULL = 255  # Value of a full-scale sample.
 
 
 def outline(pcm: bytes) -> list[int]:
-    """Return the largest magnitude in each of the parts, 0 to ``FULL``; fewer parts where there are fewer samples.
+    """Return the peak of each part, 0 to `FULL`; fewer parts if there are fewer samples.
 
     Args:
         pcm: s16le, mono.

@@ -1,6 +1,6 @@
-"""Opens the studio's SQLite file, migrates it, and moves it aside where it is damaged.
+"""The studio's SQLite database: opening, migration, and replacement of a damaged file.
 
-Thread: any; one at a time holds the connection.
+Thread: any; the connection is used by one at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 FILE = "studio.sqlite"
 WAIT_S = 5.0  # Timeout of another process's write lock.
 
-# The form of the file is PRAGMA user_version: how many of these it has been through. Only ever append.
+# Migrations. PRAGMA user_version is the number of applied ones. Only append to this list.
 MIGRATIONS = (
     """
     CREATE TABLE takes (
@@ -78,7 +78,7 @@ MIGRATIONS = (
         created_at REAL NOT NULL
     ) STRICT;
     """,
-    # Bytes and the keyed hash of the sender's address, for shares of the store. NULL: the owner is no visitor.
+    # Bytes and the keyed hash of the sender's address, for quotas. NULL if the owner is not a visitor.
     """
     ALTER TABLE takes ADD COLUMN address TEXT;
     ALTER TABLE scripts ADD COLUMN address TEXT;
@@ -114,7 +114,7 @@ _FULL, _CLOSED = {sqlite3.SQLITE_FULL}, {sqlite3.SQLITE_READONLY, sqlite3.SQLITE
 
 
 class Database:
-    """One connection. ``moved_aside`` is where a damaged file was moved when this one was begun."""
+    """Database connection. `moved_aside` is the path to which a damaged file was moved, if any."""
 
     def __init__(self, connection: sqlite3.Connection, moved_aside: Path | None = None) -> None:
         self._connection = connection
@@ -124,11 +124,11 @@ class Database:
 
     @classmethod
     def open(cls, folder: Path) -> Database:
-        """Open the file in the folder, or begin a new one.
+        """Open the file in the folder, or create it.
 
         Raises:
-            InvalidSetting: a newer Voicewright has written it.
-            sqlite3.OperationalError: it is locked, or cannot be written.
+            InvalidSetting: A newer version of Voicewright has written it.
+            sqlite3.OperationalError: It is locked, or cannot be written.
         """
         path = folder / FILE
         try:
@@ -141,21 +141,21 @@ class Database:
         return cls(_opened(path), aside)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Read.
+        """Run a query and return its rows.
 
         Raises:
-            StorageFailed: the file cannot be read.
+            StorageFailed: The file cannot be read.
         """
         with self._lock, _told("Storage"):
             return self._connection.execute(query, values).fetchall()
 
     @contextlib.contextmanager
     def writing(self, what: str) -> Iterator[sqlite3.Connection]:
-        """Write, all or nothing; within another writing, as a part of that.
+        """Run the block in a transaction, or as a part of an outer one.
 
         Raises:
-            StorageFailed: ``what`` could not be kept.
-            StoreBusy: another process had the database for too long.
+            StorageFailed: `what` could not be stored.
+            StoreBusy: Another process has locked the database for too long.
         """
         with self._lock, _told(what):
             if self._connection.in_transaction:  # A transaction of the same thread, which has the lock.
@@ -221,21 +221,21 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     if 0 < version < len(MIGRATIONS):
         copy = _copy_of(path, version)
         copy.unlink(missing_ok=True)
-        copy.touch(mode=0o600)  # VACUUM INTO would make it by the umask; it takes an empty file.
+        copy.touch(mode=0o600)  # Otherwise VACUUM INTO would create it with the umask's mode.
         connection.execute("VACUUM INTO ?", (str(copy),))
         log.info("%s is changed for this version; a copy of the old form is %s", path, copy.name)
     for number, migration in enumerate(MIGRATIONS[version:], version + 1):
-        # One script, one transaction: a kill leaves the old form.
+        # One script in one transaction, so that a kill leaves the old schema.
         connection.executescript(f"BEGIN IMMEDIATE; {migration} PRAGMA user_version = {number}; COMMIT;")
 
 
 def _copy_of(path: Path, version: int) -> Path:
-    """Return the name of the copy that an upgrade makes of a file in the form of this version."""
+    """Return the name of the backup before an upgrade from this schema version."""
     return path.with_name(f"{FILE}.form-{version}")
 
 
 def _move_aside(path: Path) -> Path:
-    """Give the file and its journals names that nothing opens, and return the file's."""
+    """Rename the file and its journals, and return the file's new name."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     aside = path.with_name(f"{FILE}.damaged-{stamp}-{time.time_ns() % 1_000_000:06d}")
     for suffix in ("", "-wal", "-shm"):

@@ -1,6 +1,6 @@
 """Exports of takes: joined, one file per line, subtitles, or everything in an archive.
 
-What is made lies in a temporary file, in memory while it is small. Thread: any; long ones take seconds.
+Results are temporary files, in memory while they are small. Thread: any; long exports take seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IN_MEMORY = 16 * 2**20  # Bytes kept in memory.
 
 
 class ClipFields(BaseModel):
-    """A take or a silence. Clips in a row with the same ``line`` are one file and one subtitle."""
+    """Take or silence. Consecutive clips with the same `line` are one file and one subtitle."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -63,7 +63,7 @@ class ExportFields(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A file that is ready to be sent, and is gone when it is closed."""
+    """Finished temporary file, which is deleted when it is closed."""
 
     file: IO[bytes]
     size: int
@@ -72,12 +72,12 @@ class Export:
 
 
 def export(takes: Takes, owner: str, wanted: ExportFields, most_s: float) -> Export:
-    """Make what is asked for of the owner's takes.
+    """Create an export of the owner's takes.
 
     Raises:
-        NotKept, TakeDamaged: a take is not there, or not what was kept.
-        InvalidConfig: it would be too long, or holds no take.
-        StorageFailed: the takes cannot be read.
+        NotKept, TakeDamaged: A take is missing or damaged.
+        InvalidConfig: The export would be too long, or has no take.
+        StorageFailed: The takes cannot be read.
     """
     name = wanted.name or "script"
     clips = _clips(takes, owner, wanted, most_s)

@@ -1,4 +1,4 @@
-"""Rows of a table with an owner and a JSON object, and their bin.
+"""Table rows with an owner and a JSON object, with a bin for deleted ones.
 
 Thread: any.
 """
@@ -20,7 +20,7 @@ MEMBER = "member:"  # Followed by the name of a signed-in user.
 
 
 class MakeRoom(Protocol):
-    """Makes room in the store, as `Takes.make_room`."""
+    """Callback that makes room in the store, as `Takes.make_room`."""
 
     def __call__(self, owner: str, address: str | None, size: int, *, what: str) -> None: ...
 
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 
 class OwnedRows:
-    """A table with a column ``owner``, and ``deleted_at`` where it has a bin.
+    """Table with a column `owner`, and `deleted_at` if it has a bin.
 
     Args:
-        held: the column of the JSON object.
-        key: the column by which a row is known beside its owner.
-        what: what a row is, in the sentence that says there is none.
+        held: The column of the JSON object.
+        key: The column that identifies a row of an owner.
+        what: The name of a row in the error of a missing one.
 
     Raises (every method):
         StorageFailed: the file cannot be read or written.
@@ -48,12 +48,12 @@ class OwnedRows:
         self._what = what
 
     def objects(self, condition: str, values: Sequence[Any], *, shown: str = "") -> list[dict[str, Any]]:
-        """Return the JSON objects of rows; one that cannot be read is set aside, so that it harms no list again.
+        """Return the JSON objects of rows. Unreadable rows are moved away, so that they break no list again.
 
         Args:
             condition: SQL after WHERE.
-            values: values of its places.
-            shown: SQL that makes another object of each row.
+            values: Values of its placeholders.
+            shown: SQL expression that converts each row's object.
         """
         query = f"SELECT owner, {self._key}, {shown or self._held} FROM {self._table} WHERE {condition}"  # noqa: S608  ours, whole
         found = []
@@ -68,7 +68,7 @@ class OwnedRows:
         """Return the JSON object of a row.
 
         Raises:
-            NotKept: the owner has no such row, or has deleted it.
+            NotKept: The owner has no such row, or has deleted it.
         """
         found = self.objects("owner = ? AND id = ? AND deleted_at IS NULL", (owner, row_id))
         if not found:
@@ -76,10 +76,10 @@ class OwnedRows:
         return found[0]
 
     def mark(self, owner: str, row_id: str, deleted_at: float | None, *, what: str) -> None:
-        """Put a row into the bin, or, with None, take it out again. ``what`` could not be kept if that fails.
+        """Move a row into the bin, or with None restore it. `what` is its name in a StorageFailed.
 
         Raises:
-            NotKept: the owner has none of that id to be moved.
+            NotKept: The owner has no such row.
         """
         state = "IS NOT NULL" if deleted_at is None else "IS NULL"
         change = f"UPDATE {self._table} SET deleted_at = ? WHERE owner = ? AND id = ? AND deleted_at {state}"  # noqa: S608
@@ -89,7 +89,7 @@ class OwnedRows:
             raise NotKept(what=self._what)
 
     def set_aside(self, owner: str, row_id: str, why: str) -> None:
-        """Move a row that cannot be read to the table for such."""
+        """Move an unreadable row to the table of unreadable ones."""
         table, key = self._table, f"owner = ? AND {self._key} = ?"
         with self._database.writing("Storage") as connection:
             connection.execute(
@@ -102,15 +102,14 @@ class OwnedRows:
 
 
 def next_version(before: float | None, known: float | None, *, what: str) -> float:
-    """The version of a row that is written now, in seconds since the epoch, and later than the one that was there.
+    """Return the version of a row that is written now, in seconds since the epoch and later than the stored one.
 
     Args:
-        before: the version that is kept; None: there is no such row.
-        known: the version that the page knows; 0, which no row has: it knows of none;
-            None: whatever is there is replaced.
+        before: The stored version; None if there is no row.
+        known: The version that the page has; 0 if it has none; None to replace any version.
 
     Raises:
-        ChangedMeanwhile: another version than the page knows is kept by now.
+        ChangedMeanwhile: The stored version is not the one that the page has.
     """
     if known is not None and before not in (None, known):
         raise ChangedMeanwhile(what=what)

@@ -1,4 +1,4 @@
-"""Programme of takes and silences: joined, normalised in loudness, with subtitles.
+"""Programme of takes and silences: joined audio with normalized loudness, and subtitles.
 
 Samples are int16, mono, 24 kHz throughout.
 """
@@ -22,7 +22,7 @@ Samples = NDArray[np.int16]
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """A take with its sound, or a silence, which has no record. Clips of one ``line`` in a row belong together.
+    """Take with its audio, or silence without a record. Consecutive clips of one `line` belong together.
 
     Shapes: samples [N].
     """
@@ -34,7 +34,7 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class ProgrammePart:
-    """A line of the programme: from the first sample of its first take to the last of its last."""
+    """Line of the programme, from the first sample of its first take to the last sample of its last."""
 
     start: int
     end: int
@@ -50,7 +50,7 @@ def silence(seconds: float, line: int | None = None) -> Clip:
 
 
 def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
-    """Return the lines, with their places in the programme."""
+    """Return the lines with their positions in the programme."""
     parts: list[ProgrammePart] = []
     for _, group in groupby(_placed(clips), key=lambda item: item[0]):
         takes = [(start, clip) for _, start, clip in group if clip.record is not None]
@@ -62,10 +62,10 @@ def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
 
 
 def joined(clips: list[Clip], loudness_lufs: float | None) -> Samples:
-    """Return all of it as one; without a loudness every sample is as it was made.
+    """Return the joined audio; without a loudness, samples are unchanged.
 
-    With one, each voice is brought to it before the whole is: so that speakers match, and a whisper among the lines of
-    a voice stays one. Peaks are held under -1 dBTP.
+    With a loudness, each voice is normalized first and then the whole, so that speakers match and a voice's whispered
+    lines stay quieter. Peaks are limited to -1 dBTP.
     """
     if loudness_lufs is None:
         return np.concatenate([np.zeros(0, np.int16), *(clip.samples for clip in clips)])
@@ -73,7 +73,7 @@ def joined(clips: list[Clip], loudness_lufs: float | None) -> Samples:
     for voice in dict.fromkeys(_voice(clip) for clip in clips if clip.record is not None):
         spoken = np.concatenate([clip.samples for clip in clips if clip.record is not None and _voice(clip) == voice])
         gains[voice] = gain_to(loudness_lufs, spoken)
-    # Towards the loudest of them, so that no sample leaves the range before the limiter sees it.
+    # Scale relative to the loudest voice, so that no sample overflows before the limiter.
     loudest = max(gains.values(), default=0.0)
     matched = [_scaled(clip, gains[_voice(clip)] - loudest) if clip.record is not None else clip for clip in clips]
     return levelled(joined(matched, None), loudness_lufs)
@@ -106,7 +106,7 @@ def _voice(clip: Clip) -> tuple[object, ...]:
 
 
 def _scaled(clip: Clip, gain_db: float) -> Clip:
-    """Quieter."""
+    """Attenuate samples by a gain."""
     values = np.round(clip.samples * 10 ** (min(gain_db, 0.0) / 20)).astype(np.int16)
     return Clip(values, clip.record, clip.line)
 

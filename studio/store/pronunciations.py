@@ -1,4 +1,4 @@
-"""Keeps pronunciation dictionaries: how words are said, a list for each owner. Thread: any."""
+"""Store of pronunciation dictionaries, one list per owner. Thread: any."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ EMPTY: dict[str, Any] = {"words": [], "updated_at": None}
 
 
 class Pronunciations:
-    """The dictionaries of everybody, each seen by its owner only.
+    """Dictionaries of all owners, each visible to its owner only.
 
     Raises (every method):
-        StorageFailed: the database does not do it; nothing has changed then.
+        StorageFailed: The database failed; nothing has changed.
     """
 
     def __init__(self, database: Database, settings: StoreSettings, make_room: MakeRoom) -> None:
@@ -33,19 +33,18 @@ class Pronunciations:
         self._settings = settings
 
     def of(self, owner: str) -> dict[str, Any]:
-        """Return the owner's dictionary, which is empty at first."""
+        """Return the owner's dictionary, which is initially empty."""
         kept = self._rows.objects("owner = ?", (owner,))
         return kept[0] if kept else EMPTY
 
     def put(self, owner: str, fields: PronunciationFields, *, address: str | None = None) -> dict[str, Any]:
         """Replace the stored dictionary, and return the stored form.
 
-        ``updated_at`` of the fields is the version that the page knows; 0: none yet; None: whatever is there is
-        replaced.
+        `updated_at` of the fields is the version that the page has; 0 if it has none; None to replace any version.
 
         Raises:
-            ChangedMeanwhile: another version is kept by now.
-            StoreFull: a share of the store is full.
+            ChangedMeanwhile: Another version is stored.
+            StoreFull: A quota is exceeded.
         """
         size = len(json.dumps(fields.model_dump(), ensure_ascii=False).encode())
         before = sum(found for (found,) in self._database.rows(_BYTES, (owner,)))
@@ -58,14 +57,14 @@ class Pronunciations:
         return kept
 
     def said(self, owner: str | None, asked: TextToSay) -> dict[str, Any]:
-        """A text as it is to be spoken, and how many places of it are said otherwise. Nobody has no dictionary."""
+        """Return a text with the owner's replacements, and their number; without an owner there are none."""
         kept = [] if owner is None else self.of(owner)["words"]
         words = [(entry.word, entry.say_as) for entry in asked.pronunciations]
         spoken, places = pronounced(asked.text, [*words, *((entry["word"], entry["said"]) for entry in kept)], TAG)
         return {"text": spoken, "places": places}
 
     def purge(self) -> None:
-        """Delete for good what visitors left behind."""
+        """Delete the dictionaries of expired visitors."""
         old = time.time() - 86400 * self._settings.visitor_days
         with self._database.writing("The dictionaries") as connection:
             query = "DELETE FROM pronunciations WHERE owner LIKE ? AND updated_at < ?"

@@ -1,7 +1,7 @@
-"""Shares of the store: what one visitor, one address and all may keep, and what makes room for something new.
+"""Quotas of the store per visitor, per address and in total, and the deletion of old items for new ones.
 
-Everything that belongs to an owner counts: the view `kept` has its bytes and the keyed hash of the address that it came
-from. So a share lasts as long as what fills it, also for a visitor who drops the cookie. Thread: any.
+All items of an owner count: the view `kept` has their bytes and the keyed hash of the sender's address. So a visitor
+without the old cookie still has the same quota by address. Thread: any.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _MIB = 2**20
 
 @dataclass(slots=True)
 class Excess:
-    """Bytes by which a share would be exceeded. ``address``: only what came from there makes room."""
+    """Bytes by which a quota would be exceeded. With `address`, only items from there can make room."""
 
     bytes: int
     why: str
     address: str | None = None
 
     def can_shrink(self, address: str | None) -> bool:
-        """Return True if deleting something that came from this address helps."""
+        """Return True if deleting an item from this address helps."""
         return self.bytes > 0 and self.address in (None, address)
 
 
 class Removable(NamedTuple):
-    """A take or a script that may go, and the bytes that this frees."""
+    """Take or script that may be deleted, and the bytes that this frees."""
 
     table: Literal["takes", "scripts"]
     id: str
@@ -44,10 +44,10 @@ class Removable(NamedTuple):
 
 
 class Quota:
-    """Room for what an owner keeps.
+    """Quota of an owner.
 
     Raises (every method):
-        StorageFailed: the database cannot be read or written.
+        StorageFailed: The database cannot be read or written.
     """
 
     def __init__(self, database: Database, settings: StoreSettings) -> None:
@@ -57,17 +57,17 @@ class Quota:
     def things_to_delete(
         self, owner: str, address: str | None, size: int, *, what: str, takes: int = 0
     ) -> list[Removable]:
-        """Return what must go: scripts in the owner's bin, then the oldest takes that nobody asked to keep.
+        """Return the items to delete: scripts in the owner's bin, then the oldest deletable takes.
 
-        Nothing goes if all of it would not be enough.
+        Nothing is deleted if all of them would not be enough.
 
         Args:
-            size: bytes of what is to be kept.
-            what: its name in the error.
-            takes: number of takes among it.
+            size: Bytes of the new item.
+            what: Its name in the error.
+            takes: Number of new takes.
 
         Raises:
-            StoreFull: too little may go.
+            StoreFull: Too little may be deleted.
         """
         excesses = self._excesses(owner, address, size)
         surplus = self._surplus(owner) if takes else 0
@@ -75,7 +75,7 @@ class Quota:
             return []
         going: list[Removable] = []
         for thing in (*self._scripts_in_bin(owner), *self._removable_takes(owner)):
-            # What is in the bin has bytes but does not count as a take.
+            # Items in the bin count with their bytes, but not as takes.
             is_surplus = surplus > 0 and not thing.is_deleted
             if is_surplus or any(excess.can_shrink(thing.address) for excess in excesses):
                 going.append(thing)
@@ -91,7 +91,7 @@ class Quota:
         return going
 
     def bytes(self) -> int:
-        """Return the bytes of all that is kept, what is in the bin included."""
+        """Return the bytes of all stored items including the bin."""
         return self._sum("TRUE")
 
     def _excesses(self, owner: str, address: str | None, size: int) -> list[Excess]:
@@ -116,7 +116,7 @@ class Quota:
         return int(found)
 
     def _surplus(self, owner: str) -> int:
-        """Return the number of takes that must go for one more."""
+        """Return the number of takes to delete before adding one."""
         query = "SELECT count(*) FROM takes WHERE owner = ? AND deleted_at IS NULL"
         ((count,),) = self._database.rows(query, (owner,))
         return int(count) + 1 - self._settings.max_takes
@@ -128,7 +128,10 @@ class Quota:
         return [Removable("scripts", script_id, size, True, address) for script_id, size, address in rows]
 
     def _removable_takes(self, owner: str) -> Iterator[Removable]:
-        """Yield the takes that may go, the bin's and the oldest first. A reference goes with the last that has it."""
+        """Yield the deletable takes, those of the bin and the oldest first.
+
+        A reference is deleted with its last take.
+        """
         in_use = takes_in_scripts(self._database, owner)
         holders = Counter(
             name for (name,) in self._database.rows("SELECT reference FROM takes WHERE owner = ?", (owner,))

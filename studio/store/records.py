@@ -1,6 +1,6 @@
 """Validation of takes and scripts from a client.
 
-Everything else in a take's record is the store's own: its id, when it was made, and what is measured of its sound.
+The store sets the other fields of a take's record: its id, its creation time, and measurements of its audio.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class TakeFields(TakeChanges):
 
 
 class Pronunciation(Fields):
-    """A word, and how it is said."""
+    """Entry of a pronunciation dictionary."""
 
     word: Annotated[Line, Field(min_length=1, max_length=80)]
     said: Annotated[Line, Field(min_length=1, max_length=200)]
@@ -115,21 +115,21 @@ def _each_once(words: list[Pronunciation]) -> list[Pronunciation]:
 
 
 class PronunciationFields(Fields):
-    """A pronunciation dictionary as the page sends it."""
+    """Pronunciation dictionary in the page's format."""
 
     words: Annotated[list[Pronunciation], Field(max_length=MAX_WORDS), AfterValidator(_each_once)]
     updated_at: float | None = None
 
 
 class SaidAs(Fields):
-    """The same as a request brings it (docs/api.md)."""
+    """Entry of a pronunciation dictionary in the format of requests (docs/api.md)."""
 
     word: Annotated[Line, Field(min_length=1, max_length=80)]
     say_as: Annotated[Line, Field(min_length=1, max_length=200)]
 
 
 class TextToSay(Fields):
-    """A text that is to be said by the dictionary, and by words that come before it."""
+    """Text to convert with the dictionary and additional entries, which have precedence."""
 
     text: Annotated[Text, Field(max_length=100_000)]
     pronunciations: Annotated[list[SaidAs], Field(max_length=MAX_REQUEST_WORDS)] = []
@@ -142,7 +142,7 @@ class TakeVoice(Fields):
 
 
 class ScriptLine(BaseModel):
-    """Fields of a script's line that the store reads; the page may keep more."""
+    """Fields of a script's line that the store reads; the page may store more."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
@@ -151,7 +151,7 @@ class ScriptLine(BaseModel):
 
 
 class ScriptHead(BaseModel):
-    """A script as the page keeps it, without its lines."""
+    """Script of the page without its lines."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
@@ -163,10 +163,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read(model: type[Model], fields: dict[str, Any], within: str = "") -> Model:
-    """Check what a client sent. ``within`` is the path of the object in the body.
+    """Validate a client's object. `within` is its path in the body.
 
     Raises:
-        InvalidConfig: a field is missing, unknown, or not what it must be.
+        InvalidConfig: A field is missing, unknown or invalid.
     """
     try:
         return model.model_validate(fields)
@@ -177,10 +177,10 @@ def read(model: type[Model], fields: dict[str, Any], within: str = "") -> Model:
 
 
 def decode(text: bytes | str) -> dict[str, Any]:
-    """Read a JSON object of a client: the one way in for whatever may be kept (runtime/shared/strict_json.py).
+    """Parse a client's JSON object, as required for all stored data (runtime/shared/strict_json.py).
 
     Raises:
-        InvalidMessage: it is none, or holds what could not be kept.
+        InvalidMessage: It is not an object, or has values that cannot be stored.
     """
     try:
         return parse_object(text)
@@ -211,7 +211,7 @@ def preferences_of(fields: dict[str, Any]) -> dict[str, Any]:
     """Check preferences: short values by short names; None takes one away.
 
     Raises:
-        InvalidConfig: one cannot be kept.
+        InvalidConfig: A preference is invalid.
     """
     for name, value in fields.items():
         why = None

@@ -1,7 +1,7 @@
-"""Store of the visitors who have voices or dictionaries in the runtime, with their addresses.
+"""Record of the visitors who have voices or dictionaries in the runtime, with their addresses.
 
-The runtime knows owners only. So the studio limits how many visitors of one address keep something there, and deletes
-what visitors left behind. Thread: any.
+The runtime knows owners only, so the studio limits the number of such visitors per address, and deletes the data of
+expired ones. Thread: any.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ import time
 from studio.errors import StoreFull
 from studio.store.database import Database
 
-SEEN_EVERY_S = 86_400.0  # A visit is written down once in this time.
+SEEN_EVERY_S = 86_400.0  # Interval between recorded visits.
 
 
 class RuntimeOwners:
-    """The owners and the time of their last visit.
+    """Owners with the time of their last visit.
 
     Raises (every method):
-        StorageFailed: the database does not do it; nothing has changed then.
+        StorageFailed: The database failed; nothing has changed.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def admit(self, owner: str, address: str | None, max_owners: int) -> None:
-        """Note that an owner stores something in the runtime.
+        """Record that an owner stores something in the runtime.
 
         Args:
-            owner: the visitor.
-            address: the keyed hash of the visitor's address.
-            max_owners: visitors of one address who may store something there; 0: any number.
+            owner: The visitor.
+            address: The keyed hash of the visitor's address.
+            max_owners: Maximum of such visitors per address; 0 is unlimited.
 
         Raises:
-            StoreFull: so many others of this address do.
+            StoreFull: The maximum is reached.
         """
         with self._database.writing("The voice") as connection:
             query = "SELECT count(*) FROM runtime_owners WHERE address = ? AND owner != ?"
@@ -44,7 +44,7 @@ class RuntimeOwners:
             connection.execute("INSERT OR REPLACE INTO runtime_owners VALUES (?, ?, ?)", (owner, address, time.time()))
 
     def note_visit(self, owner: str) -> None:
-        """Keep what an owner has in the runtime for some days more."""
+        """Record a visit, which extends the lifetime of the owner's data in the runtime."""
         now = time.time()
         query = "SELECT 1 FROM runtime_owners WHERE owner = ? AND seen_at < ?"
         if self._database.rows(query, (owner, now - SEEN_EVERY_S)):
@@ -57,6 +57,6 @@ class RuntimeOwners:
         return [owner for (owner,) in rows]
 
     def forget(self, owner: str) -> None:
-        """Forget an owner who has nothing in the runtime any more."""
+        """Remove an owner without data in the runtime."""
         with self._database.writing("The visit") as connection:
             connection.execute("DELETE FROM runtime_owners WHERE owner = ?", (owner,))

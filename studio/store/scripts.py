@@ -1,7 +1,7 @@
-"""Store of scripts, by owner: each is the text of a JSON object.
+"""Store of scripts by owner, each as the text of a JSON object.
 
-SQLite takes the texts apart, since its JSON functions run without the interpreter's lock. Python's parser would hold
-the event loop for as long as a script of thousands of lines takes. Thread: any.
+SQLite parses the texts, because its JSON functions run without the interpreter lock. Python's parser would block the
+event loop for a script of thousands of lines. Thread: any.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from studio.store.owned_rows import VISITOR, MakeRoom, OwnedRows, next_version
 from studio.store.records import MAX_SCRIPT_LINES, ScriptHead, ScriptLine, read
 
 MAX_BYTES = 8 * 2**20  # Bytes of one script as JSON.
-MAX_PART_BYTES = 2**20  # Bytes of one line, or of all that is no line.
+MAX_PART_BYTES = 2**20  # Maximum bytes of one line, or of all other fields.
 BEGINNING = 120  # Characters of a script's first text in the list.
 
 _IS_READABLE = "CASE WHEN json_valid(script) THEN json_type(script, '$.lines') IS 'array' ELSE FALSE END"
-# A script without its lines, with their number and the beginning of the first text. A script that is not readable has
-# an empty summary.
+# A script without its lines, with their number and the beginning of the first text; empty for an unreadable script.
 _SUMMARY = f"""CASE WHEN {_IS_READABLE} THEN json_set(
     json_remove(script, '$.lines'),
     '$.lines', json_array_length(script, '$.lines'),
@@ -43,10 +42,10 @@ _OF_THE_STORE = {"id", "updated_at", "lines"}
 
 
 class Scripts:
-    """The scripts of everybody, each seen by its owner only; two owners may use one id.
+    """Scripts of all owners, each visible to its owner only. Owners may use the same ids.
 
     Raises (every method):
-        StorageFailed: the database does not do it; nothing has changed then.
+        StorageFailed: The database failed; nothing has changed.
     """
 
     def __init__(self, database: Database, settings: StoreSettings, make_room: MakeRoom) -> None:
@@ -56,7 +55,7 @@ class Scripts:
         self._settings = settings
 
     def all(self, owner: str, search: str = "") -> list[dict[str, Any]]:
-        """Return every script that holds every word of ``search``, without its lines, the last changed first."""
+        """Return the scripts that contain every word of `search`, without their lines, the last changed first."""
         condition = "owner = ? AND deleted_at IS NULL ORDER BY updated_at DESC, id"
         scripts = self._rows.objects(condition, (owner,), shown=_SUMMARY)
         words = name_key(search).split()
@@ -78,14 +77,13 @@ class Scripts:
     def put(self, owner: str, script_id: str, body: bytes, *, address: str | None = None) -> bytes:
         """Store a script under its id, replacing the previous one, and return it as `find` does.
 
-        ``updated_at`` in the body is the version that the page knows; 0: none yet; None: whatever is there is
-        replaced.
+        `updated_at` in the body is the version that the page has; 0 if it has none; None to replace any version.
 
         Raises:
-            InvalidMessage: the body is no JSON object.
-            ChangedMeanwhile: another version is kept by now.
-            InvalidConfig: a field is not what it must be, or the script is too large.
-            StoreFull: the owner has as many as may be kept, or a share of the store is full.
+            InvalidMessage: The body is not a JSON object.
+            ChangedMeanwhile: Another version is stored.
+            InvalidConfig: A field is invalid, or the script is too large.
+            StoreFull: The owner has the maximum of scripts, or a quota is exceeded.
         """
         script = parse_script(body)
         if script.size > MAX_BYTES:
@@ -109,7 +107,7 @@ class Scripts:
         return text
 
     def delete(self, owner: str, script_id: str) -> None:
-        """Put a script into the bin.
+        """Move a script into the bin.
 
         Raises:
             NotKept: the owner has no such script.
@@ -117,7 +115,7 @@ class Scripts:
         self._rows.mark(owner, script_id, time.time(), what="The script")
 
     def restore(self, owner: str, script_id: str) -> bytes:
-        """Bring a script back from the bin, and return it as `find` does.
+        """Restore a script from the bin, and return it as `find` does.
 
         Raises:
             NotKept: the owner has none of that id there.
@@ -126,7 +124,7 @@ class Scripts:
         return self.find(owner, script_id)
 
     def purge(self) -> None:
-        """Delete for good what has lain in the bin long enough, and what visitors left behind."""
+        """Delete expired scripts of the bin and of expired visitors."""
         now = time.time()
         old = now - 86400 * self._settings.visitor_days
         with self._database.writing("The scripts") as connection:
@@ -150,7 +148,7 @@ class Scripts:
 
 @dataclass(frozen=True, slots=True)
 class ParsedScript:
-    """A script that was checked: its fields without the lines, and each line as JSON."""
+    """Validated script: its fields without the lines, and each line as JSON."""
 
     head: dict[str, Any]
     lines: list[bytes]
@@ -166,11 +164,11 @@ class ParsedScript:
 
 
 def parse_script(body: bytes) -> ParsedScript:
-    """Check a script that a client sent, line by line.
+    """Validate a client's script line by line.
 
     Raises:
-        InvalidMessage: it is no JSON object, or one that could not be kept (runtime/shared/strict_json.py).
-        InvalidConfig: a field is not what it must be.
+        InvalidMessage: It is not a JSON object, or cannot be stored (runtime/shared/strict_json.py).
+        InvalidConfig: A field is invalid.
     """
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.text_factory = bytes
@@ -217,7 +215,7 @@ def _parse_part(text: bytes, where: str, max_depth: int) -> dict[str, Any]:
 def takes_in_scripts(database: Database, owner: str, script_id: str | None = None) -> set[str]:
     """Return the ids of the takes in an owner's scripts, or in one of them.
 
-    They are the values of the key ``take``, however deep: a line may have one take or several parts.
+    They are the values of the key ``take`` at any depth, because a line may have several parts.
     """
     query = f"""SELECT item.atom FROM {_EVERY_VALUE} WHERE owner = ? AND deleted_at IS NULL
         AND item.key = 'take' AND item.type = 'text'"""  # noqa: S608  ours, whole

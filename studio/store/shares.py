@@ -15,10 +15,10 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
 
 
 class Shares:
-    """The links of everybody.
+    """Links of all owners.
 
     Raises (every method):
-        StorageFailed: the database does not do it; nothing has changed then.
+        StorageFailed: The database failed; nothing has changed.
     """
 
     def __init__(self, database: Database, takes: Takes) -> None:
@@ -36,7 +36,7 @@ class Shares:
         return str(tokens[0][0]) if tokens else None
 
     def begin(self, owner: str, take_id: str) -> str:
-        """Make a link for a take, or give the one that it has.
+        """Create a link to a take, or return the existing one.
 
         Raises:
             NotKept: the owner has no such take.
@@ -50,7 +50,7 @@ class Shares:
         return token
 
     def end(self, owner: str, take_id: str) -> None:
-        """End the link of a take. A new one is another.
+        """End the link to a take. A later link has another token.
 
         Raises:
             NotKept: the owner has no such take.
@@ -60,24 +60,24 @@ class Shares:
             connection.execute("DELETE FROM shares WHERE owner = ? AND take = ?", (owner, take_id))
 
     def take(self, token: str) -> dict[str, Any]:
-        """Return the record of a take that is shared by this link.
+        """Return the record of the take with this link.
 
         Raises:
-            NotKept: there is no such link, it was ended, or its take was deleted.
+            NotKept: The link does not exist or was ended, or its take was deleted.
         """
         return self._takes.find(*self._meant(token))
 
     def pcm(self, token: str) -> tuple[dict[str, Any], bytes]:
-        """Record and samples, s16le.
+        """Return record and samples (s16le).
 
         Raises:
-            NotKept: as above.
-            TakeDamaged: the file is gone or damaged.
+            NotKept: As in `take`.
+            TakeDamaged: The file is missing or damaged.
         """
         return self._takes.pcm(*self._meant(token))
 
     def purge(self) -> None:
-        """Delete for good the links of takes that are gone."""
+        """Delete the links of deleted takes."""
         with self._database.writing("The links") as connection:
             connection.execute("DELETE FROM shares WHERE take NOT IN (SELECT id FROM takes)")
 

@@ -1,7 +1,7 @@
 """Audio of takes on disk, as FLAC with the record in its metadata, written atomically.
 
-So a take can be found again without the database. References lie beside it under their checksum, each once.
-Thread: any; a writer holds the lock of the folder.
+So takes can be restored without the database. References are stored once each under their checksum.
+Thread: any; writers hold the folder's lock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RECORD = "voicewright_take"  # Tag with the take's record.
 
 
 class SoundFiles:
-    """The two folders of files."""
+    """Folders of takes and references."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,10 +39,10 @@ class SoundFiles:
         self.references = folder / REFERENCES
 
     def open(self) -> None:
-        """Make the folders, and sweep what killed writers left. Under the lock.
+        """Create the folders, and delete temporary files of killed writers. The caller holds the lock.
 
         Raises:
-            OSError: they cannot be made.
+            OSError: A folder cannot be created.
         """
         for folder in (self.takes, self.references):
             make_private(folder)
@@ -50,10 +50,10 @@ class SoundFiles:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Alone in the folders.
+        """Lock the folders for writing.
 
         Raises:
-            StorageFailed: the disk is full or broken, or the folder cannot be written.
+            StorageFailed: The disk is full or broken, or the folder is not writable.
         """
         with storing("The take", "takes"), locked(self.folder):
             yield
@@ -74,7 +74,7 @@ class SoundFiles:
             remove_file(self.references, name)
 
     def take_ids(self) -> set[str]:
-        """Ids of the takes that have a file."""
+        """Return the ids of takes with a file."""
         names = {name.removesuffix(SUFFIX) for name in os.listdir(self.takes) if name.endswith(SUFFIX)}
         return {name for name in names if is_id(name)}
 
@@ -82,10 +82,10 @@ class SoundFiles:
         return {name for name in os.listdir(self.references) if not name.startswith(".")}
 
     def pcm(self, take_id: str, sha256: str) -> bytes:
-        """Return the samples, s16le, and no others than were kept.
+        """Return the samples (s16le) after comparing their checksum.
 
         Raises:
-            TakeDamaged: the file is gone or damaged.
+            TakeDamaged: The file is missing or damaged.
         """
         try:
             pcm = read_pcm(str(self.takes / (take_id + SUFFIX)))
@@ -99,7 +99,7 @@ class SoundFiles:
         """Return the bytes of a reference.
 
         Raises:
-            NotKept: they are gone or damaged.
+            NotKept: The file is missing or damaged.
         """
         try:
             data = (self.references / sha256).read_bytes()
@@ -110,7 +110,7 @@ class SoundFiles:
         return data
 
     def record(self, take_id: str) -> tuple[str, dict[str, Any]] | None:
-        """Owner and record as the file holds them; None if it holds none, or is damaged."""
+        """Return owner and record from a file's metadata; None if they are missing or damaged."""
         path = self.takes / (take_id + SUFFIX)
         try:
             # The stored record adds one level.

@@ -25,7 +25,7 @@ from studio.store.shares import Shares
 from studio.store.sound_files import SoundFiles
 from studio.store.takes import Takes
 
-# Gone with the machine or its container.
+# Folders that do not outlive the machine or its container.
 FLEETING = {"overlay", "tmpfs", "ramfs", "aufs"}
 
 log = logging.getLogger(__name__)
@@ -55,12 +55,12 @@ class Store:
         self._moved_aside = False
 
     def open(self) -> None:
-        """Make or open everything, mend what a kill or a broken disk left, and empty the bin.
+        """Open or create the store, repair it after a kill or disk failure, and empty the bin.
 
-        Where the folder cannot be written, all is kept in a temporary one, and the note says so.
+        If the folder is not writable, a temporary one is used, and `notice` reports it.
 
         Raises:
-            InvalidSetting: a newer Voicewright has written the folder.
+            InvalidSetting: A newer version of Voicewright has written the folder.
         """
         try:
             self._open()
@@ -88,10 +88,10 @@ class Store:
             self._spare.cleanup()
 
     def tidy(self) -> None:
-        """Delete for good what is due; every hour or so, and at the start.
+        """Delete expired items; called at the start and about every hour.
 
         Raises:
-            StorageFailed: the disk does not do it.
+            StorageFailed: The disk failed.
         """
         self.takes.purge()
         self.scripts.purge()
@@ -104,7 +104,7 @@ class Store:
         return self.runtime_owners.left_before(time.time() - 86400 * self.settings.visitor_days)
 
     def bytes(self) -> int:
-        """Return the bytes of all that is kept, what is in the bin included."""
+        """Return the bytes of all stored items including the bin."""
         return Quota(self._database, self.settings).bytes()
 
     def preferences(self, owner: str) -> dict[str, Any]:
@@ -113,12 +113,12 @@ class Store:
         return chosen[0] if chosen else {}
 
     def prefer(self, owner: str, changes: dict[str, Any], *, address: str | None = None) -> dict[str, Any]:
-        """Change preferences; None takes one away. Return all of them.
+        """Change preferences (None removes one), and return all of them.
 
         Raises:
-            InvalidConfig: there would be too many.
-            StoreFull: a share of the store is full.
-            StorageFailed: they could not be kept.
+            InvalidConfig: There would be too many.
+            StoreFull: A quota is exceeded.
+            StorageFailed: They could not be stored.
         """
         self.takes.make_room(owner, address, len(json.dumps(changes)), what="The preferences")
         with self._database.writing("The preferences") as connection:
@@ -132,7 +132,7 @@ class Store:
         return merged
 
     def _purge_preferences(self) -> None:
-        """Delete what visitors left behind."""
+        """Delete the preferences of expired visitors."""
         old = time.time() - 86400 * self.settings.visitor_days
         with self._database.writing("The preferences") as connection:
             connection.execute("DELETE FROM preferences WHERE owner LIKE ? AND seen_at < ?", (f"{VISITOR}%", old))
@@ -153,9 +153,9 @@ class Store:
 
 
 def is_lasting(folder: Path, env: Mapping[str, str] | None = None, mounts: str = "/proc/self/mounts") -> bool:
-    """Tell whether what lies in the folder is still there after a restart.
+    """Return True if the folder's content survives a restart.
 
-    On a Hugging Face Space it is only where a volume is mounted, as on /data; elsewhere a disk is taken for a disk.
+    On a Hugging Face Space only mounted volumes such as /data do; elsewhere every folder counts as permanent.
     """
     env = os.environ if env is None else env
     if not env.get("SPACE_ID"):

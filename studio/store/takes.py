@@ -1,7 +1,7 @@
-"""Store of takes: a database row and an audio file each, by owner.
+"""Store of takes by owner, each with a database row and an audio file.
 
-The file is the truth of whether there is a take. A file without a row is taken in again, a row without a file goes, so
-that a kill at any moment leaves a take whole or not at all. Thread: any.
+The file decides if a take exists: a file without a row gets one again, and a row without a file is deleted. So a kill
+at any time leaves a take complete or not at all. Thread: any.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ MAX_PAGE_SIZE = 100  # Takes in one page of the list.
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Query for takes. ``before`` is the cursor of the previous page.
+    """Query for takes. `before` is the cursor of the previous page.
 
-    ``loose``: none that a script holds; ``script``: only those that this one holds.
+    `loose` excludes takes of scripts; `script` selects those of one script.
     """
 
     search: str = ""
@@ -51,10 +51,10 @@ class Wanted:
 
 
 class Takes:
-    """The takes of everybody, each seen by its owner only.
+    """Takes of all owners, each visible to its owner only.
 
     Raises (every method):
-        StorageFailed: the database or the disk does not do it; nothing has changed then.
+        StorageFailed: The database or the disk failed; nothing has changed.
     """
 
     def __init__(self, database: Database, files: SoundFiles, settings: StoreSettings) -> None:
@@ -64,7 +64,7 @@ class Takes:
         self._settings = settings
         self._quota = Quota(database, settings)
 
-    # --- one owner's
+    # --- Takes of one owner.
 
     def add(
         self,
@@ -75,12 +75,12 @@ class Takes:
         *,
         address: str | None = None,
     ) -> dict[str, Any]:
-        """Keep a take and return its record. ``address`` is the keyed hash of a visitor's.
+        """Store a take and return its record. `address` is the keyed hash of a visitor's address.
 
         Raises:
             InvalidConfig: the sound is empty, or is not what ``fields`` say of it.
             MessageTooLarge: it is too long.
-            StoreFull: there is no place, and none of the owner's may go.
+            StoreFull: A quota is exceeded, and no take of the owner may be deleted.
         """
         record = record_of(fields, pcm, reference, self._settings.max_take_bytes)
         data = encoded_take(pcm, owner, record)
@@ -97,7 +97,7 @@ class Takes:
                     self._files.remove([record["id"]])
                     self._remove_unused_references()
                 raise
-            # Only now, so that nothing has gone in vain; what is left over goes with the next take.
+            # Delete old takes only after the new one is stored; a surplus is deleted with the next take.
             with contextlib.suppress(OSError, SpeechError):
                 self._remove(owner, going)
         return record
@@ -111,10 +111,10 @@ class Takes:
         return self._rows.find(owner, take_id)
 
     def page(self, owner: str, wanted: Wanted) -> tuple[list[dict[str, Any]], str | None]:
-        """Records, newest first, and the cursor of those that follow.
+        """Return records, newest first, and the cursor of the next page.
 
         Raises:
-            InvalidConfig: the cursor is none.
+            InvalidConfig: The cursor is invalid.
         """
         conditions, values = ["owner = ?", "deleted_at IS NULL"], [owner]
         for word in name_key(wanted.search).split():
@@ -142,7 +142,7 @@ class Takes:
         return self._rows.objects(f"{where} {limit}", values), following
 
     def change(self, owner: str, take_id: str, changes: TakeChanges) -> dict[str, Any]:
-        """Change what people say of a take; its sound and how it was made stay.
+        """Change a take's user fields; its audio and request never change.
 
         Raises:
             NotKept: the owner has no such take.
@@ -156,7 +156,7 @@ class Takes:
         return record
 
     def delete(self, owner: str, take_id: str) -> None:
-        """Put a take into the bin.
+        """Move a take into the bin.
 
         Raises:
             NotKept: the owner has no such take.
@@ -164,7 +164,7 @@ class Takes:
         self._rows.mark(owner, take_id, time.time(), what="The change")
 
     def restore(self, owner: str, take_id: str) -> dict[str, Any]:
-        """Bring a take back from the bin.
+        """Restore a take from the bin.
 
         Raises:
             NotKept: the owner has none of that id there.
@@ -183,20 +183,20 @@ class Takes:
         return record, self._files.pcm(take_id, record["sha256"])
 
     def reference(self, owner: str, take_id: str) -> bytes:
-        """The recording that was sent with the take's request, as it came.
+        """Return the unchanged recording of the take's request.
 
         Raises:
-            NotKept: the owner has no such take, or none was sent with it.
+            NotKept: The owner has no such take, or it has no recording.
         """
         sha256 = self.find(owner, take_id)["reference"]
         if sha256 is None:
             raise NotKept(what="reference")
         return self._files.reference(sha256)
 
-    # --- everybody's
+    # --- Takes of all owners.
 
     def reconcile(self) -> None:
-        """Bring rows and files in step, at the start."""
+        """Synchronize rows and files at the start."""
         with self._files.writing():
             known = {take_id for (take_id,) in self._database.rows("SELECT id FROM takes")}
             found = self._files.take_ids()
@@ -215,7 +215,7 @@ class Takes:
             log.warning("%d takes that were in no list have been taken in again", adopted)
 
     def purge(self) -> None:
-        """Delete for good what has lain in the bin long enough, and what visitors left behind."""
+        """Delete expired takes of the bin and of expired visitors."""
         now = time.time()
         query = "SELECT id FROM takes WHERE deleted_at < ? OR (owner LIKE ? AND created_ms < ?)"
         old_ms = 1000 * (now - 86400 * self._settings.visitor_days)
@@ -225,16 +225,16 @@ class Takes:
                 self._purge([take_id for (take_id,) in self._database.rows(query, values)])
 
     def make_room(self, owner: str, address: str | None, size: int, *, what: str) -> None:
-        """Delete what must go so that an owner can keep ``size`` more bytes of something that is no take.
+        """Delete old items so that an owner can store `size` more bytes of something other than a take.
 
         Raises:
-            StoreFull: too little may go.
+            StoreFull: Too little may be deleted.
         """
         if size > 0 and self._quota.things_to_delete(owner, address, size, what=what):
             with self._files.writing():
                 self._remove(owner, self._quota.things_to_delete(owner, address, size, what=what))
 
-    # --- under the lock of the files
+    # --- Under the lock of the files.
 
     def _insert(self, owner: str, record: dict[str, Any], address: str | None = None) -> None:
         row = (
@@ -261,7 +261,8 @@ class Takes:
             connection.executemany("DELETE FROM scripts WHERE owner = ? AND id = ?", scripts)
 
     def _purge(self, take_ids: list[str]) -> None:
-        # Files first: a row without a file goes at the next start, a file without a row would come back.
+        # Delete files first: a row without a file is deleted at the next start, but a file without a row would be
+        # restored.
         self._files.remove(take_ids)
         with self._database.writing("The takes") as connection:
             connection.executemany("DELETE FROM takes WHERE id = ?", [(take_id,) for take_id in take_ids])
@@ -280,7 +281,7 @@ def _cursor(text: str) -> list[str]:
 
 
 def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int) -> dict[str, Any]:
-    """Return the whole record; the sound may have ``most`` bytes.
+    """Return the complete record; the audio may have `most` bytes.
 
     Raises:
         InvalidConfig: the sound is empty, or is not what ``fields`` say of it.
@@ -310,7 +311,7 @@ def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int
 
 
 def words_of(record: dict[str, Any]) -> str:
-    """Return the text that search looks through."""
+    """Return the searchable text."""
     config = record["config"]
     said = [record[name] for name in ("name", "text", "label", "voice", "language", "notes")]
     said += [config.get(name) for name in ("instruct", "instructions", "voice_description")]

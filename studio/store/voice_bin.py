@@ -11,21 +11,21 @@ from runtime.errors import VoiceNotFound
 from runtime.shared.files import make_private, replace_file, storing
 
 SUFFIX = ".voice"
-MAX_FILES = 32  # Files of one owner, who may make and delete voices all day.
+MAX_FILES = 32  # Maximum files of one owner.
 
 
 class VoiceBin:
-    """A folder by owner of files by id; how old a file is says its time stamp."""
+    """Bin with a folder per owner and a file per voice id; a file's age is its time stamp."""
 
     def __init__(self, folder: Path, keep_s: float) -> None:
         self._folder = folder
         self.keep_s = keep_s
 
     def put(self, owner: str, voice_id: str, data: bytes) -> None:
-        """Keep a file, and forget those that have been here too long or are too many, the oldest first.
+        """Store a file, and delete expired and surplus ones, the oldest first.
 
         Raises:
-            StorageFailed: the disk does not take it.
+            StorageFailed: The disk failed.
         """
         self.purge()
         path = self._path(owner, voice_id)
@@ -40,7 +40,7 @@ class VoiceBin:
         """Return the file.
 
         Raises:
-            VoiceNotFound: it was never here, or is here no more.
+            VoiceNotFound: The bin does not have this voice (any more).
         """
         self.purge()
         try:
@@ -53,7 +53,7 @@ class VoiceBin:
             self._path(owner, voice_id).unlink(missing_ok=True)
 
     def purge(self) -> None:
-        """Forget what has been here too long, and what a kill left half written."""
+        """Delete expired files, and partial files of killed writers."""
         oldest = time.time() - self.keep_s
         with contextlib.suppress(OSError):
             for path in self._folder.glob("*/*"):
@@ -62,6 +62,6 @@ class VoiceBin:
                         path.unlink()
 
     def _path(self, owner: str, voice_id: str) -> Path:
-        # Neither word is ours, and neither becomes a path.
+        # Both values are untrusted and never become paths.
         names = [hashlib.sha256(word.encode("utf-8", "surrogateescape")).hexdigest()[:32] for word in (owner, voice_id)]
         return self._folder / names[0] / (names[1] + SUFFIX)

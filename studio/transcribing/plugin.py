@@ -1,4 +1,4 @@
-"""Recogniser interface, and the one that the settings name (docs/guide.md)."""
+"""Recogniser interface, and loading of the recogniser in the settings (docs/guide.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from runtime.errors import InvalidSetting
 from studio.plugins import is_installed
 
-RATE = 16_000  # Hz, what every recogniser hears
+RATE = 16_000  # Sample rate of recognisers in Hz.
 BUILT_IN = "faster-whisper"
 HOW = (
     "Install the extra of that name (in the checkout: .venv/bin/pip install -e clients/python -e '.[asr]'), "
@@ -29,12 +29,12 @@ class Heard:
 
 
 class Transcriber(Protocol):
-    """Writes down recordings, one at a time. Thread: the one in which it was made."""
+    """Recogniser of recordings, one at a time. Thread: the one that created it."""
 
     name: str  # Name of the recogniser, as shown to users.
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
-        """Return the words of a recording; an empty text where there are none.
+        """Return the transcript of a recording; empty if it has no speech.
 
         Shapes: samples [N] float32, mono, 16 kHz, peak around 1. ``language`` is a code such as ``en``; None: any.
         """
@@ -43,7 +43,7 @@ class Transcriber(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The recogniser that the settings name, not yet loaded. ``missing`` is one sentence why it cannot be."""
+    """Recogniser of the settings, not yet loaded. `missing` is the reason if it is not available."""
 
     setting: str
     missing: str | None = None
@@ -53,7 +53,7 @@ class Choice:
         """Read ``faster-whisper:MODEL``, ``module:function``, or nothing.
 
         Raises:
-            InvalidSetting: it is none of these.
+            InvalidSetting: The text has another form.
         """
         kind, colon, rest = setting.partition(":")
         if not setting:
@@ -66,12 +66,12 @@ class Choice:
         return cls(setting)
 
     def load(self) -> Transcriber:
-        """Load it; seconds, and the first time perhaps a download. Raises whatever goes wrong with it."""
+        """Load the recogniser, which takes seconds and may download a model. Raises its own errors."""
         kind, _, rest = self.setting.partition(":")
         if kind == BUILT_IN:
             from studio.transcribing.whisper import Whisper
 
             return Whisper(rest or "small")
-        # The operator's own word, as PYTHONPATH is; nothing that a client sends gets here.
+        # The operator's setting, like PYTHONPATH; no client data gets here.
         transcriber: Transcriber = pkgutil.resolve_name(self.setting)()
         return transcriber

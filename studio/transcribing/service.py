@@ -1,4 +1,4 @@
-"""Transcribes recordings one at a time, in a process that is started when it is first needed."""
+"""Service that transcribes recordings one at a time, in a process that is started on first use."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class TranscriptionService:
         return {"available": self.choice.missing is None, "how": how or ""}
 
     async def transcribe(self, recording: bytes, language: str) -> dict[str, str | None]:
-        """Return the words of a recording. ``language`` is a name or a code; anything else stands for any.
+        """Return the transcript of a recording. `language` is a name or a code; other values mean any language.
 
         Raises:
-            TranscriberMissing: nothing here can.
-            BadReferenceAudio, ReferenceTooShort, ReferenceTooLong: it is no recording that a voice could be made of.
-            TranscriberBusy: too many wait.
-            TranscriptionFailed: the recogniser broke; the log says how.
+            TranscriberMissing: No recogniser is available.
+            BadReferenceAudio, ReferenceTooShort, ReferenceTooLong: The recording is not usable for a voice.
+            TranscriberBusy: Too many recordings wait.
+            TranscriptionFailed: The recogniser failed; the log has the cause.
         """
         if self.choice.missing is not None:
             raise TranscriberMissing
@@ -76,7 +76,7 @@ class TranscriptionService:
             raise TranscriptionFailed from None
 
     def close(self) -> None:
-        """Forget what waits; what is being written down may end."""
+        """Drop waiting recordings; a running transcription may finish."""
         if self._process is not None:
             self._process.shutdown(wait=False, cancel_futures=True)
             self._process = None

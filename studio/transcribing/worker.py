@@ -1,4 +1,4 @@
-"""Runs a recogniser in a process of its own, so that what it leaks or crashes does not touch the studio."""
+"""Recogniser process, so that leaks and crashes do not affect the studio."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLITENESS = 10  # Nice value: live speech comes first.
 
 
 def begin() -> None:
-    """Step behind the others, and end with the parent, however that ends."""
+    """Lower this process's priority, and end it with its parent."""
     be_polite(POLITENESS)
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
 

@@ -1,9 +1,8 @@
-"""Limits for one visitor, at once and per day; a middleware around every route.
+"""Limits per visitor, for concurrent requests and per day, as a middleware around every route.
 
-A visitor is told by the cookie or the account; who has neither, by the address. A new cookie costs nothing, so an
-address may be a few visitors a day and all others from there count as one. The seconds of a day are counted by the
-runtime, which is told with each request whose it is and what is allowed: it knows what it made, in whatever dialect.
-Thread: the event loop.
+A visitor is identified by cookie or account, or else by address. Since cookies are free, an address may have a few
+visitors per day, and all others from there count as one. The runtime counts the daily seconds of speech, independent of
+the dialect; each relayed request has the account and its limit. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from studio.visitors.voice_owners import CHECK, KEPT, stores_in_runtime
 RETRY_S = 2.0
 API = ("/v1/", "/tts/")
 VOICES = "/v1/audio/voices"  # Posts to this path are not requests for speech.
-# Of everything else, what needs no visitor: the page itself, how it does, and signing in.
+# Other paths that need no visitor: the page, its health, and signing in.
 OPEN = (
     "/studio/me",
     "/studio/status",
@@ -48,7 +47,7 @@ CLOSED = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/studio/", "/g
 
 
 class Accounts:
-    """Names the account that a request counts for."""
+    """Assignment of requests to accounts."""
 
     def __init__(
         self, visitors: Visitors, max_visitors_per_address: int, clock: Callable[[], float] = time.monotonic
@@ -95,7 +94,10 @@ class VisitLimits:
         must_sign_in: bool,
         admit: Callable[[Visitor], Awaitable[None]] | None = None,
     ) -> None:
-        """``admit`` refuses a visitor of whose address too many others store something in the runtime."""
+        """Create the middleware.
+
+        `admit` refuses a visitor if too many others of the address store data in the runtime.
+        """
         self.app = app
         self.admit = admit
         self.accounts = accounts
@@ -152,9 +154,9 @@ def stores(scope: Scope) -> bool:
 
 
 def allowances(accounts: Accounts, settings: VisitSettings) -> Allowed:
-    """For whom a request is, and how many seconds of speech a day that may have made.
+    """Return the account of a request and its daily seconds of speech.
 
-    Where the page has one owner, whoever comes from another address is somebody else when slots are given out.
+    If the page has one owner, clients of different addresses are still different callers for fair scheduling.
     """
 
     def allowed(connection: HTTPConnection) -> Allowance:

@@ -1,6 +1,6 @@
 """User of the process at the other end of a local connection.
 
-A proxy and other users of the machine connect from 127.0.0.1 as the host's browser does, but as another user.
+Proxies and other users connect from 127.0.0.1 like the host's browser, but their processes have another user.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 from starlette.requests import HTTPConnection
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-NOBODY = -1  # The socket has no process any more, and the system names root.
+NOBODY = -1  # The socket has no process any more; the system reports root for it.
 _NETLINK_SOCK_DIAG, _BY_FAMILY, _REQUEST, _ANY_STATE, _NO_COOKIE = 4, 20, 1, 0xFFFFFFFF, 0xFFFFFFFF
-_ROOT = 0  # May read and change everything anyway, and is the relay of WSL.
+_ROOT = 0  # Has access to everything anyway, and is the user of WSL's relay.
 
 
 def is_own_user(connection: HTTPConnection) -> bool:
-    """Return True if the client's process has the studio's user or root, or if the system does not say (not Linux)."""
+    """Return True if the client's process runs as the studio's user or root, or if that is unknown (not Linux)."""
     user = peer_user(connection)
     return user is None or user in {_ROOT, os.getuid()}
 
 
 def peer_user(connection: HTTPConnection) -> int | None:
-    """Return the user id of the client's process, `NOBODY` if it has none, or None if the system does not say."""
+    """Return the user id of the client's process, `NOBODY` if there is no process, or None if unknown."""
     client, server = connection.scope.get("client"), connection.scope.get("server")
     if client is None or server is None or server[1] is None:
         return None
@@ -44,8 +44,8 @@ def _diagnosed(client: str, client_port: int, server: str, server_port: int) -> 
     The kernel looks up one socket in microseconds. Its table of all of them takes 0.2 s on a machine with much memory.
 
     Raises:
-        OSError, struct.error: the kernel does not know the socket, or has no sock_diag.
-        ValueError: an address is none.
+        OSError, struct.error: The kernel does not know the socket, or has no sock_diag.
+        ValueError: An address is invalid.
     """
     if sys.platform != "linux":
         raise OSError
@@ -55,7 +55,7 @@ def _diagnosed(client: str, client_port: int, server: str, server_port: int) -> 
     socket_id = struct.pack("!HH", client_port, server_port) + packed + struct.pack("=III", 0, _NO_COOKIE, _NO_COOKIE)
     request = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, _ANY_STATE) + socket_id
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
-        netlink.setblocking(False)  # The kernel has answered by the time that it is sent.
+        netlink.setblocking(False)  # The kernel's response is available as soon as the request is sent.
         netlink.send(struct.pack("=IHHII", 16 + len(request), _BY_FAMILY, _REQUEST, 0, 0) + request)
         answer = netlink.recv(4096)
     if struct.unpack_from("=H", answer, 4)[0] != _BY_FAMILY:
@@ -65,7 +65,7 @@ def _diagnosed(client: str, client_port: int, server: str, server_port: int) -> 
 
 
 def _listed(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """Return the same as `peer_user` by the kernel's table of all sockets."""
+    """Return the result of `peer_user` from the kernel's table of all sockets."""
     try:
         lines = [line.split() for table in TABLES if table.exists() for line in table.read_text("ascii").splitlines()]
         ends = [_ends(*client), _ends(*server)]
@@ -79,14 +79,14 @@ def _listed(client: tuple[str, int], server: tuple[str, int]) -> int | None:
 
 
 def _ends(host: str, port: int) -> set[str]:
-    """Return an address and port as the tables write them; IPv4 may be in either table."""
+    """Return an address and port in the tables' format; IPv4 may be in either table."""
     plain = _plain(host)
     forms = [plain.packed] if plain.version == 6 else [plain.packed, b"\0" * 10 + b"\xff\xff" + plain.packed]
     return {f"{_words(packed)}:{port:04X}" for packed in forms}
 
 
 def _plain(host: str) -> IPv4Address | IPv6Address:
-    """Return an address, IPv4 if it is one in the form of IPv6."""
+    """Return an address, with IPv4-mapped IPv6 converted to IPv4."""
     address = ip_address(host)
     return (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
 

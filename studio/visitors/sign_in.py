@@ -1,7 +1,7 @@
 """Sign-in with an OpenID provider, such as a Hugging Face Space with ``hf_oauth: true``.
 
-The provider's four variables are the Space's own. Any provider with a discovery document will do. Nothing is asked
-of it but who somebody is, and no token of theirs is kept.
+The four variables are those of a Space; any provider with a discovery document works. Only the user's identity is
+requested, and no token is stored.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MEMBER = "member"
 
 
 class SignIn:
-    """Routes, and who has signed in. Thread: the event loop."""
+    """Routes of the sign-in, and the signed-in member of a request. Thread: event loop."""
 
     def __init__(self, env: Mapping[str, str], *, required: bool = False) -> None:
         """Read the OAuth settings.
 
         Raises:
-            InvalidSetting: a variable or a library is missing.
+            InvalidSetting: A variable or a library is missing.
         """
         try:
             from authlib.integrations.starlette_client import OAuth
@@ -54,7 +54,7 @@ class SignIn:
         )
 
     def add_to(self, app: Starlette) -> None:
-        """Add the session, in a signed cookie of its own, and the routes."""
+        """Add the session middleware with its own signed cookie, and the routes."""
         from starlette.middleware.sessions import SessionMiddleware
 
         secret = hashlib.sha256(b"voicewright session " + self._secret.encode()).hexdigest()
@@ -75,7 +75,7 @@ class SignIn:
         )
 
     def member_of(self, connection: HTTPConnection) -> tuple[str, str] | None:
-        """Id and name of who has signed in."""
+        """Return id and name of the signed-in member, or None."""
         member = connection.session.get(MEMBER) if "session" in connection.scope else None
         return (member["id"], member["name"]) if member else None
 
@@ -84,7 +84,7 @@ class SignIn:
         return {"sign_in": "studio/sign-in", "sign_out": "studio/sign-out", "required": self._required}
 
     async def begin(self, request: Request) -> Response:
-        """Send the browser to the provider."""
+        """Redirect the browser to the provider."""
         back = f"https://{self._host}/studio/signed-in" if self._host else str(request.url_for("signed_in"))
         try:
             answer: Response = await self._provider.authorize_redirect(request, back)
@@ -93,7 +93,7 @@ class SignIn:
         return answer
 
     async def come_back(self, request: Request) -> Response:
-        """Take the provider's word for who it is."""
+        """Process the provider's response and sign the user in."""
         from authlib.common.errors import AuthlibBaseError
         from joserfc.errors import JoseError
 
@@ -109,6 +109,6 @@ class SignIn:
         return RedirectResponse("/", status_code=303)
 
     async def leave(self, request: Request) -> Response:
-        """Forget who signed in; what they keep stays theirs."""
+        """Sign the user out; their data is kept."""
         request.session.clear()
         return RedirectResponse("/", status_code=303)

@@ -1,8 +1,8 @@
-"""Identification of callers: all as one, each visitor by a signed cookie, or signed-in members.
+"""Identification of callers: one shared owner, visitors by signed cookies, or signed-in members.
 
-The cookie holds a random number and the studio's signature of it, so that nobody can invent visitors. It works inside
-another site's frame, as on a Hugging Face Space, where it is kept apart for each site that frames us. What is kept
-names a hash of the number, so that nobody who reads the store can pass for a visitor.
+The cookie has a random number and the studio's signature, so that visitors cannot be forged. It works inside a frame of
+another site, as on a Hugging Face Space, where it is partitioned by site. The store has a hash of the number, so that a
+reader of the store cannot act as a visitor.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ from studio.store.owned_rows import HOST, MEMBER, VISITOR
 
 COOKIE = "voicewright_visitor"
 COOKIE_S = 365 * 86400
-# Where a visitor who has no cookie gets one: the page, before it asks for anything, and a program's first question.
+# Routes that set a missing cookie: the page, and the first request of programs.
 GIVEN_AT = frozenset({"/", "/studio/me"})
 
 _COOKIE = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})")  # A random number and its signature, 256 bits each.
 
-# Id and name of who has signed in, by the connection's session; None: nobody.
+# Returns id and name of the signed-in member of a connection's session, or None.
 MemberOf = Callable[[HTTPConnection], tuple[str, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """The sender of a request.
+    """Sender of a request.
 
-    ``owner`` is None for a visitor whose browser keeps no cookie: there is nothing of theirs to see. ``address`` is a
-    keyed hash of a visitor's address or network. What is kept names it for the address's share of the store, and
-    nobody who reads the store learns the address.
+    `owner` is None for a visitor without a cookie, who has no stored data. `address` is a keyed hash of a visitor's
+    address or network. The store uses it for quotas by address without revealing the address.
     """
 
     kind: str  # One of host, visitor and member.
@@ -52,19 +51,19 @@ class Visitor:
 
     @property
     def keeper(self) -> tuple[str, str | None]:
-        """The owner and the address.
+        """Return owner and address for storing data.
 
         Raises:
-            VisitorUnknown: the browser keeps no cookie.
+            VisitorUnknown: The browser stores no cookie.
         """
         return self.known, self.address
 
     @property
     def known(self) -> str:
-        """The owner.
+        """Return the owner.
 
         Raises:
-            VisitorUnknown: the browser keeps no cookie.
+            VisitorUnknown: The browser stores no cookie.
         """
         if self.owner is None:
             raise VisitorUnknown
@@ -72,7 +71,7 @@ class Visitor:
 
 
 class Visitors:
-    """Tells visitors apart, or not. ``key`` signs their cookies; without one they are good for this process.
+    """Identification of visitors, if enabled. `key` signs their cookies; without one, cookies hold for this process.
 
     Thread: the event loop.
     """
@@ -83,7 +82,7 @@ class Visitors:
         self._key = key or secrets.token_bytes(32)
 
     def of(self, request: HTTPConnection) -> Visitor:
-        """The visitor that sent a request."""
+        """Return the visitor of a request."""
         if not self.each:
             return Visitor("host", HOST)
         member = self.member_of(request) if self.member_of is not None else None
@@ -94,7 +93,7 @@ class Visitors:
         return Visitor("visitor", owner, address=self._signature(f"address {address_of(request)}"))
 
     def token_of(self, headers: Headers) -> str | None:
-        """Return the visitor's number, or None if there is no cookie of ours."""
+        """Return the visitor's number, or None without a valid cookie."""
         try:
             held = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
@@ -105,7 +104,7 @@ class Visitors:
         return found[1]
 
     def signed(self, token: str) -> str:
-        """Return the value of the cookie that names this visitor."""
+        """Return the cookie value of this visitor."""
         return f"{token}.{self._signature(f'visitor {token}')}"
 
     def _signature(self, text: str) -> str:
@@ -114,7 +113,7 @@ class Visitors:
 
 
 class VisitorCookies:
-    """ASGI middleware that gives each visitor a cookie, and renews it with every visit of the page."""
+    """ASGI middleware that sets each visitor's cookie, and renews it at every visit of the page."""
 
     def __init__(self, app: ASGIApp, visitors: Visitors) -> None:
         self.app = app
@@ -140,12 +139,15 @@ class VisitorCookies:
 
 
 def address_of(connection: HTTPConnection) -> str:
-    """Return the address by which limits count a client, or its network."""
+    """Return a client's address or network for limits."""
     return network_of(connection.client.host if connection.client else "")
 
 
 def cookie(value: str, *, secure: bool) -> str:
-    """The header's value. In a frame of another site a browser takes it over https only, apart for each such site."""
+    """Return the Set-Cookie value.
+
+    In a frame of another site, browsers accept it over https only, partitioned by site.
+    """
     place = "SameSite=None; Secure; Partitioned" if secure else "SameSite=Lax"
     return f"{COOKIE}={value}; Path=/; Max-Age={COOKIE_S}; HttpOnly; {place}"
 

@@ -14,7 +14,7 @@ from studio.store.owned_rows import HOST
 from studio.visitors.visitors import Visitors
 
 TAKE_VOICE = re.compile(r"/studio/takes/[^/]+/voice")
-NOBODY = "nobody"  # Owner that sees shared voices and can store nothing.
+NOBODY = "nobody"  # Owner with access to shared voices only, who cannot store anything.
 KEPT = (
     *("/v1/audio/voices", "/studio/voices"),
     *("/v1/audio/pronunciations", "/v1/pronunciation-dictionaries", "/pronunciation-dicts"),
@@ -23,12 +23,12 @@ CHECK = "/v1/audio/voices/check"  # Route that stores nothing.
 
 
 def whose_voices(visitors: Visitors) -> Whose | None:
-    """None where all visitors share what is common."""
+    """Return the function that names a request's owner; None if all visitors share the common data."""
     if not visitors.each:
         return None
 
     def whose(connection: HTTPConnection) -> str:
-        """Raises VisitorUnknown where a visitor without a cookie would change what is kept."""
+        """Return a request's owner; raise VisitorUnknown if a visitor without a cookie would change stored data."""
         owner = visitors.of(connection).owner
         if owner is None:
             if _changes_what_is_kept(connection):

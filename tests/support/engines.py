@@ -129,7 +129,7 @@ def drain(
     turn_s: float = 0.0,
     before_tick: Callable[[], None] = lambda: None,
 ) -> None:
-    """Tick until nothing is left to do, while the clock moves on by so much a turn."""
+    """Tick until nothing is left to do, advancing the clock by a fixed time per turn."""
     ticks, late = 0, time.monotonic() + MAX_IDLE_S
     while ticks < MAX_TICKS and time.monotonic() < late:
         before_tick()
@@ -197,7 +197,7 @@ def said_live(engine: Engine, request: SpeechRequest, pieces: Sequence[str], tic
 
 
 def cloned(text: str = "Hello world, the old phone is slow.", *, seconds: float = 1.2, **words: Any) -> SpeechRequest:
-    """A Base request with a transcript, greedy and twelve frames long unless told otherwise."""
+    """Return a Base request with a transcript, by default greedy with twelve frames."""
     x_vector_only = words.pop("x_vector_only", False)
     reference = Reference(samples=voice(seconds, 11), text="I say hello.", x_vector_only=x_vector_only)
     given = {"reference": reference, "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
