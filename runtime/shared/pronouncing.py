@@ -54,12 +54,12 @@ class Dictionary:
         self._lengths = sorted({len(form) for form in self._sorted}, reverse=True)
         self.apart = regex.compile(apart, _FLAGS) if apart else None
 
-    def find(self, text: str, start: int = 0) -> Iterator[tuple[int, int, str]]:
+    def find(self, line: Line, start: int = 0) -> Iterator[tuple[int, int, str]]:
         """Yield the start and end of each word and markup from an index on, with its replacement.
 
         Markup is its own replacement.
         """
-        line = _Line(text)
+        text = line.text
         apart = self._next_apart(text, start)
         for index, at in enumerate(line.offsets[:-1]):
             if at < start:
@@ -73,19 +73,19 @@ class Dictionary:
                 yield at, end, self._replacement(text[at:end])
                 start = end
 
-    def begun(self, text: str, start: int) -> int:
+    def begun(self, line: Line, start: int) -> int:
         """Return the start of the first word from an index on that later text may change; the end if there is none."""
-        line, longest = _Line(text), max(self._lengths, default=0)
+        longest = max(self._lengths, default=0)
         indices = range(max(0, len(line.folded) - longest - 1), len(line.folded))
         begun = (
             line.offsets[index] for index in indices if line.offsets[index] >= start and self._is_begun(line, index)
         )
-        return next(begun, len(text))
+        return next(begun, len(line.text))
 
     def _next_apart(self, text: str, start: int) -> regex.Match[str] | None:
         return None if self.apart is None else self.apart.search(text, start)
 
-    def _end_of_word(self, line: _Line, index: int) -> int:
+    def _end_of_word(self, line: Line, index: int) -> int:
         """Return the end in the text of the longest whole word at an index of the line; 0 if there is no word."""
         if line.folded[index] not in self._firsts or not _may_start(line.text, line.offsets[index]):
             return 0
@@ -100,7 +100,7 @@ class Dictionary:
     def _has(self, plain: str, folded: str) -> bool:
         return folded in self._in_any_case or plain in self._exact
 
-    def _is_begun(self, line: _Line, index: int) -> bool:
+    def _is_begun(self, line: Line, index: int) -> bool:
         """Return True if the rest of the line is the start of a word, or a number that `[.,]` may continue."""
         rest = line.folded[index:]
         if rest[0] not in self._firsts or not _may_start(line.text, line.offsets[index]):
@@ -115,7 +115,7 @@ class Dictionary:
         return self._written.get(_spaced(word)) or self._folded.get(_fold(word)) or word
 
 
-class _Line:
+class Line:
     """A text with one space for each gap between words, in its own case (`plain`) and in one case (`folded`).
 
     `offsets` are the indices in the text of the line's characters and of its end.
@@ -149,15 +149,16 @@ class GrowingPronunciation:
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""
         self._text += text
-        return self._give(min(self._dictionary.begun(self._text, self._given), self._begun_apart()))
+        line = Line(self._text)
+        return self._give(line, min(self._dictionary.begun(line, self._given), self._begun_apart()))
 
     def flush(self) -> str:
         """Return the held text as if the text ended here, except incomplete markup."""
-        return self._give(self._begun_apart())
+        return self._give(Line(self._text), self._begun_apart())
 
     def finish(self) -> str:
         """Return the held text."""
-        return self._give(len(self._text))
+        return self._give(Line(self._text), len(self._text))
 
     def _begun_apart(self) -> int:
         """Return the start of markup that later text may complete; the end of the text if there is none."""
@@ -168,11 +169,11 @@ class GrowingPronunciation:
         begun = ((start, apart.fullmatch(text, start, partial=True)) for start in starts if start >= 0)
         return next((start for start, found in begun if found is not None and found.partial), len(text))
 
-    def _give(self, end: int) -> str:
-        """Return the replaced text before an index, including words that start before it."""
+    def _give(self, line: Line, end: int) -> str:
+        """Return the replaced text before an index of the line, including words that start before it."""
         parts: list[str] = []
         at = self._given
-        for word_start, word_end, replacement in self._dictionary.find(self._text, at):
+        for word_start, word_end, replacement in self._dictionary.find(line, at):
             if word_start >= end:
                 break
             parts += self._text[at:word_start], replacement
@@ -188,7 +189,7 @@ def pronounced(text: str, entries: Iterable[Entry], apart: str = "") -> tuple[st
     """Return a text with replaced words, and the number of replacements."""
     parts: list[str] = []
     at = count = 0
-    for start, end, replacement in dictionary_of(tuple(entries), apart).find(text):
+    for start, end, replacement in dictionary_of(tuple(entries), apart).find(Line(text)):
         parts += text[at:start], replacement
         count += replacement != text[start:end]
         at = end

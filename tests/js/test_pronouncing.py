@@ -28,6 +28,7 @@ CASES = {
     ),
     "a number is not a part of one": ("3.5 or 3, 13, 3.", {"3": "three"}, "3.5 or three, 13, three.", 2),
     "an accent written in two ways": ("cafe\u0301 CAFÉ cafes", {"café": "coffee"}, "coffee coffee cafes", 2),
+    "a dotless i is another letter": ("Işık IŞIK ışık", {"işik": "light", "ışık": "glow"}, "Işık light glow", 2),
     "signs that patterns know": ("costs", {"costs": r"$& \1 $1"}, r"$& \1 $1", 1),
     "nothing to say otherwise": ("Nothing.", {}, "Nothing.", 0),
 }
