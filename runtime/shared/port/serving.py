@@ -49,7 +49,7 @@ def on_signals(numbers: Sequence[signal.Signals], told: Callable[[], None]) -> N
     for number in numbers:
         try:
             loop.add_signal_handler(number, told)
-        except NotImplementedError:  # The event loop of Windows.
+        except NotImplementedError:  # The event loop of Windows has no signal handlers.
             signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(told))
 
 
