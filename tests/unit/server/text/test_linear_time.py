@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -19,6 +20,7 @@ from runtime.shared.pronouncing import GrowingPronunciation, dictionary_of
 from runtime.shared.scripts import strange_script
 from runtime.shared.sentence_ends import TAIL, may_end
 from runtime.shared.spelling import Spelling
+from tests.support.least_times import least_times
 
 UNITS = (
     *(". ", "![", "[", "*a ", "`", "<", "&", "[a](", "- a\n", "> ", "|a|\n", " ", "a", "a b ", "[x", "1", "。", "\n"),
@@ -47,16 +49,12 @@ PIECE = 64
 
 
 def seconds(stage: Stage, text: str, piece: int) -> float:
-    """Return the processor time of a whole text in pieces, the least of three."""
-
-    def once() -> float:
-        add = stage()
-        begin = time.thread_time()
-        for start in range(0, len(text), piece):
-            add(text[start : start + piece])
-        return time.thread_time() - begin
-
-    return min(once() for _ in range(3))
+    """Return the processor time of a whole text in pieces."""
+    add = stage()
+    begin = time.thread_time()
+    for start in range(0, len(text), piece):
+        add(text[start : start + piece])
+    return time.thread_time() - begin
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -64,8 +62,8 @@ def seconds(stage: Stage, text: str, piece: int) -> float:
 def test_twice_the_text_takes_twice_the_time(stage: str, unit: str) -> None:
     short, long = ((unit * length)[:length] for length in (SHORT, LONG))
     for piece in (PIECE, LONG):
-        before = seconds(STAGES[stage], short, piece)
-        after = seconds(STAGES[stage], long, piece)
+        measure = partial(seconds, STAGES[stage], piece=piece)
+        before, after = least_times(partial(measure, short), partial(measure, long), MAX_RATIO)
         assert after < MAX_RATIO * before + 0.002, f"{1000 * before:.1f} to {1000 * after:.1f} ms in pieces of {piece}"
         assert after < MAX_S
 

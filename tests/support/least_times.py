@@ -1,0 +1,25 @@
+"""Repeated measurements of processor time on a machine that does other work, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+MAX_ROUNDS = 12
+
+
+def least_times(short: Callable[[], float], long: Callable[[], float], max_ratio: float) -> tuple[float, float]:
+    """Return the least time of each of two measurements, which are made in turns.
+
+    A busy neighbour only makes a measurement longer, so rounds are repeated until `long` takes less than `max_ratio`
+    times `short`, at most `MAX_ROUNDS`. Work that grows with the square has a ratio of 4 in every round.
+
+    Args:
+        short: Measures the shorter input, in seconds.
+        long: Measures the longer input, in seconds.
+    """
+    least = short(), long()
+    for _ in range(MAX_ROUNDS - 1):
+        if least[1] < max_ratio * least[0]:
+            break
+        least = min(least[0], short()), min(least[1], long())
+    return least
