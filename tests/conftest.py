@@ -134,6 +134,12 @@ def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Event loop of `async def` tests."""
+    return "asyncio"
+
+
 @pytest.fixture(autouse=True)
 def nothing_fails_unseen(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """An error that the code under test logs fails the test, unless the test says that it ``logs_errors``.

@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.support.thorough import KEPT, ROOT, is_thorough
 
 PAGE = ROOT / "docs" / "reliability.md"
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 FIGURES = ROOT / "artifacts" / "proof.json"
 _NUMBERED = re.compile(r"^\| ([A-Z]\d+) \|", re.MULTILINE)
 
@@ -50,11 +51,11 @@ def command_of(test: str) -> str:
 def _marks(file: Path) -> dict[str, set[str]]:
     """Tests of a file by name, with the marks at each."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    functions = [node for node in tree.body if isinstance(node, FUNCTIONS) and node.name.startswith("test_")]
     return {function.name: set(_named(function)) for function in functions}
 
 
-def _named(function: ast.FunctionDef) -> Iterator[str]:
+def _named(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
     for decorator in function.decorator_list:
         text = ast.unparse(decorator)
         if text.startswith("pytest.mark."):

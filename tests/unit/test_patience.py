@@ -27,11 +27,8 @@ class Clock:
         self.ahead_s += HOUR_S
 
 
-def test_every_loop_of_the_tests_is_patient_and_so_is_httpx() -> None:
-    async def kind() -> type:
-        return type(asyncio.get_running_loop())
-
-    assert asyncio.run(kind()) is PatientLoop
+async def test_every_loop_of_the_tests_is_patient_and_so_is_httpx() -> None:
+    assert type(asyncio.get_running_loop()) is PatientLoop
     assert httpx.Client().timeout == httpx.Timeout(PATIENCE_S)
     assert httpx.Client(timeout=5.0).timeout == httpx.Timeout(5.0)
 
@@ -56,25 +53,19 @@ def test_a_stop_costs_a_moment_of_the_loop_s_time(where: str) -> None:
         assert 0.04 < runner.run(waited_s()) < 60
 
 
-def test_time_that_passes_is_counted() -> None:
-    async def waited_s() -> tuple[float, float]:
-        loop = asyncio.get_running_loop()
-        began, passed = loop.time(), time.monotonic()
-        for _ in range(3):
-            await asyncio.sleep(0.3)
-        time.sleep(0.3)  # noqa: ASYNC251  a callback that takes its time
-        return loop.time() - began, time.monotonic() - passed
-
-    counted_s, passed_s = asyncio.run(waited_s())
+async def test_time_that_passes_is_counted() -> None:
+    loop = asyncio.get_running_loop()
+    began, passed = loop.time(), time.monotonic()
+    for _ in range(3):
+        await asyncio.sleep(0.3)
+    time.sleep(0.3)  # noqa: ASYNC251  a callback that takes its time
+    counted_s, passed_s = loop.time() - began, time.monotonic() - passed
     assert 1.15 < counted_s <= passed_s + 0.01
 
 
-def test_a_timeout_still_comes() -> None:
-    async def for_ever() -> None:
-        await asyncio.wait_for(asyncio.Event().wait(), 0.4)
-
+async def test_a_timeout_still_comes() -> None:
     with pytest.raises(TimeoutError):
-        asyncio.run(for_ever())
+        await asyncio.wait_for(asyncio.Event().wait(), 0.4)
 
 
 def test_what_never_comes_is_given_up() -> None:

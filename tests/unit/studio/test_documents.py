@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Any
 
 import httpx
 import pytest
@@ -227,32 +226,26 @@ def test_every_reason_has_words_on_the_page() -> None:
     assert {why for why in values.REASONS if why not in SHAPES} == set()
 
 
-def test_a_document_is_read_over_http_by_a_process_of_its_own() -> None:
-    async def run() -> tuple[Any, Any, Any]:
-        async with served(document_routes()) as host, httpx.AsyncClient(trust_env=False, timeout=60) as client:
-            url = f"http://{host}/studio/documents"
-            refused = await client.post(url, content=b"\0nothing")
-            subtitles = await client.post(url, params={"encoding": "cp437", "sounds": "1"}, content=SUBTITLES)
-            assert [subtitles.json()[key] for key in ("encoding", "cues")] == ["cp437", [CUE]]
-            assert subtitles.json()["chapters"][0]["paragraphs"] == ["é"]
-            large = await client.post(url, content=bytes(MAX_BYTES + 1))
-            return (await client.post(url, content=epub())).json(), refused, large.status_code
-
-    read_, refused, large = asyncio.run(run())
+async def test_a_document_is_read_over_http_by_a_process_of_its_own() -> None:
+    async with served(document_routes()) as host, httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        url = f"http://{host}/studio/documents"
+        refused = await client.post(url, content=b"\0nothing")
+        subtitles = await client.post(url, params={"encoding": "cp437", "sounds": "1"}, content=SUBTITLES)
+        assert [subtitles.json()[key] for key in ("encoding", "cues")] == ["cp437", [CUE]]
+        assert subtitles.json()["chapters"][0]["paragraphs"] == ["é"]
+        large = await client.post(url, content=bytes(MAX_BYTES + 1))
+        read_, refused, large = (await client.post(url, content=epub())).json(), refused, large.status_code
     assert read_ == asdict(read(epub()))
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "document_unreadable")
     assert values.NO_DOCUMENT in refused.json()["error"]["message"]
     assert large == 413
 
 
-def test_a_reader_that_takes_too_long_is_ended() -> None:
-    async def run() -> float:
-        begun = time.monotonic()
-        with pytest.raises(DocumentUnreadable, match="within the limits"):
-            await DocumentService(wall_s=0.01).read(sends(epub()))
-        return time.monotonic() - begun
-
-    assert asyncio.run(run()) < 60
+async def test_a_reader_that_takes_too_long_is_ended() -> None:
+    begun = time.monotonic()
+    with pytest.raises(DocumentUnreadable, match="within the limits"):
+        await DocumentService(wall_s=0.01).read(sends(epub()))
+    assert (time.monotonic() - begun) < 60
 
 
 def sends(data: bytes) -> Callable[[], Awaitable[list[bytes]]]:
@@ -290,59 +283,51 @@ def test_every_note_has_words_on_the_page() -> None:
         assert {code for code in values.LEFT_OUT if "{n" not in own.get(f"importing.note.{code}", "")} == set()
 
 
-def test_clients_take_turns_however_much_one_of_them_has_waiting() -> None:
-    async def run() -> list[str]:
-        turns, served_, busy = Turns(slots=1, waiting=9, per_client=5, retry_after_s=1), [], asyncio.Event()
+async def test_clients_take_turns_however_much_one_of_them_has_waiting() -> None:
+    turns, served_, busy = Turns(slots=1, waiting=9, per_client=5, retry_after_s=1), [], asyncio.Event()
 
-        async def work(client: str) -> None:
-            async with turns.place(client), turns.slot(client):
-                served_.append(client)
-                await busy.wait()
+    async def work(client: str) -> None:
+        async with turns.place(client), turns.slot(client):
+            served_.append(client)
+            await busy.wait()
 
-        tasks = [asyncio.create_task(work(client)) for client in ("a", "a", "a", "b", "c", "b")]
-        await asyncio.sleep(0)
-        tasks[2].cancel()
-        await asyncio.sleep(0)
-        busy.set()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        async with asyncio.timeout(1), turns.place("d"), turns.slot("d"):
-            return served_
-
-    assert asyncio.run(run()) == ["a", "a", "b", "c", "b"]
+    tasks = [asyncio.create_task(work(client)) for client in ("a", "a", "a", "b", "c", "b")]
+    await asyncio.sleep(0)
+    tasks[2].cancel()
+    await asyncio.sleep(0)
+    busy.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    async with asyncio.timeout(1), turns.place("d"), turns.slot("d"):
+        result = served_
+    assert result == ["a", "a", "b", "c", "b"]
 
 
-def test_who_has_too_many_documents_waiting_is_refused_and_so_is_everybody_once_all_places_are_taken() -> None:
-    async def run() -> None:
-        turns = Turns(slots=1, waiting=2, per_client=2, retry_after_s=5)
-        async with turns.place("a"), turns.place("a"):
-            with pytest.raises(RateLimited):
-                await turns.place("a").__aenter__()
-            async with turns.place("b"):
-                with pytest.raises(Overloaded) as refused:
-                    await turns.place("c").__aenter__()
-                assert refused.value.facts["retry_after_s"] == 5
-        async with turns.place("c"):
-            pass
-
-    asyncio.run(run())
+async def test_who_has_too_many_documents_waiting_is_refused_and_so_is_everybody_once_all_places_are_taken() -> None:
+    turns = Turns(slots=1, waiting=2, per_client=2, retry_after_s=5)
+    async with turns.place("a"), turns.place("a"):
+        with pytest.raises(RateLimited):
+            await turns.place("a").__aenter__()
+        async with turns.place("b"):
+            with pytest.raises(Overloaded) as refused:
+                await turns.place("c").__aenter__()
+            assert refused.value.facts["retry_after_s"] == 5
+    async with turns.place("c"):
+        pass
 
 
-def test_the_queue_of_documents_is_that_of_the_clients_that_send_them(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_queue_of_documents_is_that_of_the_clients_that_send_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("studio.documents.service.MAX_PER_CLIENT", 1)
 
-    async def run() -> tuple[list[int], list[str]]:
-        routes = document_routes(lambda connection: connection.headers.get("x-client", ""))
-        async with served(routes) as host, httpx.AsyncClient(trust_env=False, timeout=60) as client:
-            senders = ("a", "a", "b")
-            answers = await asyncio.gather(
-                *(
-                    client.post(f"http://{host}/studio/documents", content=epub(), headers={"x-client": one})
-                    for one in senders
-                )
+    routes = document_routes(lambda connection: connection.headers.get("x-client", ""))
+    async with served(routes) as host, httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        senders = ("a", "a", "b")
+        answers = await asyncio.gather(
+            *(
+                client.post(f"http://{host}/studio/documents", content=epub(), headers={"x-client": one})
+                for one in senders
             )
-            return [one.status_code for one in answers], [one.headers.get("retry-after", "") for one in answers]
-
-    statuses, waits = asyncio.run(run())
+        )
+        statuses, waits = [one.status_code for one in answers], [one.headers.get("retry-after", "") for one in answers]
     assert sorted(statuses[:2]) == [200, 429]
     assert statuses[2] == 200
     assert waits[statuses.index(429)] == "5"

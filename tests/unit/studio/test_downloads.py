@@ -86,138 +86,116 @@ def hub(folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         yield running
 
 
-def test_a_plan_that_fails_is_not_asked_for_again_at_once() -> None:
+async def test_a_plan_that_fails_is_not_asked_for_again_at_once() -> None:
     """The page asks every second: if each had a child import torch, this machine would do nothing else."""
-
-    async def run() -> None:
-        plan = Plan(("json.tool", "--no-such-argument"))
-        plan.ask(())
-        assert plan.is_asking
-        await becomes(lambda: not plan.is_asking)
-        plan.ask(())
-        assert not plan.is_asking
-        assert plan.told is None
-        plan.forget()
-        plan.ask(())
-        assert plan.is_asking, "what is here has changed"
-        await plan.aclose()
-
-    asyncio.run(run())
+    plan = Plan(("json.tool", "--no-such-argument"))
+    plan.ask(())
+    assert plan.is_asking
+    await becomes(lambda: not plan.is_asking)
+    plan.ask(())
+    assert not plan.is_asking
+    assert plan.told is None
+    plan.forget()
+    plan.ask(())
+    assert plan.is_asking, "what is here has changed"
+    await plan.aclose()
 
 
-def test_a_download_pauses_outlives_the_studio_goes_on_and_takes_over(hub: Hub, tmp_path: Path) -> None:
-    async def run() -> None:
-        hub.rate, hub.hold_at = 300_000, HELD_AT
-        async with studio(tmp_path) as (client, runtime):
-            began = await client.post(PATH, json={"models": [CUSTOM]})
-            assert (began.status_code, began.json()["download"]["state"]) == (202, "fetching")
-            again = await client.post(PATH, json={"models": [BASE]})
-            assert (again.status_code, again.json()["error"]["code"]) == (409, "out_of_order")
-            await until(client, lambda told: told["got"] > 200_000)
-            paused = (await client.post(f"{PATH}/pause")).json()["download"]
-            assert paused["state"] == "paused"
-            assert runtime.args == ("--model", str(DEMO_CHECKPOINT))
-            before, hub.hold_at = -1, None
-            while before != hub.sent:  # until what was under way has ended, or all has come
-                before = hub.sent
-                await asyncio.sleep(0.3)
-            assert hub.sent < paused["of"], "nothing is fetched meanwhile"
-            await client.post(f"{PATH}/resume")
-            await until(client, lambda told: told["got"] > paused["got"])
-        # The studio ended in the middle; the next one finds it paused, and goes on when it is told to.
-        hub.rate = None
-        async with studio(tmp_path) as (client, runtime):
-            assert (await until(client, is_in("paused")))["got"] > 200_000
-            hub.asked.clear()
-            await client.post(f"{PATH}/resume")
-            done = await until(client, is_in("done", "failed"))
-            assert (done["state"], done["problem"], done["can_go_back"]) == ("done", None, True)
-            assert hub.weights_asked()[0].startswith("bytes="), "from where it stopped"
-            rest = [word for mode in ("voice_design", "base") for word in ("--model", f"{mode}={DEMO_CHECKPOINT}")]
-            assert runtime.args == ("--model", CUSTOM, *rest), "what it does not serve is served as before"
-        # It comes back with the next start, unless the command names others.
-        async with studio(tmp_path, []) as (client, runtime):
-            await until(client, lambda _: runtime.args[:2] == ("--model", CUSTOM))
-            await client.post(f"{PATH}/back")
-            await until(client, lambda _: runtime.args[:2] == ("--model", str(DEMO_CHECKPOINT)))
-        async with studio(tmp_path, []) as (client, runtime):
-            assert (await until(client, is_in("none")))["parts"] == []
-            assert runtime.args == ()
-
-    asyncio.run(run())
+async def test_a_download_pauses_outlives_the_studio_goes_on_and_takes_over(hub: Hub, tmp_path: Path) -> None:
+    hub.rate, hub.hold_at = 300_000, HELD_AT
+    async with studio(tmp_path) as (client, runtime):
+        began = await client.post(PATH, json={"models": [CUSTOM]})
+        assert (began.status_code, began.json()["download"]["state"]) == (202, "fetching")
+        again = await client.post(PATH, json={"models": [BASE]})
+        assert (again.status_code, again.json()["error"]["code"]) == (409, "out_of_order")
+        await until(client, lambda told: told["got"] > 200_000)
+        paused = (await client.post(f"{PATH}/pause")).json()["download"]
+        assert paused["state"] == "paused"
+        assert runtime.args == ("--model", str(DEMO_CHECKPOINT))
+        before, hub.hold_at = -1, None
+        while before != hub.sent:  # until what was under way has ended, or all has come
+            before = hub.sent
+            await asyncio.sleep(0.3)
+        assert hub.sent < paused["of"], "nothing is fetched meanwhile"
+        await client.post(f"{PATH}/resume")
+        await until(client, lambda told: told["got"] > paused["got"])
+    # The studio ended in the middle; the next one finds it paused, and goes on when it is told to.
+    hub.rate = None
+    async with studio(tmp_path) as (client, runtime):
+        assert (await until(client, is_in("paused")))["got"] > 200_000
+        hub.asked.clear()
+        await client.post(f"{PATH}/resume")
+        done = await until(client, is_in("done", "failed"))
+        assert (done["state"], done["problem"], done["can_go_back"]) == ("done", None, True)
+        assert hub.weights_asked()[0].startswith("bytes="), "from where it stopped"
+        rest = [word for mode in ("voice_design", "base") for word in ("--model", f"{mode}={DEMO_CHECKPOINT}")]
+        assert runtime.args == ("--model", CUSTOM, *rest), "what it does not serve is served as before"
+    # It comes back with the next start, unless the command names others.
+    async with studio(tmp_path, []) as (client, runtime):
+        await until(client, lambda _: runtime.args[:2] == ("--model", CUSTOM))
+        await client.post(f"{PATH}/back")
+        await until(client, lambda _: runtime.args[:2] == ("--model", str(DEMO_CHECKPOINT)))
+    async with studio(tmp_path, []) as (client, runtime):
+        assert (await until(client, is_in("none")))["parts"] == []
+        assert runtime.args == ()
 
 
-def test_what_fails_says_why_keeps_what_serves_and_can_be_tried_again(hub: Hub, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with studio(tmp_path) as (client, runtime):
-            serves = runtime.args
-            hub.status = 503
-            await client.post(PATH, json={"models": [BASE]})
-            failed = await until(client, is_in("failed"))
-            assert failed["problem"]["code"] == "hub_unreachable"
-            hub.status = None
-            await client.post(f"{PATH}/resume")
-            assert (await until(client, is_in("done", "failed")))["problem"] is None
-            # A name that is wrong costs nothing.
-            await client.post(PATH, json={"models": ["nobody/nothing"]})
-            wrong = await until(client, is_in("failed"))
-            assert wrong["problem"]["code"] == "checkpoint_missing"
-            assert runtime.args != serves
-            assert (await client.delete(PATH)).json()["download"]["state"] == "done"
-
-    asyncio.run(run())
+async def test_what_fails_says_why_keeps_what_serves_and_can_be_tried_again(hub: Hub, tmp_path: Path) -> None:
+    async with studio(tmp_path) as (client, runtime):
+        serves = runtime.args
+        hub.status = 503
+        await client.post(PATH, json={"models": [BASE]})
+        failed = await until(client, is_in("failed"))
+        assert failed["problem"]["code"] == "hub_unreachable"
+        hub.status = None
+        await client.post(f"{PATH}/resume")
+        assert (await until(client, is_in("done", "failed")))["problem"] is None
+        # A name that is wrong costs nothing.
+        await client.post(PATH, json={"models": ["nobody/nothing"]})
+        wrong = await until(client, is_in("failed"))
+        assert wrong["problem"]["code"] == "checkpoint_missing"
+        assert runtime.args != serves
+        assert (await client.delete(PATH)).json()["download"]["state"] == "done"
 
 
-def test_what_cannot_be_loaded_leaves_the_present_voice(hub: Hub, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with studio(tmp_path, command=("tests.unit.studio.stand_in", "refuse")) as (client, runtime):
-            serves = runtime.args
-            await client.post(PATH, json={"models": [BASE]})
-            failed = await until(client, is_in("failed"))
-            assert failed["problem"]["code"] == "not_changed"
-            assert "the checkpoint is missing" in failed["problem"]["message"]
-            assert runtime.args == serves
-
-    asyncio.run(run())
+async def test_what_cannot_be_loaded_leaves_the_present_voice(hub: Hub, tmp_path: Path) -> None:
+    async with studio(tmp_path, command=("tests.unit.studio.stand_in", "refuse")) as (client, runtime):
+        serves = runtime.args
+        await client.post(PATH, json={"models": [BASE]})
+        failed = await until(client, is_in("failed"))
+        assert failed["problem"]["code"] == "not_changed"
+        assert "the checkpoint is missing" in failed["problem"]["message"]
+        assert runtime.args == serves
 
 
-def test_a_stopped_download_ends_at_once_and_keeps_what_came(hub: Hub, tmp_path: Path) -> None:
-    async def run() -> None:
-        hub.rate, hub.hold_at = 200_000, HELD_AT  # it would never end by itself
-        async with studio(tmp_path) as (client, _):
-            await client.post(PATH, json={"models": [BASE]})
-            await until(client, lambda told: told["got"] > 100_000)
-            assert (await client.delete(PATH)).json()["download"] == {
-                **{"state": "none", "parts": [], "got": 0, "of": 0, "rate": None},
-                **{"change": None, "problem": None, "can_go_back": False},
-            }
-            assert list((tmp_path / "home").rglob("*.incomplete"))
-            assert (await client.delete(PATH)).status_code == 409
-
-    asyncio.run(run())
+async def test_a_stopped_download_ends_at_once_and_keeps_what_came(hub: Hub, tmp_path: Path) -> None:
+    hub.rate, hub.hold_at = 200_000, HELD_AT  # it would never end by itself
+    async with studio(tmp_path) as (client, _):
+        await client.post(PATH, json={"models": [BASE]})
+        await until(client, lambda told: told["got"] > 100_000)
+        assert (await client.delete(PATH)).json()["download"] == {
+            **{"state": "none", "parts": [], "got": 0, "of": 0, "rate": None},
+            **{"change": None, "problem": None, "can_go_back": False},
+        }
+        assert list((tmp_path / "home").rglob("*.incomplete"))
+        assert (await client.delete(PATH)).status_code == 409
 
 
 @pytest.mark.parametrize(
     "models", [None, [], "a/b", ["a"], ["/a/b"], ["../b"], ["a/b", "a/b"], ["--x/y"], ["a/b/c"], ["a/b"] * 4, [3]]
 )
-def test_what_is_no_list_of_hub_ids_is_refused(tmp_path: Path, models: object) -> None:
-    async def run() -> None:
-        async with studio(tmp_path, command=("tests.unit.studio.stand_in", "loading")) as (client, _):
-            answer = await client.post(PATH, json={"models": models})
-            assert (answer.status_code, answer.json()["error"]["param"]) == (400, "models")
-
-    asyncio.run(run())
+async def test_what_is_no_list_of_hub_ids_is_refused(tmp_path: Path, models: object) -> None:
+    async with studio(tmp_path, command=("tests.unit.studio.stand_in", "loading")) as (client, _):
+        answer = await client.post(PATH, json={"models": models})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "models")
 
 
-def test_visitors_get_none_of_it(tmp_path: Path) -> None:
-    async def run() -> None:
-        each = StoreSettings(visitors="each")
-        async with studio(tmp_path, store=each) as (client, _):
-            for method, path in (("GET", ""), ("POST", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/back")):
-                answer = await client.request(method, PATH + path, json={})
-                assert (answer.status_code, answer.json()["error"]["code"]) == (403, "host_only")
-
-    asyncio.run(run())
+async def test_visitors_get_none_of_it(tmp_path: Path) -> None:
+    each = StoreSettings(visitors="each")
+    async with studio(tmp_path, store=each) as (client, _):
+        for method, path in (("GET", ""), ("POST", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/back")):
+            answer = await client.request(method, PATH + path, json={})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "host_only")
 
 
 def test_a_state_that_cannot_be_read_is_none(tmp_path: Path) -> None:
@@ -269,48 +247,39 @@ def test_sizes_are_what_is_missing_and_the_table_stands_where_the_hub_says_nothi
     assert all(one["rtf"] is None and one["fits"] is None for one in table["offers"])
 
 
-def test_what_the_memory_cannot_hold_together_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
-    async def run() -> None:
-        machine = machine_of([offer(name, 8e9, 0.1) for name in NAMES], total=10e9)
-        loading = ("tests.unit.studio.stand_in", "loading")
-        async with studio(tmp_path, command=loading, machine=machine) as (client, _):
-            answer = await client.post(PATH, json={"models": [CUSTOM, BASE]})
-            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "memory_too_small")
-            assert "16.0 GB" in answer.json()["error"]["message"]
-            assert (await client.get(PATH)).json()["download"]["state"] == "none"
-
-    asyncio.run(run())
+async def test_what_the_memory_cannot_hold_together_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
+    machine = machine_of([offer(name, 8e9, 0.1) for name in NAMES], total=10e9)
+    loading = ("tests.unit.studio.stand_in", "loading")
+    async with studio(tmp_path, command=loading, machine=machine) as (client, _):
+        answer = await client.post(PATH, json={"models": [CUSTOM, BASE]})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "memory_too_small")
+        assert "16.0 GB" in answer.json()["error"]["message"]
+        assert (await client.get(PATH)).json()["download"]["state"] == "none"
 
 
-def test_bits_that_the_host_chooses_come_with_what_is_fetched_and_go_with_it(hub: Hub, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with studio(tmp_path) as (client, runtime):
-            await client.post(PATH, json={"models": [CUSTOM], "quantize": "int8"})
-            await until(client, is_in("done", "failed"))
-            assert runtime.args[:2] == ("--model", CUSTOM)
-            assert runtime.args[-1] == "--quantize=int8"
-        async with studio(tmp_path, []) as (client, runtime):
-            await until(client, lambda _: runtime.args[:2] == ("--model", CUSTOM))
-            assert runtime.args[-1] == "--quantize=int8", "at the next start too"
-            await client.post(f"{PATH}/back")
-            await until(client, lambda _: runtime.args[:2] == ("--model", str(DEMO_CHECKPOINT)))
-            assert not any("quantize" in word for word in runtime.args)
-
-    asyncio.run(run())
+async def test_bits_that_the_host_chooses_come_with_what_is_fetched_and_go_with_it(hub: Hub, tmp_path: Path) -> None:
+    async with studio(tmp_path) as (client, runtime):
+        await client.post(PATH, json={"models": [CUSTOM], "quantize": "int8"})
+        await until(client, is_in("done", "failed"))
+        assert runtime.args[:2] == ("--model", CUSTOM)
+        assert runtime.args[-1] == "--quantize=int8"
+    async with studio(tmp_path, []) as (client, runtime):
+        await until(client, lambda _: runtime.args[:2] == ("--model", CUSTOM))
+        assert runtime.args[-1] == "--quantize=int8", "at the next start too"
+        await client.post(f"{PATH}/back")
+        await until(client, lambda _: runtime.args[:2] == ("--model", str(DEMO_CHECKPOINT)))
+        assert not any("quantize" in word for word in runtime.args)
 
 
-def test_what_fits_is_asked_of_the_bits_that_are_wanted(tmp_path: Path) -> None:
-    async def run() -> None:
-        machine = machine_of([offer(name, 8e9, 0.1) for name in NAMES], total=10e9)
-        loading = ("tests.unit.studio.stand_in", "loading")
-        async with studio(tmp_path, command=loading, machine=machine) as (client, _):
-            wanted = {"models": [CUSTOM, BASE], "quantize": "float16"}
-            assert (await client.post(PATH, json=wanted)).json()["error"]["param"] == "quantize"
-            answer = await client.post(PATH, json=wanted | {"quantize": "off"})
-            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "memory_too_small")
-            assert (await client.post(PATH, json=wanted | {"quantize": "int8"})).status_code == 202
-
-    asyncio.run(run())
+async def test_what_fits_is_asked_of_the_bits_that_are_wanted(tmp_path: Path) -> None:
+    machine = machine_of([offer(name, 8e9, 0.1) for name in NAMES], total=10e9)
+    loading = ("tests.unit.studio.stand_in", "loading")
+    async with studio(tmp_path, command=loading, machine=machine) as (client, _):
+        wanted = {"models": [CUSTOM, BASE], "quantize": "float16"}
+        assert (await client.post(PATH, json=wanted)).json()["error"]["param"] == "quantize"
+        answer = await client.post(PATH, json=wanted | {"quantize": "off"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "memory_too_small")
+        assert (await client.post(PATH, json=wanted | {"quantize": "int8"})).status_code == 202
 
 
 def test_a_plan_tells_of_each_kind_of_weights_and_of_the_one_that_is_taken() -> None:

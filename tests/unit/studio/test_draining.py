@@ -21,23 +21,20 @@ AT_ONCE_S = 0.1
         (5 * AT_ONCE_S, "Finishing what is spoken, 60 s at most; Ctrl-C again ends at once.\n"),
     ],
 )
-def test_what_goes_on_is_told_and_what_ends_at_once_is_not(
+async def test_what_goes_on_is_told_and_what_ends_at_once_is_not(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], lasts_s: float | None, said: str
 ) -> None:
     monkeypatch.setattr(server, "AT_ONCE_S", AT_ONCE_S)
 
-    async def scenario() -> None:
-        drain = Drain()
+    drain = Drain()
 
-        async def passage(seconds: float) -> None:
-            with drain.passing():
-                await asyncio.sleep(seconds)
+    async def passage(seconds: float) -> None:
+        with drain.passing():
+            await asyncio.sleep(seconds)
 
-        passing = None if lasts_s is None else asyncio.create_task(passage(lasts_s))
-        await asyncio.sleep(0)
-        await server._drain(drain, GivenRuntime("http://127.0.0.1:9"), 60, asyncio.Event())
-        if passing is not None:
-            await passing
-
-    asyncio.run(scenario())
+    passing = None if lasts_s is None else asyncio.create_task(passage(lasts_s))
+    await asyncio.sleep(0)
+    await server._drain(drain, GivenRuntime("http://127.0.0.1:9"), 60, asyncio.Event())
+    if passing is not None:
+        await passing
     assert capfd.readouterr().out == said

@@ -78,7 +78,7 @@ def unsupported(*_: object) -> tuple[int, int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose a connection is")
 @pytest.mark.parametrize("user", [os.getuid(), pytest.param(65_534, marks=ROOT_ONLY)])
 @pytest.mark.parametrize("has_sock_diag", [True, False])
-def test_the_user_of_a_connection_is_read_from_the_system(
+async def test_the_user_of_a_connection_is_read_from_the_system(
     user: int, has_sock_diag: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_sock_diag:
@@ -89,23 +89,20 @@ def test_the_user_of_a_connection_is_read_from_the_system(
         found.append(peer_user(request))
         return Response()
 
-    async def run() -> None:
-        async with served([Route("/", note)]) as address:
-            host, port = address.split(":")
-            ask = f"exec 3<>/dev/tcp/{host}/{port} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
-            as_user = {} if user == os.getuid() else {"user": user}
-            asking = await asyncio.create_subprocess_exec(
-                "bash", "-c", ask, stdout=asyncio.subprocess.DEVNULL, **as_user
-            )
-            assert await asking.wait() == 0
-
-    asyncio.run(run())
+    async with served([Route("/", note)]) as address:
+        host, port = address.split(":")
+        ask = f"exec 3<>/dev/tcp/{host}/{port} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
+        as_user = {} if user == os.getuid() else {"user": user}
+        asking = await asyncio.create_subprocess_exec("bash", "-c", ask, stdout=asyncio.subprocess.DEVNULL, **as_user)
+        assert await asking.wait() == 0
     assert found == [user]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose a connection is")
 @pytest.mark.parametrize("has_sock_diag", [True, False])
-def test_a_client_that_has_closed_its_socket_is_nobody(has_sock_diag: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_has_closed_its_socket_is_nobody(
+    has_sock_diag: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kernel names root as the user of a socket without a process."""
     if not has_sock_diag:
         monkeypatch.setattr(peer_user_module, "_diagnosed", unsupported)
@@ -119,18 +116,15 @@ def test_a_client_that_has_closed_its_socket_is_nobody(has_sock_diag: bool, monk
         is_found.set()
         return Response()
 
-    async def run() -> None:
-        async with served([Route("/", note)]) as address:
-            host, port = address.split(":")
-            _, writer = await asyncio.open_connection(host, int(port))
-            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            await is_asked.wait()
-            writer.close()
-            await writer.wait_closed()
-            is_closed.set()
-            await is_found.wait()
-
-    asyncio.run(run())
+    async with served([Route("/", note)]) as address:
+        host, port = address.split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await is_asked.wait()
+        writer.close()
+        await writer.wait_closed()
+        is_closed.set()
+        await is_found.wait()
     assert found == [NOBODY]
 
 
@@ -148,24 +142,21 @@ def test_one_connection_is_looked_up_without_the_table_of_all(host: str, monkeyp
             assert peer_user(Request(stranger)) is None  # And the table, which is empty here, is asked.
 
 
-def test_the_figures_of_the_runtime_are_there_for_the_host_behind_how_often_it_was_started() -> None:
+async def test_the_figures_of_the_runtime_are_there_for_the_host_behind_how_often_it_was_started() -> None:
     async def metrics(_: Request) -> Response:
         return Response("voicewright_slots 4.0\n")
 
-    async def run() -> None:
-        runtime = ChildRuntime([])
-        runtime.starts, runtime.restarts = 3, Counter(canary_differs=2)
-        async with studio(runtime) as client, served([Route("/metrics", metrics)]) as address:
-            alone = (await client.get("/studio/host/metrics")).text
-            assert "voicewright_runtime_starts_total 3.0" in alone
-            assert 'voicewright_runtime_restarts_total{reason="canary_differs"} 2.0' in alone
-            runtime.url = f"http://{address}"
-            assert (await client.get("/studio/host/metrics")).text == alone + "voicewright_slots 4.0\n"
-            assert (await client.get("/studio/host")).json()["restarts"] == {"canary_differs": 2}
-            stranger = await client.get("/studio/host/metrics", headers={"host": "studio.example"})
-            assert stranger.status_code == 403
-
-    asyncio.run(run())
+    runtime = ChildRuntime([])
+    runtime.starts, runtime.restarts = 3, Counter(canary_differs=2)
+    async with studio(runtime) as client, served([Route("/metrics", metrics)]) as address:
+        alone = (await client.get("/studio/host/metrics")).text
+        assert "voicewright_runtime_starts_total 3.0" in alone
+        assert 'voicewright_runtime_restarts_total{reason="canary_differs"} 2.0' in alone
+        runtime.url = f"http://{address}"
+        assert (await client.get("/studio/host/metrics")).text == alone + "voicewright_slots 4.0\n"
+        assert (await client.get("/studio/host")).json()["restarts"] == {"canary_differs": 2}
+        stranger = await client.get("/studio/host/metrics", headers={"host": "studio.example"})
+        assert stranger.status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -214,57 +205,45 @@ def test_the_key_opens_from_anywhere_and_is_not_told() -> None:
     [None, [], "one", ["a", "b", "c", "d"], [""], ["  "], [3], ["--host"], ["x" * 501], ["a\0b"], ["a\nb"]],
     ids=repr,
 )
-def test_what_is_no_list_of_checkpoints_is_refused(models: object) -> None:
-    async def run() -> None:
-        runtime = ChildRuntime(["--model", "one"])
-        async with studio(runtime) as client:
-            answer = await client.post(MODELS, json={"models": models})
-            assert (answer.status_code, answer.json()["error"]["param"]) == (400, "models")
+async def test_what_is_no_list_of_checkpoints_is_refused(models: object) -> None:
+    runtime = ChildRuntime(["--model", "one"])
+    async with studio(runtime) as client:
+        answer = await client.post(MODELS, json={"models": models})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "models")
+        assert not runtime.changing
+
+
+async def test_half_a_character_is_refused_and_the_studio_goes_on() -> None:
+    async with studio(runtime := ChildRuntime(["--model", "one"])) as client:
+        for text in (r"\ud800", r"a\udfffb", r"a\u0000b"):
+            answer = await client.post(MODELS, content=f'{{"models": ["{text}"]}}')
+            assert 400 <= answer.status_code < 500
             assert not runtime.changing
 
-    asyncio.run(run())
+
+async def test_other_checkpoints_take_the_place_of_the_earlier_ones_and_nothing_else() -> None:
+    stand_in = ["tests.unit.studio.stand_in", "ready"]
+    runtime = ChildRuntime(["--device", "cpu", "--model", "one", "--model=two", "--max-slots", "2"], stand_in)
+    supervision = asyncio.create_task(runtime.run())
+    async with studio(runtime) as client:
+        answer = await client.post(MODELS, json={"models": ["base=three"]})
+        assert (answer.status_code, answer.json()["change"]) == (202, "The checkpoints are being checked.")
+        again = await client.post(MODELS, json={"models": ["four"]})
+        assert (again.status_code, again.json()["error"]["code"]) == (409, "out_of_order")
+        await becomes(lambda: not runtime.changing)
+        assert runtime.status.problem is None
+        assert runtime.args == ("--device", "cpu", "--max-slots", "2", "--model", "base=three")
+        assert (await client.delete(MODELS)).status_code == 409
+    supervision.cancel()
+    await asyncio.gather(supervision, return_exceptions=True)
 
 
-def test_half_a_character_is_refused_and_the_studio_goes_on() -> None:
-    async def run() -> None:
-        async with studio(runtime := ChildRuntime(["--model", "one"])) as client:
-            for text in (r"\ud800", r"a\udfffb", r"a\u0000b"):
-                answer = await client.post(MODELS, content=f'{{"models": ["{text}"]}}')
-                assert 400 <= answer.status_code < 500
-                assert not runtime.changing
-
-    asyncio.run(run())
-
-
-def test_other_checkpoints_take_the_place_of_the_earlier_ones_and_nothing_else() -> None:
-    async def run() -> None:
-        stand_in = ["tests.unit.studio.stand_in", "ready"]
-        runtime = ChildRuntime(["--device", "cpu", "--model", "one", "--model=two", "--max-slots", "2"], stand_in)
-        supervision = asyncio.create_task(runtime.run())
-        async with studio(runtime) as client:
-            answer = await client.post(MODELS, json={"models": ["base=three"]})
-            assert (answer.status_code, answer.json()["change"]) == (202, "The checkpoints are being checked.")
-            again = await client.post(MODELS, json={"models": ["four"]})
-            assert (again.status_code, again.json()["error"]["code"]) == (409, "out_of_order")
-            await becomes(lambda: not runtime.changing)
-            assert runtime.status.problem is None
-            assert runtime.args == ("--device", "cpu", "--max-slots", "2", "--model", "base=three")
-            assert (await client.delete(MODELS)).status_code == 409
-        supervision.cancel()
-        await asyncio.gather(supervision, return_exceptions=True)
-
-    asyncio.run(run())
-
-
-def test_a_runtime_of_others_keeps_what_it_has_and_other_pages_are_refused() -> None:
-    async def run() -> None:
-        async with studio(GivenRuntime("http://127.0.0.1:1")) as client:
-            assert (await client.post(MODELS, json={"models": ["x"]})).json()["error"]["code"] == "out_of_order"
-            assert (await client.delete(MODELS)).status_code == 409
-            foreign = await client.post(MODELS, json={"models": ["x"]}, headers={"origin": "http://elsewhere.example"})
-            assert (foreign.status_code, foreign.json()["error"]["code"]) == (403, "origin_refused")
-
-    asyncio.run(run())
+async def test_a_runtime_of_others_keeps_what_it_has_and_other_pages_are_refused() -> None:
+    async with studio(GivenRuntime("http://127.0.0.1:1")) as client:
+        assert (await client.post(MODELS, json={"models": ["x"]})).json()["error"]["code"] == "out_of_order"
+        assert (await client.delete(MODELS)).status_code == 409
+        foreign = await client.post(MODELS, json={"models": ["x"]}, headers={"origin": "http://elsewhere.example"})
+        assert (foreign.status_code, foreign.json()["error"]["code"]) == (403, "origin_refused")
 
 
 def test_quantiles_of_a_histogram() -> None:
@@ -285,7 +264,7 @@ def test_figures_are_sums_over_modes_and_dialects() -> None:
     assert (told["underruns"], told["active"], told["ttfa_p50_s"]) == (5, 4, None)
 
 
-def test_a_proxy_that_speaks_http_1_0_and_names_this_machine_does_not_open_the_room() -> None:
+async def test_a_proxy_that_speaks_http_1_0_and_names_this_machine_does_not_open_the_room() -> None:
     async def run() -> bytes:
         async with served(HostRoutes(ChildRuntime([]), StudioSettings(), {}).routes()) as address:
             host, port = address.split(":")
@@ -295,4 +274,4 @@ def test_a_proxy_that_speaks_http_1_0_and_names_this_machine_does_not_open_the_r
             writer.close()
             return line
 
-    assert b" 403 " in asyncio.run(run())
+    assert b" 403 " in await run()

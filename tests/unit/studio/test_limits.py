@@ -109,43 +109,37 @@ async def heard(url: str) -> bytes | None:
         return answer if isinstance(answer, bytes) else None
 
 
-def test_a_visitor_has_so_many_sockets_and_gets_a_place_back() -> None:
-    async def run() -> None:
-        async with Studio(visitor_sockets=2).client() as (_, url):
-            first = await connect(url, additional_headers=ONE, proxy=None)
-            async with connect(url, additional_headers=ONE, proxy=None) as second:
-                async with connect(url, additional_headers=ONE, proxy=None) as third:
-                    assert await refusal(third) == ("too_many_connections", 1013)
-                async with connect(url, additional_headers=OTHER, proxy=None) as others:
-                    await others.send(TEXT)
-                    assert len(await others.recv()) == PCM
-                await second.send(TEXT)  # those that were there go on
-                assert len(await second.recv()) == PCM
-                await first.close()
-                async with asyncio.timeout(60):  # until the studio has seen it go
-                    while await heard(url) is None:  # noqa: ASYNC110
-                        await asyncio.sleep(0.02)
-
-    asyncio.run(run())
+async def test_a_visitor_has_so_many_sockets_and_gets_a_place_back() -> None:
+    async with Studio(visitor_sockets=2).client() as (_, url):
+        first = await connect(url, additional_headers=ONE, proxy=None)
+        async with connect(url, additional_headers=ONE, proxy=None) as second:
+            async with connect(url, additional_headers=ONE, proxy=None) as third:
+                assert await refusal(third) == ("too_many_connections", 1013)
+            async with connect(url, additional_headers=OTHER, proxy=None) as others:
+                await others.send(TEXT)
+                assert len(await others.recv()) == PCM
+            await second.send(TEXT)  # those that were there go on
+            assert len(await second.recv()) == PCM
+            await first.close()
+            async with asyncio.timeout(60):  # until the studio has seen it go
+                while await heard(url) is None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("held", ["{number:043d}", "{number:043d}.{number:043d}"], ids=["unsigned", "forged"])
-def test_invented_visitors_have_the_sockets_of_one(held: str) -> None:
-    async def run() -> None:
-        async with Studio(visitor_sockets=1).client() as (_, url), AsyncExitStack() as stack:
-            refused = 0
-            for number in range(6):
-                invented = {"cookie": f"{COOKIE}={held.format(number=number)}"}
-                socket = await stack.enter_async_context(connect(url, additional_headers=invented, proxy=None))
-                if number:
-                    assert await refusal(socket) == ("too_many_connections", 1013)
-                    refused += 1
-            assert refused == 5
-            async with connect(url, additional_headers=ONE, proxy=None) as known:
-                await known.send(TEXT)
-                assert len(await known.recv()) == PCM
-
-    asyncio.run(run())
+async def test_invented_visitors_have_the_sockets_of_one(held: str) -> None:
+    async with Studio(visitor_sockets=1).client() as (_, url), AsyncExitStack() as stack:
+        refused = 0
+        for number in range(6):
+            invented = {"cookie": f"{COOKIE}={held.format(number=number)}"}
+            socket = await stack.enter_async_context(connect(url, additional_headers=invented, proxy=None))
+            if number:
+                assert await refusal(socket) == ("too_many_connections", 1013)
+                refused += 1
+        assert refused == 5
+        async with connect(url, additional_headers=ONE, proxy=None) as known:
+            await known.send(TEXT)
+            assert len(await known.recv()) == PCM
 
 
 def test_an_address_is_a_few_visitors_a_day_and_all_others_from_there_are_one() -> None:
@@ -167,21 +161,18 @@ def test_an_address_is_a_few_visitors_a_day_and_all_others_from_there_are_one() 
     assert who("c").startswith("visitor:")
 
 
-def test_a_visitor_has_so_many_requests_in_flight() -> None:
-    async def run() -> None:
-        studio = Studio(visitor_requests=1)
-        async with studio.client() as (client, _):
-            first = asyncio.create_task(client.post("/v1/audio/speech", headers=ONE))
-            await studio.begun.wait()
-            second = await client.post("/v1/audio/speech", headers=ONE)
-            assert (second.status_code, second.json()["error"]["code"]) == (429, "rate_limited")
-            assert second.headers["retry-after"]
-            studio.may_end.set()
-            assert (await client.post("/v1/audio/speech", headers=OTHER)).status_code == 200
-            assert (await first).status_code == 200
-            assert (await client.post("/v1/audio/speech", headers=ONE)).status_code == 200
-
-    asyncio.run(run())
+async def test_a_visitor_has_so_many_requests_in_flight() -> None:
+    studio = Studio(visitor_requests=1)
+    async with studio.client() as (client, _):
+        first = asyncio.create_task(client.post("/v1/audio/speech", headers=ONE))
+        await studio.begun.wait()
+        second = await client.post("/v1/audio/speech", headers=ONE)
+        assert (second.status_code, second.json()["error"]["code"]) == (429, "rate_limited")
+        assert second.headers["retry-after"]
+        studio.may_end.set()
+        assert (await client.post("/v1/audio/speech", headers=OTHER)).status_code == 200
+        assert (await first).status_code == 200
+        assert (await client.post("/v1/audio/speech", headers=ONE)).status_code == 200
 
 
 def test_the_runtime_is_told_whose_a_request_is_and_what_is_allowed() -> None:
@@ -202,15 +193,12 @@ def test_the_runtime_is_told_whose_a_request_is_and_what_is_allowed() -> None:
     assert told(Visitors(each=False), **ONE) == Allowance("address:192.0.2.7")
 
 
-def test_where_all_are_one_nobody_is_counted() -> None:
-    async def run() -> None:
-        studio = Studio(each=False, visitor_requests=1)
-        studio.may_end.set()
-        async with studio.client() as (client, _):
-            for _ in range(3):
-                assert (await client.post("/v1/audio/speech")).status_code == 200
-
-    asyncio.run(run())
+async def test_where_all_are_one_nobody_is_counted() -> None:
+    studio = Studio(each=False, visitor_requests=1)
+    studio.may_end.set()
+    async with studio.client() as (client, _):
+        for _ in range(3):
+            assert (await client.post("/v1/audio/speech")).status_code == 200
 
 
 @pytest.fixture(scope="module")
@@ -275,64 +263,55 @@ def test_voices_and_dictionaries_are_stored_too(method: str, path: str, is_store
     assert stores({"type": "http", "method": method, "path": path}) is is_stored
 
 
-def test_surplus_visitors_of_an_address_store_nothing() -> None:
-    async def run() -> None:
-        async with Studio(visitors_per_address=1).client() as (client, _):
-            assert (await client.patch("/studio/me", headers=ONE)).status_code == 200
-            refused = await client.patch("/studio/me", headers=OTHER)
-            assert (refused.status_code, refused.json()["error"]["code"]) == (507, "store_full")
-            assert (await client.get("/studio/me", headers=OTHER)).status_code == 200
-            assert (await client.patch("/studio/me", headers=ONE)).status_code == 200
-
-    asyncio.run(run())
+async def test_surplus_visitors_of_an_address_store_nothing() -> None:
+    async with Studio(visitors_per_address=1).client() as (client, _):
+        assert (await client.patch("/studio/me", headers=ONE)).status_code == 200
+        refused = await client.patch("/studio/me", headers=OTHER)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (507, "store_full")
+        assert (await client.get("/studio/me", headers=OTHER)).status_code == 200
+        assert (await client.patch("/studio/me", headers=ONE)).status_code == 200
 
 
-def test_who_stores_something_in_the_runtime_is_admitted_first() -> None:
+async def test_who_stores_something_in_the_runtime_is_admitted_first() -> None:
     asked: list[str | None] = []
 
     async def admit(visitor: Visitor) -> None:
         asked.append(visitor.owner)
         raise StoreFull(what="What you send", why="others do")
 
-    async def run() -> None:
-        async with Studio(admit=admit).client() as (client, _):
-            for path in (
-                "/v1/audio/voices",
-                "/v1/audio/pronunciations",
-                "/pronunciation-dicts",
-                "/studio/takes/x/voice",
-            ):
-                assert (await client.post(path, headers=ONE)).status_code == 507
-            for path in ("/v1/audio/voices/check", "/studio/takes", "/studio/takes/x/y/voice"):
-                assert (await client.post(path, headers=ONE)).status_code == 404
-            assert (await client.delete("/v1/audio/voices/x", headers=ONE)).status_code == 404
-
-    asyncio.run(run())
+    async with Studio(admit=admit).client() as (client, _):
+        for path in (
+            "/v1/audio/voices",
+            "/v1/audio/pronunciations",
+            "/pronunciation-dicts",
+            "/studio/takes/x/voice",
+        ):
+            assert (await client.post(path, headers=ONE)).status_code == 507
+        for path in ("/v1/audio/voices/check", "/studio/takes", "/studio/takes/x/y/voice"):
+            assert (await client.post(path, headers=ONE)).status_code == 404
+        assert (await client.delete("/v1/audio/voices/x", headers=ONE)).status_code == 404
     assert len(asked) == 4
     assert None not in asked
 
 
-def test_where_signing_in_is_asked_for_nothing_else_is_served() -> None:
-    async def run() -> None:
-        async with Studio(must_sign_in=True).client() as (client, url):
-            assert (await client.get("/studio/me", headers=ONE)).status_code == 200
-            refused = await client.post("/v1/audio/speech", headers=ONE)
-            assert (refused.status_code, refused.json()["error"]["code"]) == (401, "sign_in_needed")
-            for path in ("/voices", "/v2/voices", "/pronunciation-dicts", "/v1/audio/pronunciations"):
-                assert (await client.get(path, headers=ONE)).status_code == 401
-            async with connect(url, additional_headers=ONE, proxy=None) as socket:
-                assert await refusal(socket) == ("sign_in_needed", 1008)
-            host = url.removesuffix("/v1/audio/speech/stream")
-            async with connect(f"{host}/tts/websocket", additional_headers=ONE, proxy=None) as socket:
-                said, closed = await told(socket)
-                assert (said["type"], said["error_code"], said["status_code"], said["done"], closed) == (
-                    *("error", "sign_in_needed", 401, False),
-                    1008,
-                )
-            eleven = f"{host}/v1/text-to-speech/clara/stream-input"
-            async with connect(eleven, additional_headers=ONE, proxy=None) as socket:
-                said, closed = await told(socket)
-                assert (said["error"], said["code"], said["retryable"], closed) == ("sign_in_needed", 1008, False, 1008)
-                assert "type" not in said
-
-    asyncio.run(run())
+async def test_where_signing_in_is_asked_for_nothing_else_is_served() -> None:
+    async with Studio(must_sign_in=True).client() as (client, url):
+        assert (await client.get("/studio/me", headers=ONE)).status_code == 200
+        refused = await client.post("/v1/audio/speech", headers=ONE)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (401, "sign_in_needed")
+        for path in ("/voices", "/v2/voices", "/pronunciation-dicts", "/v1/audio/pronunciations"):
+            assert (await client.get(path, headers=ONE)).status_code == 401
+        async with connect(url, additional_headers=ONE, proxy=None) as socket:
+            assert await refusal(socket) == ("sign_in_needed", 1008)
+        host = url.removesuffix("/v1/audio/speech/stream")
+        async with connect(f"{host}/tts/websocket", additional_headers=ONE, proxy=None) as socket:
+            said, closed = await told(socket)
+            assert (said["type"], said["error_code"], said["status_code"], said["done"], closed) == (
+                *("error", "sign_in_needed", 401, False),
+                1008,
+            )
+        eleven = f"{host}/v1/text-to-speech/clara/stream-input"
+        async with connect(eleven, additional_headers=ONE, proxy=None) as socket:
+            said, closed = await told(socket)
+            assert (said["error"], said["code"], said["retryable"], closed) == ("sign_in_needed", 1008, False, 1008)
+            assert "type" not in said

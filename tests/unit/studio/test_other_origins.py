@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 
@@ -103,15 +102,12 @@ def test_the_studios_own_routes_are_for_its_page_only(client: httpx.Client, path
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/speech/stream", "/tts/websocket"])
-def test_sockets_are_for_the_same_origins(port: int, path: str) -> None:
+async def test_sockets_are_for_the_same_origins(port: int, path: str) -> None:
     url = f"ws://127.0.0.1:{port}{path}"
 
-    async def run() -> None:
-        for origin in (OURS, f"http://127.0.0.1:{port}"):
-            async with connect(url, origin=origin) as socket:  # type: ignore[arg-type]  # websockets' own string type
-                assert "runtime_unavailable" in json.dumps(json.loads(await socket.recv()))
-        with pytest.raises(InvalidStatus) as refusal:
-            await connect(url, origin=EVIL)  # type: ignore[arg-type]
-        assert refusal.value.response.status_code == 403
-
-    asyncio.run(run())
+    for origin in (OURS, f"http://127.0.0.1:{port}"):
+        async with connect(url, origin=origin) as socket:  # type: ignore[arg-type]  # websockets' own string type
+            assert "runtime_unavailable" in json.dumps(json.loads(await socket.recv()))
+    with pytest.raises(InvalidStatus) as refusal:
+        await connect(url, origin=EVIL)  # type: ignore[arg-type]
+    assert refusal.value.response.status_code == 403

@@ -21,24 +21,23 @@ from tests.support.thorough import ROOT
 LOOKS = 5
 
 
-def test_a_page_that_nobody_uses_is_not_looked_at_a_thousand_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_that_nobody_uses_is_not_looked_at_a_thousand_times_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     (gradio,) = (route.app for route in page(Starlette()).routes if isinstance(route, Mount) and route.path == "")
     queue = gradio.get_blocks()._queue  # type: ignore[attr-defined]
     looks: list[float] = []
 
-    async def until_it_has_looked() -> None:
-        loop, length = asyncio.get_running_loop(), type(queue).__len__
+    loop, length = asyncio.get_running_loop(), type(queue).__len__
 
-        def counted(it: object) -> int:
-            looks.append(loop.time())
-            queue.stopped = len(looks) > LOOKS
-            return int(length(it))
+    def counted(it: object) -> int:
+        looks.append(loop.time())
+        queue.stopped = len(looks) > LOOKS
+        return int(length(it))
 
-        monkeypatch.setattr(type(queue), "__len__", counted)
-        queue.stopped = False
-        await queue.start_processing()
-
-    asyncio.run(until_it_has_looked())
+    monkeypatch.setattr(type(queue), "__len__", counted)
+    queue.stopped = False
+    await queue.start_processing()
     assert len(looks) == LOOKS + 1
     assert min(after - before for before, after in pairwise(looks)) > QUEUE_S / 2
 

@@ -136,70 +136,61 @@ def test_the_runtimes_close_reaches_the_client() -> None:
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 4000])
-def test_the_clients_close_reaches_the_runtime(code: int) -> None:
-    async def run() -> None:
-        closed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+async def test_the_clients_close_reaches_the_runtime(code: int) -> None:
+    closed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        async def server(server: WebSocket) -> None:
-            await server.accept()
-            closed.set_result((await server.receive())["code"])
+    async def server(server: WebSocket) -> None:
+        await server.accept()
+        closed.set_result((await server.receive())["code"])
 
-        async with relayed(WebSocketRoute("/v1/talk", server)) as address:
-            socket_ = await connect(f"ws://{address}/v1/talk")
-            await socket_.close(code)
-            async with asyncio.timeout(60):
-                assert await closed == code
-
-    asyncio.run(run())
+    async with relayed(WebSocketRoute("/v1/talk", server)) as address:
+        socket_ = await connect(f"ws://{address}/v1/talk")
+        await socket_.close(code)
+        async with asyncio.timeout(60):
+            assert await closed == code
 
 
-def test_a_client_that_vanishes_is_a_close_for_the_runtime() -> None:
-    async def run() -> None:
-        closed = asyncio.Event()
+async def test_a_client_that_vanishes_is_a_close_for_the_runtime() -> None:
+    closed = asyncio.Event()
 
-        async def server(server: WebSocket) -> None:
-            await server.accept()
-            assert (await server.receive())["type"] == "websocket.disconnect"
-            closed.set()
+    async def server(server: WebSocket) -> None:
+        await server.accept()
+        assert (await server.receive())["type"] == "websocket.disconnect"
+        closed.set()
 
-        async with relayed(WebSocketRoute("/v1/talk", server)) as address:
-            socket_ = await connect(f"ws://{address}/v1/talk")
-            socket_.transport.abort()
-            async with asyncio.timeout(60):
-                await closed.wait()
-
-    asyncio.run(run())
+    async with relayed(WebSocketRoute("/v1/talk", server)) as address:
+        socket_ = await connect(f"ws://{address}/v1/talk")
+        socket_.transport.abort()
+        async with asyncio.timeout(60):
+            await closed.wait()
 
 
 @pytest.mark.parametrize("code", [1000, 1011])
-def test_a_page_that_left_before_the_runtime_s_close_is_no_failure(code: int) -> None:
+async def test_a_page_that_left_before_the_runtime_s_close_is_no_failure(code: int) -> None:
     """Its server knows that it has gone when the close is to be sent, and has not said so yet."""
 
     async def server(server: WebSocket) -> None:
         await server.accept()
         await server.close(code)
 
-    async def run() -> list[str]:
-        sent: list[str] = []
-        messages = iter([{"type": "websocket.connect"}])
+    sent: list[str] = []
+    messages = iter([{"type": "websocket.connect"}])
 
-        async def receive() -> Message:
-            return next(messages, None) or await asyncio.Future()
+    async def receive() -> Message:
+        return next(messages, None) or await asyncio.Future()
 
-        async def send(message: Message) -> None:
-            sent.append(message["type"])
-            if message["type"] == "websocket.close":
-                raise OSError
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+        if message["type"] == "websocket.close":
+            raise OSError
 
-        where = {"path": "/v1/talk", "raw_path": b"/v1/talk", "query_string": b""}
-        scope = {"type": "websocket", **where, "headers": [], "subprotocols": []}
-        async with served([WebSocketRoute("/v1/talk", server)]) as runtime:
-            relay = Relay(GivenRuntime(f"http://{runtime}"), "")
-            await relay.websocket(WebSocket(scope, receive, send))
-            await relay.aclose()
-        return sent
-
-    assert asyncio.run(run()) == ["websocket.accept", "websocket.close"]
+    where = {"path": "/v1/talk", "raw_path": b"/v1/talk", "query_string": b""}
+    scope = {"type": "websocket", **where, "headers": [], "subprotocols": []}
+    async with served([WebSocketRoute("/v1/talk", server)]) as runtime:
+        relay = Relay(GivenRuntime(f"http://{runtime}"), "")
+        await relay.websocket(WebSocket(scope, receive, send))
+        await relay.aclose()
+    assert sent == ["websocket.accept", "websocket.close"]
 
 
 def test_a_refused_handshake_is_refused_with_the_same_words() -> None:
@@ -224,13 +215,7 @@ async def expect_unavailable(socket_: ClientConnection) -> None:
     assert (socket_.close_code, socket_.close_reason) == (1013, "runtime_unavailable")
 
 
-def test_a_page_is_told_that_no_runtime_is_there() -> None:
-    async def run() -> None:
-        with socket.socket() as nobody:  # has a port that no other program can take, and does not listen
-            nobody.bind(("127.0.0.1", 0))
-            port = nobody.getsockname()[1]
-            await told(f"http://127.0.0.1:{port}")
-
+async def test_a_page_is_told_that_no_runtime_is_there() -> None:
     async def told(runtime: str) -> None:
         async with relay_to(runtime) as address:
             url = f"ws://{address}/v1/audio/speech/stream"
@@ -246,68 +231,65 @@ def test_a_page_is_told_that_no_runtime_is_there() -> None:
             assert answer.json()["error"]["code"] == "runtime_unavailable"
             assert int(answer.headers["retry-after"]) >= 1
 
-    asyncio.run(run())
+    with socket.socket() as nobody:  # has a port that no other program can take, and does not listen
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        await told(f"http://127.0.0.1:{port}")
 
 
-def test_a_page_is_told_that_the_runtime_died_in_the_middle() -> None:
-    async def run() -> None:
-        async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            head = await reader.readuntil(b"\r\n\r\n")
-            key = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
-            accept = accept_key(key.split(b":")[1].strip().decode())
-            writer.write(
-                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                b"Sec-WebSocket-Accept: " + accept.encode() + b"\r\n\r\n\x82\x02ab"
-            )
-            await writer.drain()
-            await reader.readexactly(1)
-            writer.transport.abort()
+async def test_a_page_is_told_that_the_runtime_died_in_the_middle() -> None:
+    async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        key = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
+        accept = accept_key(key.split(b":")[1].strip().decode())
+        writer.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Accept: " + accept.encode() + b"\r\n\r\n\x82\x02ab"
+        )
+        await writer.drain()
+        await reader.readexactly(1)
+        writer.transport.abort()
 
-        async with await asyncio.start_server(die, "127.0.0.1", 0) as runtime:
-            port = runtime.sockets[0].getsockname()[1]
-            async with (
-                relay_to(f"http://127.0.0.1:{port}") as address,
-                connect(f"ws://{address}/v1/talk") as socket_,
-            ):
-                assert await socket_.recv() == b"ab"
-                await socket_.send("and now")
-                await expect_unavailable(socket_)
-
-    asyncio.run(run())
+    async with await asyncio.start_server(die, "127.0.0.1", 0) as runtime:
+        port = runtime.sockets[0].getsockname()[1]
+        async with (
+            relay_to(f"http://127.0.0.1:{port}") as address,
+            connect(f"ws://{address}/v1/talk") as socket_,
+        ):
+            assert await socket_.recv() == b"ab"
+            await socket_.send("and now")
+            await expect_unavailable(socket_)
 
 
-def test_a_client_that_does_not_read_holds_the_runtime_back() -> None:
+async def test_a_client_that_does_not_read_holds_the_runtime_back() -> None:
     sent = 0
 
-    async def run() -> None:
-        over = asyncio.Event()
+    over = asyncio.Event()
 
-        async def server(server: WebSocket) -> None:
-            nonlocal sent
-            await server.accept()
-            try:
-                for _ in range(2000):
-                    await server.send_bytes(bytes(65536))
-                    sent += 65536
-            finally:
-                over.set()
+    async def server(server: WebSocket) -> None:
+        nonlocal sent
+        await server.accept()
+        try:
+            for _ in range(2000):
+                await server.send_bytes(bytes(65536))
+                sent += 65536
+        finally:
+            over.set()
 
-        async with relayed(WebSocketRoute("/v1/talk", server)) as address:
-            socket_ = await connect(f"ws://{address}/v1/talk", compression=None, max_queue=1)
-            before = -1
-            while before != sent:  # until half a second brings nothing new, or all is sent
-                before = sent
-                await asyncio.sleep(0.5)
-            socket_.transport.abort()
-            async with asyncio.timeout(60):
-                await over.wait()
-
-    asyncio.run(run())
+    async with relayed(WebSocketRoute("/v1/talk", server)) as address:
+        socket_ = await connect(f"ws://{address}/v1/talk", compression=None, max_queue=1)
+        before = -1
+        while before != sent:  # until half a second brings nothing new, or all is sent
+            before = sent
+            await asyncio.sleep(0.5)
+        socket_.transport.abort()
+        async with asyncio.timeout(60):
+            await over.wait()
     # Kernel buffers on loopback take a few MB; the 131 MB of the whole would be in our memory.
     assert 0 < sent < 40 * 2**20
 
 
-def test_http_passes_path_query_body_status_and_headers() -> None:
+async def test_http_passes_path_query_body_status_and_headers() -> None:
     async def answer(request: Request) -> Response:
         seen = {
             "method": request.method,
@@ -320,34 +302,31 @@ def test_http_passes_path_query_body_status_and_headers() -> None:
         }
         return JSONResponse(seen, status_code=418, headers={"x-request-id": "r1"})
 
-    async def run() -> None:
-        async with (
-            served([Route("/v1/{path:path}", answer, methods=HTTP_METHODS)]) as runtime,
-            relay_to(f"http://{runtime}") as address,
-            httpx.AsyncClient(base_url=f"http://{address}") as client,
-        ):
-            back = await client.put(
-                "/v1/voices/a%2Fb%20c?x=1%202&y=",
-                content="body",
-                headers={"content-type": "text/plain", "authorization": "Bearer k"},
-            )
-        assert (back.status_code, back.headers["x-request-id"]) == (418, "r1")
-        assert back.headers["content-type"] == "application/json"
-        assert back.json() == {
-            "method": "PUT",
-            "path": "/v1/voices/a%2Fb%20c",
-            "query": "x=1%202&y=",
-            "body": "body",
-            "type": "text/plain",
-            "key": "Bearer k",
-            "host": runtime,
-        }
-
-    asyncio.run(run())
+    async with (
+        served([Route("/v1/{path:path}", answer, methods=HTTP_METHODS)]) as runtime,
+        relay_to(f"http://{runtime}") as address,
+        httpx.AsyncClient(base_url=f"http://{address}") as client,
+    ):
+        back = await client.put(
+            "/v1/voices/a%2Fb%20c?x=1%202&y=",
+            content="body",
+            headers={"content-type": "text/plain", "authorization": "Bearer k"},
+        )
+    assert (back.status_code, back.headers["x-request-id"]) == (418, "r1")
+    assert back.headers["content-type"] == "application/json"
+    assert back.json() == {
+        "method": "PUT",
+        "path": "/v1/voices/a%2Fb%20c",
+        "query": "x=1%202&y=",
+        "body": "body",
+        "type": "text/plain",
+        "key": "Bearer k",
+        "host": runtime,
+    }
 
 
 @pytest.mark.parametrize(("told", "said"), [(True, "has 200000 bytes"), (False, "has more than 66560 bytes")])
-def test_a_body_over_the_limit_is_refused_by_its_size_where_that_is_known(
+async def test_a_body_over_the_limit_is_refused_by_its_size_where_that_is_known(
     monkeypatch: pytest.MonkeyPatch, told: bool, said: str
 ) -> None:
     limit = 1024 + FORM_BYTES
@@ -361,92 +340,80 @@ def test_a_body_over_the_limit_is_refused_by_its_size_where_that_is_known(
     async def nobody(request: Request) -> Response:
         return Response(await request.body())
 
-    async def run() -> None:
-        async with (
-            served([Route("/v1/{path:path}", nobody, methods=HTTP_METHODS)]) as runtime,
-            relay_to(f"http://{runtime}") as address,
-            httpx.AsyncClient(base_url=f"http://{address}") as client,
-        ):
-            answer = await client.post("/v1/speech", content=bytes(200_000) if told else pieces())
-        error = answer.json()["error"]
-        assert (answer.status_code, error["code"]) == (413, "message_too_large")
-        assert error["message"] == f"The body {said}; the limit is {limit}. Send less at a time."
-        assert error["facts"]["size"] == (200_000 if told else limit)
-
-    asyncio.run(run())
+    async with (
+        served([Route("/v1/{path:path}", nobody, methods=HTTP_METHODS)]) as runtime,
+        relay_to(f"http://{runtime}") as address,
+        httpx.AsyncClient(base_url=f"http://{address}") as client,
+    ):
+        answer = await client.post("/v1/speech", content=bytes(200_000) if told else pieces())
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (413, "message_too_large")
+    assert error["message"] == f"The body {said}; the limit is {limit}. Send less at a time."
+    assert error["facts"]["size"] == (200_000 if told else limit)
 
 
 @pytest.mark.parametrize("value", ["Bearer ", "Bearer k \t "])
-def test_spaces_behind_a_header_s_value_are_no_part_of_it(value: str) -> None:
+async def test_spaces_behind_a_header_s_value_are_no_part_of_it(value: str) -> None:
     """Curl sends "Authorization: Bearer " where the variable that should hold the key is not set."""
 
     async def key(request: Request) -> Response:
         return Response(request.headers["authorization"])
 
-    async def run() -> None:
-        async with relayed(Route("/v1/key", key)) as address:
-            host, port = address.split(":")
-            reader, writer = await asyncio.open_connection(host, int(port))  # httpx itself would not send it
-            head = f"GET /v1/key HTTP/1.1\r\nHost: {address}\r\nAuthorization: {value}\r\nConnection: close\r\n\r\n"
-            writer.write(head.encode())
-            answer = (await reader.read()).decode()
-            writer.close()
-        assert answer.startswith("HTTP/1.1 200 ")
-        assert answer.endswith(f"\r\n\r\n{value.strip()}")
-
-    asyncio.run(run())
+    async with relayed(Route("/v1/key", key)) as address:
+        host, port = address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))  # httpx itself would not send it
+        head = f"GET /v1/key HTTP/1.1\r\nHost: {address}\r\nAuthorization: {value}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode())
+        answer = (await reader.read()).decode()
+        writer.close()
+    assert answer.startswith("HTTP/1.1 200 ")
+    assert answer.endswith(f"\r\n\r\n{value.strip()}")
 
 
-def test_http_streams_and_a_client_that_leaves_ends_it() -> None:
-    async def run() -> None:
-        go_on, left = asyncio.Event(), asyncio.Event()
+async def test_http_streams_and_a_client_that_leaves_ends_it() -> None:
+    go_on, left = asyncio.Event(), asyncio.Event()
 
-        async def sound(_: Request) -> Response:
-            async def parts() -> AsyncIterator[bytes]:
-                try:
-                    yield b"first"
-                    await go_on.wait()
-                    while True:
-                        yield bytes(4096)
-                        await asyncio.sleep(0.01)
-                except (asyncio.CancelledError, ClientDisconnect):
-                    left.set()
-                    raise
+    async def sound(_: Request) -> Response:
+        async def parts() -> AsyncIterator[bytes]:
+            try:
+                yield b"first"
+                await go_on.wait()
+                while True:
+                    yield bytes(4096)
+                    await asyncio.sleep(0.01)
+            except (asyncio.CancelledError, ClientDisconnect):
+                left.set()
+                raise
 
-            return StreamingResponse(parts(), media_type="audio/pcm")
+        return StreamingResponse(parts(), media_type="audio/pcm")
 
-        async with relayed(Route("/v1/sound", sound)) as address, httpx.AsyncClient() as client:
-            async with asyncio.timeout(60), client.stream("GET", f"http://{address}/v1/sound") as answer:
-                assert answer.headers["content-type"] == "audio/pcm"
-                stream = answer.aiter_raw()
-                assert await anext(stream) == b"first"
-                go_on.set()
-                await anext(stream)
-            async with asyncio.timeout(60):
-                await left.wait()
-
-    asyncio.run(run())
+    async with relayed(Route("/v1/sound", sound)) as address, httpx.AsyncClient() as client:
+        async with asyncio.timeout(60), client.stream("GET", f"http://{address}/v1/sound") as answer:
+            assert answer.headers["content-type"] == "audio/pcm"
+            stream = answer.aiter_raw()
+            assert await anext(stream) == b"first"
+            go_on.set()
+            await anext(stream)
+        async with asyncio.timeout(60):
+            await left.wait()
 
 
-def test_a_runtime_with_keys_is_told_ours_whatever_the_page_says() -> None:
+async def test_a_runtime_with_keys_is_told_ours_whatever_the_page_says() -> None:
     async def key(request: Request) -> Response:
         return JSONResponse([request.headers.getlist("x-api-key"), request.headers.get("authorization")])
-
-    async def run() -> None:
-        async with (
-            served([Route("/v1/key", key), WebSocketRoute("/v1/talk", socket_key)]) as runtime,
-            relay_to(f"http://{runtime}", "ours") as address,
-            httpx.AsyncClient(base_url=f"http://{address}") as client,
-        ):
-            assert (await client.get("/v1/key")).json() == [["ours"], None]
-            headers = {"x-api-key": "theirs", "authorization": "Basic x"}
-            assert (await client.get("/v1/key", headers=headers)).json() == [["ours"], "Basic x"]
-            async with connect(f"ws://{address}/v1/talk", additional_headers=headers) as socket_:
-                assert await socket_.recv() == "ours"
 
     async def socket_key(server: WebSocket) -> None:
         await server.accept()
         await server.send_text(",".join(server.headers.getlist("x-api-key")))
         await server.close()
 
-    asyncio.run(run())
+    async with (
+        served([Route("/v1/key", key), WebSocketRoute("/v1/talk", socket_key)]) as runtime,
+        relay_to(f"http://{runtime}", "ours") as address,
+        httpx.AsyncClient(base_url=f"http://{address}") as client,
+    ):
+        assert (await client.get("/v1/key")).json() == [["ours"], None]
+        headers = {"x-api-key": "theirs", "authorization": "Basic x"}
+        assert (await client.get("/v1/key", headers=headers)).json() == [["ours"], "Basic x"]
+        async with connect(f"ws://{address}/v1/talk", additional_headers=headers) as socket_:
+            assert await socket_.recv() == "ours"

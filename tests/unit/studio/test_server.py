@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import sys
 from dataclasses import replace
@@ -15,7 +14,7 @@ from studio.server import serve
 from studio.settings import StudioSettings
 
 
-def test_threads_that_compute_do_not_keep_the_interpreter_from_its_event_loop() -> None:
+async def test_threads_that_compute_do_not_keep_the_interpreter_from_its_event_loop() -> None:
     usual_s = sys.getswitchinterval()
     try:
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -23,7 +22,7 @@ def test_threads_that_compute_do_not_keep_the_interpreter_from_its_event_loop() 
                 StudioSettings(), host="127.0.0.1", port=taken.getsockname()[1], runtime_url="http://127.0.0.1:9"
             )
             with pytest.raises(PortInUse):
-                asyncio.run(serve(settings))
+                await serve(settings)
         assert sys.getswitchinterval() == SWITCH_S
     finally:
         sys.setswitchinterval(usual_s)

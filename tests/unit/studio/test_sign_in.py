@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import secrets
@@ -117,59 +116,47 @@ async def who(client: httpx.AsyncClient) -> dict[str, Any]:
     return told
 
 
-def test_somebody_signs_in_is_known_and_signs_out() -> None:
-    async def run() -> None:
-        async with studio(Provider()) as client:
-            assert (await who(client))["kind"] == "visitor"
-            member = {"kind": "member", "owner": "member:42", "name": "clara"}
-            assert (await client.get("/studio/sign-in")).json() == member  # through the provider and back to the page
-            assert await who(client) == member
-            async with httpx.AsyncClient(base_url=client.base_url, trust_env=False) as other:
-                assert (await who(other))["kind"] == "visitor"
-            foreign = await client.post("/studio/sign-out", headers={"origin": "http://elsewhere.example"})
-            assert foreign.json()["error"]["code"] == "origin_refused"
-            assert (await client.post("/studio/sign-out")).json()["kind"] == "visitor"
-
-    asyncio.run(run())
+async def test_somebody_signs_in_is_known_and_signs_out() -> None:
+    async with studio(Provider()) as client:
+        assert (await who(client))["kind"] == "visitor"
+        member = {"kind": "member", "owner": "member:42", "name": "clara"}
+        assert (await client.get("/studio/sign-in")).json() == member  # through the provider and back to the page
+        assert await who(client) == member
+        async with httpx.AsyncClient(base_url=client.base_url, trust_env=False) as other:
+            assert (await who(other))["kind"] == "visitor"
+        foreign = await client.post("/studio/sign-out", headers={"origin": "http://elsewhere.example"})
+        assert foreign.json()["error"]["code"] == "origin_refused"
+        assert (await client.post("/studio/sign-out")).json()["kind"] == "visitor"
 
 
-def test_an_answer_that_nobody_asked_for_is_refused() -> None:
-    async def run() -> None:
-        async with studio(Provider()) as client:
-            refused = await client.get("/studio/signed-in", params={"code": "x", "state": "y"})
-            assert (refused.status_code, refused.json()["error"]["code"]) == (502, "sign_in_failed")
-            assert (await who(client))["kind"] == "visitor"
-
-    asyncio.run(run())
+async def test_an_answer_that_nobody_asked_for_is_refused() -> None:
+    async with studio(Provider()) as client:
+        refused = await client.get("/studio/signed-in", params={"code": "x", "state": "y"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (502, "sign_in_failed")
+        assert (await who(client))["kind"] == "visitor"
 
 
-def test_a_token_for_somebody_else_is_refused() -> None:
-    async def run() -> None:
-        provider = Provider()
-        provider.lies = True
-        async with studio(provider) as client:
-            refused = await client.get("/studio/sign-in")
-            assert (refused.status_code, refused.json()["error"]["code"]) == (502, "sign_in_failed")
-            assert (await who(client))["kind"] == "visitor"
-
-    asyncio.run(run())
+async def test_a_token_for_somebody_else_is_refused() -> None:
+    provider = Provider()
+    provider.lies = True
+    async with studio(provider) as client:
+        refused = await client.get("/studio/sign-in")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (502, "sign_in_failed")
+        assert (await who(client))["kind"] == "visitor"
 
 
-def test_a_provider_that_is_away_is_one_sentence() -> None:
-    async def run() -> None:
-        provider = Provider()
-        async with studio(provider) as client:
-            sign_in = SignIn(
-                {"OPENID_PROVIDER_URL": "http://127.0.0.1:1", "OAUTH_CLIENT_ID": "a", "OAUTH_CLIENT_SECRET": "b"}
-            )
-            app = Starlette()
-            sign_in.add_to(app)
-            async with served([Mount("/", app)]) as address:
-                refused = await client.get(f"http://{address}/studio/sign-in")
-            assert (refused.status_code, refused.json()["error"]["code"]) == (502, "sign_in_failed")
-            assert "does not answer" in refused.json()["error"]["message"]
-
-    asyncio.run(run())
+async def test_a_provider_that_is_away_is_one_sentence() -> None:
+    provider = Provider()
+    async with studio(provider) as client:
+        sign_in = SignIn(
+            {"OPENID_PROVIDER_URL": "http://127.0.0.1:1", "OAUTH_CLIENT_ID": "a", "OAUTH_CLIENT_SECRET": "b"}
+        )
+        app = Starlette()
+        sign_in.add_to(app)
+        async with served([Mount("/", app)]) as address:
+            refused = await client.get(f"http://{address}/studio/sign-in")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (502, "sign_in_failed")
+        assert "does not answer" in refused.json()["error"]["message"]
 
 
 def test_a_set_up_that_cannot_work_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from studio.page.startup import StartupPage
 from tests.unit.studio.serving import served
 
 
-def test_one_socket_sees_both_pages() -> None:
+async def test_one_socket_sees_both_pages() -> None:
     may_open, ended = threading.Event(), asyncio.Event()
 
     @asynccontextmanager
@@ -34,35 +34,32 @@ def test_one_socket_sees_both_pages() -> None:
         page.add_api_route("/", lambda: "the studio")
         return page
 
-    async def run() -> None:
-        opening = StartupPage()
-        handing_over = asyncio.create_task(opening.hand_over(build))
-        async with (
-            served([Mount("/", opening)]) as address,
-            httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as client,
-        ):
-            first = await client.get("/")
-            assert (first.status_code, "bundle/startup.js" in first.text) == (200, True)
-            assert (await client.head("/")).status_code == 200
-            other = await client.post("/gradio_api/call/speak")
-            assert (other.status_code, other.json()["error"]["code"]) == (503, "studio_opening")
-            assert other.headers["retry-after"] == "2"
-            with pytest.raises(InvalidStatus, match="403"):
-                await connect(f"ws://{address}/socket", proxy=None)
-            may_open.set()
-            await asyncio.wait_for(opening.opened.wait(), 60)
-            assert (await client.get("/")).json() == "the studio"
-            assert not ended.is_set()
-            handing_over.cancel()
-            await asyncio.gather(handing_over, return_exceptions=True)
-            assert ended.is_set()
-
-    asyncio.run(run())
+    opening = StartupPage()
+    handing_over = asyncio.create_task(opening.hand_over(build))
+    async with (
+        served([Mount("/", opening)]) as address,
+        httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as client,
+    ):
+        first = await client.get("/")
+        assert (first.status_code, "bundle/startup.js" in first.text) == (200, True)
+        assert (await client.head("/")).status_code == 200
+        other = await client.post("/gradio_api/call/speak")
+        assert (other.status_code, other.json()["error"]["code"]) == (503, "studio_opening")
+        assert other.headers["retry-after"] == "2"
+        with pytest.raises(InvalidStatus, match="403"):
+            await connect(f"ws://{address}/socket", proxy=None)
+        may_open.set()
+        await asyncio.wait_for(opening.opened.wait(), 60)
+        assert (await client.get("/")).json() == "the studio"
+        assert not ended.is_set()
+        handing_over.cancel()
+        await asyncio.gather(handing_over, return_exceptions=True)
+        assert ended.is_set()
 
 
-def test_a_page_that_cannot_be_built_is_not_swallowed() -> None:
+async def test_a_page_that_cannot_be_built_is_not_swallowed() -> None:
     def build() -> FastAPI:
         raise RuntimeError("no page")
 
     with pytest.raises(RuntimeError, match="no page"):
-        asyncio.run(StartupPage().hand_over(build))
+        await StartupPage().hand_over(build)

@@ -43,47 +43,42 @@ async def running(behaviour: str) -> AsyncIterator[ChildRuntime]:
         await asyncio.gather(supervision, return_exceptions=True)
 
 
-def test_a_child_becomes_ready_and_ends_with_its_supervision() -> None:
-    async def run() -> int:
-        async with running("ready") as runtime:
-            assert (runtime.url, runtime.status.state) == (None, RuntimeState.STARTING)
-            await becomes(lambda: runtime.status.state is RuntimeState.READY)
-            async with httpx.AsyncClient() as client:
-                assert (await client.get(f"{runtime.url}/ready")).status_code == 200
-            assert runtime.pid is not None
-            assert runs(runtime.pid)
-            return runtime.pid
-
-    assert not runs(asyncio.run(run()))
+async def test_a_child_becomes_ready_and_ends_with_its_supervision() -> None:
+    async with running("ready") as runtime:
+        assert (runtime.url, runtime.status.state) == (None, RuntimeState.STARTING)
+        await becomes(lambda: runtime.status.state is RuntimeState.READY)
+        async with httpx.AsyncClient() as client:
+            assert (await client.get(f"{runtime.url}/ready")).status_code == 200
+        assert runtime.pid is not None
+        assert runs(runtime.pid)
+        result = runtime.pid
+    assert not runs(result)
 
 
-def test_a_killed_child_is_said_to_be_away_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_killed_child_is_said_to_be_away_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.2)
 
-    async def run() -> None:
-        async with running("ready") as runtime:
-            await becomes(lambda: runtime.status.state is RuntimeState.READY)
-            first = runtime.pid
-            assert first is not None
-            os.kill(first, signal.SIGKILL)
-            await becomes(lambda: runtime.status.state is RuntimeState.AWAY)
-            assert runtime.url is None
-            assert "started again" in runtime.status.sentence
-            await becomes(lambda: runtime.status.state is RuntimeState.READY)
-            assert runtime.pid != first
-            assert runtime.status.starts == 2
-            assert runtime.restarts == {"sigkill": 1}
-
-    asyncio.run(run())
+    async with running("ready") as runtime:
+        await becomes(lambda: runtime.status.state is RuntimeState.READY)
+        first = runtime.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        await becomes(lambda: runtime.status.state is RuntimeState.AWAY)
+        assert runtime.url is None
+        assert "started again" in runtime.status.sentence
+        await becomes(lambda: runtime.status.state is RuntimeState.READY)
+        assert runtime.pid != first
+        assert runtime.status.starts == 2
+        assert runtime.restarts == {"sigkill": 1}
 
 
-def test_refused_settings_end_the_supervision_with_their_status() -> None:
+async def test_refused_settings_end_the_supervision_with_their_status() -> None:
     runtime = ChildRuntime([], command=[*STAND_IN, "refuse"])
-    assert asyncio.run(asyncio.wait_for(runtime.run(), WITHIN_S)) == 2
+    assert await asyncio.wait_for(runtime.run(), WITHIN_S) == 2
     assert runtime.starts == 1
 
 
-def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(
+async def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Short waits, not a clock that runs faster: servers of other tests live in this process, and count by its clock.
@@ -94,34 +89,28 @@ def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(
         own = [record.args for record in caplog.records if record.name == supervisor.__name__]
         return [args[1] for args in own if isinstance(args, tuple) and len(args) == 2]
 
-    async def run() -> None:
+    with caplog.at_level(logging.WARNING, logger=supervisor.__name__):
         async with running("crash") as runtime:
             await becomes(lambda: len(waits()) >= 4)
             assert runtime.status.state in (RuntimeState.AWAY, RuntimeState.STARTING)
             assert set(runtime.restarts) == {"engine_died"}
-
-    with caplog.at_level(logging.WARNING, logger=supervisor.__name__):
-        asyncio.run(run())
     assert waits()[:4] == [0.05, 0.1, 0.2, 0.2]
 
 
 @pytest.mark.logs_errors
-def test_a_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "HEALTH_S", 0.5)
     monkeypatch.setattr(child_process, "WATCH_S", 0.1)
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.1)
 
-    async def run() -> None:
-        async with running("ready") as runtime:
-            await becomes(lambda: runtime.status.state is RuntimeState.READY)
-            hung = runtime.pid
-            assert hung is not None
-            os.kill(hung, signal.SIGSTOP)
-            await becomes(lambda: runtime.pid != hung and runtime.status.state is RuntimeState.READY)
-            assert not runs(hung)
-            assert set(runtime.restarts) == {supervisor.NO_ANSWER}  # on a busy machine its successor may be slow too
-
-    asyncio.run(run())
+    async with running("ready") as runtime:
+        await becomes(lambda: runtime.status.state is RuntimeState.READY)
+        hung = runtime.pid
+        assert hung is not None
+        os.kill(hung, signal.SIGSTOP)
+        await becomes(lambda: runtime.pid != hung and runtime.status.state is RuntimeState.READY)
+        assert not runs(hung)
+        assert set(runtime.restarts) == {supervisor.NO_ANSWER}  # on a busy machine its successor may be slow too
 
 
 @pytest.mark.parametrize(
@@ -135,16 +124,14 @@ def test_every_end_has_a_reason(code: int, reason: str) -> None:
     assert supervisor.reason_of(code) == reason
 
 
-def test_a_child_that_will_not_go_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_that_will_not_go_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "STOP_S", 0.3)
 
-    async def run() -> int:
-        async with running("stubborn") as runtime:
-            await becomes(lambda: runtime.status.state is RuntimeState.READY)
-            assert runtime.pid is not None
-            return runtime.pid
-
-    assert not runs(asyncio.run(run()))
+    async with running("stubborn") as runtime:
+        await becomes(lambda: runtime.status.state is RuntimeState.READY)
+        assert runtime.pid is not None
+        result = runtime.pid
+    assert not runs(result)
 
 
 PARENT = """
@@ -175,7 +162,7 @@ def test_a_child_does_not_outlive_a_parent_that_was_killed() -> None:
     assert not runs(child)
 
 
-def test_a_given_runtime_is_asked_how_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_given_runtime_is_asked_how_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(given_runtime, "WATCH_S", 0.05)
     monkeypatch.setattr(given_runtime, "POLL_S", 0.005)
     code = 503
@@ -183,20 +170,16 @@ def test_a_given_runtime_is_asked_how_it_is(monkeypatch: pytest.MonkeyPatch) -> 
     async def ready(_: Request) -> Response:
         return Response(status_code=code)
 
-    async def run() -> None:
-        nonlocal code
-        async with served([Route("/ready", ready)]) as address:
-            runtime = GivenRuntime(f"http://{address}")
-            asking = asyncio.create_task(runtime.run())
-            await becomes(lambda: runtime.status.state is RuntimeState.AWAY)
-            code = 200
-            await becomes(lambda: runtime.status.state is RuntimeState.READY)
-            code = 503
-            await becomes(lambda: runtime.status.state is RuntimeState.AWAY)
-            assert runtime.url == f"http://{address}", "it may still answer, so the relay goes on trying"
-            asking.cancel()
-
-    asyncio.run(run())
+    async with served([Route("/ready", ready)]) as address:
+        runtime = GivenRuntime(f"http://{address}")
+        asking = asyncio.create_task(runtime.run())
+        await becomes(lambda: runtime.status.state is RuntimeState.AWAY)
+        code = 200
+        await becomes(lambda: runtime.status.state is RuntimeState.READY)
+        code = 503
+        await becomes(lambda: runtime.status.state is RuntimeState.AWAY)
+        assert runtime.url == f"http://{address}", "it may still answer, so the relay goes on trying"
+        asking.cancel()
 
 
 @asynccontextmanager
@@ -220,104 +203,91 @@ async def changed(runtime: ChildRuntime, *behaviour: str) -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["refuse", "crash"])
-def test_a_change_that_fails_leaves_the_running_child_alone(behaviour: str) -> None:
-    async def run() -> None:
-        async with ready() as runtime:
-            before = (runtime.pid, runtime.url, runtime.args)
-            seen = set()
-            runtime.change([behaviour])
-            while runtime.changing:
-                seen.add((runtime.pid, runtime.url, runtime.args))
-                assert runtime.status.state is RuntimeState.READY
-                await asyncio.sleep(0.02)
-            assert seen | {(runtime.pid, runtime.url, runtime.args)} == {before}
-            why = "the checkpoint is missing" if behaviour == "refuse" else "it has crashed"
-            assert runtime.status.problem == f"The checkpoints could not be loaded: {why}"
-            assert runtime.status.change is None
-            assert runtime.pid is not None
-            assert runs(runtime.pid)
-
-    asyncio.run(run())
+async def test_a_change_that_fails_leaves_the_running_child_alone(behaviour: str) -> None:
+    async with ready() as runtime:
+        before = (runtime.pid, runtime.url, runtime.args)
+        seen = set()
+        runtime.change([behaviour])
+        while runtime.changing:
+            seen.add((runtime.pid, runtime.url, runtime.args))
+            assert runtime.status.state is RuntimeState.READY
+            await asyncio.sleep(0.02)
+        assert seen | {(runtime.pid, runtime.url, runtime.args)} == {before}
+        why = "the checkpoint is missing" if behaviour == "refuse" else "it has crashed"
+        assert runtime.status.problem == f"The checkpoints could not be loaded: {why}"
+        assert runtime.status.change is None
+        assert runtime.pid is not None
+        assert runs(runtime.pid)
 
 
 @pytest.mark.parametrize("mode", ["", "base="])
-def test_a_folder_that_is_not_there_is_said_without_a_process_that_looks(tmp_path: Path, mode: str) -> None:
-    async def run() -> None:
-        async with ready() as runtime:
-            nowhere = tmp_path / "nowhere"
-            await changed(runtime, "--model", f"{mode}{nowhere}")
-            why = f"{nowhere}: the folder is missing. Give a folder or a Hub id (owner/name). [checkpoint_missing]"
-            assert runtime.status.problem == f"The checkpoints could not be loaded: {why}"
-            (file := tmp_path / "model.safetensors").touch()
-            await changed(runtime, "--model", f"{mode}{file}")
-            assert runtime.status.problem is not None
-            assert f"{file}: a folder of this name is missing. It is a file; give the folder" in runtime.status.problem
-
-    asyncio.run(run())
+async def test_a_folder_that_is_not_there_is_said_without_a_process_that_looks(tmp_path: Path, mode: str) -> None:
+    async with ready() as runtime:
+        nowhere = tmp_path / "nowhere"
+        await changed(runtime, "--model", f"{mode}{nowhere}")
+        why = f"{nowhere}: the folder is missing. Give a folder or a Hub id (owner/name). [checkpoint_missing]"
+        assert runtime.status.problem == f"The checkpoints could not be loaded: {why}"
+        (file := tmp_path / "model.safetensors").touch()
+        await changed(runtime, "--model", f"{mode}{file}")
+        assert runtime.status.problem is not None
+        assert f"{file}: a folder of this name is missing. It is a file; give the folder" in runtime.status.problem
 
 
-def test_each_change_is_tried_anew_and_told_of_itself() -> None:
-    async def run() -> None:
-        async with ready() as runtime:
-            await changed(runtime, "refuse")
-            assert "missing" in str(runtime.status.problem)
-            first = runtime.pid
-            assert first is not None
-            await changed(runtime, "stubborn")
-            assert (runtime.status.problem, runtime.args) == (None, ("stubborn",))
-            assert runtime.pid != first
-            await becomes(lambda: not runs(first))
-            second = runtime.pid
-            await changed(runtime, "ready")
-            assert (runtime.status.problem, runtime.args) == (None, ("ready",))
-            assert runtime.pid != second
-            await changed(runtime, "crash")
-            assert "it has crashed" in str(runtime.status.problem)
-            assert runtime.args == ("ready",)
-
-    asyncio.run(run())
+async def test_each_change_is_tried_anew_and_told_of_itself() -> None:
+    async with ready() as runtime:
+        await changed(runtime, "refuse")
+        assert "missing" in str(runtime.status.problem)
+        first = runtime.pid
+        assert first is not None
+        await changed(runtime, "stubborn")
+        assert (runtime.status.problem, runtime.args) == (None, ("stubborn",))
+        assert runtime.pid != first
+        await becomes(lambda: not runs(first))
+        second = runtime.pid
+        await changed(runtime, "ready")
+        assert (runtime.status.problem, runtime.args) == (None, ("ready",))
+        assert runtime.pid != second
+        await changed(runtime, "crash")
+        assert "it has crashed" in str(runtime.status.problem)
+        assert runtime.args == ("ready",)
 
 
-def test_the_new_child_is_ready_before_the_earlier_one_is_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_new_child_is_ready_before_the_earlier_one_is_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "LEAVE_S", 0.0)
 
-    async def run() -> None:
-        async with ready(drain_s=2.0) as runtime:
-            await changed(runtime, "stubborn")
-            earlier, url = runtime.pid, runtime.url
-            assert earlier is not None
-            await changed(runtime, "ready")
-            assert runtime.url != url
-            assert runtime.status.state is RuntimeState.READY
-            async with httpx.AsyncClient() as client:  # what runs in it has its time
-                assert (await client.get(f"{url}/ready")).status_code == 200
-            await becomes(lambda: not runs(earlier))
-
-    asyncio.run(run())
+    async with ready(drain_s=2.0) as runtime:
+        await changed(runtime, "stubborn")
+        earlier, url = runtime.pid, runtime.url
+        assert earlier is not None
+        await changed(runtime, "ready")
+        assert runtime.url != url
+        assert runtime.status.state is RuntimeState.READY
+        async with httpx.AsyncClient() as client:  # what runs in it has its time
+            assert (await client.get(f"{url}/ready")).status_code == 200
+        await becomes(lambda: not runs(earlier))
 
 
 @pytest.mark.parametrize("behaviour", ["large", "large-crash"])
-def test_where_memory_is_short_the_earlier_child_makes_room_and_comes_back_if_that_was_in_vain(behaviour: str) -> None:
-    async def run() -> None:
-        async with ready() as runtime:
-            first = runtime.pid
-            runtime.change([behaviour])
-            await becomes(lambda: runtime.url is None)
-            assert first is not None
-            assert not runs(first)
-            assert runtime.status.state is RuntimeState.STARTING
-            await becomes(lambda: not runtime.changing)
-            await becomes(lambda: runtime.status.state is RuntimeState.READY)
-            assert runtime.pid != first
-            if behaviour == "large":
-                assert (runtime.args, runtime.status.problem) == (("large",), None)
-            else:
-                assert (runtime.args, "it has crashed" in str(runtime.status.problem)) == (("ready",), True)
+async def test_where_memory_is_short_the_earlier_child_makes_room_and_comes_back_if_that_was_in_vain(
+    behaviour: str,
+) -> None:
+    async with ready() as runtime:
+        first = runtime.pid
+        runtime.change([behaviour])
+        await becomes(lambda: runtime.url is None)
+        assert first is not None
+        assert not runs(first)
+        assert runtime.status.state is RuntimeState.STARTING
+        await becomes(lambda: not runtime.changing)
+        await becomes(lambda: runtime.status.state is RuntimeState.READY)
+        assert runtime.pid != first
+        if behaviour == "large":
+            assert (runtime.args, runtime.status.problem) == (("large",), None)
+        else:
+            assert (runtime.args, "it has crashed" in str(runtime.status.problem)) == (("ready",), True)
 
-    asyncio.run(run())
 
-
-def test_a_child_whose_port_another_program_took_meanwhile_is_started_at_another(
+async def test_a_child_whose_port_another_program_took_meanwhile_is_started_at_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free = child_process._free_port
@@ -330,64 +300,52 @@ def test_a_child_whose_port_another_program_took_meanwhile_is_started_at_another
 
         monkeypatch.setattr(child_process, "_free_port", taken_first)
 
-        async def run() -> None:
-            async with ready() as runtime:
-                assert runtime.url == f"http://127.0.0.1:{ports[1]}"
-                assert runtime.restarts == {}
-                await changed(runtime, "stubborn")
-                assert (runtime.status.problem, runtime.args) == (None, ("stubborn",))
-                assert runtime.url == f"http://127.0.0.1:{ports[3]}"
-
-        asyncio.run(run())
-
-
-def test_a_change_that_takes_too_long_can_be_given_up() -> None:
-    async def run() -> None:
         async with ready() as runtime:
-            before = runtime.pid
-            runtime.change(["loading"])
-            await becomes(lambda: runtime.status.of == 3)
-            assert runtime.status.change == "Model 2 of 3: reading weights."
-            assert runtime.status.sentence == "Ready."
-            runtime.give_up()
-            await becomes(lambda: not runtime.changing)
-            assert "given up" in str(runtime.status.problem)
-            assert (runtime.args, runtime.pid) == (("ready",), before)
-
-    asyncio.run(run())
+            assert runtime.url == f"http://127.0.0.1:{ports[1]}"
+            assert runtime.restarts == {}
+            await changed(runtime, "stubborn")
+            assert (runtime.status.problem, runtime.args) == (None, ("stubborn",))
+            assert runtime.url == f"http://127.0.0.1:{ports[3]}"
 
 
-def test_a_child_that_dies_while_others_are_tried_is_started_again() -> None:
-    async def run() -> None:
-        async with ready() as runtime:
-            first = runtime.pid
-            assert first is not None
-            runtime.change(["loading"])
-            await becomes(lambda: runtime.status.of == 3)
-            os.kill(first, signal.SIGKILL)
-            await becomes(lambda: runtime.url is None)
-            await becomes(lambda: runtime.url is not None)
-            assert (runtime.changing, runtime.args) == (True, ("ready",))
-            assert runtime.pid != first
+async def test_a_change_that_takes_too_long_can_be_given_up() -> None:
+    async with ready() as runtime:
+        before = runtime.pid
+        runtime.change(["loading"])
+        await becomes(lambda: runtime.status.of == 3)
+        assert runtime.status.change == "Model 2 of 3: reading weights."
+        assert runtime.status.sentence == "Ready."
+        runtime.give_up()
+        await becomes(lambda: not runtime.changing)
+        assert "given up" in str(runtime.status.problem)
+        assert (runtime.args, runtime.pid) == (("ready",), before)
 
-    asyncio.run(run())
+
+async def test_a_child_that_dies_while_others_are_tried_is_started_again() -> None:
+    async with ready() as runtime:
+        first = runtime.pid
+        assert first is not None
+        runtime.change(["loading"])
+        await becomes(lambda: runtime.status.of == 3)
+        os.kill(first, signal.SIGKILL)
+        await becomes(lambda: runtime.url is None)
+        await becomes(lambda: runtime.url is not None)
+        assert (runtime.changing, runtime.args) == (True, ("ready",))
+        assert runtime.pid != first
 
 
 @pytest.mark.logs_errors
-def test_what_cannot_even_be_started_does_not_end_the_supervision(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_even_be_started_does_not_end_the_supervision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.1)
 
-    async def run() -> None:
-        async with ready() as runtime:
-            await changed(runtime, "a\x00b")
-            assert "in the studio's log" in str(runtime.status.problem)
-            assert runtime.status.state is RuntimeState.READY
-            runtime.args = ("half a character \ud800",)  # as if the door had let it in
-            assert runtime.pid is not None
-            os.kill(runtime.pid, signal.SIGKILL)
-            await becomes(lambda: runtime.status.state is RuntimeState.AWAY)
-            await asyncio.sleep(0.3)
-            runtime.args = ("ready",)
-            await becomes(lambda: runtime.status.state is RuntimeState.READY)
-
-    asyncio.run(run())
+    async with ready() as runtime:
+        await changed(runtime, "a\x00b")
+        assert "in the studio's log" in str(runtime.status.problem)
+        assert runtime.status.state is RuntimeState.READY
+        runtime.args = ("half a character \ud800",)  # as if the door had let it in
+        assert runtime.pid is not None
+        os.kill(runtime.pid, signal.SIGKILL)
+        await becomes(lambda: runtime.status.state is RuntimeState.AWAY)
+        await asyncio.sleep(0.3)
+        runtime.args = ("ready",)
+        await becomes(lambda: runtime.status.state is RuntimeState.READY)

@@ -28,72 +28,66 @@ async def client_of(hold: Hold) -> AsyncIterator[tuple[httpx.AsyncClient, str]]:
         yield client, url
 
 
-def test_a_request_given_up_at_any_moment_leaves_no_connection() -> None:
+async def test_a_request_given_up_at_any_moment_leaves_no_connection() -> None:
     dice = random.Random(1)
 
-    async def run() -> tuple[int, int]:
-        connected, ever = 0, 0
+    connected, ever = 0, 0
 
-        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal connected, ever
-            connected, ever = connected + 1, ever + 1
-            try:
-                while await reader.read(65536):  # never answers, as while a request waits for its slot
-                    pass
-            except ConnectionResetError:
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connected, ever
+        connected, ever = connected + 1, ever + 1
+        try:
+            while await reader.read(65536):  # never answers, as while a request waits for its slot
                 pass
-            finally:
-                connected -= 1
-                writer.close()
+        except ConnectionResetError:
+            pass
+        finally:
+            connected -= 1
+            writer.close()
 
-        async with client_of(hold) as (client, url):
+    async with client_of(hold) as (client, url):
 
-            async def ask() -> None:
-                with connections_closed():
-                    await client.send(httpx.Request("POST", url, content=b"{}"), stream=True)
+        async def ask() -> None:
+            with connections_closed():
+                await client.send(httpx.Request("POST", url, content=b"{}"), stream=True)
 
-            async def give_up() -> None:
-                asking = asyncio.create_task(ask())
-                for _ in range(dice.randrange(40)):
-                    await asyncio.sleep(0)
-                await asyncio.sleep(dice.random() * 0.004 * dice.randrange(2))
-                asking.cancel()
-                await asyncio.gather(asking, return_exceptions=True)
+        async def give_up() -> None:
+            asking = asyncio.create_task(ask())
+            for _ in range(dice.randrange(40)):
+                await asyncio.sleep(0)
+            await asyncio.sleep(dice.random() * 0.004 * dice.randrange(2))
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
 
-            for _ in range(REQUESTS // 10):
-                await asyncio.gather(*(give_up() for _ in range(10)))
-            await becomes(lambda: not connected)
-            return connected, ever
-
-    left, ever = asyncio.run(run())
+        for _ in range(REQUESTS // 10):
+            await asyncio.gather(*(give_up() for _ in range(10)))
+        await becomes(lambda: not connected)
+        left, ever = connected, ever
     assert ever > REQUESTS / 4
     assert left == 0
 
 
-def test_there_is_no_limit_to_the_connections() -> None:
-    async def run() -> None:
-        arrived, left = asyncio.Semaphore(0), asyncio.Semaphore(0)
+async def test_there_is_no_limit_to_the_connections() -> None:
+    arrived, left = asyncio.Semaphore(0), asyncio.Semaphore(0)
 
-        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            arrived.release()
-            await reader.read()
-            writer.close()
-            left.release()
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        arrived.release()
+        await reader.read()
+        writer.close()
+        left.release()
 
-        async with client_of(hold) as (client, url):
+    async with client_of(hold) as (client, url):
 
-            async def ask() -> None:
-                with connections_closed():
-                    await client.get(url)
+        async def ask() -> None:
+            with connections_closed():
+                await client.get(url)
 
-            asking = [asyncio.create_task(ask()) for _ in range(AT_ONCE)]
-            async with asyncio.timeout(60):
-                for _ in asking:
-                    await arrived.acquire()  # all of them are here, and none has been answered
-                for each in asking:
-                    each.cancel()
-                await asyncio.gather(*asking, return_exceptions=True)
-                for _ in asking:
-                    await left.acquire()
-
-    asyncio.run(run())
+        asking = [asyncio.create_task(ask()) for _ in range(AT_ONCE)]
+        async with asyncio.timeout(60):
+            for _ in asking:
+                await arrived.acquire()  # all of them are here, and none has been answered
+            for each in asking:
+                each.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+            for _ in asking:
+                await left.acquire()

@@ -181,31 +181,28 @@ def test_a_visitor_is_known_by_the_studios_cookie_and_keeps_nothing_without_it(p
     assert whose_voices(Visitors(each=False)) is None
 
 
-def test_a_visitors_socket_speaks_with_its_own_voices(running: RunningServer) -> None:
-    async def scenario() -> None:
-        relay = Relay(GivenRuntime(running.http), whose=by_cookie)
-        routes: list[Any] = [Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)]
-        routes.append(WebSocketRoute("/v1/{path:path}", relay.websocket))
-        async with served(routes) as place, httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client:
-            await kept(client, "Anna's", cookie="who=anna")
-            for headers, ending in [
-                ({"cookie": "who=anna"}, "audio.done"),
-                ({"cookie": "who=bert"}, "unknown_voice"),
-                ({"X-Voice-Owner": "anna"}, "unknown_voice"),
-            ]:
-                url = f"ws://{place}/v1/audio/speech/stream"
-                async with connect(url, subprotocols=[PROTOCOL], additional_headers=headers) as socket:  # type: ignore[list-item]
-                    await socket.send('{"type":"session.config","task_type":"base","voice":"anna\'s","max_frames":4}')
-                    await socket.send('{"type":"input.text","text":"Hi."}')
-                    await socket.send('{"type":"input.done"}')
-                    while True:
-                        said = await asyncio.wait_for(socket.recv(), 30)
-                        if isinstance(said, str) and ('"audio.done"' in said or '"error"' in said.split(",")[0]):
-                            break
-                    assert ending in said, headers
-        await relay.aclose()
-
-    asyncio.run(scenario())
+async def test_a_visitors_socket_speaks_with_its_own_voices(running: RunningServer) -> None:
+    relay = Relay(GivenRuntime(running.http), whose=by_cookie)
+    routes: list[Any] = [Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)]
+    routes.append(WebSocketRoute("/v1/{path:path}", relay.websocket))
+    async with served(routes) as place, httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client:
+        await kept(client, "Anna's", cookie="who=anna")
+        for headers, ending in [
+            ({"cookie": "who=anna"}, "audio.done"),
+            ({"cookie": "who=bert"}, "unknown_voice"),
+            ({"X-Voice-Owner": "anna"}, "unknown_voice"),
+        ]:
+            url = f"ws://{place}/v1/audio/speech/stream"
+            async with connect(url, subprotocols=[PROTOCOL], additional_headers=headers) as socket:  # type: ignore[list-item]
+                await socket.send('{"type":"session.config","task_type":"base","voice":"anna\'s","max_frames":4}')
+                await socket.send('{"type":"input.text","text":"Hi."}')
+                await socket.send('{"type":"input.done"}')
+                while True:
+                    said = await asyncio.wait_for(socket.recv(), 30)
+                    if isinstance(said, str) and ('"audio.done"' in said or '"error"' in said.split(",")[0]):
+                        break
+                assert ending in said, headers
+    await relay.aclose()
 
 
 # --- the bin
@@ -247,39 +244,36 @@ def test_a_disk_that_does_not_take_it_is_told(tmp_path: Path) -> None:
         VoiceBin(tmp_path / "file" / "bin", keep_s=60).put("", "a", b"x")
 
 
-def test_what_visitors_left_in_the_runtime_goes_after_some_days(running: RunningServer, tmp_path: Path) -> None:
-    async def inside() -> None:
-        keeping = StoreService(StoreSettings(data=str(tmp_path / "data"), visitors="each"))
-        relay = Relay(GivenRuntime(running.http), whose=whose_voices(keeping.visitors))
-        routes = [*keeping.routes(), Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)]
-        anna, ben = header_of("a", keeping.visitors), header_of("b", keeping.visitors)
-        async with (
-            keeping.running(),
-            served(routes) as place,
-            httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client,
-        ):
+async def test_what_visitors_left_in_the_runtime_goes_after_some_days(running: RunningServer, tmp_path: Path) -> None:
+    keeping = StoreService(StoreSettings(data=str(tmp_path / "data"), visitors="each"))
+    relay = Relay(GivenRuntime(running.http), whose=whose_voices(keeping.visitors))
+    routes = [*keeping.routes(), Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)]
+    anna, ben = header_of("a", keeping.visitors), header_of("b", keeping.visitors)
+    async with (
+        keeping.running(),
+        served(routes) as place,
+        httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client,
+    ):
 
-            async def count(headers: dict[str, str]) -> list[int]:
-                paths = (VOICES, "/v1/audio/pronunciations")
-                return [len((await client.get(path, headers=headers)).json()["data"]) for path in paths]
+        async def count(headers: dict[str, str]) -> list[int]:
+            paths = (VOICES, "/v1/audio/pronunciations")
+            return [len((await client.get(path, headers=headers)).json()["data"]) for path in paths]
 
-            for headers in (anna, ben):
-                await kept(client, **headers)
-                words = {"name": "Names", "pronunciations": [{"word": "a", "say_as": "b"}]}
-                (await client.post("/v1/audio/pronunciations", json=words, headers=headers)).raise_for_status()
-                visitor = keeping.visitors.of(HTTPConnection({"type": "http", "headers": raw(headers)}))
-                await keeping.admit_to_runtime(visitor, 0)
-            with sqlite3.connect(tmp_path / "data" / FILE) as connection:
-                connection.execute("UPDATE runtime_owners SET seen_at = seen_at - 31 * 86400")
-            connection.close()
-            (await client.get("/studio/me", headers=ben)).raise_for_status()
-            await keeping.purge_runtime(relay)
-            assert [await count(anna), await count(ben)] == [[0, 0], [1, 1]]
-            assert keeping.store.left_owners() == []
-            await client.delete(f"{VOICES}/Clara", headers=ben)
-        await relay.aclose()
-
-    asyncio.run(inside())
+        for headers in (anna, ben):
+            await kept(client, **headers)
+            words = {"name": "Names", "pronunciations": [{"word": "a", "say_as": "b"}]}
+            (await client.post("/v1/audio/pronunciations", json=words, headers=headers)).raise_for_status()
+            visitor = keeping.visitors.of(HTTPConnection({"type": "http", "headers": raw(headers)}))
+            await keeping.admit_to_runtime(visitor, 0)
+        with sqlite3.connect(tmp_path / "data" / FILE) as connection:
+            connection.execute("UPDATE runtime_owners SET seen_at = seen_at - 31 * 86400")
+        connection.close()
+        (await client.get("/studio/me", headers=ben)).raise_for_status()
+        await keeping.purge_runtime(relay)
+        assert [await count(anna), await count(ben)] == [[0, 0], [1, 1]]
+        assert keeping.store.left_owners() == []
+        await client.delete(f"{VOICES}/Clara", headers=ben)
+    await relay.aclose()
 
 
 def raw(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:

@@ -294,7 +294,7 @@ def test_an_aligner_that_crashes_or_hangs_takes_nobody_with_it(
     assert [line.rpartition(": ")[2] for line in warnings(caplog)] == [why] * 2
 
 
-def test_more_takes_than_may_wait_are_not_kept_waiting(only: Install) -> None:
+async def test_more_takes_than_may_wait_are_not_kept_waiting(only: Install) -> None:
     only("right")
 
     async def ask() -> list[Any]:
@@ -305,4 +305,4 @@ def test_more_takes_than_may_wait_are_not_kept_waiting(only: Install) -> None:
         finally:
             await aligning.aclose()
 
-    assert [found is None for found in asyncio.run(ask())] == [False] * MAX_WAITING + [True] * 2
+    assert [found is None for found in await ask()] == [False] * MAX_WAITING + [True] * 2
