@@ -14,61 +14,49 @@ from runtime.cluster.directory import Directory
 REPLICA = Replica(name="a", host="127.0.0.1", port=80, pool="speech", modes=("base",))
 
 
-def test_a_drain_waits_for_every_ingress_to_heed_it() -> None:
-    async def run() -> None:
-        directory = Directory()
-        await directory.report(REPLICA)
-        version, _ = await directory.replicas("one", -1)
-        await directory.replicas("two", version)
-        draining = asyncio.create_task(directory.drain("a"))
-        await asyncio.sleep(0.05)
-        heeded, told = await directory.replicas("one", version)
-        assert [replica.state for replica in told] == [ReplicaState.DRAINING]
-        await directory.replicas("one", heeded)
-        await asyncio.sleep(0.05)
-        assert not draining.done(), "the other ingress has not heard of it"
-        await directory.replicas("two", heeded)
-        await asyncio.wait_for(draining, 60.0)
-        await directory.report(REPLICA)  # it goes on to say that it is there
-        assert (await directory.replicas("one", heeded))[1] == [replace(REPLICA, state=ReplicaState.DRAINING)]
-        await directory.leave("a")
-        assert (await directory.replicas("one", heeded))[1] == []
-
-    asyncio.run(run())
+async def test_a_drain_waits_for_every_ingress_to_heed_it() -> None:
+    directory = Directory()
+    await directory.report(REPLICA)
+    version, _ = await directory.replicas("one", -1)
+    await directory.replicas("two", version)
+    draining = asyncio.create_task(directory.drain("a"))
+    await asyncio.sleep(0.05)
+    heeded, told = await directory.replicas("one", version)
+    assert [replica.state for replica in told] == [ReplicaState.DRAINING]
+    await directory.replicas("one", heeded)
+    await asyncio.sleep(0.05)
+    assert not draining.done(), "the other ingress has not heard of it"
+    await directory.replicas("two", heeded)
+    await asyncio.wait_for(draining, 60.0)
+    await directory.report(REPLICA)  # it goes on to say that it is there
+    assert (await directory.replicas("one", heeded))[1] == [replace(REPLICA, state=ReplicaState.DRAINING)]
+    await directory.leave("a")
+    assert (await directory.replicas("one", heeded))[1] == []
 
 
-def test_who_reports_no_more_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        directory = Directory()
-        await directory.report(REPLICA)
-        await asyncio.sleep(0.02)
-        assert (await directory.replicas("one", 0))[1] == []
-
+async def test_who_reports_no_more_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directories, "REPORT_TIMEOUT_S", 0.01)
-    asyncio.run(run())
+    directory = Directory()
+    await directory.report(REPLICA)
+    await asyncio.sleep(0.02)
+    assert (await directory.replicas("one", 0))[1] == []
 
 
-def test_a_drain_of_whom_nobody_knows_or_to_whom_nobody_sends_waits_for_nothing() -> None:
-    async def run() -> None:
-        directory = Directory()
-        await asyncio.wait_for(directory.drain("nobody"), directories.DRAIN_TIMEOUT_S - 1)
-        await directory.report(REPLICA)
-        await asyncio.wait_for(directory.drain("a"), directories.DRAIN_TIMEOUT_S - 1)
-
-    asyncio.run(run())
+async def test_a_drain_of_whom_nobody_knows_or_to_whom_nobody_sends_waits_for_nothing() -> None:
+    directory = Directory()
+    await asyncio.wait_for(directory.drain("nobody"), directories.DRAIN_TIMEOUT_S - 1)
+    await directory.report(REPLICA)
+    await asyncio.wait_for(directory.drain("a"), directories.DRAIN_TIMEOUT_S - 1)
 
 
-def test_who_reports_is_told_what_is_served_by_any() -> None:
+async def test_who_reports_is_told_what_is_served_by_any() -> None:
     speakers, clones = (
         Checkpoint(id=name, created=1, modes=(mode,), speakers=(), languages=())
         for name, mode in (("a", "custom_voice"), ("b", "base"))
     )
 
-    async def run() -> None:
-        directory = Directory()
-        assert await directory.report(replace(REPLICA, checkpoints=(speakers,))) == [speakers]
-        assert await directory.report(replace(REPLICA, name="b", checkpoints=(clones, speakers))) == [speakers, clones]
-        await directory.leave("b")
-        assert await directory.report(replace(REPLICA, checkpoints=(speakers,))) == [speakers]
-
-    asyncio.run(run())
+    directory = Directory()
+    assert await directory.report(replace(REPLICA, checkpoints=(speakers,))) == [speakers]
+    assert await directory.report(replace(REPLICA, name="b", checkpoints=(clones, speakers))) == [speakers, clones]
+    await directory.leave("b")
+    assert await directory.report(replace(REPLICA, checkpoints=(speakers,))) == [speakers]

@@ -40,28 +40,25 @@ def is_there(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("words", [SILENT, MUTE], ids=["no socket", "no answer"])
-def test_one_that_does_not_answer_its_admin_socket_is_ended(
+async def test_one_that_does_not_answer_its_admin_socket_is_ended(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(haproxy, "START_TIMEOUT_S", 0.7)
     started = in_place_of_haproxy(tmp_path, words)
     with pytest.raises(InvalidSetting, match="admin socket"):
-        asyncio.run(started.start())
+        await started.start()
     assert started.pid
     assert not is_there(started.pid)
 
 
-def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
     started = in_place_of_haproxy(tmp_path, SILENT)
 
-    async def cancelled() -> None:
-        starting = asyncio.create_task(started.start())
-        while not started.pid:  # noqa: ASYNC110  a process
-            await asyncio.sleep(0.01)
-        assert is_there(started.pid)
-        starting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await starting
-
-    asyncio.run(cancelled())
+    starting = asyncio.create_task(started.start())
+    while not started.pid:  # noqa: ASYNC110  a process
+        await asyncio.sleep(0.01)
+    assert is_there(started.pid)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
     assert not is_there(started.pid)

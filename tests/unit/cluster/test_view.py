@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 
 import httpx
@@ -26,30 +25,24 @@ class ClusterState:
 
 
 @pytest.mark.parametrize("state", list(ReplicaState))
-def test_where_no_replica_says_who_may_come_in_no_caller_may(state: ReplicaState) -> None:
-    async def run() -> None:
-        async with httpx.AsyncClient(trust_env=False) as http:
-            view = ClusterView(ClusterState(state), http, Settings())
-            port = await view.start()
-            try:
-                answer = await http.get(f"http://127.0.0.1:{port}/cluster", headers={"x-api-key": "guess"})
-            finally:
-                await view.stop()
-        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_replica")
-        assert "secret-name" not in answer.text
-
-    asyncio.run(run())
+async def test_where_no_replica_says_who_may_come_in_no_caller_may(state: ReplicaState) -> None:
+    async with httpx.AsyncClient(trust_env=False) as http:
+        view = ClusterView(ClusterState(state), http, Settings())
+        port = await view.start()
+        try:
+            answer = await http.get(f"http://127.0.0.1:{port}/cluster", headers={"x-api-key": "guess"})
+        finally:
+            await view.stop()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_replica")
+    assert "secret-name" not in answer.text
 
 
-def test_kuberay_is_told_that_the_port_is_open_without_a_key() -> None:
-    async def run() -> None:
-        async with httpx.AsyncClient(trust_env=False) as http:
-            view = ClusterView(ClusterState(ReplicaState.READY), http, Settings())
-            port = await view.start()
-            try:
-                answer = await http.get(f"http://127.0.0.1:{port}/-/healthz")
-            finally:
-                await view.stop()
-        assert (answer.status_code, answer.text) == (200, "success")
-
-    asyncio.run(run())
+async def test_kuberay_is_told_that_the_port_is_open_without_a_key() -> None:
+    async with httpx.AsyncClient(trust_env=False) as http:
+        view = ClusterView(ClusterState(ReplicaState.READY), http, Settings())
+        port = await view.start()
+        try:
+            answer = await http.get(f"http://127.0.0.1:{port}/-/healthz")
+        finally:
+            await view.stop()
+    assert (answer.status_code, answer.text) == (200, "success")

@@ -65,17 +65,14 @@ def test_sessions_and_load_are_as_they_are_now() -> None:
     assert read(metrics)["voicewright_sessions", "omni"] == 0
 
 
-def test_a_loop_that_is_held_up_is_seen() -> None:
+async def test_a_loop_that_is_held_up_is_seen() -> None:
     metrics = ServerMetrics()
 
-    async def hold_up() -> None:
-        watching = asyncio.create_task(metrics.watch_lag())
-        await asyncio.sleep(0.01)
-        time.sleep(0.8)  # noqa: ASYNC251  that is the fault
-        await asyncio.sleep(0.01)
-        watching.cancel()
-
-    asyncio.run(hold_up())
+    watching = asyncio.create_task(metrics.watch_lag())
+    await asyncio.sleep(0.01)
+    time.sleep(0.8)  # noqa: ASYNC251  that is the fault
+    await asyncio.sleep(0.01)
+    watching.cancel()
     values = read(metrics)
     assert values["voicewright_loop_lag_seconds_count",] >= 1
     assert values["voicewright_loop_lag_seconds_sum",] > 0.2

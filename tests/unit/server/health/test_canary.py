@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 import pytest
@@ -12,7 +11,7 @@ from runtime.server.health.canary import Canary, Outcome
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 
 
-def test_one_checkpoint_for_two_modes_says_the_same_each_time(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_checkpoint_for_two_modes_says_the_same_each_time(caplog: pytest.LogCaptureFixture) -> None:
     """As in the studio, where a published one serves one mode and the embedded voice goes on with the others."""
     models = tuple(f"{mode}={DEMO_CHECKPOINT}" for mode in ("voice_design", "base"))
     engine = Engine.open(Settings(models=models, engine=EngineSettings(device="cpu", max_slots=1, max_model_len=512)))
@@ -21,7 +20,7 @@ def test_one_checkpoint_for_two_modes_says_the_same_each_time(caplog: pytest.Log
     canary = Canary(engine)
     try:
         with caplog.at_level(logging.INFO, "runtime"):
-            assert [asyncio.run(canary.sing()) for _ in range(2)] == [Outcome.SAME] * 2
+            assert [await canary.sing() for _ in range(2)] == [Outcome.SAME] * 2
         assert "request" not in caplog.text  # it is none of a client's
     finally:
         engine.close()

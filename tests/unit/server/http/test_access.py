@@ -250,45 +250,39 @@ def test_reading_and_programs_need_no_origin() -> None:
     assert knock() == (101, None)
 
 
-def test_connections_are_counted_in_all_and_by_address() -> None:
-    async def crowd() -> None:
-        door = Door(ServerSettings(max_connections=4, max_connections_per_address=2))
-        door.leave.clear()
-        waiting = [asyncio.create_task(door.knock(address="192.0.2.7")) for _ in range(2)]
-        await asyncio.sleep(0)
-        status, error, headers = await door.knock(address="192.0.2.7")
-        assert (status, error["code"], headers["retry-after"]) == (503, "too_many_connections", "1")
-        waiting += [asyncio.create_task(door.knock("http", address="::1")) for _ in range(2)]
-        await asyncio.sleep(0)
-        for kind in ("http", "websocket"):
-            status, error, _ = await door.knock(kind, address="192.0.2.8")
-            assert (status, error["code"]) == (503, "too_many_connections")
-        status, _, _ = await asyncio.wait_for(probe(door), 60)
-        assert status == 200
-        door.leave.set()
-        assert [status for status, *_ in await asyncio.gather(*waiting)] == [101, 101, 200, 200]
-        assert (await door.knock(address="192.0.2.7"))[0] == 101
-        assert not door.door.caps.by_address
-
+async def test_connections_are_counted_in_all_and_by_address() -> None:
     async def probe(door: Door) -> tuple[int, dict[str, Any], dict[str, str]]:
         door.leave.set()
         answer = await door.knock("http", path="/health")
         door.leave.clear()
         return answer
 
-    asyncio.run(crowd())
+    door = Door(ServerSettings(max_connections=4, max_connections_per_address=2))
+    door.leave.clear()
+    waiting = [asyncio.create_task(door.knock(address="192.0.2.7")) for _ in range(2)]
+    await asyncio.sleep(0)
+    status, error, headers = await door.knock(address="192.0.2.7")
+    assert (status, error["code"], headers["retry-after"]) == (503, "too_many_connections", "1")
+    waiting += [asyncio.create_task(door.knock("http", address="::1")) for _ in range(2)]
+    await asyncio.sleep(0)
+    for kind in ("http", "websocket"):
+        status, error, _ = await door.knock(kind, address="192.0.2.8")
+        assert (status, error["code"]) == (503, "too_many_connections")
+    status, _, _ = await asyncio.wait_for(probe(door), 60)
+    assert status == 200
+    door.leave.set()
+    assert [status for status, *_ in await asyncio.gather(*waiting)] == [101, 101, 200, 200]
+    assert (await door.knock(address="192.0.2.7"))[0] == 101
+    assert not door.door.caps.by_address
 
 
-def test_loopback_may_have_more_connections_than_an_address() -> None:
-    async def crowd() -> list[int]:
-        door = Door(ServerSettings(max_connections_per_address=1))
-        door.leave.clear()
-        waiting = [asyncio.create_task(door.knock(address="127.0.0.1")) for _ in range(3)]
-        await asyncio.sleep(0)
-        door.leave.set()
-        return [status for status, *_ in await asyncio.gather(*waiting)]
-
-    assert asyncio.run(crowd()) == [101, 101, 101]
+async def test_loopback_may_have_more_connections_than_an_address() -> None:
+    door = Door(ServerSettings(max_connections_per_address=1))
+    door.leave.clear()
+    waiting = [asyncio.create_task(door.knock(address="127.0.0.1")) for _ in range(3)]
+    await asyncio.sleep(0)
+    door.leave.set()
+    assert [status for status, *_ in await asyncio.gather(*waiting)] == [101, 101, 101]
 
 
 def test_requests_a_minute_are_counted_by_key_or_address() -> None:
@@ -351,37 +345,36 @@ def test_an_ipv6_client_has_one_rate_for_all_its_addresses() -> None:
     assert knock(door, "http", address="2a00:1450:4001:81c::1")[0] == 200
 
 
-def test_the_order_is_connections_origin_rate_key_body() -> None:
-    async def scenario() -> list[str]:
-        door = Door(ServerSettings(**KEYS, requests_per_minute=1, max_connections=1))
-        bad: dict[str, Any] = {"method": "POST", "content_length": "9" * 12}
-        door.leave.clear()
-        held = asyncio.create_task(door.knock(x_api_key="key-two"))
-        await asyncio.sleep(0)
-        codes = [(await door.knock("http", **bad, origin="null"))[1]["code"]]
-        door.leave.set()
-        await held
-        codes.append((await door.knock("http", **bad, origin="null"))[1]["code"])
-        codes.append((await door.knock("http", **bad))[1]["code"])
-        codes.append((await door.knock("http", **bad))[1]["code"])
-        codes.append((await door.knock("http", **bad, x_api_key=KEY))[1]["code"])
-        return codes
+async def test_the_order_is_connections_origin_rate_key_body() -> None:
+    door = Door(ServerSettings(**KEYS, requests_per_minute=1, max_connections=1))
+    bad: dict[str, Any] = {"method": "POST", "content_length": "9" * 12}
+    door.leave.clear()
+    held = asyncio.create_task(door.knock(x_api_key="key-two"))
+    await asyncio.sleep(0)
+    codes = [(await door.knock("http", **bad, origin="null"))[1]["code"]]
+    door.leave.set()
+    await held
+    codes.append((await door.knock("http", **bad, origin="null"))[1]["code"])
+    codes.append((await door.knock("http", **bad))[1]["code"])
+    codes.append((await door.knock("http", **bad))[1]["code"])
+    codes.append((await door.knock("http", **bad, x_api_key=KEY))[1]["code"])
+    assert codes == [
+        "too_many_connections",
+        "origin_refused",
+        "unauthorized",
+        "rate_limited",
+        "message_too_large",
+    ]
 
-    assert asyncio.run(scenario()) == [
-        "too_many_connections", "origin_refused", "unauthorized", "rate_limited", "message_too_large",
-    ]  # fmt: skip
 
-
-def test_refusals_say_and_log_nothing_of_what_came(caplog: pytest.LogCaptureFixture) -> None:
+async def test_refusals_say_and_log_nothing_of_what_came(caplog: pytest.LogCaptureFixture) -> None:
     canary = "canary-7f3a"
     caplog.set_level(logging.DEBUG)
     for settings in (ServerSettings(**KEYS), ServerSettings(requests_per_minute=1), ServerSettings()):
         door = Door(settings)
         for kind in ("http", "websocket"):
-            answer = asyncio.run(
-                door.knock(
-                    kind, path=f"/{canary}", method="POST", query=f"ticket={canary}", x_api_key=canary, origin=canary
-                )
+            answer = await door.knock(
+                kind, path=f"/{canary}", method="POST", query=f"ticket={canary}", x_api_key=canary, origin=canary
             )
             assert canary not in str(answer)
     assert canary not in caplog.text

@@ -70,86 +70,68 @@ def reply_of(
     )
 
 
-def test_events_come_in_order_and_end_with_the_last() -> None:
-    async def listen() -> list[Any]:
-        engine = ScriptedEngine({1: [Queued(0), started(), chunk(), chunk(2), finished()]})
-        begun = time.monotonic()
-        async with SpeechStream(engine, REQUEST) as speech:
-            heard = [type(event) async for event in speech]
-            assert speech.seed == 3
-            assert speech.queue_ms is not None
-            assert speech.ttfa_ms is not None
-            assert 0 <= speech.queue_ms <= speech.ttfa_ms <= 1000 * (time.monotonic() - begun)
-        return heard
-
-    assert asyncio.run(listen()) == [Queued, Started, AudioChunk, AudioChunk, Finished]
+async def test_events_come_in_order_and_end_with_the_last() -> None:
+    engine = ScriptedEngine({1: [Queued(0), started(), chunk(), chunk(2), finished()]})
+    begun = time.monotonic()
+    async with SpeechStream(engine, REQUEST) as speech:
+        heard = [type(event) async for event in speech]
+        assert speech.seed == 3
+        assert speech.queue_ms is not None
+        assert speech.ttfa_ms is not None
+        assert 0 <= speech.queue_ms <= speech.ttfa_ms <= 1000 * (time.monotonic() - begun)
+    assert heard == [Queued, Started, AudioChunk, AudioChunk, Finished]
 
 
-def test_sound_is_taken_when_the_next_is_asked_for_and_not_before() -> None:
-    async def listen() -> None:
-        engine = ScriptedEngine({1: [chunk(), chunk(2), finished()]})
-        async with SpeechStream(engine, REQUEST) as speech:
-            await anext(speech)
-            assert engine.takings == []
-            await anext(speech)
-            assert engine.takings == [(1, 1920)]
-            await anext(speech)
-            assert engine.takings == [(1, 1920), (1, 3 * 1920)]
-
-    asyncio.run(listen())
+async def test_sound_is_taken_when_the_next_is_asked_for_and_not_before() -> None:
+    engine = ScriptedEngine({1: [chunk(), chunk(2), finished()]})
+    async with SpeechStream(engine, REQUEST) as speech:
+        await anext(speech)
+        assert engine.takings == []
+        await anext(speech)
+        assert engine.takings == [(1, 1920)]
+        await anext(speech)
+        assert engine.takings == [(1, 1920), (1, 3 * 1920)]
 
 
-def test_what_breaks_is_raised_and_named_as_the_client_names_it() -> None:
-    async def listen() -> None:
-        error = TextTooLong(param="text", count=2, unit="characters", limit=1)
-        engine = ScriptedEngine({1: [started(), Broken(error, RequestStats())]}, refusal=None)
-        async with SpeechStream(engine, REQUEST, text_field="input") as speech:
-            await anext(speech)
-            with pytest.raises(TextTooLong) as caught:
-                await anext(speech)
-            assert caught.value.param == "input"
-            with pytest.raises(StopAsyncIteration):
-                await anext(speech)
-        engine.refusal = TextTooLong(param="text", count=2, unit="characters", limit=1)
+async def test_what_breaks_is_raised_and_named_as_the_client_names_it() -> None:
+    error = TextTooLong(param="text", count=2, unit="characters", limit=1)
+    engine = ScriptedEngine({1: [started(), Broken(error, RequestStats())]}, refusal=None)
+    async with SpeechStream(engine, REQUEST, text_field="input") as speech:
+        await anext(speech)
         with pytest.raises(TextTooLong) as caught:
-            async with SpeechStream(engine, REQUEST, text_field="input"):
-                pass
+            await anext(speech)
         assert caught.value.param == "input"
-
-    asyncio.run(listen())
-
-
-def test_its_end_is_told_once_though_nobody_listens_any_more() -> None:
-    async def leave() -> None:
-        engine, ends = ScriptedEngine({1: [started(), chunk()]}), []
-        async with SpeechStream(engine, REQUEST, on_end=ends.append) as speech:
+        with pytest.raises(StopAsyncIteration):
             await anext(speech)
-        engine.say(1, finished(StopReason.CANCELLED))
-        await settle()
-        assert [end.stop_reason for end in ends] == [StopReason.CANCELLED]
-
-    asyncio.run(leave())
-
-
-def test_leaving_early_cancels() -> None:
-    async def leave() -> None:
-        engine = ScriptedEngine({1: [started(), chunk()]})
-        async with SpeechStream(engine, REQUEST) as speech:
-            await anext(speech)
-            assert engine.cancelled == []
-        assert engine.cancelled == [1]
-
-    asyncio.run(leave())
+    engine.refusal = TextTooLong(param="text", count=2, unit="characters", limit=1)
+    with pytest.raises(TextTooLong) as caught:
+        async with SpeechStream(engine, REQUEST, text_field="input"):
+            pass
+    assert caught.value.param == "input"
 
 
-def test_an_event_after_the_loop_has_closed_is_no_fault_of_the_engines() -> None:
+async def test_its_end_is_told_once_though_nobody_listens_any_more() -> None:
+    engine, ends = ScriptedEngine({1: [started(), chunk()]}), []
+    async with SpeechStream(engine, REQUEST, on_end=ends.append) as speech:
+        await anext(speech)
+    engine.say(1, finished(StopReason.CANCELLED))
+    await settle()
+    assert [end.stop_reason for end in ends] == [StopReason.CANCELLED]
+
+
+async def test_leaving_early_cancels() -> None:
+    engine = ScriptedEngine({1: [started(), chunk()]})
+    async with SpeechStream(engine, REQUEST) as speech:
+        await anext(speech)
+        assert engine.cancelled == []
+    assert engine.cancelled == [1]
+
+
+async def test_an_event_after_the_loop_has_closed_is_no_fault_of_the_engines() -> None:
     engine = ScriptedEngine()
 
-    async def leave() -> None:
-        async with SpeechStream(engine, REQUEST):
-            pass
-
-    asyncio.run(leave())
+    async with SpeechStream(engine, REQUEST):
+        pass
     engine.say(1, chunk())
 
 
@@ -160,41 +142,35 @@ async def spoken_pieces(engine: ScriptedEngine) -> AsyncGenerator[bytes, None]:
                 yield event.pcm
 
 
-def test_the_status_waits_for_the_first_sound() -> None:
-    async def serve() -> None:
-        engine, wire = ScriptedEngine(), Wire()
-        reply = reply_of(spoken_pieces(engine), **{"X-Late": "2"})
-        serving = asyncio.create_task(reply({}, wire.receive, wire.send))
-        await settle()
-        engine.say(1, Queued(0), started())
-        await settle()
-        assert wire.sent == []
-        engine.say(1, chunk())
-        await settle()
-        assert [message["type"] for message in wire.sent] == ["http.response.start", "http.response.body"]
-        headers = dict(wire.sent[0]["headers"])
-        assert (headers[b"x-early"], headers[b"x-late"], headers[b"content-type"]) == (b"1", b"2", b"audio/pcm")
-        assert b"content-length" not in headers
-        engine.say(1, chunk(2), finished())
-        await serving
-        assert wire.is_complete
-        assert len(wire.body) == 3 * 3840
-
-    asyncio.run(serve())
+async def test_the_status_waits_for_the_first_sound() -> None:
+    engine, wire = ScriptedEngine(), Wire()
+    reply = reply_of(spoken_pieces(engine), **{"X-Late": "2"})
+    serving = asyncio.create_task(reply({}, wire.receive, wire.send))
+    await settle()
+    engine.say(1, Queued(0), started())
+    await settle()
+    assert wire.sent == []
+    engine.say(1, chunk())
+    await settle()
+    assert [message["type"] for message in wire.sent] == ["http.response.start", "http.response.body"]
+    headers = dict(wire.sent[0]["headers"])
+    assert (headers[b"x-early"], headers[b"x-late"], headers[b"content-type"]) == (b"1", b"2", b"audio/pcm")
+    assert b"content-length" not in headers
+    engine.say(1, chunk(2), finished())
+    await serving
+    assert wire.is_complete
+    assert len(wire.body) == 3 * 3840
 
 
-def test_an_error_before_the_first_sound_is_raised_and_one_after_it_breaks_off() -> None:
-    async def serve() -> None:
-        broken = Broken(GenerationFailed(), RequestStats())
-        wire = Wire()
-        with pytest.raises(GenerationFailed):
-            await reply_of(spoken_pieces(ScriptedEngine({1: [started(), broken]})))({}, wire.receive, wire.send)
-        assert wire.sent == []
-        await reply_of(spoken_pieces(ScriptedEngine({1: [started(), chunk(), broken]})))({}, wire.receive, wire.send)
-        assert len(wire.body) == 3840
-        assert not wire.is_complete
-
-    asyncio.run(serve())
+async def test_an_error_before_the_first_sound_is_raised_and_one_after_it_breaks_off() -> None:
+    broken = Broken(GenerationFailed(), RequestStats())
+    wire = Wire()
+    with pytest.raises(GenerationFailed):
+        await reply_of(spoken_pieces(ScriptedEngine({1: [started(), broken]})))({}, wire.receive, wire.send)
+    assert wire.sent == []
+    await reply_of(spoken_pieces(ScriptedEngine({1: [started(), chunk(), broken]})))({}, wire.receive, wire.send)
+    assert len(wire.body) == 3840
+    assert not wire.is_complete
 
 
 @pytest.mark.parametrize("heard", [0, 1])
@@ -214,23 +190,20 @@ def test_a_hang_up_cancels_whether_or_not_anything_was_sent(heard: int) -> None:
     asyncio.run(serve())
 
 
-def test_who_takes_nothing_gets_nothing_made_and_is_left() -> None:
-    async def serve() -> None:
-        engine, wire = ScriptedEngine(), Wire()
-        reply = reply_of(spoken_pieces(engine), send_s=0.1)
-        serving = asyncio.create_task(reply({}, wire.receive, wire.send))
-        await settle()
-        engine.say(1, started(), chunk())
-        await settle()
-        wire.reading.clear()
-        engine.say(1, chunk(), chunk(), chunk())
-        await settle()
-        assert engine.takings == [(1, 1920)]  # the second is still being sent
-        await asyncio.wait_for(serving, 60)
-        assert engine.cancelled == [1]
-        assert not wire.is_complete
-
-    asyncio.run(serve())
+async def test_who_takes_nothing_gets_nothing_made_and_is_left() -> None:
+    engine, wire = ScriptedEngine(), Wire()
+    reply = reply_of(spoken_pieces(engine), send_s=0.1)
+    serving = asyncio.create_task(reply({}, wire.receive, wire.send))
+    await settle()
+    engine.say(1, started(), chunk())
+    await settle()
+    wire.reading.clear()
+    engine.say(1, chunk(), chunk(), chunk())
+    await settle()
+    assert engine.takings == [(1, 1920)]  # the second is still being sent
+    await asyncio.wait_for(serving, 60)
+    assert engine.cancelled == [1]
+    assert not wire.is_complete
 
 
 def test_work_ends_with_the_client_and_its_error_is_passed_on() -> None:
@@ -265,26 +238,23 @@ def test_work_ends_with_the_client_and_its_error_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("heard", [0, 1])
-def test_a_host_that_shuts_ends_what_takes_too_long(heard: int) -> None:
-    async def serve() -> None:
-        engine, wire = ScriptedEngine(), Wire()
-        host = Host(Settings(), lambda *_: engine, MemoryLibrary())
-        await host.load()
-        reply = reply_of(spoken_pieces(engine), replies=host.replies)
-        serving = asyncio.create_task(reply({}, wire.receive, wire.send))
-        await settle()
-        engine.say(1, started(), *[chunk()] * heard)
-        await settle()
-        await host.close_sessions(Draining(), 1001, timeout_s=0.05)
-        if heard:
+async def test_a_host_that_shuts_ends_what_takes_too_long(heard: int) -> None:
+    engine, wire = ScriptedEngine(), Wire()
+    host = Host(Settings(), lambda *_: engine, MemoryLibrary())
+    await host.load()
+    reply = reply_of(spoken_pieces(engine), replies=host.replies)
+    serving = asyncio.create_task(reply({}, wire.receive, wire.send))
+    await settle()
+    engine.say(1, started(), *[chunk()] * heard)
+    await settle()
+    await host.close_sessions(Draining(), 1001, timeout_s=0.05)
+    if heard:
+        await serving
+        assert wire.body
+        assert not wire.is_complete
+    else:
+        with pytest.raises(Draining):
             await serving
-            assert wire.body
-            assert not wire.is_complete
-        else:
-            with pytest.raises(Draining):
-                await serving
-            assert wire.sent == []
-        assert engine.cancelled == [1]
-        host.close()
-
-    asyncio.run(serve())
+        assert wire.sent == []
+    assert engine.cancelled == [1]
+    host.close()

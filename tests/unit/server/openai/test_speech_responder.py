@@ -82,15 +82,12 @@ def test_a_stored_voice_is_read_from_the_library(voice: Any) -> None:
     assert (request.mode, request.voice, request.reference) == (Mode.BASE, None, CLARA)
 
 
-def test_in_an_empty_library_there_are_no_stored_voices() -> None:
-    async def ask() -> None:
-        async with hosting(ScriptedEngine()) as host:
-            with pytest.raises(UnknownVoice):
-                await SpeechResponder(
-                    host, read_speech({"input": "Hi.", "voice": "clara", "stream": False}), host.library, "r"
-                ).whole()
-
-    asyncio.run(ask())
+async def test_in_an_empty_library_there_are_no_stored_voices() -> None:
+    async with hosting(ScriptedEngine()) as host:
+        with pytest.raises(UnknownVoice):
+            await SpeechResponder(
+                host, read_speech({"input": "Hi.", "voice": "clara", "stream": False}), host.library, "r"
+            ).whole()
 
 
 def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tuple[list[int | None], bytes, int | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -159,13 +158,10 @@ def test_the_page_is_whole_and_asks_nothing_of_anybody_else(described: dict[str,
 @pytest.mark.parametrize(
     ("path", "kind"), [("/openapi.json", "application/json"), ("/openapi", "text/html"), ("/docs", "text/html")]
 )
-def test_both_are_served(path: str, kind: str) -> None:
-    async def asked() -> httpx.Response:
-        transport = httpx.ASGITransport(app())
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.get(path)
-
-    answer = asyncio.run(asked())
+async def test_both_are_served(path: str, kind: str) -> None:
+    transport = httpx.ASGITransport(app())
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        answer = await client.get(path)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith(kind)
     assert "Voicewright runtime" in answer.text

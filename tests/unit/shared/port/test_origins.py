@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -120,20 +119,17 @@ def test_an_entry_that_is_none_is_named(entry: str) -> None:
     assert repr(entry) in str(caught.value)
 
 
-def test_the_refusal_names_the_setting() -> None:
-    async def refused() -> bytes:
-        sent: list[Any] = []
+async def test_the_refusal_names_the_setting() -> None:
+    sent: list[Any] = []
 
-        async def send(message: Any) -> None:
-            sent.append(message)
+    async def send(message: Any) -> None:
+        sent.append(message)
 
-        async def receive() -> Any:
-            return {"type": "http.request", "body": b"", "more_body": False}
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
 
-        door = RequestGuard(Starlette(), ServerSettings(), Hosts("*", "127.0.0.1"), Origins())
-        headers = [(b"host", b"a"), (b"origin", b"app://obsidian.md")]
-        scope = {"type": "http", "method": "POST", "path": "/speak", "headers": headers, "client": ("127.0.0.1", 1)}
-        await door(scope, receive, send)
-        return bytes(sent[-1]["body"])
-
-    assert b"VOICEWRIGHT_ORIGINS" in asyncio.run(refused())
+    door = RequestGuard(Starlette(), ServerSettings(), Hosts("*", "127.0.0.1"), Origins())
+    headers = [(b"host", b"a"), (b"origin", b"app://obsidian.md")]
+    scope = {"type": "http", "method": "POST", "path": "/speak", "headers": headers, "client": ("127.0.0.1", 1)}
+    await door(scope, receive, send)
+    assert b"VOICEWRIGHT_ORIGINS" in bytes(sent[-1]["body"])

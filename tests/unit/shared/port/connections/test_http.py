@@ -16,66 +16,54 @@ from tests.support.bare_port import PIECES, Port, ask, exchange
 from tests.support.patience import PATIENCE_S
 
 
-def test_an_old_client_gets_no_chunks_and_a_new_one_does() -> None:
-    async def scenario() -> None:
-        async with Port().open() as port:
-            head, _, body = (await ask(port, "/stream", "1.0")).partition(b"\r\n\r\n")
-            assert body == b"".join(PIECES)
-            assert b"chunked" not in head.lower()
-            assert b"connection: close" in head.lower()
-            head, _, body = (await ask(port, "/whole", "1.0")).partition(b"\r\n\r\n")
-            assert (b"content-length: 5" in head.lower(), body) == (True, b"whole")
-            head, _, body = (await ask(port, "/stream")).partition(b"\r\n\r\n")
-            assert b"chunked" in head.lower()
-            assert body.endswith(b"0\r\n\r\n")
-
-    asyncio.run(scenario())
+async def test_an_old_client_gets_no_chunks_and_a_new_one_does() -> None:
+    async with Port().open() as port:
+        head, _, body = (await ask(port, "/stream", "1.0")).partition(b"\r\n\r\n")
+        assert body == b"".join(PIECES)
+        assert b"chunked" not in head.lower()
+        assert b"connection: close" in head.lower()
+        head, _, body = (await ask(port, "/whole", "1.0")).partition(b"\r\n\r\n")
+        assert (b"content-length: 5" in head.lower(), body) == (True, b"whole")
+        head, _, body = (await ask(port, "/stream")).partition(b"\r\n\r\n")
+        assert b"chunked" in head.lower()
+        assert body.endswith(b"0\r\n\r\n")
 
 
 @pytest.mark.logs_errors
-def test_an_old_client_does_not_take_a_part_for_the_whole() -> None:
-    async def scenario() -> None:
-        async with Port().open() as port:
-            with pytest.raises(ConnectionResetError):
-                await ask(port, "/broken", "1.0")
-
-    asyncio.run(scenario())
+async def test_an_old_client_does_not_take_a_part_for_the_whole() -> None:
+    async with Port().open() as port:
+        with pytest.raises(ConnectionResetError):
+            await ask(port, "/broken", "1.0")
 
 
-def test_who_waited_longest_makes_room_and_who_is_served_does_not() -> None:
-    async def scenario() -> None:
-        at = Port(most=2)
-        async with at.open() as port:
-            served = asyncio.create_task(ask(port, "/wait"))
-            await at.begun.wait()
-            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-            async with asyncio.timeout(PATIENCE_S):
-                for reader, _ in silent[:2]:
-                    with suppress(ConnectionResetError):
-                        assert await reader.read() == b""
-            assert b"whole" in await ask(port, "/whole")
-            at.leave.set()
-            assert b"done" in await served
-            for _, writer in silent:
-                writer.close()
-
-    asyncio.run(scenario())
+async def test_who_waited_longest_makes_room_and_who_is_served_does_not() -> None:
+    at = Port(most=2)
+    async with at.open() as port:
+        served = asyncio.create_task(ask(port, "/wait"))
+        await at.begun.wait()
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        async with asyncio.timeout(PATIENCE_S):
+            for reader, _ in silent[:2]:
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+        assert b"whole" in await ask(port, "/whole")
+        at.leave.set()
+        assert b"done" in await served
+        for _, writer in silent:
+            writer.close()
 
 
-def test_where_all_are_served_the_next_is_told_so() -> None:
-    async def scenario() -> None:
-        at = Port(most=1)
-        async with at.open() as port:
-            served = asyncio.create_task(ask(port, "/wait"))
-            await at.begun.wait()
-            head, _, body = (await ask(port, "/whole")).partition(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 503 ")
-            assert b"retry-after: 1" in head
-            assert json.loads(body)["error"]["code"] == "too_many_connections"
-            at.leave.set()
-            assert b"done" in await served
-
-    asyncio.run(scenario())
+async def test_where_all_are_served_the_next_is_told_so() -> None:
+    at = Port(most=1)
+    async with at.open() as port:
+        served = asyncio.create_task(ask(port, "/wait"))
+        await at.begun.wait()
+        head, _, body = (await ask(port, "/whole")).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1" in head
+        assert json.loads(body)["error"]["code"] == "too_many_connections"
+        at.leave.set()
+        assert b"done" in await served
 
 
 GET = b"GET /whole HTTP/1.1\r\nHost: localhost\r\n"
@@ -185,73 +173,60 @@ def test_a_route_does_not_see_trailers() -> None:
     assert answers(CHUNKED, trailer, CLOSING) == [(200, "2"), (200, "whole")]
 
 
-def test_a_request_that_is_refused_does_not_cut_into_the_response_before_it() -> None:
-    async def scenario() -> None:
-        at = Port()
-        async with at.open() as port:
-            received = await exchange(port, b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n", NO_HOST)
-            assert b"malformed_request" in received
-            at.leave.set()
-            received = await exchange(port, b"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n" + NO_HOST)
-            assert received.count(b"HTTP/1.1 ") == 1
-
-    asyncio.run(scenario())
+async def test_a_request_that_is_refused_does_not_cut_into_the_response_before_it() -> None:
+    at = Port()
+    async with at.open() as port:
+        received = await exchange(port, b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n", NO_HOST)
+        assert b"malformed_request" in received
+        at.leave.set()
+        received = await exchange(port, b"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n" + NO_HOST)
+        assert received.count(b"HTTP/1.1 ") == 1
 
 
-def test_pipelined_requests_are_served_more_slowly_after_a_burst_and_hold_nobody_up() -> None:
+async def test_pipelined_requests_are_served_more_slowly_after_a_burst_and_hold_nobody_up() -> None:
     """A flood of requests gets a tenth of the loop, and no more than one read of it is kept."""
-
-    async def scenario() -> tuple[int, list[float]]:
-        at = Port()
-        async with at.open() as port:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write((GET + b"\r\n") * 100_000)
-            answered, waits, until = 0, [], time.monotonic() + 2.0
-            while time.monotonic() < until:
-                began = time.perf_counter()
-                assert b"whole" in await ask(port, "/whole")
-                waits.append(time.perf_counter() - began)
-                with suppress(TimeoutError):
-                    answered += (await asyncio.wait_for(reader.read(2**20), 0.01)).count(b"HTTP/1.1 200")
-            (flood,) = (one for one in at.server.server_state.connections if getattr(one, "pipeline", None))
-            assert len(flood.pipeline) <= READ_BYTES / len(GET)
-            writer.transport.abort()
-            return answered, waits
-
-    answered, waits = asyncio.run(scenario())
+    at = Port()
+    async with at.open() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write((GET + b"\r\n") * 100_000)
+        answered, waits, until = 0, [], time.monotonic() + 2.0
+        while time.monotonic() < until:
+            began = time.perf_counter()
+            assert b"whole" in await ask(port, "/whole")
+            waits.append(time.perf_counter() - began)
+            with suppress(TimeoutError):
+                answered += (await asyncio.wait_for(reader.read(2**20), 0.01)).count(b"HTTP/1.1 200")
+        (flood,) = (one for one in at.server.server_state.connections if getattr(one, "pipeline", None))
+        assert len(flood.pipeline) <= READ_BYTES / len(GET)
+        writer.transport.abort()
+        answered, waits = answered, waits
     assert 50 < answered < 500
     assert sorted(waits)[len(waits) // 2] < 0.1
 
 
-def test_a_disconnect_ends_the_response_that_a_pipelined_request_waits_for() -> None:
-    async def scenario() -> None:
-        at = Port()
-        async with at.open() as port:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n" + GET + b"\r\n")
-            assert await reader.readexactly(8) == b"HTTP/1.1"
-            writer.transport.abort()
-            async with asyncio.timeout(PATIENCE_S):
-                await at.told
-
-    asyncio.run(scenario())
+async def test_a_disconnect_ends_the_response_that_a_pipelined_request_waits_for() -> None:
+    at = Port()
+    async with at.open() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n" + GET + b"\r\n")
+        assert await reader.readexactly(8) == b"HTTP/1.1"
+        writer.transport.abort()
+        async with asyncio.timeout(PATIENCE_S):
+            await at.told
 
 
-def test_a_pipelined_upgrade_does_not_take_the_connection_from_the_request_before_it() -> None:
+async def test_a_pipelined_upgrade_does_not_take_the_connection_from_the_request_before_it() -> None:
     upgrade = b"GET /speak HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
     key = b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 
-    async def scenario() -> None:
-        at = Port()
-        async with at.open() as port:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n" + upgrade + key)
-            await at.begun.wait()
-            at.leave.set()
-            async with asyncio.timeout(PATIENCE_S):
-                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
-                assert await reader.readexactly(4) == b"done"
-                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 404")
-            writer.close()
-
-    asyncio.run(scenario())
+    at = Port()
+    async with at.open() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n" + upgrade + key)
+        await at.begun.wait()
+        at.leave.set()
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            assert await reader.readexactly(4) == b"done"
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 404")
+        writer.close()

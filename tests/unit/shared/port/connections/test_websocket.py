@@ -22,56 +22,52 @@ REASONS = {1008: "slow_reader", 1011: "keepalive ping timeout"}
 
 
 @pytest.mark.parametrize("send_s", [1.0, PATIENCE_S])
-def test_a_client_that_reads_again_hears_why_it_was_dropped(send_s: float) -> None:
+async def test_a_client_that_reads_again_hears_why_it_was_dropped(send_s: float) -> None:
     """A ping went unanswered by then; the reason stands behind what was not read, whichever limit was the first."""
     ping_s = 0.8
 
-    async def scenario() -> None:
-        at = Port(ws_ping_interval=ping_s, ws_ping_timeout=ping_s)
-        at.send_s = send_s
-        async with (
-            at.open() as port,
-            connect(f"ws://127.0.0.1:{port}/speak", compression=None, max_size=None, ping_interval=None) as deaf,
-        ):
-            deaf.transport.pause_reading()
-            async with asyncio.timeout(PATIENCE_S):
-                code = await at.told
-                await asyncio.sleep(1.5 * ping_s)
-                deaf.transport.resume_reading()
-                with suppress(ConnectionClosed):
-                    while await deaf.recv():
-                        pass
-            assert (deaf.close_code, deaf.close_reason) == (code, REASONS[code])
-
-    asyncio.run(scenario())
+    at = Port(ws_ping_interval=ping_s, ws_ping_timeout=ping_s)
+    at.send_s = send_s
+    async with (
+        at.open() as port,
+        connect(f"ws://127.0.0.1:{port}/speak", compression=None, max_size=None, ping_interval=None) as deaf,
+    ):
+        deaf.transport.pause_reading()
+        async with asyncio.timeout(PATIENCE_S):
+            code = await at.told
+            await asyncio.sleep(1.5 * ping_s)
+            deaf.transport.resume_reading()
+            with suppress(ConnectionClosed):
+                while await deaf.recv():
+                    pass
+        assert (deaf.close_code, deaf.close_reason) == (code, REASONS[code])
 
 
-def test_nothing_is_left_to_do_with_a_client_that_read_its_goodbye_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_left_to_do_with_a_client_that_read_its_goodbye_and_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The connection that would be cut is gone by then, and cutting it would be an error in the log."""
     ping_s, closing_s = 0.4, 2.0
     monkeypatch.setattr(websocket, "_CLOSING_S", closing_s)
 
-    async def scenario() -> None:
-        faults: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
-        at = Port(ws_ping_interval=ping_s, ws_ping_timeout=ping_s)
-        async with at.open() as port:
-            deaf = await connect(f"ws://127.0.0.1:{port}/speak", compression=None, max_size=None, ping_interval=None)
-            deaf.transport.pause_reading()
-            async with asyncio.timeout(PATIENCE_S):
-                await at.told
-                told_at = asyncio.get_running_loop().time()
-                deaf.transport.resume_reading()
-                with suppress(ConnectionClosed):
-                    while await deaf.recv():
-                        pass
-                await deaf.wait_closed()
-                await becomes(lambda: not at.server.server_state.connections)
-            assert asyncio.get_running_loop().time() < told_at + closing_s  # or it was cut, and this shows nothing
-            await asyncio.sleep(told_at + closing_s + 0.2 - asyncio.get_running_loop().time())
-        assert faults == []
-
-    asyncio.run(scenario())
+    faults: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+    at = Port(ws_ping_interval=ping_s, ws_ping_timeout=ping_s)
+    async with at.open() as port:
+        deaf = await connect(f"ws://127.0.0.1:{port}/speak", compression=None, max_size=None, ping_interval=None)
+        deaf.transport.pause_reading()
+        async with asyncio.timeout(PATIENCE_S):
+            await at.told
+            told_at = asyncio.get_running_loop().time()
+            deaf.transport.resume_reading()
+            with suppress(ConnectionClosed):
+                while await deaf.recv():
+                    pass
+            await deaf.wait_closed()
+            await becomes(lambda: not at.server.server_state.connections)
+        assert asyncio.get_running_loop().time() < told_at + closing_s  # or it was cut, and this shows nothing
+        await asyncio.sleep(told_at + closing_s + 0.2 - asyncio.get_running_loop().time())
+    assert faults == []
 
 
 HANDSHAKE = (
@@ -108,18 +104,15 @@ END = frame(Opcode.CONT)
     ],
     ids=["pings", "pongs", "long pings", "empty", "tiny", "binary", "mixed", "in many messages"],
 )
-def test_frames_without_content_are_counted_and_closed(flood: bytes) -> None:
-    async def scenario() -> None:
-        async with Port().open() as port:
-            received = await exchange(port, HANDSHAKE, None, flood)
-        message, close = received[received.index(b'{"') :].split(b"}\x88")
-        assert json.loads(message + b"}")["code"] == "too_many_frames"
-        assert close[1:] == (1008).to_bytes(2) + b"too_many_frames"
-
-    asyncio.run(scenario())
+async def test_frames_without_content_are_counted_and_closed(flood: bytes) -> None:
+    async with Port().open() as port:
+        received = await exchange(port, HANDSHAKE, None, flood)
+    message, close = received[received.index(b'{"') :].split(b"}\x88")
+    assert json.loads(message + b"}")["code"] == "too_many_frames"
+    assert close[1:] == (1008).to_bytes(2) + b"too_many_frames"
 
 
-def test_messages_after_a_close_are_soon_not_read() -> None:
+async def test_messages_after_a_close_are_soon_not_read() -> None:
     read_bytes = 0
 
     class Counted(websocket.WebSocketConnection):
@@ -128,13 +121,10 @@ def test_messages_after_a_close_are_soon_not_read() -> None:
             read_bytes += len(data)
             super().data_received(data)
 
-    async def scenario() -> None:
-        async with Port(ws=Counted).open() as port:
-            goodbye = HANDSHAKE.replace(b"/length", b"/goodbye")
-            received = await exchange(port, goodbye, None, frame(Opcode.TEXT, b"{}") * 100_000)
-        assert received.endswith((1008).to_bytes(2) + b"enough")
-
-    asyncio.run(scenario())
+    async with Port(ws=Counted).open() as port:
+        goodbye = HANDSHAKE.replace(b"/length", b"/goodbye")
+        received = await exchange(port, goodbye, None, frame(Opcode.TEXT, b"{}") * 100_000)
+    assert received.endswith((1008).to_bytes(2) + b"enough")
     assert read_bytes < 2 * websocket._MAX_IGNORED_BYTES
 
 
@@ -154,43 +144,36 @@ def test_messages_after_a_close_are_soon_not_read() -> None:
     ],
     ids=["pings", "one message", "two fragments", "three fragments", "long message", "messages", "large"],
 )
-def test_what_real_clients_send_is_answered(sent: bytes, replies: bytes) -> None:
-    async def scenario() -> None:
-        async with Port().open() as port:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(HANDSHAKE)
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(sent)
-            async with asyncio.timeout(PATIENCE_S):
-                assert await reader.readexactly(len(replies)) == replies
-                writer.write(CLOSE)
-                assert await reader.read() == b"\x88\x00"
-
-    asyncio.run(scenario())
+async def test_what_real_clients_send_is_answered(sent: bytes, replies: bytes) -> None:
+    async with Port().open() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(sent)
+        async with asyncio.timeout(PATIENCE_S):
+            assert await reader.readexactly(len(replies)) == replies
+            writer.write(CLOSE)
+            assert await reader.read() == b"\x88\x00"
 
 
-def test_small_messages_are_read_more_slowly_after_a_burst_and_hold_nobody_up() -> None:
+async def test_small_messages_are_read_more_slowly_after_a_burst_and_hold_nobody_up() -> None:
     """A flood of messages gets a tenth of the loop; its neighbour's round trips stay short."""
-
-    async def scenario() -> tuple[int, list[float]]:
-        at = Port()
-        async with at.open() as port, connect(f"ws://127.0.0.1:{port}/length", compression=None) as neighbour:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(HANDSHAKE)
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(frame(Opcode.TEXT, b"{}") * 200_000)
-            answered, waits, until = 0, [], time.monotonic() + 2.0
-            while time.monotonic() < until:
-                began = time.perf_counter()
-                await neighbour.send("hello")
-                await neighbour.recv()
-                waits.append(time.perf_counter() - began)
-                with suppress(TimeoutError):
-                    answered += len(await asyncio.wait_for(reader.read(2**20), 0.01)) // 3
-            writer.transport.abort()
-            return answered, waits
-
-    answered, waits = asyncio.run(scenario())
+    at = Port()
+    async with at.open() as port, connect(f"ws://127.0.0.1:{port}/length", compression=None) as neighbour:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(frame(Opcode.TEXT, b"{}") * 200_000)
+        answered, waits, until = 0, [], time.monotonic() + 2.0
+        while time.monotonic() < until:
+            began = time.perf_counter()
+            await neighbour.send("hello")
+            await neighbour.recv()
+            waits.append(time.perf_counter() - began)
+            with suppress(TimeoutError):
+                answered += len(await asyncio.wait_for(reader.read(2**20), 0.01)) // 3
+        writer.transport.abort()
+        answered, waits = answered, waits
     assert 500 < answered < 10_000
     assert sorted(waits)[len(waits) // 2] < 0.1
 
@@ -207,21 +190,17 @@ def test_small_messages_are_read_more_slowly_after_a_burst_and_hold_nobody_up() 
         ((b"Host: localhost\r\n", b""), 400, "malformed_request"),
     ],
 )
-def test_a_failed_handshake_gets_an_error_of_our_shape(changed: tuple[bytes, bytes], status: int, code: str) -> None:
-    async def scenario() -> None:
-        async with Port().open() as port:
-            head, _, body = (await exchange(port, HANDSHAKE.replace(*changed))).partition(b"\r\n\r\n")
-        assert (int(head.split()[1]), json.loads(body)["error"]["code"]) == (status, code)
+async def test_a_failed_handshake_gets_an_error_of_our_shape(
+    changed: tuple[bytes, bytes], status: int, code: str
+) -> None:
+    async with Port().open() as port:
+        head, _, body = (await exchange(port, HANDSHAKE.replace(*changed))).partition(b"\r\n\r\n")
+    assert (int(head.split()[1]), json.loads(body)["error"]["code"]) == (status, code)
 
-    asyncio.run(scenario())
 
-
-def test_nonsense_before_the_handshake_is_answered_ends_the_connection() -> None:
-    async def scenario() -> None:
-        faults: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
-        async with Port().open() as port:
-            await exchange(port, HANDSHAKE + b"\xff" * 10_000)
-        assert faults == []
-
-    asyncio.run(scenario())
+async def test_nonsense_before_the_handshake_is_answered_ends_the_connection() -> None:
+    faults: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+    async with Port().open() as port:
+        await exchange(port, HANDSHAKE + b"\xff" * 10_000)
+    assert faults == []
