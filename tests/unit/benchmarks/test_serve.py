@@ -98,17 +98,14 @@ def test_requests_without_a_place_are_refused(tables: dict[str, list[Row]]) -> N
         assert row["errors"] == "overloaded"
 
 
-def test_every_call_of_new_voices_clones_its_own_recording(
+async def test_every_call_of_new_voices_clones_its_own_recording(
     endless_cloner: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.common.texts.frames_of", shortened)
     loads = [Workload(Mode.BASE, voices=NewVoices(1.2, only)) for only in (True, False)]
 
-    async def measured() -> list[Row]:
-        async with open_targets([OURS], TRANSPORTS, environment_of(endless_cloner), processes=2) as targets:
-            return await measure_closed(targets, loads, [1, 2], 1, ONE)
-
-    rows = asyncio.run(measured())
+    async with open_targets([OURS], TRANSPORTS, environment_of(endless_cloner), processes=2) as targets:
+        rows = await measure_closed(targets, loads, [1, 2], 1, ONE)
     assert [(row["voices"], row["clients"]) for row in rows if row["target"] == "websocket"] == [
         (kind, clients) for kind in ("x-vector 1.2 s", "ICL 1.2 s") for clients in (1, 2)
     ]
@@ -126,23 +123,20 @@ def test_recordings_of_two_calls_differ_and_that_of_one_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_voice_that_ends_by_itself_has_not_failed(transport: str) -> None:
-    async def traces() -> list[Trace]:
-        async with open_targets([OURS], [transport], environment_of(DEMO_CHECKPOINT)) as (target,):
-            return await target.endpoint.drive(closed_loop(LOAD, 1, Rounds(0, 2)))
-
-    found = asyncio.run(traces())
+async def test_a_voice_that_ends_by_itself_has_not_failed(transport: str) -> None:
+    async with open_targets([OURS], [transport], environment_of(DEMO_CHECKPOINT)) as (target,):
+        found = await target.endpoint.drive(closed_loop(LOAD, 1, Rounds(0, 2)))
     assert all(trace.is_good for trace in found), found
     assert any(trace.stop == "eos" and trace.bytes < trace.wanted_bytes for trace in found)
 
 
-def test_a_reply_that_ends_before_its_text_has_failed(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reply_that_ends_before_its_text_has_failed(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def traces() -> list[Trace]:
         async with open_targets([OURS], ["engine"], environment_of(endless)) as (target,):
             return await target.endpoint.drive(closed_loop(replace(LOAD, manner=Manner.TOKENS), 1, ONE))
 
     monkeypatch.setattr("benchmarks.common.texts.frames_of", lambda text: 3)
-    assert "ended_before_its_text" in {trace.code for trace in asyncio.run(traces())}  # The shortest may be written.
+    assert "ended_before_its_text" in {trace.code for trace in await traces()}  # The shortest may be written.
 
 
 class Noted:
@@ -168,20 +162,20 @@ def noting(*names: str) -> tuple[list[Target], list[tuple[str, Plan]]]:
     return [Target(name, "engine", Noted(name, noted)) for name in names], noted
 
 
-def test_arms_are_measured_in_the_order_a_b_b_a() -> None:
+async def test_arms_are_measured_in_the_order_a_b_b_a() -> None:
     targets, noted = noting("a", "b")
-    rows = asyncio.run(measure_closed(targets, [LOAD], [1, 2], 1, ONE))
+    rows = await measure_closed(targets, [LOAD], [1, 2], 1, ONE)
     assert [row["target"] for row in rows] == 2 * ["a engine", "b engine"]
     assert [name for name, _ in noted] == [*"abba", *"abba"]
     targets, noted = noting("a")
-    asyncio.run(measure_closed(targets, [LOAD], [1, 2], 1, ONE))
+    await measure_closed(targets, [LOAD], [1, 2], 1, ONE)
     assert [name for name, _ in noted] == ["a", "a"]
 
 
-def test_a_second_pass_of_new_voices_clones_other_recordings_and_the_same_in_both_arms() -> None:
+async def test_a_second_pass_of_new_voices_clones_other_recordings_and_the_same_in_both_arms() -> None:
     targets, noted = noting("a", "b")
     loads = [Workload(Mode.BASE, voices=NewVoices(1.0, only)) for only in (True, False)]
-    asyncio.run(measure_closed(targets, loads, [1, 2], 1, ONE))
+    await measure_closed(targets, loads, [1, 2], 1, ONE)
     assert [name for name, _ in noted] == 4 * [*"abba"]
     numbers = [(name, [call.number for call in plan.calls]) for name, plan in noted]
     of_a, of_b = (sorted(number for who, found in numbers if who == name for number in found) for name in "ab")
@@ -190,7 +184,7 @@ def test_a_second_pass_of_new_voices_clones_other_recordings_and_the_same_in_bot
 
 
 @pytest.mark.parametrize(("looks", "left"), [(3, 0), (1000, 1)])
-def test_a_slot_that_is_busy_for_a_moment_after_the_last_reply_is_not_leaked(
+async def test_a_slot_that_is_busy_for_a_moment_after_the_last_reply_is_not_leaked(
     looks: int, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(servers, "SETTLE_TIMEOUT_S", 0.5)
@@ -201,11 +195,9 @@ def test_a_slot_that_is_busy_for_a_moment_after_the_last_reply_is_not_leaked(
         seen += 1
         return JSONResponse({"active": int(seen <= looks), "waiting": 0})
 
-    async def busy() -> int:
-        async with served([Route("/ready", ready)]) as address:
-            return await busy_slots(f"http://{address}")
-
-    assert asyncio.run(busy()) == left
+    async with served([Route("/ready", ready)]) as address:
+        result = await busy_slots(f"http://{address}")
+    assert result == left
 
 
 def row_of(minute: int, rss_mib: float, p99: float | None, underruns: int = 0) -> Row:
