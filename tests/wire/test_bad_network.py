@@ -25,8 +25,8 @@ FAR = Link(delay_s=0.2, loss=0.01)
 SECONDS = 60.0
 
 
-def test_delay_and_loss_change_no_byte_and_cost_round_trips_only(either: RunningServer) -> None:
-    async def far() -> None:
+async def test_delay_and_loss_change_no_byte_and_cost_round_trips_only(either: RunningServer) -> None:
+    async with asyncio.timeout(SECONDS):
         plain = await spoken(either.socket, "The bread is warm.", **VOICE)
         async with bad_network(either.port, FAR) as network:
             began = time.monotonic()
@@ -35,14 +35,12 @@ def test_delay_and_loss_change_no_byte_and_cost_round_trips_only(either: Running
         assert network.lost
         assert all(same_sound(take.pcm, plain.pcm) for take in takes)
         assert {take.end["type"] for take in takes} == {"audio.done"}
-
-    asyncio.run(asyncio.wait_for(far(), SECONDS))
     either.wait_until_idle()
 
 
 @pytest.mark.thorough
-def test_a_cancel_over_a_slow_network_is_answered_and_nothing_follows(server: RunningServer) -> None:
-    async def cancel() -> None:
+async def test_a_cancel_over_a_slow_network_is_answered_and_nothing_follows(server: RunningServer) -> None:
+    async with asyncio.timeout(SECONDS):
         async with bad_network(server.port, FAR) as network, talk(network.url, **LONG) as session:
             await session.say("Speak for a long time.")
             while not isinstance(await session.hear(), bytes):
@@ -51,23 +49,19 @@ def test_a_cancel_over_a_slow_network_is_answered_and_nothing_follows(server: Ru
             await session.until("context.cancelled")
             await session.send("ping", t=5)
             assert await session.hear() == {"type": "pong", "t": 5}
-
-    asyncio.run(asyncio.wait_for(cancel(), SECONDS))
     server.wait_until_idle()
 
 
-def test_who_takes_a_byte_at_a_time_hears_every_one(server: RunningServer) -> None:
-    async def slow() -> None:
+async def test_who_takes_a_byte_at_a_time_hears_every_one(server: RunningServer) -> None:
+    async with asyncio.timeout(SECONDS):
         plain = await spoken(server.socket, "Slowly.", **VOICE | {"max_frames": 3})
         async with bad_network(server.port, Link(segment=1)) as network:
             take = await spoken(network.url, "Slowly.", **VOICE | {"max_frames": 3})
         assert same_sound(take.pcm, plain.pcm)
         assert take.end["type"] == "audio.done"
 
-    asyncio.run(asyncio.wait_for(slow(), SECONDS))
 
-
-def test_resets_in_the_middle_of_a_frame_free_every_slot_and_change_no_neighbour(either: RunningServer) -> None:
+async def test_resets_in_the_middle_of_a_frame_free_every_slot_and_change_no_neighbour(either: RunningServer) -> None:
     """What a client sends is over 900 bytes, a third of it the handshake: nearly every cut is inside of a message."""
     dice = random.Random(1)
 
@@ -80,21 +74,19 @@ def test_resets_in_the_middle_of_a_frame_free_every_slot_and_change_no_neighbour
                     await session.closed()
             return network.cut
 
-    async def resets() -> None:
+    async with asyncio.timeout(SECONDS):
         plain = await spoken(either.socket, "Who is there?", **VOICE)
         cuts = [broken(dice.randrange(1, 900)) for _ in range(40)]
         neighbours = [spoken(either.socket, "Who is there?", **VOICE) for _ in range(3)]
         heard, ends = await asyncio.gather(asyncio.gather(*neighbours), asyncio.gather(*cuts))
         assert ends == [1] * len(cuts)
         assert all(same_sound(take.pcm, plain.pcm) for take in heard)
-
-    asyncio.run(asyncio.wait_for(resets(), SECONDS))
     either.wait_until_idle()
     either.wait_for_no_tasks()
 
 
 @pytest.mark.thorough
-def test_a_network_that_falls_silent_is_noticed_within_two_pings_and_a_slow_one_is_not(
+async def test_a_network_that_falls_silent_is_noticed_within_two_pings_and_a_slow_one_is_not(
     folder_of: FolderOf, serving: Serving
 ) -> None:
     """Both speak when the cable comes out of one; the other answers every ping, 0.4 s late."""
@@ -117,4 +109,4 @@ def test_a_network_that_falls_silent_is_noticed_within_two_pings_and_a_slow_one_
             silent.reset()  # nobody waits for the answer to a close
 
     with serving(folder_of("brief", "custom_voice"), server=ServerSettings(ping_s=ping_s, send_s=60)) as server:
-        asyncio.run(asyncio.wait_for(silence(server), SECONDS))
+        await asyncio.wait_for(silence(server), SECONDS)

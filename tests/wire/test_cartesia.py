@@ -171,34 +171,28 @@ def test_other_formats_are_the_same_sound(server: RunningServer, encoding: str, 
         assert np.abs(samples[:size] - whole[:size]).max() < 3e-4
 
 
-def test_cancel_while_it_speaks_is_the_end_of_that_context_and_of_no_other(server: RunningServer) -> None:
-    async def cancel() -> None:
-        async with cartesia(server) as connection:
-            await send(connection, "Speak for a long time.", "long", goes_on=False, max_frames=4000)
-            assert (await hear(connection))["type"] == "chunk"
-            await send(connection, "Good morning.", "short", goes_on=False)
-            await connection.send(json.dumps({"context_id": "long", "cancel": True}))
-            came = await until_done(connection, "short")
-            assert {message["type"] for message in came["long"]} <= {"chunk"}  # sound that was on its way, and no end
-            assert came["short"][-1]["type"] == "done"
-            assert sound_of(came["short"])
-            server.wait_until_idle()
-            await send(connection, "", "ping", goes_on=False)
-            assert (await hear(connection))["context_id"] == "ping"  # not a message more of the cancelled one
-
-    asyncio.run(cancel())
+async def test_cancel_while_it_speaks_is_the_end_of_that_context_and_of_no_other(server: RunningServer) -> None:
+    async with cartesia(server) as connection:
+        await send(connection, "Speak for a long time.", "long", goes_on=False, max_frames=4000)
+        assert (await hear(connection))["type"] == "chunk"
+        await send(connection, "Good morning.", "short", goes_on=False)
+        await connection.send(json.dumps({"context_id": "long", "cancel": True}))
+        came = await until_done(connection, "short")
+        assert {message["type"] for message in came["long"]} <= {"chunk"}  # sound that was on its way, and no end
+        assert came["short"][-1]["type"] == "done"
+        assert sound_of(came["short"])
+        server.wait_until_idle()
+        await send(connection, "", "ping", goes_on=False)
+        assert (await hear(connection))["context_id"] == "ping"  # not a message more of the cancelled one
 
 
-def test_a_hang_up_frees_its_slot_within_the_frames_that_its_news_takes(server: RunningServer) -> None:
-    async def hang_up() -> None:
+async def test_a_hang_up_frees_its_slot_within_the_frames_that_its_news_takes(server: RunningServer) -> None:
+    for _ in range(3):
         async with cartesia(server) as connection:
             await send(connection, "Speak for a long time.", "a", goes_on=False, max_frames=4000)
             await send(connection, "Speak for a long ", "b", goes_on=True, max_frames=4000)
             assert (await hear(connection))["type"] == "chunk"
             connection.transport.abort()
-
-    for _ in range(3):
-        asyncio.run(hang_up())
         assert server.frames_until_idle() <= FREED_FRAMES
 
 
@@ -211,16 +205,13 @@ def test_a_hang_up_frees_its_slot_within_the_frames_that_its_news_takes(server: 
         ({"output_format": {**NATIVE, "sample_rate": 96_000}}, "invalid_config"),
     ],
 )
-def test_errors_end_their_context_only(server: RunningServer, fields: dict[str, Any], code: str) -> None:
-    async def speak() -> None:
-        async with cartesia(server) as connection:
-            await send(connection, "Hello.", "bad", goes_on=False, **fields)
-            (error,) = (await until_done(connection, "bad"))["bad"]
-            assert (error["type"], error["error_code"]) == ("error", code)
-            await send(connection, "Hello.", "good", goes_on=False)
-            assert (await until_done(connection, "good"))["good"][-1]["type"] == "done"
-
-    asyncio.run(speak())
+async def test_errors_end_their_context_only(server: RunningServer, fields: dict[str, Any], code: str) -> None:
+    async with cartesia(server) as connection:
+        await send(connection, "Hello.", "bad", goes_on=False, **fields)
+        (error,) = (await until_done(connection, "bad"))["bad"]
+        assert (error["type"], error["error_code"]) == ("error", code)
+        await send(connection, "Hello.", "good", goes_on=False)
+        assert (await until_done(connection, "good"))["good"][-1]["type"] == "done"
 
 
 def test_a_flush_is_answered_after_its_sound_and_the_next_is_a_take_of_its_own(server: RunningServer) -> None:

@@ -80,16 +80,16 @@ def test_a_text_is_heard_in_chunks_that_join(server: RunningServer) -> None:
     assert same_sound(asyncio.run(hear()), asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
-def test_utterances_share_a_socket_and_sound_as_each_alone(server: RunningServer) -> None:
+async def test_utterances_share_a_socket_and_sound_as_each_alone(server: RunningServer) -> None:
     texts = ["One.", "Two, and longer.", "Three is the last of them."]
-    alone = [asyncio.run(spoken(server.socket, text, **VOICE)).pcm for text in texts]
+    alone = [(await spoken(server.socket, text, **VOICE)).pcm for text in texts]
 
     async def at_once() -> list[bytes]:
         async with connect(server.socket) as client:
             speeches = [await client.speak(text, **VOICE) for text in texts]
             return await asyncio.gather(*(speech.read() for speech in speeches))
 
-    together = asyncio.run(at_once())
+    together = await at_once()
     assert all(same_sound(heard, other) for heard, other in zip(together, alone, strict=True))
     assert not same_sound(together[0], alone[1])  # the comparison can fail
 
@@ -108,7 +108,7 @@ def test_a_text_may_be_written_while_it_is_spoken(server: RunningServer) -> None
     assert same_sound(asyncio.run(live()), asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
-def test_a_flush_is_taken_in_the_middle_of_a_text(server: RunningServer) -> None:
+async def test_a_flush_is_taken_in_the_middle_of_a_text(server: RunningServer) -> None:
     async def live() -> bytes:
         async with connect(server.http) as client:
             speech = await client.speak(**VOICE)
@@ -118,32 +118,29 @@ def test_a_flush_is_taken_in_the_middle_of_a_text(server: RunningServer) -> None
             await speech.finish()
             return await speech.read()
 
-    assert np.frombuffer(asyncio.run(live()), "<i2").any()
+    assert np.frombuffer(await live(), "<i2").any()
 
 
-def test_cancel_silences_one_utterance_and_leaves_the_others(server: RunningServer) -> None:
-    async def cancel() -> None:
-        async with connect(server.http) as client:
-            long, short = await client.speak("Without end.", **LONG), await client.speak("Short.", **VOICE)
-            await first_chunk(long)
-            await long.cancel(played_ms=40)
-            assert [chunk async for chunk in long] == []
-            with pytest.raises(ValueError, match="finished"):
-                await long.write("More.")
-            assert len(await short.read()) > 0
-            end = await long.ended()
-            assert isinstance(end, Cancelled)
-            assert end.sent_ms >= 80
-            assert end.played_ms == 40
-
-    asyncio.run(cancel())
+async def test_cancel_silences_one_utterance_and_leaves_the_others(server: RunningServer) -> None:
+    async with connect(server.http) as client:
+        long, short = await client.speak("Without end.", **LONG), await client.speak("Short.", **VOICE)
+        await first_chunk(long)
+        await long.cancel(played_ms=40)
+        assert [chunk async for chunk in long] == []
+        with pytest.raises(ValueError, match="finished"):
+            await long.write("More.")
+        assert len(await short.read()) > 0
+        end = await long.ended()
+        assert isinstance(end, Cancelled)
+        assert end.sent_ms >= 80
+        assert end.played_ms == 40
     server.wait_until_idle()
 
 
-def test_utterances_that_are_left_before_their_first_word_or_refused_end_and_take_no_place(
+async def test_utterances_that_are_left_before_their_first_word_or_refused_end_and_take_no_place(
     server: RunningServer,
 ) -> None:
-    async def leave() -> int:
+    async with asyncio.timeout(60):
         async with connect(server.http) as client:
             for _ in range(12):  # more than may be in flight
                 async with client.speak(**VOICE) as left:
@@ -152,87 +149,71 @@ def test_utterances_that_are_left_before_their_first_word_or_refused_end_and_tak
             for _ in range(12):
                 with pytest.raises(SpeechRefused):
                     await client.speak("a\0b", **VOICE).read()
-            return len(await client.speak("Short.", **VOICE).read())
-
-    assert asyncio.run(asyncio.wait_for(leave(), 60)) > 0
-
-
-def test_a_block_that_is_left_early_cancels(server: RunningServer) -> None:
-    async def leave() -> None:
-        async with connect(server.http) as client:
-            async with client.speak("Without end.", **LONG) as speech:
-                await first_chunk(speech)
-            assert isinstance(await speech.ended(), Cancelled)
-            await asyncio.to_thread(server.wait_until_idle)
-
-    asyncio.run(leave())
+            result = len(await client.speak("Short.", **VOICE).read())
+    assert result > 0
 
 
-def test_who_waits_is_woken_by_a_cancel(server: RunningServer) -> None:
-    async def wake() -> None:
-        async with connect(server.http) as client:
-            speech = await client.speak(**VOICE)  # live, and nothing is written
-            waiting = asyncio.create_task(speech.read())
-            await asyncio.sleep(0.05)
+async def test_a_block_that_is_left_early_cancels(server: RunningServer) -> None:
+    async with connect(server.http) as client:
+        async with client.speak("Without end.", **LONG) as speech:
+            await first_chunk(speech)
+        assert isinstance(await speech.ended(), Cancelled)
+        await asyncio.to_thread(server.wait_until_idle)
+
+
+async def test_who_waits_is_woken_by_a_cancel(server: RunningServer) -> None:
+    async with connect(server.http) as client:
+        speech = await client.speak(**VOICE)  # live, and nothing is written
+        waiting = asyncio.create_task(speech.read())
+        await asyncio.sleep(0.05)
+        await speech.cancel()
+        assert await asyncio.wait_for(waiting, 60) == b""
+
+
+async def test_a_refusal_has_the_code_the_sentence_and_the_field(server: RunningServer) -> None:
+    async with connect(server.http) as client:
+        bad, good = await client.speak("Hello.", voice="nobody", **VOICE), await client.speak("Hello.", **VOICE)
+        with pytest.raises(SpeechRefused, match="no voice of that name") as caught:
+            await bad.read()
+        assert (caught.value.code, caught.value.param, caught.value.retryable) == ("unknown_voice", "voice", False)
+        assert await bad.ended() is caught.value
+        with pytest.raises(SpeechRefused):
+            await bad.write("More.")
+        assert len(await good.read()) > 0
+
+
+async def test_a_queue_position_is_told_while_no_slot_is_free(server: RunningServer) -> None:
+    told: list[Queued] = []
+    async with connect(server.http) as client:
+        four = [await client.speak("Without end.", **LONG) for _ in range(4)]
+        for speech in four:
+            await first_chunk(speech)
+        fifth = await client.speak("After you.", on_queue=told.append, **VOICE)
+        while fifth.queued is None:
+            await asyncio.gather(*(first_chunk(speech) for speech in four))
+        for speech in four:
             await speech.cancel()
-            assert await asyncio.wait_for(waiting, 60) == b""
-
-    asyncio.run(wake())
-
-
-def test_a_refusal_has_the_code_the_sentence_and_the_field(server: RunningServer) -> None:
-    async def refused() -> None:
-        async with connect(server.http) as client:
-            bad, good = await client.speak("Hello.", voice="nobody", **VOICE), await client.speak("Hello.", **VOICE)
-            with pytest.raises(SpeechRefused, match="no voice of that name") as caught:
-                await bad.read()
-            assert (caught.value.code, caught.value.param, caught.value.retryable) == ("unknown_voice", "voice", False)
-            assert await bad.ended() is caught.value
-            with pytest.raises(SpeechRefused):
-                await bad.write("More.")
-            assert len(await good.read()) > 0
-
-    asyncio.run(refused())
+        assert len(await fifth.read()) > 0
+        assert fifth.queued == told[-1]
+    assert told[0].position == 0
 
 
-def test_a_queue_position_is_told_while_no_slot_is_free(server: RunningServer) -> None:
-    async def crowd() -> list[Queued]:
-        told: list[Queued] = []
-        async with connect(server.http) as client:
-            four = [await client.speak("Without end.", **LONG) for _ in range(4)]
-            for speech in four:
-                await first_chunk(speech)
-            fifth = await client.speak("After you.", on_queue=told.append, **VOICE)
-            while fifth.queued is None:
-                await asyncio.gather(*(first_chunk(speech) for speech in four))
-            for speech in four:
-                await speech.cancel()
-            assert len(await fifth.read()) > 0
-            assert fifth.queued == told[-1]
-        return told
-
-    assert asyncio.run(crowd())[0].position == 0
+async def test_sound_that_nobody_reads_is_not_fetched(server: RunningServer) -> None:
+    async with connect(server.http) as client:
+        speech = await client.speak("Without end.", task_type="custom_voice", seed=11, max_frames=400)
+        other = await client.speak("Short.", **VOICE)
+        await asyncio.sleep(1.5)
+        assert speech._sound.qsize() <= MAX_WAITING
+        assert speech.end is None  # its end lies behind the sound
+        sounds = await asyncio.gather(speech.read(), other.read())  # and all of it is there
+        assert [len(sound) // 2 for sound in sounds] == [
+            each_speech.done.samples for each_speech in (speech, other) if each_speech.done
+        ]
 
 
-def test_sound_that_nobody_reads_is_not_fetched(server: RunningServer) -> None:
-    async def idle() -> None:
-        async with connect(server.http) as client:
-            speech = await client.speak("Without end.", task_type="custom_voice", seed=11, max_frames=400)
-            other = await client.speak("Short.", **VOICE)
-            await asyncio.sleep(1.5)
-            assert speech._sound.qsize() <= MAX_WAITING
-            assert speech.end is None  # its end lies behind the sound
-            sounds = await asyncio.gather(speech.read(), other.read())  # and all of it is there
-            assert [len(sound) // 2 for sound in sounds] == [
-                each_speech.done.samples for each_speech in (speech, other) if each_speech.done
-            ]
-
-    asyncio.run(idle())
-
-
-def test_one_word_is_enough_without_an_event_loop(server: RunningServer, ref_audio: str) -> None:
+async def test_one_word_is_enough_without_an_event_loop(server: RunningServer, ref_audio: str) -> None:
     sound = say(server.http, "Good morning.", **VOICE)
-    assert same_sound(sound, asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
+    assert same_sound(sound, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
     with wave.open(io.BytesIO(wav(sound))) as file:
         assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24_000, 1, 2)
         assert file.readframes(file.getnframes()) == sound
@@ -293,8 +274,8 @@ def test_what_it_exports_is_there_and_typed() -> None:
 # --- its other faces
 
 
-def test_the_synchronous_twin_hears_the_same(server: RunningServer) -> None:
-    alone = asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm
+async def test_the_synchronous_twin_hears_the_same(server: RunningServer) -> None:
+    alone = (await spoken(server.socket, "Good morning.", **VOICE)).pcm
     with sync.connect(server.http) as client:
         assert client.session["limits"]["max_contexts"] == 8
         with client.speak("Good morning.", **VOICE) as speech:
@@ -472,7 +453,7 @@ def test_a_hole_in_the_sound_is_an_error_and_not_played() -> None:
     assert "context.cancel" in cancelled
 
 
-def test_sound_that_was_on_its_way_at_a_cancel_is_no_hole_in_it() -> None:
+async def test_sound_that_was_on_its_way_at_a_cancel_is_no_hole_in_it() -> None:
     async def talks_on(socket: ServerConnection) -> None:
         await until_done(socket)
         await socket.send(json.dumps(STARTED))
@@ -484,14 +465,13 @@ def test_sound_that_was_on_its_way_at_a_cancel_is_no_hole_in_it() -> None:
                 end = {"context_id": "u1", "sent_ms": 16.0, "played_ms": None}
                 await socket.send(json.dumps({"type": "context.cancelled", **end}))
 
-    async def heard() -> object:
+    async with asyncio.timeout(60):
         async with sick(talks_on) as url, connect(url) as client:
             speech = await client.speak("Hello.")
             await first_chunk(speech)
             await speech.cancel()
-            return await speech.ended()
-
-    assert asyncio.run(asyncio.wait_for(heard(), 60)) == Cancelled(16.0, None)
+            result = await speech.ended()
+    assert result == Cancelled(16.0, None)
 
 
 def test_why_the_socket_closes_is_why_the_utterance_failed() -> None:
@@ -505,7 +485,7 @@ def test_why_the_socket_closes_is_why_the_utterance_failed() -> None:
     assert (error.code, str(error), error.retryable) == ("draining", "Bye.", True)
 
 
-def test_what_is_said_of_an_utterance_beside_its_sound_is_handed_on() -> None:
+async def test_what_is_said_of_an_utterance_beside_its_sound_is_handed_on() -> None:
     async def talk(socket: ServerConnection) -> None:
         await until_done(socket)
         await socket.send(json.dumps(STARTED))
@@ -517,7 +497,7 @@ def test_what_is_said_of_an_utterance_beside_its_sound_is_handed_on() -> None:
         await socket.send(json.dumps({"type": "error", **refusal, **more}))
         await socket.wait_closed()
 
-    async def heard() -> None:
+    async with asyncio.timeout(60):
         async with sick(talk) as url, connect(url) as client:
             assert client.expires_in_s is None
             first, second = await client.speak("One."), await client.speak("Two.")
@@ -530,42 +510,34 @@ def test_what_is_said_of_an_utterance_beside_its_sound_is_handed_on() -> None:
             error = refused.value
             assert (error.facts, error.retry_after_s, error.partial_audio) == ({"slots": 2}, 1.5, True)
 
-    asyncio.run(asyncio.wait_for(heard(), 60))
 
-
-def test_a_session_that_is_refused_says_why() -> None:
+async def test_a_session_that_is_refused_says_why() -> None:
     async def loads(socket: ServerConnection) -> None:
         await socket.send(json.dumps({"type": "error", "code": "loading", "message": "Soon.", "retryable": True}))
 
-    async def opened() -> None:
-        async with sick(loads) as url:
-            with pytest.raises(SpeechRefused, match="Soon") as caught:
-                async with connect(url):
-                    pass
-            assert caught.value.retryable
-
-    asyncio.run(opened())
+    async with sick(loads) as url:
+        with pytest.raises(SpeechRefused, match="Soon") as caught:
+            async with connect(url):
+                pass
+        assert caught.value.retryable
 
 
 @pytest.mark.parametrize(
     ("body", "code"),
     [('{"error":{"code":"unauthorized","message":"No.","param":null}}', "unauthorized"), ("<html>", "unknown_route")],
 )
-def test_a_handshake_that_is_refused_says_why(body: str, code: str) -> None:
+async def test_a_handshake_that_is_refused_says_why(body: str, code: str) -> None:
     keys: list[str | None] = []
 
     def no(connection: ServerConnection, request: Request) -> Response:
         keys.append(request.headers.get("Authorization"))
         return connection.respond(HTTPStatus.UNAUTHORIZED, body)
 
-    async def opened() -> None:
-        async with sick(until_done, process_request=no) as url:
-            with pytest.raises(SpeechRefused) as caught:
-                async with connect(url, api_key="secret"):
-                    pass
-            assert (caught.value.code, caught.value.param, caught.value.retryable) == (code, None, False)
-
-    asyncio.run(opened())
+    async with sick(until_done, process_request=no) as url:
+        with pytest.raises(SpeechRefused) as caught:
+            async with connect(url, api_key="secret"):
+                pass
+        assert (caught.value.code, caught.value.param, caught.value.retryable) == (code, None, False)
     assert keys == ["Bearer secret"]
 
 
@@ -580,12 +552,12 @@ def test_a_lost_connection_is_no_refusal() -> None:
     assert issubclass(SpeechTimeout, TimeoutError)
 
 
-def test_a_connection_that_is_gone_starts_nothing() -> None:
+async def test_a_connection_that_is_gone_starts_nothing() -> None:
     async def leaves(socket: ServerConnection) -> None:
         await socket.send(json.dumps(CREATED))
         await socket.close()
 
-    async def late() -> None:
+    async with asyncio.timeout(60):
         async with sick(leaves) as url, connect(url) as client:
             with pytest.raises(ConnectionLost):
                 await client.speak("The first, which may be there before the client knows.").read()
@@ -595,25 +567,21 @@ def test_a_connection_that_is_gone_starts_nothing() -> None:
             with pytest.raises(ConnectionLost):
                 await speech.read()
 
-    asyncio.run(asyncio.wait_for(late(), 60))
 
-
-def test_a_runtime_that_does_not_introduce_itself_in_time_is_given_up() -> None:
+async def test_a_runtime_that_does_not_introduce_itself_in_time_is_given_up() -> None:
     async def silent(socket: ServerConnection) -> None:
         await socket.wait_closed()
 
-    async def opened() -> None:
+    async with asyncio.timeout(60):
         async with sick(silent) as url:
             with pytest.raises(SpeechTimeout) as late:
                 async with connect(url, timeout=0.1):
                     pass
             assert (late.value.code, late.value.retryable) == ("timeout", True)
 
-    asyncio.run(asyncio.wait_for(opened(), 60))
 
-
-def test_an_utterance_that_is_silent_for_too_long_is_cancelled_and_news_of_the_queue_is_no_silence() -> None:
-    async def heard() -> Queued | None:
+async def test_an_utterance_that_is_silent_for_too_long_is_cancelled_and_news_of_the_queue_is_no_silence() -> None:
+    async with asyncio.timeout(60):
         cancelled = asyncio.Event()
 
         async def queues(socket: ServerConnection) -> None:
@@ -632,9 +600,8 @@ def test_an_utterance_that_is_silent_for_too_long_is_cancelled_and_news_of_the_q
                 await speech.read()
             await cancelled.wait()
             assert [chunk async for chunk in speech] == []
-            return speech.queued
-
-    assert asyncio.run(asyncio.wait_for(heard(), 60)) == Queued(0)
+            result = speech.queued
+    assert result == Queued(0)
 
 
 def test_pronunciation_dictionaries_are_kept_spoken_with_and_deleted(server: RunningServer) -> None:

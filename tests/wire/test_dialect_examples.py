@@ -52,7 +52,7 @@ def is_sound(event: Any) -> bool:
         ("ElevenLabs' WebSockets", "/v1/text-to-speech/alloy/multi-stream-input"),
     ],
 )
-def test_the_page_shows_what_happens(server: RunningServer, heading: str, path: str) -> None:
+async def test_the_page_shows_what_happens(server: RunningServer, heading: str, path: str) -> None:
     turns = conversation(heading)
     assert len(turns) > 8
 
@@ -75,7 +75,7 @@ def test_the_page_shows_what_happens(server: RunningServer, heading: str, path: 
                     heard.append(shape(message))
         return heard, metrics
 
-    heard, metrics = asyncio.run(hold())
+    heard, metrics = await hold()
     wanted = [shape(what) for who, what in turns if who == "←"]
     # Sound, and times beside it, come in as many messages as it takes.
     kinds = [event for event in heard if is_sound(event)]

@@ -119,45 +119,40 @@ def test_patience_ends(folder_of: FolderOf) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal.Signals) -> None:
+async def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal.Signals) -> None:
     child = start("--model", str(folder_of("brief", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="3600")
     assert child.stdout is not None
     try:
         url = child.stdout.readline().rpartition(" ")[2].strip()
 
-        async def scenario() -> tuple[int, str]:
-            async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
-                await session.say("Speak for a long time.")
-                await sounding(session)
-                child.send_signal(number)
-                await until_draining(url)
-                child.send_signal(number)
-                closed = await session.closed()
-                assert child.wait(60) == 0  # an hour, had it waited for its reply
-                return closed
-
-        assert asyncio.run(scenario()) == (1001, "draining")
+        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
+            await session.say("Speak for a long time.")
+            await sounding(session)
+            child.send_signal(number)
+            await until_draining(url)
+            child.send_signal(number)
+            closed = await session.closed()
+            assert child.wait(60) == 0  # an hour, had it waited for its reply
+            result = closed
+        assert result == (1001, "draining")
     finally:
         child.kill()
         child.communicate()
 
 
-def test_a_process_drains_at_sigterm(folder_of: FolderOf) -> None:
+async def test_a_process_drains_at_sigterm(folder_of: FolderOf) -> None:
     child = start("--model", str(folder_of("brief", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="240")
     assert child.stdout is not None
     try:
         url = child.stdout.readline().rpartition(" ")[2].strip()
 
-        async def scenario() -> None:
-            async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE, max_frames=12) as session:
-                await session.say("Let me finish.")
-                await sounding(session)
-                child.terminate()
-                end = (await session.take()).end
-                assert end["type"] == "audio.done", end
-                assert await session.closed() == (1001, "draining")
-
-        asyncio.run(scenario())
+        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE, max_frames=12) as session:
+            await session.say("Let me finish.")
+            await sounding(session)
+            child.terminate()
+            end = (await session.take()).end
+            assert end["type"] == "audio.done", end
+            assert await session.closed() == (1001, "draining")
         assert child.wait(60) == 0
     finally:
         child.kill()

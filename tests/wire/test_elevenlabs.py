@@ -121,29 +121,26 @@ def test_the_sound_is_that_of_the_native_protocol_and_then_the_socket_closes(eit
     assert code == 1000
 
 
-def test_elevenlabs_own_client_sends_each_word_and_would_have_it_now(server: RunningServer) -> None:
+async def test_elevenlabs_own_client_sends_each_word_and_would_have_it_now(server: RunningServer) -> None:
     text = "Once there was a king who had a castle by the sea and nobody came to see him there. "
 
-    async def speak() -> tuple[list[dict[str, Any]], int | None]:
-        async with socket(server, ONE) as connection:
-            schedule = {"chunk_length_schedule": [50]}
-            await send(
-                connection,
-                " ",
-                try_trigger_generation=True,
-                generation_config=schedule,
-                voice_settings=None,
-                seed=11,
-                max_frames=40,
-            )
-            for word in text.split(" ")[:-1]:
-                await send(connection, word + " ", try_trigger_generation=True)
-            first = await hear(connection)  # though the text has no end yet
-            await send(connection, "")
-            rest, code = await closed(connection)
-            return [first, *rest], code
-
-    messages, code = asyncio.run(speak())
+    async with socket(server, ONE) as connection:
+        schedule = {"chunk_length_schedule": [50]}
+        await send(
+            connection,
+            " ",
+            try_trigger_generation=True,
+            generation_config=schedule,
+            voice_settings=None,
+            seed=11,
+            max_frames=40,
+        )
+        for word in text.split(" ")[:-1]:
+            await send(connection, word + " ", try_trigger_generation=True)
+        first = await hear(connection)  # though the text has no end yet
+        await send(connection, "")
+        rest, code = await closed(connection)
+        messages, code = [first, *rest], code
     assert chars_of(messages) == text
     assert code == 1000
 
@@ -159,7 +156,7 @@ def test_a_codec_on_a_socket_is_a_file_that_others_can_read(server: RunningServe
     assert (chars_of(messages), messages[-1]["isFinal"], code) == ("Good morning. ", True, 1000)
 
 
-def test_an_error_ends_the_socket(server: RunningServer) -> None:
+async def test_an_error_ends_the_socket(server: RunningServer) -> None:
     async def fail(**fields: Any) -> tuple[list[dict[str, Any]], int | None]:
         async with socket(server, ONE) as connection:
             await send(connection, " ")
@@ -172,7 +169,7 @@ def test_an_error_ends_the_socket(server: RunningServer) -> None:
         ({"text": "Hi", "voice_settings": {"speed": 40}}, "invalid_config"),
         ({"text": "Hi", "pronunciation_dictionary_locators": [{}]}, "invalid_config"),
     ):
-        messages, code = asyncio.run(fail(**fields))
+        messages, code = await fail(**fields)
         assert ([message["error"] for message in messages], code) == ([error], 1008)
 
 
@@ -185,17 +182,14 @@ def test_an_error_ends_the_socket(server: RunningServer) -> None:
         ({"language_code": "hi"}, "unsupported_language"),
     ],
 )
-def test_an_address_that_cannot_be_served_is_one_error(
+async def test_an_address_that_cannot_be_served_is_one_error(
     server: RunningServer, query: dict[str, str], error: str
 ) -> None:
-    async def fail() -> tuple[list[dict[str, Any]], int | None]:
-        async with socket(server, ONE, **query) as connection:
-            if error == "unsupported_language":
-                await send(connection, "Hello.")
-                await send(connection, "")
-            return await closed(connection)
-
-    (message,), code = asyncio.run(fail())
+    async with socket(server, ONE, **query) as connection:
+        if error == "unsupported_language":
+            await send(connection, "Hello.")
+            await send(connection, "")
+        (message,), code = await closed(connection)
     assert (message["error"], message["code"], code) == (error, 1008, 1008)
     assert "nobody" not in message["message"]
 
@@ -235,23 +229,20 @@ def test_contexts_keep_their_sound_apart_and_the_socket_closes_when_all_is_said(
     assert code == 1000
 
 
-def test_what_was_flushed_is_heard_before_the_text_is_complete_and_a_second_close_stops_it(
+async def test_what_was_flushed_is_heard_before_the_text_is_complete_and_a_second_close_stops_it(
     server: RunningServer,
 ) -> None:
-    async def stop() -> None:
-        async with socket(server, MANY) as connection:
-            await send(connection, "Speak for a long time", context_id="long", max_frames=4000)
-            await send(connection, context_id="long", flush=True)
-            assert (await hear(connection))["audio"]
-            for _ in range(2):
-                await send(connection, context_id="long", close_context=True)
-            await until_final(connection, "long")
-            server.wait_until_idle()
-            await send(connection, "Good morning.", context_id="next", **SHORT)
-            await send(connection, context_id="next", close_context=True)
-            assert list(await until_final(connection, "next")) == ["next"]
-
-    asyncio.run(stop())
+    async with socket(server, MANY) as connection:
+        await send(connection, "Speak for a long time", context_id="long", max_frames=4000)
+        await send(connection, context_id="long", flush=True)
+        assert (await hear(connection))["audio"]
+        for _ in range(2):
+            await send(connection, context_id="long", close_context=True)
+        await until_final(connection, "long")
+        server.wait_until_idle()
+        await send(connection, "Good morning.", context_id="next", **SHORT)
+        await send(connection, context_id="next", close_context=True)
+        assert list(await until_final(connection, "next")) == ["next"]
 
 
 def test_an_error_ends_its_context_and_no_other(server: RunningServer) -> None:
@@ -269,32 +260,24 @@ def test_an_error_ends_its_context_and_no_other(server: RunningServer) -> None:
     assert same_sound(sound_of(came["good"]), native(server, "Good morning."))
 
 
-def test_a_hang_up_frees_its_slots(server: RunningServer) -> None:
-    async def hang_up() -> None:
-        async with socket(server, MANY) as connection:
-            await send(connection, "Speak for a long time. ", context_id="a", flush=True, max_frames=4000)
-            await send(connection, "Speak for a long ", context_id="b", flush=True, max_frames=4000)
-            assert (await hear(connection))["audio"]
-            connection.transport.abort()
-
-    asyncio.run(hang_up())
+async def test_a_hang_up_frees_its_slots(server: RunningServer) -> None:
+    async with socket(server, MANY) as connection:
+        await send(connection, "Speak for a long time. ", context_id="a", flush=True, max_frames=4000)
+        await send(connection, "Speak for a long ", context_id="b", flush=True, max_frames=4000)
+        assert (await hear(connection))["audio"]
+        connection.transport.abort()
     assert server.frames_until_idle() <= FREED_FRAMES
 
 
-def test_who_goes_on_too_late_is_told(server: RunningServer) -> None:
-    async def wait() -> tuple[list[dict[str, Any]], int | None]:
-        async with socket(server, ONE, inactivity_timeout="1") as connection:
-            await send(connection, "Hello", **SHORT)
-            return await closed(connection)
-
-    async def wait_in_a_context() -> list[dict[str, Any]]:
-        async with socket(server, MANY, inactivity_timeout="1") as connection:
-            await send(connection, "Good morning", context_id="c", **SHORT)
-            return (await until_final(connection, "c"))["c"]
-
-    messages, code = asyncio.run(wait())
+async def test_who_goes_on_too_late_is_told(server: RunningServer) -> None:
+    async with socket(server, ONE, inactivity_timeout="1") as connection:
+        await send(connection, "Hello", **SHORT)
+        messages, code = await closed(connection)
     assert ([message["error"] for message in messages if "error" in message], code) == (["idle_timeout"], 1008)
-    assert sound_of(asyncio.run(wait_in_a_context()))
+    async with socket(server, MANY, inactivity_timeout="1") as connection:
+        await send(connection, "Good morning", context_id="c", **SHORT)
+        result = (await until_final(connection, "c"))["c"]
+    assert sound_of(result)
 
 
 # --- one text over HTTP

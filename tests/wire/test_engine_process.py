@@ -90,8 +90,8 @@ def test_the_same_seed_is_the_same_sound_over_http(
     assert here.headers["x-seed"] == there.headers["x-seed"]
 
 
-def test_the_same_seed_is_the_same_sound_over_the_websocket(server: RunningServer, apart: RunningServer) -> None:
-    takes = [asyncio.run(spoken(one.socket, "Good morning.", **VOICE)) for one in (server, apart)]
+async def test_the_same_seed_is_the_same_sound_over_the_websocket(server: RunningServer, apart: RunningServer) -> None:
+    takes = [await spoken(one.socket, "Good morning.", **VOICE) for one in (server, apart)]
     assert same_sound(*(take.pcm for take in takes))
     starts, ends = [take.start for take in takes], [take.end for take in takes]
     assert starts[0].keys() == starts[1].keys()
@@ -121,21 +121,18 @@ def test_a_stored_voice_is_spoken_and_its_prompt_kept(apart: RunningServer) -> N
         assert any(by_prompt.content)
 
 
-def test_text_may_come_while_it_is_spoken(apart: RunningServer) -> None:
-    async def scenario() -> None:
-        async with talk(apart.socket, **{**VOICE, "max_frames": 40}) as session:
-            await session.send("input.text", text="One sentence that is whole. And the be")
-            await session.send("input.flush")
-            first = await sounding(session)
-            await session.send("input.text", text="ginning of another")
-            await session.send("input.flush")
-            await session.send("input.text", text=" that goes on.")
-            await session.send("input.done")
-            take = await session.take()
-            assert take.end["type"] == "audio.done"
-            assert len(first) + len(take.pcm) == take.end["total_bytes"]
-
-    asyncio.run(scenario())
+async def test_text_may_come_while_it_is_spoken(apart: RunningServer) -> None:
+    async with talk(apart.socket, **{**VOICE, "max_frames": 40}) as session:
+        await session.send("input.text", text="One sentence that is whole. And the be")
+        await session.send("input.flush")
+        first = await sounding(session)
+        await session.send("input.text", text="ginning of another")
+        await session.send("input.flush")
+        await session.send("input.text", text=" that goes on.")
+        await session.send("input.done")
+        take = await session.take()
+        assert take.end["type"] == "audio.done"
+        assert len(first) + len(take.pcm) == take.end["total_bytes"]
 
 
 @pytest.mark.thorough
@@ -324,20 +321,17 @@ def test_an_engine_that_stands_still_is_overdue_and_is_killed(
 
 
 @pytest.mark.thorough
-def test_the_engine_passes_over_the_signals_that_end_the_server(folder_of: FolderOf) -> None:
+async def test_the_engine_passes_over_the_signals_that_end_the_server(folder_of: FolderOf) -> None:
     """A service manager sends SIGTERM to both at once, and what runs is to be finished all the same."""
     with running_server(folder_of("brief", "custom_voice"), apart=True) as server:
         assert server.engine_pid is not None
 
-        async def scenario() -> None:
-            async with talk(server.socket, **{**VOICE, "max_frames": 40}) as session:
-                await session.say("Let me finish.")
-                await sounding(session)
-                for number in (signal.SIGTERM, signal.SIGINT):
-                    os.kill(server.engine_pid or 0, number)
-                assert (await session.take()).end["type"] == "audio.done"
-
-        asyncio.run(scenario())
+        async with talk(server.socket, **{**VOICE, "max_frames": 40}) as session:
+            await session.say("Let me finish.")
+            await sounding(session)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                os.kill(server.engine_pid or 0, number)
+            assert (await session.take()).end["type"] == "audio.done"
         pid = server.engine_pid
     assert not runs(pid)  # closed in order
 
@@ -369,18 +363,14 @@ def started(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen
         yield child, engine, child.stdout.readline().rpartition(" ")[2].strip()
 
 
-def test_a_server_that_is_killed_leaves_no_engine(folder_of: FolderOf) -> None:
+async def test_a_server_that_is_killed_leaves_no_engine(folder_of: FolderOf) -> None:
     with started("--model", str(folder_of("brief", "custom_voice"))) as (child, engine, url):
-
-        async def scenario() -> None:
-            async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
-                await session.say("Speak for a long time.")
-                await sounding(session)
-                assert runs(engine)
-                child.kill()
-                await becomes(lambda: not runs(engine))
-
-        asyncio.run(scenario())
+        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
+            await session.say("Speak for a long time.")
+            await sounding(session)
+            assert runs(engine)
+            child.kill()
+            await becomes(lambda: not runs(engine))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -406,20 +396,16 @@ def test_a_server_that_ends_while_it_loads_leaves_no_engine(
     ids=["TERM", "Ctrl-C"],
 )
 @pytest.mark.thorough
-def test_a_signal_ends_both_in_order_and_what_runs_is_finished(folder_of: FolderOf, deed: Any) -> None:
+async def test_a_signal_ends_both_in_order_and_what_runs_is_finished(folder_of: FolderOf, deed: Any) -> None:
     folder = str(folder_of("brief", "custom_voice"))
     with started("--model", folder, VOICEWRIGHT_DRAIN_S="240") as (child, engine, url):
-
-        async def scenario() -> None:
-            async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE) as session:
-                await session.say("Let me finish.")
-                await sounding(session)
-                deed(child.pid)
-                end = (await session.take()).end
-                assert (end["type"], end["metrics"]["frames"]) == ("audio.done", 12)
-                assert await session.closed() == (1001, "draining")
-
-        asyncio.run(scenario())
+        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE) as session:
+            await session.say("Let me finish.")
+            await sounding(session)
+            deed(child.pid)
+            end = (await session.take()).end
+            assert (end["type"], end["metrics"]["frames"]) == ("audio.done", 12)
+            assert await session.closed() == (1001, "draining")
         assert child.wait(60) == 0
         assert not runs(engine)
         assert child.stderr is not None

@@ -32,17 +32,17 @@ GET = b"GET /ready HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         (HANDSHAKE.replace(b"GET", b"POST").replace(b"Upgrade\r", b"Upgrade, close\r"), 426, "websocket_only"),
     ],
 )
-def test_what_is_no_request_is_refused(either: RunningServer, sent: bytes, status: int, code: str) -> None:
-    head, _, body = asyncio.run(exchange(either.port, sent)).partition(b"\r\n\r\n")
+async def test_what_is_no_request_is_refused(either: RunningServer, sent: bytes, status: int, code: str) -> None:
+    head, _, body = (await exchange(either.port, sent)).partition(b"\r\n\r\n")
     assert (int(head.split()[1]), json.loads(body)["error"]["code"]) == (status, code)
 
 
 @pytest.mark.parametrize("path", SOCKETS)
 @pytest.mark.parametrize("tiny", [frame(PING), frame(CONTINUATION, fin=False)], ids=["pings", "continuations"])
-def test_a_flood_of_tiny_frames_is_closed(either: RunningServer, path: str, tiny: bytes) -> None:
+async def test_a_flood_of_tiny_frames_is_closed(either: RunningServer, path: str, tiny: bytes) -> None:
     handshake = HANDSHAKE.replace(b"/v1/audio/speech/stream", path.encode())
     flood = frame(TEXT, b"{", fin=False) + tiny * 50_000
-    received = asyncio.run(exchange(either.port, handshake, None, flood))
+    received = await exchange(either.port, handshake, None, flood)
     code, reason = int.from_bytes(received[-17:-15], "big"), received[-15:].decode()
     assert (code, reason) == (1008, "too_many_frames")
 
@@ -87,33 +87,27 @@ def test_other_dialects_have_the_limit_of_markup_too(
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/voices"])
-def test_a_body_that_drips_is_refused(either: RunningServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_drips_is_refused(either: RunningServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "GRACE_S", 0.3)
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n"
     head += "Content-Type: multipart/form-data; boundary=b\r\n\r\n"
     head += '--b\r\nContent-Disposition: form-data; name="name"\r\n\r\n'
 
-    async def scenario() -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", either.port)
-        writer.write(head.encode())
-        answer = asyncio.create_task(reader.readuntil(b"}}}"))
-        while not answer.done():
-            writer.write(b" ")
-            await asyncio.sleep(0.05)
-        writer.transport.abort()
-        return answer.result()
-
-    head_, _, body = asyncio.run(scenario()).partition(b"\r\n\r\n")
+    reader, writer = await asyncio.open_connection("127.0.0.1", either.port)
+    writer.write(head.encode())
+    answer = asyncio.create_task(reader.readuntil(b"}}}"))
+    while not answer.done():
+        writer.write(b" ")
+        await asyncio.sleep(0.05)
+    writer.transport.abort()
+    head_, _, body = answer.result().partition(b"\r\n\r\n")
     assert (int(head_.split()[1]), json.loads(body)["error"]["code"]) == (408, "body_too_slow")
 
 
-def test_a_neighbour_is_heard_while_a_client_sends_a_flood_of_messages(either: RunningServer) -> None:
-    async def scenario() -> None:
-        _, writer = await asyncio.open_connection("127.0.0.1", either.port)
-        writer.write(HANDSHAKE)
-        writer.write(frame(TEXT, b'{"type":"ping","t":1}') * 50_000)
-        for _ in range(3):
-            assert (await spoken(either.socket, "Hello.", **VOICE)).end["type"] == "audio.done"
-        writer.transport.abort()
-
-    asyncio.run(scenario())
+async def test_a_neighbour_is_heard_while_a_client_sends_a_flood_of_messages(either: RunningServer) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", either.port)
+    writer.write(HANDSHAKE)
+    writer.write(frame(TEXT, b'{"type":"ping","t":1}') * 50_000)
+    for _ in range(3):
+        assert (await spoken(either.socket, "Hello.", **VOICE)).end["type"] == "audio.done"
+    writer.transport.abort()

@@ -243,55 +243,52 @@ def assert_told(settings: Settings, folder: Path, *, padding: int) -> None:
     asyncio.run(run())
 
 
-def test_home_assistant_s_port_leads_to_a_replica_whose_health_is_asked_for_at_its_other_port(
+async def test_home_assistant_s_port_leads_to_a_replica_whose_health_is_asked_for_at_its_other_port(
     settings: Settings, tmp_path: Path
 ) -> None:
     port = free_port()
     settings = replace(settings, server=replace(settings.server, wyoming=f"tcp://127.0.0.1:{port}"))
 
-    async def run() -> None:
-        came: list[bytes] = []
+    came: list[bytes] = []
 
-        async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            came.append(await reader.readline())
-            writer.write(b"heard\n")
+    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(await reader.readline())
+        writer.write(b"heard\n")
+        writer.close()
+
+    async def said() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(b"describe\n")
+            return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
             writer.close()
 
-        async def said() -> bytes:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            try:
-                writer.write(b"describe\n")
-                return await reader.read()
-            except ConnectionError:
-                return b""
-            finally:
-                writer.close()
+    async def is_up() -> bool:
+        (place,) = [one for one in await haproxy.server_entries() if (one.backend, one.server) == (WYOMING, "r1")]
+        return place.is_up
 
-        async def is_up() -> bool:
-            (place,) = [one for one in await haproxy.server_entries() if (one.backend, one.server) == (WYOMING, "r1")]
-            return place.is_up
-
-        haproxy = HAProxy(settings, tmp_path, view_port=9)
-        await haproxy.start()
-        try:
-            assert await said() == b"", "there is no replica"
-            wyoming = await asyncio.start_server(say, "127.0.0.1", 0)
-            with answering("a") as health:
-                at = wyoming.sockets[0].getsockname()[1]
-                new = ("127.0.0.1", at, ReplicaState.READY, 256)
-                await haproxy.run_commands(server_commands(f"{WYOMING}/r1", None, new, check_port=health))
-                assert await said() == b"heard\n"
-                await asyncio.sleep(1.5)  # for a check or two
-                assert await is_up()
-            assert came == [b"describe\n"], "no check comes here"
-            while await is_up():  # noqa: ASYNC110  HAProxy, which only a look tells of
-                await asyncio.sleep(0.05)
-            assert await said() == b"", "it is not well by its other port"
-            wyoming.close()
-        finally:
-            await haproxy.stop(1.0)
-
-    asyncio.run(run())
+    haproxy = HAProxy(settings, tmp_path, view_port=9)
+    await haproxy.start()
+    try:
+        assert await said() == b"", "there is no replica"
+        wyoming = await asyncio.start_server(say, "127.0.0.1", 0)
+        with answering("a") as health:
+            at = wyoming.sockets[0].getsockname()[1]
+            new = ("127.0.0.1", at, ReplicaState.READY, 256)
+            await haproxy.run_commands(server_commands(f"{WYOMING}/r1", None, new, check_port=health))
+            assert await said() == b"heard\n"
+            await asyncio.sleep(1.5)  # for a check or two
+            assert await is_up()
+        assert came == [b"describe\n"], "no check comes here"
+        while await is_up():  # noqa: ASYNC110  HAProxy, which only a look tells of
+            await asyncio.sleep(0.05)
+        assert await said() == b"", "it is not well by its other port"
+        wyoming.close()
+    finally:
+        await haproxy.stop(1.0)
 
 
 def test_what_is_told_of_a_server_is_what_has_changed() -> None:
@@ -301,31 +298,30 @@ def test_what_is_told_of_a_server_is_what_has_changed() -> None:
     assert server_commands("any/r1", new, (*new[:2], ReplicaState.DRAINING, 256)) == ["set server any/r1 state drain"]
 
 
-def test_an_ingress_goes_on_with_the_haproxy_of_one_that_was_killed(settings: Settings, tmp_path: Path) -> None:
-    async def run() -> None:
-        first = HAProxy(settings, tmp_path, view_port=9)
-        await first.start()
-        with answering("a") as port:
-            await put(first, "r1", Replica(name="a", host="127.0.0.1", port=port, pool="a", modes=("base",)))
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.server.port}") as client:
-                second = HAProxy(settings, tmp_path, view_port=port)
-                await second.start()
-                assert second.pid == first.pid
-                assert (await client.get("/v1/audio/voices")).text == "a"
-                assert (await client.get("/ready")).text == "a", "what is asked of the cluster goes to the new ingress"
-                other = HAProxy(replace(settings, cluster=replace(settings.cluster, max_replicas=5)), tmp_path, port)
-                await other.start()
-                assert other.pid != first.pid
-                assert not first.alive
-                kill_orphan(tmp_path)
-                while other.alive:  # noqa: ASYNC110  a process
-                    await asyncio.sleep(0.01)
-
-    asyncio.run(run())
+async def test_an_ingress_goes_on_with_the_haproxy_of_one_that_was_killed(settings: Settings, tmp_path: Path) -> None:
+    first = HAProxy(settings, tmp_path, view_port=9)
+    await first.start()
+    with answering("a") as port:
+        await put(first, "r1", Replica(name="a", host="127.0.0.1", port=port, pool="a", modes=("base",)))
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.server.port}") as client:
+            second = HAProxy(settings, tmp_path, view_port=port)
+            await second.start()
+            assert second.pid == first.pid
+            assert (await client.get("/v1/audio/voices")).text == "a"
+            assert (await client.get("/ready")).text == "a", "what is asked of the cluster goes to the new ingress"
+            other = HAProxy(replace(settings, cluster=replace(settings.cluster, max_replicas=5)), tmp_path, port)
+            await other.start()
+            assert other.pid != first.pid
+            assert not first.alive
+            kill_orphan(tmp_path)
+            while other.alive:  # noqa: ASYNC110  a process
+                await asyncio.sleep(0.01)
 
 
-def test_a_port_that_is_taken_and_a_program_that_is_not_there_are_sentences(settings: Settings, tmp_path: Path) -> None:
+async def test_a_port_that_is_taken_and_a_program_that_is_not_there_are_sentences(
+    settings: Settings, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", settings.server.port)), pytest.raises(PortInUse):
-        asyncio.run(HAProxy(settings, tmp_path, view_port=9).start())
+        await HAProxy(settings, tmp_path, view_port=9).start()
     with pytest.raises(InvalidSetting, match="there is no such program"):
         find_haproxy("/no/such/haproxy")

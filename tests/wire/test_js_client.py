@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import subprocess
@@ -89,8 +88,8 @@ def run(folder: Path, *arguments: str, script: str = SCRIPT) -> list[dict[str, A
     return heard
 
 
-def test_node_hears_what_every_client_hears(server: RunningServer, tmp_path: Path) -> None:
-    alone = asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm
+async def test_node_hears_what_every_client_hears(server: RunningServer, tmp_path: Path) -> None:
+    alone = (await spoken(server.socket, "Good morning.", **VOICE)).pcm
     whole, live, refused = run(tmp_path, server.socket, json.dumps(VOICE))
     assert refused == {"code": "unknown_voice", "param": "voice"}
     for take in (whole, live):

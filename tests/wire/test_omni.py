@@ -84,9 +84,9 @@ async def speak(server: RunningServer, *texts: str, **config: Any) -> tuple[list
         return await replies(connection)
 
 
-def test_streamed_sound_is_that_of_the_native_protocol(server: RunningServer) -> None:
-    native = asyncio.run(spoken(server.socket, "Good morning.", task_type="custom_voice", seed=11, max_frames=12))
-    (reply,), end = asyncio.run(speak(server, "Good ", "morning.", **SHORT, **STREAM))
+async def test_streamed_sound_is_that_of_the_native_protocol(server: RunningServer) -> None:
+    native = await spoken(server.socket, "Good morning.", task_type="custom_voice", seed=11, max_frames=12)
+    (reply,), end = await speak(server, "Good ", "morning.", **SHORT, **STREAM)
     pcm = b"".join(reply.sound)
     assert same_sound(pcm, native.pcm)
     assert reply.start["sentence_text"] == "Good morning."
@@ -96,9 +96,9 @@ def test_streamed_sound_is_that_of_the_native_protocol(server: RunningServer) ->
 
 
 @pytest.mark.parametrize("response_format", ["wav", "pcm", "flac", "mp3", "opus", "aac"])
-def test_whole_sentences_are_files_that_others_can_read(server: RunningServer, response_format: str) -> None:
-    (streamed,), _ = asyncio.run(speak(server, "Good morning.", **SHORT, **STREAM))
-    (reply,), _ = asyncio.run(speak(server, "Good morning.", **SHORT, response_format=response_format))
+async def test_whole_sentences_are_files_that_others_can_read(server: RunningServer, response_format: str) -> None:
+    (streamed,), _ = await speak(server, "Good morning.", **SHORT, **STREAM)
+    (reply,), _ = await speak(server, "Good morning.", **SHORT, response_format=response_format)
     (data,) = reply.sound
     assert reply.done["total_bytes"] == len(data)
     wanted = b"".join(streamed.sound)
@@ -114,51 +114,48 @@ def test_whole_sentences_are_files_that_others_can_read(server: RunningServer, r
         assert abs(seconds - len(wanted) / 48_000) < 0.12
 
 
-def test_sentences_come_in_order_each_with_its_pair(server: RunningServer) -> None:
+async def test_sentences_come_in_order_each_with_its_pair(server: RunningServer) -> None:
     text = "Good morning. How are you? Fine"
-    found, end = asyncio.run(speak(server, *text, split_granularity="sentence", **SHORT, **STREAM))
+    found, end = await speak(server, *text, split_granularity="sentence", **SHORT, **STREAM)
     assert [reply.start["sentence_text"] for reply in found] == ["Good morning.", "How are you?", "Fine"]
     assert [reply.done["sentence_index"] for reply in found] == [0, 1, 2]
     assert end["total_sentences"] == 3
-    (alone,), _ = asyncio.run(speak(server, "How are you?", **SHORT, **STREAM))
+    (alone,), _ = await speak(server, "How are you?", **SHORT, **STREAM)
     assert same_sound(b"".join(found[1].sound), b"".join(alone.sound))
     assert {reply.done["metrics"]["seed"] for reply in found} == {11}
 
 
-def test_sentences_come_in_order_where_there_is_one_slot(folder_of: FolderOf) -> None:
+async def test_sentences_come_in_order_where_there_is_one_slot(folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
     with running_server(folder_of("brief", "custom_voice"), engine=engine) as server:
         text = "Good morning. How are you? Fine. Good. Bye."
-        found, end = asyncio.run(speak(server, text, split_granularity="sentence", **SHORT, **STREAM))
+        found, end = await speak(server, text, split_granularity="sentence", **SHORT, **STREAM)
     assert [reply.done["error"] for reply in found] == [False] * 5
     assert end["total_sentences"] == 5
 
 
-def test_a_socket_serves_one_utterance_after_the_other(server: RunningServer, ref_audio: str) -> None:
-    async def talk() -> None:
-        async with omni(server, **SHORT, **STREAM) as connection:
-            await say(connection, "One.")
-            assert (await replies(connection))[1]["utterance_index"] == 0
-            clone = {"ref_audio": ref_audio, "ref_text": "Some words.", "max_new_tokens": 6}
-            await send(connection, "session.config", **clone, **STREAM)
-            for index in (1, 2):
-                await say(connection, "Two.")
-                (reply,), end = await replies(connection)
-                assert end["utterance_index"] == index
-                assert reply.errors == []
-                assert reply.sound
-            await send(connection, "session.close")
-            with pytest.raises(ConnectionClosed) as end_of_it:
-                await connection.recv()
-            assert end_of_it.value.rcvd is not None
-            assert end_of_it.value.rcvd.code == 1000
-
-    asyncio.run(talk())
+async def test_a_socket_serves_one_utterance_after_the_other(server: RunningServer, ref_audio: str) -> None:
+    async with omni(server, **SHORT, **STREAM) as connection:
+        await say(connection, "One.")
+        assert (await replies(connection))[1]["utterance_index"] == 0
+        clone = {"ref_audio": ref_audio, "ref_text": "Some words.", "max_new_tokens": 6}
+        await send(connection, "session.config", **clone, **STREAM)
+        for index in (1, 2):
+            await say(connection, "Two.")
+            (reply,), end = await replies(connection)
+            assert end["utterance_index"] == index
+            assert reply.errors == []
+            assert reply.sound
+        await send(connection, "session.close")
+        with pytest.raises(ConnectionClosed) as end_of_it:
+            await connection.recv()
+        assert end_of_it.value.rcvd is not None
+        assert end_of_it.value.rcvd.code == 1000
 
 
-def test_errors_come_between_start_and_done(server: RunningServer) -> None:
+async def test_errors_come_between_start_and_done(server: RunningServer) -> None:
     config = {**SHORT, **STREAM, "language": "klingon"}
-    (reply,), end = asyncio.run(speak(server, "Hello.", **config))
+    (reply,), end = await speak(server, "Hello.", **config)
     (error,) = reply.errors
     assert error["message"].startswith("Generation failed for utterance 0, sentence 0: This checkpoint does not know")
     assert error["code"] == "unsupported_language"
@@ -166,7 +163,7 @@ def test_errors_come_between_start_and_done(server: RunningServer) -> None:
     assert end["total_sentences"] == 1
 
 
-def test_a_hang_up_while_it_speaks_frees_the_slot_within_a_frame_or_two(either: RunningServer) -> None:
+async def test_a_hang_up_while_it_speaks_frees_the_slot_within_a_frame_or_two(either: RunningServer) -> None:
     async def hang_up(**config: Any) -> None:
         async with omni(either, **config) as connection:
             await say(connection, "Speak for a long time. And then on.")
@@ -180,30 +177,27 @@ def test_a_hang_up_while_it_speaks_frees_the_slot_within_a_frame_or_two(either: 
             connection.transport.abort()
 
     for config in (LONG, {**LONG, "split_granularity": "sentence"}, {**SHORT, "max_new_tokens": 4000}):
-        asyncio.run(hang_up(**config))
+        await hang_up(**config)
         assert either.frames_until_idle() <= FREED_FRAMES
 
 
-def test_the_client_is_heard_while_it_is_spoken_to(server: RunningServer) -> None:
-    async def talk() -> None:
-        async with omni(server, **LONG) as connection:
-            await say(connection, "Speak for a long time.")
-            while not isinstance(await hear(connection), bytes):
-                pass
-            await send(connection, "nonsense")
-            while (message := await hear(connection)) and isinstance(message, bytes):
-                pass
-            assert isinstance(message, dict)
-            assert (message["message"], message["code"]) == ("Unknown message type: nonsense", "invalid_config")
-            while not isinstance(await hear(connection), bytes):  # and the speech goes on
-                pass
-            connection.transport.abort()
-
-    asyncio.run(talk())
+async def test_the_client_is_heard_while_it_is_spoken_to(server: RunningServer) -> None:
+    async with omni(server, **LONG) as connection:
+        await say(connection, "Speak for a long time.")
+        while not isinstance(await hear(connection), bytes):
+            pass
+        await send(connection, "nonsense")
+        while (message := await hear(connection)) and isinstance(message, bytes):
+            pass
+        assert isinstance(message, dict)
+        assert (message["message"], message["code"]) == ("Unknown message type: nonsense", "invalid_config")
+        while not isinstance(await hear(connection), bytes):  # and the speech goes on
+            pass
+        connection.transport.abort()
     server.wait_until_idle()
 
 
-def test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order(
+async def test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order(
     serving: Serving, folder_of: FolderOf
 ) -> None:
     async def ending(server: RunningServer, *messages: str) -> tuple[list[str], int | None]:
@@ -216,18 +210,18 @@ def test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order(
             return texts, connection.close_code
 
     with serving(folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3)) as server:
-        assert asyncio.run(ending(server)) == (["Timeout waiting for session.config"], 1000)
+        assert await ending(server) == (["Timeout waiting for session.config"], 1000)
     with serving(folder_of("brief", "custom_voice"), limits=Limits(idle_s=1)) as server:
         for message, told in (
             ('{"type":"session.config"}', "Idle timeout: no message received"),
             ('{"type":"input.done"}', "Expected session.config, got: input.done"),
             ("nonsense", "Invalid JSON message"),
         ):
-            assert asyncio.run(ending(server, message)) == ([told], 1000)
+            assert await ending(server, message) == ([told], 1000)
 
 
-def test_silence_is_no_sound(server: RunningServer) -> None:
-    (reply,), _ = asyncio.run(speak(server, "Good morning.", **SHORT, **STREAM))
+async def test_silence_is_no_sound(server: RunningServer) -> None:
+    (reply,), _ = await speak(server, "Good morning.", **SHORT, **STREAM)
     assert np.frombuffer(b"".join(reply.sound), "<i2").any()
 
 
@@ -253,23 +247,20 @@ def live(server: RunningServer, mode: str, *messages: tuple[str, dict[str, Any]]
     return asyncio.run(talk())
 
 
-def test_a_token_level_text_is_one_request_that_is_heard_before_it_is_complete(server: RunningServer) -> None:
-    async def talk() -> tuple[bytes, list[dict[str, Any]]]:
-        async with omni(server, **SHORT, streaming_mode="token_level", response_format="pcm") as connection:
-            await send(connection, "input.text", text="Good morning, the kettle is on, and the ")
-            start = await hear(connection)
-            assert isinstance(start, dict)
-            first = await hear(connection)  # nothing but the first words has been sent
-            assert isinstance(first, bytes)
-            await send(connection, "input.text", text="boat comes back.")
-            await send(connection, "input.done")
-            pcm, said = await said_until_done(connection)
-            return first + pcm, [start, *said]
-
-    pcm, said = asyncio.run(talk())
+async def test_a_token_level_text_is_one_request_that_is_heard_before_it_is_complete(server: RunningServer) -> None:
+    async with omni(server, **SHORT, streaming_mode="token_level", response_format="pcm") as connection:
+        await send(connection, "input.text", text="Good morning, the kettle is on, and the ")
+        start = await hear(connection)
+        assert isinstance(start, dict)
+        first = await hear(connection)  # nothing but the first words has been sent
+        assert isinstance(first, bytes)
+        await send(connection, "input.text", text="boat comes back.")
+        await send(connection, "input.done")
+        pcm, said = await said_until_done(connection)
+        pcm, said = first + pcm, [start, *said]
     config = {**SHORT, **STREAM, "non_streaming_mode": False}
     text = "Good morning, the kettle is on, and the boat comes back."
-    (whole,), _ = asyncio.run(speak(server, text, **config))
+    (whole,), _ = await speak(server, text, **config)
     assert same_sound(pcm, b"".join(whole.sound))
     assert [message["type"] for message in said] == ["audio.start", "audio.done", "session.done"]
     assert (said[0]["sample_rate"], said[0]["channels"]) == (24_000, 1)
@@ -314,28 +305,22 @@ def test_a_live_text_of_nothing_and_one_that_is_too_long(server: RunningServer) 
     server.wait_until_idle()
 
 
-def test_commitment_cuts_at_strong_ends_and_needs_a_language(server: RunningServer) -> None:
+async def test_commitment_cuts_at_strong_ends_and_needs_a_language(server: RunningServer) -> None:
     config = {**SHORT, **STREAM, "text_input_mode": "commitment"}
-    found, end = asyncio.run(speak(server, "Pi is 3.14. And", " then", **config, language="English"))
+    found, end = await speak(server, "Pi is 3.14. And", " then", **config, language="English")
     assert [reply.start["sentence_text"] for reply in found] == ["Pi is 3.14.", "And then"]
     assert end["total_sentences"] == 2
 
-    async def refused() -> dict[str, Any] | bytes:
-        async with omni(server, **config, language="Auto") as connection:
-            return await hear(connection)
-
-    error = asyncio.run(refused())
+    async with omni(server, **config, language="Auto") as connection:
+        error = await hear(connection)
     assert isinstance(error, dict)
     assert (error["type"], error["code"]) == ("error", "invalid_config")
 
 
-def test_a_hang_up_in_a_live_text_frees_its_slot(server: RunningServer) -> None:
-    async def hang_up() -> None:
-        async with omni(server, **{**LONG, "streaming_mode": "token_level"}) as connection:
-            await send(connection, "input.text", text="Speak for a long time, and then on and ")
-            while not isinstance(await hear(connection), bytes):
-                pass
-            connection.transport.abort()
-
-    asyncio.run(hang_up())
+async def test_a_hang_up_in_a_live_text_frees_its_slot(server: RunningServer) -> None:
+    async with omni(server, **{**LONG, "streaming_mode": "token_level"}) as connection:
+        await send(connection, "input.text", text="Speak for a long time, and then on and ")
+        while not isinstance(await hear(connection), bytes):
+            pass
+        connection.transport.abort()
     server.wait_until_idle()

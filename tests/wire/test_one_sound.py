@@ -276,7 +276,7 @@ def test_the_command_line_brings_them_too(
         assert same_sound(file.readframes(file.getnframes()), native_whole(server, cast))
 
 
-def test_a_text_of_parts_is_the_same_however_it_comes(folder_of: FolderOf) -> None:
+async def test_a_text_of_parts_is_the_same_however_it_comes(folder_of: FolderOf) -> None:
     """Random weights end no part by themselves: each has its budget, and no guard that counts by chunks."""
     cast = {"task_type": "custom_voice", "split_granularity": "sentence", "seed": SEED}
     texts = ("Ye", "s. N", "o. ", "Tea?")
@@ -293,8 +293,8 @@ def test_a_text_of_parts_is_the_same_however_it_comes(folder_of: FolderOf) -> No
 
     engine = EngineSettings(threads=1, max_slots=1, guard=False)
     with running_server(folder_of("brief", "custom_voice"), engine=engine) as server:
-        whole = asyncio.run(spoken(server.socket, "".join(texts), **cast)).pcm
-        assert same_sound(asyncio.run(in_pieces(server)), whole)
+        whole = (await spoken(server.socket, "".join(texts), **cast)).pcm
+        assert same_sound(await in_pieces(server), whole)
         assert same_sound(
             post(server, cast, input="".join(texts), max_frames=None, response_format="pcm").content, whole
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import gc
@@ -135,9 +134,9 @@ def test_every_format_brings_the_sound(server: RunningServer, plain: bytes, resp
         assert SAMPLES / 24_000 <= len(samples) / rate < SAMPLES / 24_000 + 0.1
 
 
-def test_the_sound_is_that_of_the_native_protocol(server: RunningServer, plain: bytes) -> None:
+async def test_the_sound_is_that_of_the_native_protocol(server: RunningServer, plain: bytes) -> None:
     config = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
-    take = asyncio.run(spoken(server.socket, "Good morning.", **config))
+    take = await spoken(server.socket, "Good morning.", **config)
     assert same_sound(plain, take.pcm)
     assert not same_sound(plain, post(server, response_format="pcm", seed=12).content)  # the comparison can fail
 

@@ -94,7 +94,7 @@ def test_what_is_refused_is_counted_by_its_code_and_is_no_request(running: Runni
     }
 
 
-def test_who_waited_in_vain_is_an_ended_request_and_no_refusal_besides(folder_of: FolderOf) -> None:
+async def test_who_waited_in_vain_is_an_ended_request_and_no_refusal_besides(folder_of: FolderOf) -> None:
     async def crowd(running: RunningServer) -> None:
         async with talk(running.socket, task_type="custom_voice", max_frames=4000) as session:
             await session.say(TEXT)
@@ -102,7 +102,7 @@ def test_who_waited_in_vain_is_an_ended_request_and_no_refusal_besides(folder_of
             assert await asyncio.to_thread(post, running) == 503
 
     with running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.3)) as running:
-        asyncio.run(crowd(running))
+        await crowd(running)
         assert counts(running)["openai", "queue_timeout"] == 1
         assert ("refused", "queue_timeout") not in counts(running)
 

@@ -42,7 +42,7 @@ def frame(**message: Any) -> bytes:
     return size + bytes(4) + text
 
 
-def test_a_thousand_hang_ups_at_any_byte_leave_nothing_behind(either: RunningServer, ref_audio: str) -> None:
+async def test_a_thousand_hang_ups_at_any_byte_leave_nothing_behind(either: RunningServer, ref_audio: str) -> None:
     dice = random.Random(1)
     clone = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "max_frames": 4000}
     text = [frame(type="input.text", text="Speak for "), frame(type="input.text", text="a long time.")]
@@ -75,23 +75,21 @@ def test_a_thousand_hang_ups_at_any_byte_leave_nothing_behind(either: RunningSer
                 await asyncio.sleep(dice.random() * 0.02)
         writer.transport.abort()
 
-    async def all_of_them() -> None:
-        async def one_after_the_other() -> None:
-            while left:
-                left.pop()
-                await hang_up()
-
-        left = list(range(250 if either.runtime_port else 1000))
-        await asyncio.gather(*(one_after_the_other() for _ in range(16)))
-
-    assert asyncio.run(spoken(either.socket, "First.", **VOICE)).end["type"] == "audio.done"
+    assert (await spoken(either.socket, "First.", **VOICE)).end["type"] == "audio.done"
     threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
-    asyncio.run(all_of_them())
+
+    async def one_after_the_other() -> None:
+        while left:
+            left.pop()
+            await hang_up()
+
+    left = list(range(250 if either.runtime_port else 1000))
+    await asyncio.gather(*(one_after_the_other() for _ in range(16)))
     either.wait_until_idle()
     either.wait_for_no_tasks()
     until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors + 2)
     assert threading.active_count() <= threads + 3  # the two decoders and the thread for long texts
-    assert asyncio.run(spoken(either.socket, "Still here.", **VOICE)).end["type"] == "audio.done"
+    assert (await spoken(either.socket, "Still here.", **VOICE)).end["type"] == "audio.done"
     nobody = 'voicewright_sessions{dialect="voicewright"} 0.0'
     until(lambda: nobody in either.metrics())  # the relay closes behind its client
 
@@ -100,25 +98,22 @@ def _large(text: bytes) -> bytes:
     return struct.pack("!BBQ", 0x81, 0xFF, len(text)) + bytes(4) + text
 
 
-def test_cancel_after_input_done_stops_within_a_frame_and_nothing_follows(either: RunningServer) -> None:
-    async def cancel() -> None:
-        async with talk(either.socket, **LONG, frames="labelled") as session:
-            for number in range(5):
-                await session.say("Speak for a long time.", context_id=f"c{number}")
-                await session.until("audio.start")
-                await session.hear()
-                await session.send("context.cancel", context_id=f"c{number}")
-                while isinstance(message := await session.hear(), bytes):
-                    pass
-                assert message["type"] == "context.cancelled"
-                await session.send("ping", t=number)
-                assert await session.hear() == {"type": "pong", "t": number}
-                assert either.frames_until_idle() <= FREED_FRAMES
-
-    asyncio.run(cancel())
+async def test_cancel_after_input_done_stops_within_a_frame_and_nothing_follows(either: RunningServer) -> None:
+    async with talk(either.socket, **LONG, frames="labelled") as session:
+        for number in range(5):
+            await session.say("Speak for a long time.", context_id=f"c{number}")
+            await session.until("audio.start")
+            await session.hear()
+            await session.send("context.cancel", context_id=f"c{number}")
+            while isinstance(message := await session.hear(), bytes):
+                pass
+            assert message["type"] == "context.cancelled"
+            await session.send("ping", t=number)
+            assert await session.hear() == {"type": "pong", "t": number}
+            assert either.frames_until_idle() <= FREED_FRAMES
 
 
-def test_text_that_comes_in_pieces_is_spoken_as_one(server: RunningServer) -> None:
+async def test_text_that_comes_in_pieces_is_spoken_as_one(server: RunningServer) -> None:
     async def live(*pieces: str) -> tuple[bytes, dict[str, Any]]:
         async with talk(server.socket, **{**VOICE, "split_granularity": "none"}) as session:
             for piece in pieces:
@@ -128,14 +123,14 @@ def test_text_that_comes_in_pieces_is_spoken_as_one(server: RunningServer) -> No
             take = await session.take()
             return take.pcm, take.end
 
-    whole, _ = asyncio.run(live("Good morning, the kettle is on."))
-    pieces, end = asyncio.run(live(" ", "Good mor", "ning", ", the kettle", " is on."))
+    whole, _ = await live("Good morning, the kettle is on.")
+    pieces, end = await live(" ", "Good mor", "ning", ", the kettle", " is on.")
     assert end["type"] == "audio.done"
     assert same_sound(pieces, whole)
 
 
-def test_sessions_that_wait_for_their_text_starve_nobody(server: RunningServer) -> None:
-    async def scenario() -> None:
+async def test_sessions_that_wait_for_their_text_starve_nobody(server: RunningServer) -> None:
+    async with asyncio.timeout(60):
         async with asyncio.TaskGroup() as group:
             done = asyncio.Event()
 
@@ -153,8 +148,6 @@ def test_sessions_that_wait_for_their_text_starve_nobody(server: RunningServer) 
                 assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
             done.set()
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
-
 
 def deaf_socket(port: int) -> sockets.socket:
     deaf = sockets.socket()
@@ -163,12 +156,11 @@ def deaf_socket(port: int) -> sockets.socket:
     return deaf
 
 
-def test_a_client_that_reads_nothing_is_told_why_it_was_dropped(serving: Serving, folder_of: FolderOf) -> None:
+async def test_a_client_that_reads_nothing_is_told_why_it_was_dropped(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1)
     patience = ServerSettings(send_s=1.0, send_buffer_bytes=4096)
     with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
-
-        async def scenario() -> None:
+        async with asyncio.timeout(60):
             deaf = deaf_socket(server.port)
             async with connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None) as connection:
                 session = Talk(connection)
@@ -180,10 +172,8 @@ def test_a_client_that_reads_nothing_is_told_why_it_was_dropped(serving: Serving
                     await asyncio.sleep(0.05)
                 connection.transport.resume_reading()
                 assert await session.closed() == (1008, "slow_reader")
-
-        asyncio.run(asyncio.wait_for(scenario(), 60))
         server.wait_until_idle()
-        assert asyncio.run(spoken(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
+        assert (await spoken(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
         assert 'voicewright_refusals_total{code="slow_reader"} 1.0' in server.metrics()
 
 
@@ -220,14 +210,13 @@ def test_twenty_clients_that_read_nothing_cost_no_memory_and_their_neighbours_ar
         assert 'voicewright_refusals_total{code="slow_reader"} 20.0' in server.metrics()
 
 
-def test_the_row_of_who_reads_nothing_costs_no_work_and_goes_on_where_it_stopped(
+async def test_the_row_of_who_reads_nothing_costs_no_work_and_goes_on_where_it_stopped(
     serving: Serving, folder_of: FolderOf
 ) -> None:
     engine = EngineSettings(threads=1, max_slots=2, reader_s=0.5)
     patience = ServerSettings(send_buffer_bytes=4096)
     with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
-
-        async def scenario() -> float:
+        async with asyncio.timeout(100):
             deaf, connection = await deafness(server, **{**LONG, "max_frames": 800})
             counts = [-1, 0, 1]
             while len(set(counts)) > 1:  # what lies between fills up first, on a busy machine with halts
@@ -240,9 +229,8 @@ def test_the_row_of_who_reads_nothing_costs_no_work_and_goes_on_where_it_stopped
             take = await deaf.take()
             assert (take.end["type"], take.end["metrics"]["frames"]) == ("audio.done", 800)
             assert len(take.pcm) == take.end["total_bytes"] == 800 * 3840
-            return work_s
-
-        assert asyncio.run(asyncio.wait_for(scenario(), 100)) < 0.4
+            result = work_s
+        assert result < 0.4
 
 
 def memory() -> int:
@@ -256,7 +244,9 @@ def memory() -> int:
     [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", HANDSHAKE[:-2]],
     ids=["silent", "half a line", "half a header", "all but the end"],
 )
-def test_a_request_that_does_not_come_is_not_waited_for(serving: Serving, folder_of: FolderOf, begun: bytes) -> None:
+async def test_a_request_that_does_not_come_is_not_waited_for(
+    serving: Serving, folder_of: FolderOf, begun: bytes
+) -> None:
     with serving(folder_of("brief", "custom_voice"), server=ServerSettings(header_s=0.8)) as server:
 
         async def dawdle(*first: bytes) -> float:
@@ -277,44 +267,36 @@ def test_a_request_that_does_not_come_is_not_waited_for(serving: Serving, folder
             writer.close()
             return time.monotonic() - start_s
 
-        assert asyncio.run(dawdle()) > 0.7
+        assert await dawdle() > 0.7
         if begun:
-            assert asyncio.run(dawdle(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")) > 0.7
-        assert asyncio.run(spoken(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
+            assert await dawdle(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") > 0.7
+        assert (await spoken(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
 
 
-def test_silent_connections_take_nobodys_place(
+async def test_silent_connections_take_nobodys_place(
     serving: Serving, folder_of: FolderOf, caplog: pytest.LogCaptureFixture
 ) -> None:
     few = ServerSettings(max_connections=20, header_s=60)
     with serving(folder_of("brief", "custom_voice"), server=few) as server:
-
-        async def crowd() -> None:
-            silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(300)]
-            async with httpx.AsyncClient(base_url=server.http, trust_env=False) as client:
-                assert (await client.get("/v1/models")).status_code == 200
-            assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
-            async with asyncio.timeout(60):  # until the news of it has come
-                while sum(reader.at_eof() or reader.exception() is not None for reader, _ in silent) < 300 - 2 * 20:  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
-            for _, writer in silent:
-                writer.transport.abort()
-
-        asyncio.run(crowd())
+        silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(300)]
+        async with httpx.AsyncClient(base_url=server.http, trust_env=False) as client:
+            assert (await client.get("/v1/models")).status_code == 200
+        assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
+        async with asyncio.timeout(60):  # until the news of it has come
+            while sum(reader.at_eof() or reader.exception() is not None for reader, _ in silent) < 300 - 2 * 20:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        for _, writer in silent:
+            writer.transport.abort()
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_a_session_is_told_before_it_has_lasted_too_long(serving: Serving, folder_of: FolderOf) -> None:
+async def test_a_session_is_told_before_it_has_lasted_too_long(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), limits=Limits(session_s=4)) as server:
-
-        async def scenario() -> None:
-            async with talk(server.socket, **LONG) as session:
-                await session.say("Speak for a long time.")
-                assert 0 < (await session.until("session.expiring"))["remaining_s"] <= 0.4
-                assert (await session.until("error"))["code"] == "session_timeout"
-                assert await session.closed() == (1008, "session_timeout")
-
-        asyncio.run(scenario())
+        async with talk(server.socket, **LONG) as session:
+            await session.say("Speak for a long time.")
+            assert 0 < (await session.until("session.expiring"))["remaining_s"] <= 0.4
+            assert (await session.until("error"))["code"] == "session_timeout"
+            assert await session.closed() == (1008, "session_timeout")
 
 
 def test_keys_tickets_and_origins_by_real_sockets(folder_of: FolderOf) -> None:

@@ -189,32 +189,30 @@ def test_an_old_client_hears_speech_without_chunks(either: RunningServer) -> Non
 
 
 @pytest.mark.logs_errors
-def test_a_dead_engine_is_told_to_everybody_and_ends_the_process(folder_of: FolderOf) -> None:
+async def test_a_dead_engine_is_told_to_everybody_and_ends_the_process(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice")) as server:
         engine = server.engine
         assert engine is not None
 
-        async def speaking() -> tuple[list[object], tuple[int, str]]:
-            async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
-                await session.say("Speak for a long time.")
-                while not isinstance(await session.hear(), bytes):
-                    pass
-                engine.tick = broken  # type: ignore[method-assign]
-                told = [(error := await session.until("error"))["context_id"], error["code"]]
-                error = await idle.until("error")
-                assert (error["code"], error["context_id"]) == ("engine_dead", None)
-                assert await idle.closed() == (1011, "engine_dead")
-                return told, await session.closed()
-
         def broken() -> bool:
             raise RuntimeError("the device is gone")
 
-        assert asyncio.run(speaking()) == (["default", "engine_dead"], (1011, "engine_dead"))
+        async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
+            await session.say("Speak for a long time.")
+            while not isinstance(await session.hear(), bytes):
+                pass
+            engine.tick = broken  # type: ignore[method-assign]
+            told = [(error := await session.until("error"))["context_id"], error["code"]]
+            error = await idle.until("error")
+            assert (error["code"], error["context_id"]) == ("engine_dead", None)
+            assert await idle.closed() == (1011, "engine_dead")
+            result = told, await session.closed()
+        assert result == (["default", "engine_dead"], (1011, "engine_dead"))
         until(lambda: server.exit_status is not None)
         assert server.exit_status == 70
 
 
-def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
+async def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
     """The port is open before the checkpoint is: a first process waits for the lock of a second's making."""
     from runtime.engine.engine import Engine
     from runtime.server.serve import listen, run
@@ -230,7 +228,7 @@ def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
         gate.wait(PATIENCE_S)
         return Engine.open(settings, progress)
 
-    async def scenario() -> None:
+    async with asyncio.timeout(60):
         listener = listen(settings.server)
         port = listener.getsockname()[1]
         serving = asyncio.create_task(run(settings, listener, open_when_told))
@@ -257,24 +255,22 @@ def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await serving
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
-
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_while_it_speaks(process: tuple[subprocess.Popen[str], str], number: signal.Signals) -> None:
+async def test_a_signal_ends_it_while_it_speaks(
+    process: tuple[subprocess.Popen[str], str], number: signal.Signals
+) -> None:
     child, url = process
 
-    async def speaking() -> tuple[str, tuple[int, str]]:
-        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
-            await session.say("Speak for a long time.")
-            while not isinstance(await session.hear(), bytes):
-                pass
-            child.send_signal(number)
-            error = await session.until("error")
-            assert error["context_id"] == "default"
-            return error["code"], await session.closed()
-
-    assert asyncio.run(speaking()) == ("draining", (1001, "draining"))
+    async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
+        await session.say("Speak for a long time.")
+        while not isinstance(await session.hear(), bytes):
+            pass
+        child.send_signal(number)
+        error = await session.until("error")
+        assert error["context_id"] == "default"
+        result = error["code"], await session.closed()
+    assert result == ("draining", (1001, "draining"))
     assert child.wait(60) == 0
     assert child.stdout is not None
     assert child.stderr is not None
@@ -282,37 +278,33 @@ def test_a_signal_ends_it_while_it_speaks(process: tuple[subprocess.Popen[str], 
     assert child.stderr.read() == ""
 
 
-def test_a_signal_to_one_that_does_not_speak_prints_nothing(process: tuple[subprocess.Popen[str], str]) -> None:
+async def test_a_signal_to_one_that_does_not_speak_prints_nothing(process: tuple[subprocess.Popen[str], str]) -> None:
     child, url = process
 
-    async def listening() -> tuple[int, str]:
-        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG, voice="serena") as session:
-            child.send_signal(signal.SIGINT)
-            await session.until("error")
-            return await session.closed()
-
-    assert asyncio.run(listening()) == (1001, "draining")
+    async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG, voice="serena") as session:
+        child.send_signal(signal.SIGINT)
+        await session.until("error")
+        result = await session.closed()
+    assert result == (1001, "draining")
     assert child.wait(60) == 0
     assert child.stdout is not None
     assert child.stderr is not None
     assert (child.stdout.read(), child.stderr.read()) == ("", "")
 
 
-def test_a_signal_ends_one_in_order_whose_output_nobody_reads(process: tuple[subprocess.Popen[str], str]) -> None:
+async def test_a_signal_ends_one_in_order_whose_output_nobody_reads(process: tuple[subprocess.Popen[str], str]) -> None:
     """Ctrl-C ends the other end of a pipe too, before what is said at the end is said."""
     child, url = process
     assert child.stdout is not None
     child.stdout.close()
 
-    async def speaking() -> tuple[int, str]:
-        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
-            await session.say("Speak for a long time.")
-            while not isinstance(await session.hear(), bytes):
-                pass
-            child.send_signal(signal.SIGINT)
-            return await session.closed()
-
-    assert asyncio.run(speaking()) == (1001, "draining")
+    async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
+        await session.say("Speak for a long time.")
+        while not isinstance(await session.hear(), bytes):
+            pass
+        child.send_signal(signal.SIGINT)
+        result = await session.closed()
+    assert result == (1001, "draining")
     assert child.wait(60) == 0
     assert child.stderr is not None
     assert child.stderr.read() == ""

@@ -56,51 +56,43 @@ def recording(seconds: float) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
-def test_who_waits_is_told_for_how_long_and_not_kept_for_ever(serving: Serving, folder_of: FolderOf) -> None:
+async def test_who_waits_is_told_for_how_long_and_not_kept_for_ever(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
-
-        async def scenario() -> None:
-            await spoken(server.socket, "First.", **VOICE)  # there is something to judge by from here on
-            async with talk(server.socket, **LONG) as speaking, talk(server.socket, **VOICE) as waiting:
-                await speaking.say("Speak for a long time.")
-                await sounding(speaking)
-                await waiting.say("Me too.")
-                queued = await waiting.until("queue")
-                assert queued["position"] == 0
-                assert queued["eta_ms"] > 0
-                error = await waiting.until("error")
-                assert (error["code"], error["retryable"]) == ("queue_timeout", True)
-                refused(await asyncio.to_thread(post, server), "queue_timeout")
-                await speaking.send("context.cancel")
-                await speaking.until("context.cancelled")
-                await waiting.say("And now?")
-                assert (await waiting.take()).end["type"] == "audio.done"
-
-        asyncio.run(scenario())
+        await spoken(server.socket, "First.", **VOICE)  # there is something to judge by from here on
+        async with talk(server.socket, **LONG) as speaking, talk(server.socket, **VOICE) as waiting:
+            await speaking.say("Speak for a long time.")
+            await sounding(speaking)
+            await waiting.say("Me too.")
+            queued = await waiting.until("queue")
+            assert queued["position"] == 0
+            assert queued["eta_ms"] > 0
+            error = await waiting.until("error")
+            assert (error["code"], error["retryable"]) == ("queue_timeout", True)
+            refused(await asyncio.to_thread(post, server), "queue_timeout")
+            await speaking.send("context.cancel")
+            await speaking.until("context.cancelled")
+            await waiting.say("And now?")
+            assert (await waiting.take()).end["type"] == "audio.done"
 
 
-def test_live_sessions_without_text_hold_no_slot_and_no_place_in_the_queue(folder_of: FolderOf) -> None:
+async def test_live_sessions_without_text_hold_no_slot_and_no_place_in_the_queue(folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=1)
     with running_server(folder_of("brief", "custom_voice"), engine=engine, limits=Limits(queue_s=1.0)) as server:
-
-        async def scenario() -> None:
-            async with talk(server.socket, **VOICE, frames="labelled") as idle:
-                for name in "abcd":  # open, and nothing yet that could be spoken
-                    await idle.send("input.text", context_id=name, text=" ")
-                await idle.send("ping", t=1)
-                await idle.until("pong")
-                load = server.load()
-                assert (load["active"], load["waiting"]) == (0, 0)
-                await asyncio.sleep(1.5)  # longer than anybody may stand in line
-                for _ in range(2):
-                    assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
-                for name in "abcd":
-                    await idle.send("input.text", context_id=name, text="At last.")
-                    await idle.send("input.done", context_id=name)
-                    end = await idle.until("audio.done", "error")
-                    assert (end["type"], end["context_id"]) == ("audio.done", name)
-
-        asyncio.run(scenario())
+        async with talk(server.socket, **VOICE, frames="labelled") as idle:
+            for name in "abcd":  # open, and nothing yet that could be spoken
+                await idle.send("input.text", context_id=name, text=" ")
+            await idle.send("ping", t=1)
+            await idle.until("pong")
+            load = server.load()
+            assert (load["active"], load["waiting"]) == (0, 0)
+            await asyncio.sleep(1.5)  # longer than anybody may stand in line
+            for _ in range(2):
+                assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
+            for name in "abcd":
+                await idle.send("input.text", context_id=name, text="At last.")
+                await idle.send("input.done", context_id=name)
+                end = await idle.until("audio.done", "error")
+                assert (end["type"], end["context_id"]) == ("audio.done", name)
 
 
 def test_requests_that_come_too_fast(folder_of: FolderOf) -> None:
@@ -163,20 +155,16 @@ def handshake(server: RunningServer) -> str:
     return asyncio.run(knock())
 
 
-def test_contexts_out_of_order_and_too_many(serving: Serving, folder_of: FolderOf) -> None:
+async def test_contexts_out_of_order_and_too_many(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), limits=Limits(max_contexts=2)) as server:
-
-        async def scenario() -> None:
-            async with talk(server.socket) as session:
-                await session.send("input.text", text="Before any voice.")
-                assert (await session.until("error"))["code"] == "out_of_order"
-                await session.send("session.config", **LONG, frames="labelled")
-                for name in "abc":
-                    await session.send("input.text", context_id=name, text="One of many. ")
-                error = await session.until("error")
-                assert (error["code"], error["context_id"]) == ("too_many_contexts", "c")
-
-        asyncio.run(scenario())
+        async with talk(server.socket) as session:
+            await session.send("input.text", text="Before any voice.")
+            assert (await session.until("error"))["code"] == "out_of_order"
+            await session.send("session.config", **LONG, frames="labelled")
+            for name in "abc":
+                await session.send("input.text", context_id=name, text="One of many. ")
+            error = await session.until("error")
+            assert (error["code"], error["context_id"]) == ("too_many_contexts", "c")
         server.wait_until_idle()
 
 

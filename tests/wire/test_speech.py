@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
 from runtime.engine.engine import Engine
@@ -34,7 +33,7 @@ VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 
 LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
 
 
-def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
+async def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
     configs: list[dict[str, Any]] = [
         {"task_type": "CustomVoice"},
         {"task_type": "VoiceDesign", "voice_description": "A calm old man."},
@@ -42,7 +41,7 @@ def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
         {"task_type": "Base", "ref_audio": ref_audio, "x_vector_only_mode": True},
     ]
     for config in configs:
-        take = asyncio.run(spoken(server.socket, "Good morning.", seed=3, max_frames=5, **config))
+        take = await spoken(server.socket, "Good morning.", seed=3, max_frames=5, **config)
         assert take.end["type"] == "audio.done", take.end
         assert take.end["stop_reason"] in {"eos", "max_tokens"}
         assert len(take.pcm) == take.end["total_bytes"] == 2 * take.end["total_samples"] > 0
@@ -52,21 +51,21 @@ def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
         assert np.frombuffer(take.pcm, "<i2").any()
 
 
-def test_the_sound_is_the_engines(server: RunningServer, folder_of: FolderOf) -> None:
+async def test_the_sound_is_the_engines(server: RunningServer, folder_of: FolderOf) -> None:
     engine = Engine.open(Settings(models=(str(folder_of("brief", "custom_voice")),)))
     request = SpeechRequest(
         text="Good morning.", mode=Mode.CUSTOM_VOICE, sampling=Sampling(greedy=True), seed=1, max_frames=9
     )
     wanted = b"".join(event.pcm for event in engine.speak(request) if isinstance(event, AudioChunk))
     config = {"task_type": "custom_voice", "do_sample": False, "seed": 1, "max_frames": 9}
-    assert same_sound(asyncio.run(spoken(server.socket, "Good morning.", **config)).pcm, wanted)
-    other = asyncio.run(spoken(server.socket, "Good evening.", **config)).pcm
+    assert same_sound((await spoken(server.socket, "Good morning.", **config)).pcm, wanted)
+    other = (await spoken(server.socket, "Good evening.", **config)).pcm
     assert not same_sound(other, wanted)  # the comparison can fail
 
 
-def test_contexts_share_a_socket_with_labelled_frames(server: RunningServer) -> None:
+async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServer) -> None:
     voice = {**VOICE, "max_frames": 80}  # the second one's text comes long before the first one's end
-    alone = {name: asyncio.run(spoken(server.socket, f"This is {name}.", **voice)).pcm for name in "ab"}
+    alone = {name: (await spoken(server.socket, f"This is {name}.", **voice)).pcm for name in "ab"}
 
     async def both() -> tuple[dict[str, bytes], list[str]]:
         pcm: dict[str, bytes] = defaultdict(bytes)
@@ -92,7 +91,7 @@ def test_contexts_share_a_socket_with_labelled_frames(server: RunningServer) -> 
                     ends += 1
         return pcm, order
 
-    pcm, order = asyncio.run(both())
+    pcm, order = await both()
     assert all(same_sound(pcm[name], alone[name]) for name in "ab")
     assert order != sorted(order)  # they took turns
 
@@ -115,62 +114,53 @@ def test_two_sockets_at_once_sound_as_each_alone(server: RunningServer, ref_audi
     assert all(same_sound(take, other) for take, other in zip(asyncio.run(at_once()), alone, strict=True))
 
 
-def test_a_session_speaks_again_and_again_with_one_reference(server: RunningServer, ref_audio: str) -> None:
-    async def twice() -> list[bytes]:
-        config = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "seed": 4, "max_frames": 4}
-        async with talk(server.socket, **config) as session:
-            sounds = []
-            for _ in range(2):
-                await session.say("Again.")
-                sounds.append((await session.take()).pcm)
-            await session.send("session.close")
-            assert (await session.until("session.done"))["utterances"] == 2
-            assert await session.closed() == (1000, "")
-            return sounds
-
-    first, second = asyncio.run(twice())
+async def test_a_session_speaks_again_and_again_with_one_reference(server: RunningServer, ref_audio: str) -> None:
+    config = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "seed": 4, "max_frames": 4}
+    async with talk(server.socket, **config) as session:
+        sounds = []
+        for _ in range(2):
+            await session.say("Again.")
+            sounds.append((await session.take()).pcm)
+        await session.send("session.close")
+        assert (await session.until("session.done"))["utterances"] == 2
+        assert await session.closed() == (1000, "")
+        first, second = sounds
     assert same_sound(first, second)
 
 
-def test_cancel_silences_at_once_and_frees_the_slot(either: RunningServer) -> None:
-    async def cancel() -> None:
-        async with talk(either.socket, **LONG) as session:
-            await session.say("Speak for a long time.")
-            for _ in range(3):
-                while not isinstance(await session.hear(), bytes):
-                    pass
-            await session.send("context.cancel", played_ms=100)
-            end = await session.until("context.cancelled")
-            made = either.frames_made()
-            assert end["played_ms"] == 100
-            assert end["sent_ms"] >= 240
-            await session.send("ping", t=1)
-            following = await session.hear()
-            assert isinstance(following, dict)  # not a byte more
-            assert following == {"type": "pong", "t": 1}
-            either.wait_until_idle()
-            assert either.frames_made() - made <= FREED_FRAMES
-            await session.send("session.config", **VOICE)
-            await session.say("And once more.")
-            assert (await session.take()).end["type"] == "audio.done"
-
-    asyncio.run(cancel())
+async def test_cancel_silences_at_once_and_frees_the_slot(either: RunningServer) -> None:
+    async with talk(either.socket, **LONG) as session:
+        await session.say("Speak for a long time.")
+        for _ in range(3):
+            while not isinstance(await session.hear(), bytes):
+                pass
+        await session.send("context.cancel", played_ms=100)
+        end = await session.until("context.cancelled")
+        made = either.frames_made()
+        assert end["played_ms"] == 100
+        assert end["sent_ms"] >= 240
+        await session.send("ping", t=1)
+        following = await session.hear()
+        assert isinstance(following, dict)  # not a byte more
+        assert following == {"type": "pong", "t": 1}
+        either.wait_until_idle()
+        assert either.frames_made() - made <= FREED_FRAMES
+        await session.send("session.config", **VOICE)
+        await session.say("And once more.")
+        assert (await session.take()).end["type"] == "audio.done"
 
 
-def test_a_hang_up_frees_its_slot_within_the_frames_that_its_news_takes(either: RunningServer) -> None:
-    async def hang_up() -> None:
+async def test_a_hang_up_frees_its_slot_within_the_frames_that_its_news_takes(either: RunningServer) -> None:
+    for _ in range(5):
         async with talk(either.socket, **LONG) as session:
             await session.say("Speak for a long time.")
             while not isinstance(await session.hear(), bytes):
                 pass
             session.connection.transport.abort()
-
-    for _ in range(5):
-        asyncio.run(hang_up())
         assert either.frames_until_idle() <= FREED_FRAMES
 
 
-def test_more_than_the_slots_wait_their_turn_and_are_told(server: RunningServer) -> None:
+async def test_more_than_the_slots_wait_their_turn_and_are_told(server: RunningServer) -> None:
     async def speak(index: int) -> tuple[list[int], str]:
         places: list[int] = []
         async with talk(server.socket, task_type="custom_voice", seed=index, max_frames=80) as session:
@@ -185,14 +175,10 @@ def test_more_than_the_slots_wait_their_turn_and_are_told(server: RunningServer)
                     elif message["type"] in {"audio.done", "error"}:
                         return places, message["type"]
 
-    async def crowd() -> list[tuple[list[int], str]]:
-        nonlocal everybody
-        everybody = asyncio.Barrier(8)
-        return await asyncio.gather(*(speak(index) for index in range(8)))
-
     everybody: asyncio.Barrier
 
-    results = asyncio.run(crowd())
+    everybody = asyncio.Barrier(8)
+    results = await asyncio.gather(*(speak(index) for index in range(8)))
     assert {kind for _, kind in results} == {"audio.done"}
     waited = [places for places, _ in results if places]
     assert len(waited) >= 1
@@ -216,116 +202,95 @@ def test_more_than_the_slots_wait_their_turn_and_are_told(server: RunningServer)
         ({"model": "other"}, "Hello.", "model_not_found"),
     ],
 )
-def test_bad_requests_get_one_error_and_the_session_goes_on(
+async def test_bad_requests_get_one_error_and_the_session_goes_on(
     server: RunningServer, ref_audio: str, config: dict[str, Any], text: str, code: str
 ) -> None:
     if config.get("ref_audio") == "REF":
         config = {**config, "ref_audio": ref_audio}
 
-    async def ask() -> None:
-        async with talk(server.socket, **{"task_type": "custom_voice", **config}) as session:
-            await session.say(text)
-            error = await session.hear()
-            assert isinstance(error, dict)
-            assert (error["type"], error["code"], error["context_id"]) == ("error", code, "default")
-            assert error["message"].endswith(".")
-            await session.send("session.config", **VOICE)
-            await session.say("Good.")
-            assert (await session.take()).end["type"] == "audio.done"
-
-    asyncio.run(ask())
+    async with talk(server.socket, **{"task_type": "custom_voice", **config}) as session:
+        await session.say(text)
+        error = await session.hear()
+        assert isinstance(error, dict)
+        assert (error["type"], error["code"], error["context_id"]) == ("error", code, "default")
+        assert error["message"].endswith(".")
+        await session.send("session.config", **VOICE)
+        await session.say("Good.")
+        assert (await session.take()).end["type"] == "audio.done"
 
 
 @pytest.mark.parametrize(
     ("message", "code", "close"),
     [("{", "invalid_json", 1007), ("[1]", "invalid_json", 1007), (b"\0" * 10, "invalid_json", 1003)],
 )
-def test_what_is_not_the_protocol_closes_with_its_code(
+async def test_what_is_not_the_protocol_closes_with_its_code(
     either: RunningServer, message: str | bytes, code: str, close: int
 ) -> None:
-    async def speak() -> None:
-        async with talk(either.socket) as session:
-            await session.connection.send(message)
-            error = await session.hear()
-            assert isinstance(error, dict)
-            assert error["code"] == code
-            assert await session.closed() == (close, code)
-
-    asyncio.run(speak())
+    async with talk(either.socket) as session:
+        await session.connection.send(message)
+        error = await session.hear()
+        assert isinstance(error, dict)
+        assert error["code"] == code
+        assert await session.closed() == (close, code)
 
 
-def test_oversized_messages(serving: Serving, folder_of: FolderOf) -> None:
+async def test_oversized_messages(serving: Serving, folder_of: FolderOf) -> None:
     limits = Limits(max_config_bytes=20_000, max_message_bytes=5_000)
     with serving(folder_of("brief", "custom_voice"), limits=limits) as server:
-
-        async def speak() -> None:
-            async with talk(server.socket, **VOICE) as session:
-                await session.send("input.text", text="x" * 6_000)
-                await session.send("input.done")
-                await session.send("session.config", ref_audio="A" * 25_000)
-                for expected in ("default", "default"):
-                    error = await session.until("error")
-                    assert (error["code"], error["context_id"]) == ("message_too_large", expected)
-                await session.send("session.config", **VOICE)
-                await session.say("Good.")
-                assert (await session.take()).end["type"] == "audio.done"
-                await session.connection.send("x" * 50_000)
-                assert (await session.closed())[0] == 1009
-
-        asyncio.run(speak())
+        async with talk(server.socket, **VOICE) as session:
+            await session.send("input.text", text="x" * 6_000)
+            await session.send("input.done")
+            await session.send("session.config", ref_audio="A" * 25_000)
+            for expected in ("default", "default"):
+                error = await session.until("error")
+                assert (error["code"], error["context_id"]) == ("message_too_large", expected)
+            await session.send("session.config", **VOICE)
+            await session.say("Good.")
+            assert (await session.take()).end["type"] == "audio.done"
+            await session.connection.send("x" * 50_000)
+            assert (await session.closed())[0] == 1009
 
 
 @pytest.mark.parametrize("pieces", [[b"\xff\xfe"], [b"ab\xc3", b"\x28"]], ids=["one frame", "two"])
-def test_invalid_utf8_closes_with_1007_and_leaves_a_line(
+async def test_invalid_utf8_closes_with_1007_and_leaves_a_line(
     either: RunningServer, pieces: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def speak() -> None:
-        async with talk(either.socket) as session:
-            await session.connection.send(pieces, text=True)
-            assert (await session.closed())[0] == 1007
-
-    asyncio.run(speak())
+    async with talk(either.socket) as session:
+        await session.connection.send(pieces, text=True)
+        assert (await session.closed())[0] == 1007
     (_,) = until(lambda: [record for record in caplog.records if "UTF-8" in record.getMessage()])
     assert not any(record.exc_info for record in caplog.records)
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/speech/stream/", "/v1/nothing", "/tts/websocket/", "/v1/%ff%fe"])
-def test_a_wrong_path_of_a_socket_says_so(either: RunningServer, path: str) -> None:
-    async def knock() -> Response:
-        with pytest.raises(InvalidStatus) as refused:
-            await connect(f"ws://127.0.0.1:{either.port}{path}", subprotocols=[PROTOCOL])
-        return refused.value.response
-
-    answer = asyncio.run(knock())
+async def test_a_wrong_path_of_a_socket_says_so(either: RunningServer, path: str) -> None:
+    with pytest.raises(InvalidStatus) as refused:
+        await connect(f"ws://127.0.0.1:{either.port}{path}", subprotocols=[PROTOCOL])
+    answer = refused.value.response
     said = json.loads(answer.body or b"")
     error = said.get("error", said)  # where Cartesia's routes lie a refusal has Cartesia's shape
     assert (answer.status_code, error.get("code", error.get("error_code"))) == (404, "unknown_route")
     assert "/openapi lists" in error["message"]
 
 
-def test_a_foreign_subprotocol_is_told_the_name_of_ours(either: RunningServer) -> None:
-    async def speak() -> None:
-        async with connect(either.socket, subprotocols=[Subprotocol("nari.speech.v1")]) as connection:
-            error = json.loads(await connection.recv())
-            assert error["code"] == "subprotocol_required"
-            assert PROTOCOL in error["message"]
-            with pytest.raises(ConnectionClosed) as end:
-                await connection.recv()
-            assert end.value.rcvd is not None
-            assert end.value.rcvd.code == 1002
-
-    asyncio.run(speak())
+async def test_a_foreign_subprotocol_is_told_the_name_of_ours(either: RunningServer) -> None:
+    async with connect(either.socket, subprotocols=[Subprotocol("nari.speech.v1")]) as connection:
+        error = json.loads(await connection.recv())
+        assert error["code"] == "subprotocol_required"
+        assert PROTOCOL in error["message"]
+        with pytest.raises(ConnectionClosed) as end:
+            await connection.recv()
+        assert end.value.rcvd is not None
+        assert end.value.rcvd.code == 1002
 
 
-def test_compression_is_not_negotiated(either: RunningServer) -> None:
-    async def extensions() -> list[Any]:
-        async with connect(either.socket, subprotocols=[PROTOCOL]) as connection:
-            return list(connection.protocol.extensions)
-
-    assert asyncio.run(extensions()) == []
+async def test_compression_is_not_negotiated(either: RunningServer) -> None:
+    async with connect(either.socket, subprotocols=[PROTOCOL]) as connection:
+        result = list(connection.protocol.extensions)
+    assert result == []
 
 
-def test_nobody_configures_and_nobody_speaks(serving: Serving, folder_of: FolderOf) -> None:
+async def test_nobody_configures_and_nobody_speaks(serving: Serving, folder_of: FolderOf) -> None:
     async def wait(server: RunningServer, **config: Any) -> float:
         start = time.monotonic()
         async with talk(server.socket, **config) as session:
@@ -335,7 +300,7 @@ def test_nobody_configures_and_nobody_speaks(serving: Serving, folder_of: Folder
     # A limit that is not the test's is so long that no machine is too slow for it.
     for limits, config in ((Limits(config_s=0.3), {}), (Limits(idle_s=1), VOICE)):
         with serving(folder_of("brief", "custom_voice"), limits=limits) as server:
-            waited_s = asyncio.run(wait(server, **config))
+            waited_s = await wait(server, **config)
             assert waited_s > 0.9 * min(limits.config_s, limits.idle_s)
 
 
@@ -363,7 +328,9 @@ MESSAGES = st.one_of(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(messages=st.lists(MESSAGES, max_size=10))
-def test_any_sequence_of_messages_is_answered_by_codes(either: RunningServer, messages: list[str | bytes]) -> None:
+async def test_any_sequence_of_messages_is_answered_by_codes(
+    either: RunningServer, messages: list[str | bytes]
+) -> None:
     async def speak() -> None:
         async with talk(either.socket) as session:
             with contextlib.suppress(ConnectionClosed):
@@ -377,22 +344,18 @@ def test_any_sequence_of_messages_is_answered_by_codes(either: RunningServer, me
                 return
             assert session.connection.close_code in {1003, 1007}
 
-    asyncio.run(speak())
+    await speak()
     either.wait_until_idle()
 
 
-def test_a_sentence_is_heard_before_anything_follows_it(server: RunningServer) -> None:
+async def test_a_sentence_is_heard_before_anything_follows_it(server: RunningServer) -> None:
     """The client waits for its sound before it goes on: nothing but the silence says that the sentence is complete."""
-
-    async def conversation() -> dict[str, Any]:
-        async with talk(server.socket) as session:
-            await session.send("session.config", **{**VOICE, "max_frames": 40})
-            await session.send("input.text", text="Let me check that for you. ")
-            while not isinstance(await session.hear(), bytes):
-                pass
-            await session.send("input.text", text="It is sunny.")
-            await session.send("input.done")
-            return (await session.take()).end
-
-    end = asyncio.run(conversation())
+    async with talk(server.socket) as session:
+        await session.send("session.config", **{**VOICE, "max_frames": 40})
+        await session.send("input.text", text="Let me check that for you. ")
+        while not isinstance(await session.hear(), bytes):
+            pass
+        await session.send("input.text", text="It is sunny.")
+        await session.send("input.done")
+        end = (await session.take()).end
     assert (end["type"], end["error"]) == ("audio.done", False)

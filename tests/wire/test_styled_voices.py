@@ -110,11 +110,11 @@ def test_every_dialect_speaks_a_stored_voice_with_a_style_and_with_a_graft(
         assert same_sound(dialect(running, manner), expected[name]), name
 
 
-def test_the_notes_say_what_is_done(running: RunningServer) -> None:
-    started = asyncio.run(spoken(running.socket, TEXT, voice=NAME, **FIXED, **MANNERS["grafted"])).start
+async def test_the_notes_say_what_is_done(running: RunningServer) -> None:
+    started = (await spoken(running.socket, TEXT, voice=NAME, **FIXED, **MANNERS["grafted"])).start
     assert started["mode"] == "custom_voice"
     assert [note.rpartition(";")[2] for note in started["notes"]] == 2 * [" this is experimental."]
-    ignored = asyncio.run(spoken(running.socket, TEXT, voice=NAME, **FIXED, graft=True)).start
+    ignored = (await spoken(running.socket, TEXT, voice=NAME, **FIXED, graft=True)).start
     assert ignored["mode"] == "base"
     assert ignored["notes"] == [
         "graft is for stored voices with instructions, beside a Base checkpoint of the same ids; it was ignored."

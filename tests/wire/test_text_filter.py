@@ -48,9 +48,9 @@ def test_a_whole_text_over_http_sounds_the_same_where_it_is_filtered(server: Run
     assert posted(MARKDOWN) != plain
 
 
-def test_the_client_speaks_whole_texts_as_they_are(server: RunningServer) -> None:
-    as_it_is = asyncio.run(spoken(server.socket, MARKDOWN, **CAST, text_filter="none")).pcm
-    filtered = asyncio.run(spoken(server.socket, MARKDOWN, **CAST)).pcm
+async def test_the_client_speaks_whole_texts_as_they_are(server: RunningServer) -> None:
+    as_it_is = (await spoken(server.socket, MARKDOWN, **CAST, text_filter="none")).pcm
+    filtered = (await spoken(server.socket, MARKDOWN, **CAST)).pcm
     assert as_it_is != filtered
     assert same_sound(say(server.http, MARKDOWN, **CAST), as_it_is)
     assert same_sound(say(server.http, MARKDOWN, **CAST, text_filter="markdown"), filtered)

@@ -64,20 +64,18 @@ def test_it_speaks_as_the_native_dialect_does(server: RunningServer) -> None:
     assert (end["done"], end["samples"]) == ("max_tokens", len(pcm) // 2)
 
 
-def test_a_pause_has_it_speak_what_there_is(server: RunningServer) -> None:
-    async def scene() -> bytes:
-        async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
-            await connection.send(json.dumps({"say": "Tea is ready."}))
-            pcm = await asyncio.wait_for(connection.recv(), 60)
-            await connection.send(json.dumps({"end": True}))
-            await heard(connection)
-            assert isinstance(pcm, bytes)
-            return pcm
-
-    assert asyncio.run(scene())
+async def test_a_pause_has_it_speak_what_there_is(server: RunningServer) -> None:
+    async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
+        await connection.send(json.dumps({"say": "Tea is ready."}))
+        pcm = await asyncio.wait_for(connection.recv(), 60)
+        await connection.send(json.dumps({"end": True}))
+        await heard(connection)
+        assert isinstance(pcm, bytes)
+        result = pcm
+    assert result
 
 
-def test_a_stop_frees_the_slot_and_a_second_text_may_follow(server: RunningServer) -> None:
+async def test_a_stop_frees_the_slot_and_a_second_text_may_follow(server: RunningServer) -> None:
     async def scene() -> dict[str, Any]:
         async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
             await connection.send(json.dumps({"say": TEXT}))
@@ -88,7 +86,7 @@ def test_a_stop_frees_the_slot_and_a_second_text_may_follow(server: RunningServe
             await connection.send(json.dumps({"say": "Again.", "end": True}))
             return (await heard(connection))[1]
 
-    assert "done" in asyncio.run(scene())
+    assert "done" in await scene()
     server.wait_until_idle()
 
 
@@ -111,11 +109,9 @@ def test_the_core_refuses_what_every_dialect_refuses(
 
 
 @pytest.mark.parametrize(("message", "code"), [("{", 1007), (b"", 1003)])
-def test_what_is_no_message_ends_the_session(server: RunningServer, message: str | bytes, code: int) -> None:
-    async def scene() -> int | None:
-        async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
-            await connection.send(message)
-            await asyncio.wait_for(connection.wait_closed(), 60)
-            return connection.close_code
-
-    assert asyncio.run(scene()) == code
+async def test_what_is_no_message_ends_the_session(server: RunningServer, message: str | bytes, code: int) -> None:
+    async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
+        await connection.send(message)
+        await asyncio.wait_for(connection.wait_closed(), 60)
+        result = connection.close_code
+    assert result == code

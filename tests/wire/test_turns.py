@@ -101,7 +101,7 @@ def test_every_visitor_of_the_studio_is_somebody_else(folder_of: FolderOf) -> No
 
 
 @pytest.mark.parametrize("visitors", ["one", "each"])
-def test_who_asks_too_often_keeps_nobody_else_out_of_the_studio(folder_of: FolderOf, visitors: str) -> None:
+async def test_who_asks_too_often_keeps_nobody_else_out_of_the_studio(folder_of: FolderOf, visitors: str) -> None:
     settings = ServerSettings(requests_per_minute=4, account_key="between us", api_keys="the studio's")
     with (
         running_server(folder_of("brief", "custom_voice"), server=settings) as runtime,
@@ -112,7 +112,7 @@ def test_who_asks_too_often_keeps_nobody_else_out_of_the_studio(folder_of: Folde
             greedy, polite = Somebody(headers=new_visitor(port)), Somebody(headers=new_visitor(port))
         inventing = replace(greedy, headers=greedy.headers | {ACCOUNT_HEADER: "another", FORWARDED: "192.0.2.1"})
 
-        async def scenario() -> None:
+        async with asyncio.timeout(60):
             statuses = [(await inventing.post(port)).status_code for _ in range(6)]
             assert statuses == [200] * 4 + [429] * 2
             async with AsyncExitStack() as stack:
@@ -121,5 +121,3 @@ def test_who_asks_too_often_keeps_nobody_else_out_of_the_studio(folder_of: Folde
                     await session.say("Once more.")
                     assert (await session.take()).end.get("code") == code
             assert (await polite.post(port)).json()["error"]["code"] == "rate_limited"
-
-        asyncio.run(asyncio.wait_for(scenario(), 60))

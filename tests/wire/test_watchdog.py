@@ -41,24 +41,21 @@ def canaries(server: RunningServer, outcome: str) -> int:
 
 @pytest.mark.logs_errors
 @pytest.mark.parametrize("hangs", get_args(Hangs))
-def test_a_frame_that_does_not_come_back_ends_health_clients_and_process(
+async def test_a_frame_that_does_not_come_back_ends_health_clients_and_process(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hangs: Hangs
 ) -> None:
     device = HangingDevice(hangs)
     monkeypatch.setattr(engine_module, "open_device", lambda name, *, eager: device)
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(frame_s=2.0)) as server:
-
-        async def speaking() -> tuple[list[str], tuple[int, str]]:
-            async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
-                await session.say("Speak for a long time.")
-                while not isinstance(await session.hear(), bytes):
-                    pass
-                device.hang()
-                told = [(await session.until("error"))["code"], (await idle.until("error"))["code"]]
-                return told, await session.closed()
-
         began = time.monotonic()
-        assert asyncio.run(speaking()) == (["engine_dead"] * 2, (1011, "engine_dead"))
+        async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
+            await session.say("Speak for a long time.")
+            while not isinstance(await session.hear(), bytes):
+                pass
+            device.hang()
+            told = [(await session.until("error"))["code"], (await idle.until("error"))["code"]]
+            result = told, await session.closed()
+        assert result == (["engine_dead"] * 2, (1011, "engine_dead"))
         assert time.monotonic() - began > 1.9
         until(lambda: server.exit_status is not None)
         device.go_on()
@@ -69,28 +66,25 @@ def test_a_frame_that_does_not_come_back_ends_health_clients_and_process(
 
 
 @pytest.mark.logs_errors
-def test_health_fails_once_a_frame_is_overdue() -> None:
+async def test_health_fails_once_a_frame_is_overdue() -> None:
     class Stuck(ScriptedEngine):
         def at_work_since(self) -> float | None:
             return 1.0
 
-    async def run() -> None:
-        host = Host(Settings(server=ServerSettings(frame_s=0.4)), lambda *_: Stuck(), MemoryLibrary())
-        transport = httpx.ASGITransport(create_app(host))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            await host.load()
-            assert (await client.get("/health")).status_code == 200
-            assert await host.watch() is Exit.FRAME_OVERDUE
-            for path in ("/health", "/ready"):
-                reply = await client.get(path)
-                assert (reply.status_code, reply.json()["error"]["code"]) == (503, "engine_dead")
-        host.close()
-
-    asyncio.run(run())
+    host = Host(Settings(server=ServerSettings(frame_s=0.4)), lambda *_: Stuck(), MemoryLibrary())
+    transport = httpx.ASGITransport(create_app(host))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        await host.load()
+        assert (await client.get("/health")).status_code == 200
+        assert await host.watch() is Exit.FRAME_OVERDUE
+        for path in ("/health", "/ready"):
+            reply = await client.get(path)
+            assert (reply.status_code, reply.json()["error"]["code"]) == (503, "engine_dead")
+    host.close()
 
 
 @pytest.mark.logs_errors
-def test_a_machine_whose_steps_take_long_is_given_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_machine_whose_steps_take_long_is_given_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchdog, "POLL_INTERVAL_S", 0.01)
     looks = 0
 
@@ -101,14 +95,11 @@ def test_a_machine_whose_steps_take_long_is_given_longer(monkeypatch: pytest.Mon
             looks += 1
             return 1.0 if looks <= 15 else 2.0 if looks <= 55 else 3.0
 
-    async def run() -> None:
-        host = Host(Settings(server=ServerSettings(frame_s=0.25)), lambda *_: Slow(), MemoryLibrary())
-        await host.load()
-        assert await host.watch() is Exit.FRAME_OVERDUE
-        assert looks == 55 + 1 + watchdog.SLACK * 39  # and not after the 25 looks of the setting
-        host.close()
-
-    asyncio.run(run())
+    host = Host(Settings(server=ServerSettings(frame_s=0.25)), lambda *_: Slow(), MemoryLibrary())
+    await host.load()
+    assert await host.watch() is Exit.FRAME_OVERDUE
+    assert looks == 55 + 1 + watchdog.SLACK * 39  # and not after the 25 looks of the setting
+    host.close()
 
 
 def test_time_in_which_everything_stood_still_makes_no_frame_overdue(
@@ -145,7 +136,7 @@ def test_weights_that_changed_are_heard_by_the_canary(
     assert said.startswith(f"{folder.name}: ")
 
 
-def test_the_canary_gives_way_takes_no_place_and_is_not_counted(folder_of: FolderOf) -> None:
+async def test_the_canary_gives_way_takes_no_place_and_is_not_counted(folder_of: FolderOf) -> None:
     """On one slot with nobody waiting a client would be refused or wait behind it."""
     settings = EngineSettings(threads=1, max_slots=1, max_waiting=0)
     with running_server(
@@ -155,7 +146,7 @@ def test_the_canary_gives_way_takes_no_place_and_is_not_counted(folder_of: Folde
         assert (server.frames_made(), server.load()["active"]) == (0, 0)
         heard = set()
         for _ in range(20):
-            reply = asyncio.run(spoken(server.socket, "Now.", task_type="custom_voice", max_frames=5, seed=3))
+            reply = await spoken(server.socket, "Now.", task_type="custom_voice", max_frames=5, seed=3)
             assert reply.end["type"] == "audio.done", reply.end
             heard.add(bytes(reply.pcm))
         assert len(heard) == 1
@@ -178,7 +169,7 @@ def test_without_a_canary_nothing_is_said_unasked(folder_of: FolderOf) -> None:
     [(signal.SIGUSR1, Exit.FRAME_OVERDUE), (signal.SIGUSR2, Exit.CANARY_DIFFERS)],
     ids=["hang", "weight"],
 )
-def test_the_supervisor_starts_an_ailing_runtime_again_and_says_why(
+async def test_the_supervisor_starts_an_ailing_runtime_again_and_says_why(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, end: Exit
 ) -> None:
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.1)
@@ -193,20 +184,17 @@ def test_the_supervisor_starts_an_ailing_runtime_again_and_says_why(
         assert runtime.pid is not None
         return runtime.pid
 
-    async def run() -> None:
-        runtime = ChildRuntime(arguments, command=["tests.support.ailing_runtime", "runtime"])
-        supervision = asyncio.create_task(runtime.run())
-        try:
-            first = await ready(runtime, 1)
-            os.kill(first, number)
-            assert await ready(runtime, 2) != first
-            reason = end.name.lower()
-            assert runtime.restarts == {reason: 1}
-            assert f'voicewright_runtime_restarts_total{{reason="{reason}"}} 1.0' in starts_page(2, runtime.restarts)
-            async with httpx.AsyncClient() as client:
-                assert (await client.get(f"{runtime.url}/health")).status_code == 200
-        finally:
-            supervision.cancel()
-            await asyncio.gather(supervision, return_exceptions=True)
-
-    asyncio.run(run())
+    runtime = ChildRuntime(arguments, command=["tests.support.ailing_runtime", "runtime"])
+    supervision = asyncio.create_task(runtime.run())
+    try:
+        first = await ready(runtime, 1)
+        os.kill(first, number)
+        assert await ready(runtime, 2) != first
+        reason = end.name.lower()
+        assert runtime.restarts == {reason: 1}
+        assert f'voicewright_runtime_restarts_total{{reason="{reason}"}} 1.0' in starts_page(2, runtime.restarts)
+        async with httpx.AsyncClient() as client:
+            assert (await client.get(f"{runtime.url}/health")).status_code == 200
+    finally:
+        supervision.cancel()
+        await asyncio.gather(supervision, return_exceptions=True)

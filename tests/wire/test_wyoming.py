@@ -95,18 +95,14 @@ def test_pieces_are_heard_before_their_end(server: RunningServer) -> None:
     assert any(before.pcm + after.pcm)
 
 
-def test_two_speak_at_once_and_each_is_heard(server: RunningServer) -> None:
+async def test_two_speak_at_once_and_each_is_heard(server: RunningServer) -> None:
     """The long one goes on while the short one is spoken to its end."""
-
-    async def both() -> tuple[bytes, bytes]:
-        async with wyoming(uri_of(server)) as long, wyoming(uri_of(server)) as short:
-            await long.send("synthesize", text=LONG)
-            await long.until("audio-chunk")
-            await short.send("synthesize", text="Hello.")
-            heard = await short.until("audio-stop")
-            return (await long.until("audio-chunk")).pcm, heard.pcm
-
-    one, other = asyncio.run(both())
+    async with wyoming(uri_of(server)) as long, wyoming(uri_of(server)) as short:
+        await long.send("synthesize", text=LONG)
+        await long.until("audio-chunk")
+        await short.send("synthesize", text="Hello.")
+        heard = await short.until("audio-stop")
+        one, other = (await long.until("audio-chunk")).pcm, heard.pcm
     assert any(one)
     assert any(other)
 
@@ -212,17 +208,15 @@ def test_a_silent_client_is_sent_home(folder_of: FolderOf) -> None:
         assert play(server, scene).last["code"] == "idle_timeout"
 
 
-def test_connections_have_their_cap(server: RunningServer) -> None:
-    async def scene() -> Heard:
-        async with wyoming(uri) as one, wyoming(uri) as two, wyoming(uri) as three, wyoming(uri) as four:
-            for client in (one, two, three, four):
-                await client.send("ping")
-                await client.until("pong")
-            async with wyoming(uri) as fifth:
-                return await fifth.until()
-
+async def test_connections_have_their_cap(server: RunningServer) -> None:
     uri = uri_of(server)
-    assert asyncio.run(scene()).last["code"] == "too_many_connections"
+    async with wyoming(uri) as one, wyoming(uri) as two, wyoming(uri) as three, wyoming(uri) as four:
+        for client in (one, two, three, four):
+            await client.send("ping")
+            await client.until("pong")
+        async with wyoming(uri) as fifth:
+            result = await fifth.until()
+    assert result.last["code"] == "too_many_connections"
 
 
 # --- the port
@@ -246,7 +240,7 @@ def test_a_server_that_ends_at_once_leaves_nothing_behind(folder_of: FolderOf) -
     runner.close()
 
 
-def test_a_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
+async def test_a_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
     """As the studio loads other checkpoints: the new runtime is started beside the old one, which then drains."""
     folder, engine = folder_of("quick", "custom_voice"), EngineSettings(threads=1)
 
@@ -280,10 +274,10 @@ def test_a_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
                 heard, idle = scene.result()
                 assert heard.kinds[-1] == "audio-stop"
                 assert idle.last["code"] == "draining"
-                assert [asyncio.run(voices(uri)) for _ in range(8)] == [[]] * 8  # the new one's: it has no speakers
+                assert [await voices(uri) for _ in range(8)] == [[]] * 8  # the new one's: it has no speakers
 
 
-def test_requests_a_minute_are_counted_here_too(folder_of: FolderOf) -> None:
+async def test_requests_a_minute_are_counted_here_too(folder_of: FolderOf) -> None:
     settings = ServerSettings(wyoming=ANY_PORT, requests_per_minute=2)
     with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
         uri = uri_of(server)
@@ -293,7 +287,7 @@ def test_requests_a_minute_are_counted_here_too(folder_of: FolderOf) -> None:
                 await client.send("ping")
                 return (await client.until("pong")).last.get("code")
 
-        assert [asyncio.run(code()) for _ in range(3)] == [None, None, "rate_limited"]
+        assert [await code() for _ in range(3)] == [None, None, "rate_limited"]
 
 
 @pytest.mark.parametrize(
@@ -358,11 +352,11 @@ async def watched(port: int, found: threading.Event) -> tuple[list[str], int | N
         await network.async_close()
 
 
-def test_nothing_is_announced_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_announced_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zeroconf", None)
     settings = Settings(server=ServerSettings(port=0, wyoming=ANY_PORT, wyoming_announced=True))
     with listen(settings.server) as listener, pytest.raises(InvalidSetting, match="zeroconf"):
-        asyncio.run(run(settings, listener, lambda *_: unused()))
+        await run(settings, listener, lambda *_: unused())
 
 
 def unused() -> NoReturn:
