@@ -27,8 +27,9 @@ from tests.support.runtime_server import FREED_FRAMES
 THREADS = 2  # decoders and encoders, which come with their first work and stay
 
 
-def test_a_crowd_of_all_kinds_leaves_nothing_behind(folder_of: FolderOf) -> None:
-    async def run() -> None:
+async def test_a_crowd_of_all_kinds_leaves_nothing_behind(folder_of: FolderOf) -> None:
+    assert TOGETHER > 4
+    async with asyncio.timeout(300):
         model = str(folder_of("brief", "custom_voice"))
         async with runtime_process(["--model", model, "--max-slots", "4"], {"VOICEWRIGHT_THREADS": "1"}) as runtime:
             report = await crowd(runtime, 200)
@@ -40,12 +41,9 @@ def test_a_crowd_of_all_kinds_leaves_nothing_behind(folder_of: FolderOf) -> None
         assert last.files <= first.files + 2
         assert last.resident_kib - report.held[2].resident_kib < 32 * 1024
 
-    assert TOGETHER > 4
-    asyncio.run(asyncio.wait_for(run(), 300))
 
-
-def test_four_times_the_capacity_refuses_at_once_and_serves_the_rest(folder_of: FolderOf) -> None:
-    async def run() -> None:
+async def test_four_times_the_capacity_refuses_at_once_and_serves_the_rest(folder_of: FolderOf) -> None:
+    async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "2"]
         settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_MAX_WAITING": "0"}
         async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:
@@ -60,13 +58,11 @@ def test_four_times_the_capacity_refuses_at_once_and_serves_the_rest(folder_of: 
         # Clients and runtime share this machine's cores with each other and with whatever else runs on them.
         assert statistics.median(report.pressed.refused_ms) < max(50, statistics.median(report.alone.served_ms))
 
-    asyncio.run(asyncio.wait_for(run(), 300))
 
-
-def test_a_runtime_that_is_killed_under_ten_streams_is_told_to_each_and_comes_back(folder_of: FolderOf) -> None:
+async def test_a_runtime_that_is_killed_under_ten_streams_is_told_to_each_and_comes_back(folder_of: FolderOf) -> None:
     model = str(folder_of("brief", "custom_voice"))
     with running_app(["--model", model, "--max-slots", str(STREAMS)]) as app:
-        report = asyncio.run(asyncio.wait_for(crash(app), 300))
+        report = await asyncio.wait_for(crash(app), 300)
     assert len(report.told_s) == STREAMS
     assert max(report.told_s) < 2
     assert report.spoken_s - report.ready_s < 2
@@ -79,8 +75,8 @@ def test_a_recorded_figure_replaces_its_own_and_no_other(tmp_path: Path) -> None
     assert json.loads(path.read_text("utf-8")) == {"T1": "7 of 7", "E11": "2 of 7"}
 
 
-def test_who_leaves_what_unpacks_and_sigterm_are_counted_as_they_are(folder_of: FolderOf) -> None:
-    async def run() -> None:
+async def test_who_leaves_what_unpacks_and_sigterm_are_counted_as_they_are(folder_of: FolderOf) -> None:
+    async with asyncio.timeout(300):
         model = str(folder_of("brief", "base"))
         async with runtime_process(["--model", model, "--max-slots", "4"], {"VOICEWRIGHT_THREADS": "1"}) as runtime:
             assert (await bombs(runtime, 4)).startswith("4 recordings of ")
@@ -91,11 +87,9 @@ def test_who_leaves_what_unpacks_and_sigterm_are_counted_as_they_are(folder_of: 
             assert max(report.wasted) <= FREED_FRAMES
             assert "3 finished" in await drain(runtime, 3)
 
-    asyncio.run(asyncio.wait_for(run(), 300))
 
-
-def test_idle_sockets_are_let_in_up_to_the_limit_and_told_beyond_it(folder_of: FolderOf) -> None:
-    async def run() -> None:
+async def test_idle_sockets_are_let_in_up_to_the_limit_and_told_beyond_it(folder_of: FolderOf) -> None:
+    async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", str(SPEAKERS)]
         settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_MAX_CONNECTIONS": str(30 + SPEAKERS + SPARE)}
         async with runtime_process(arguments, settings) as runtime:
@@ -103,11 +97,11 @@ def test_idle_sockets_are_let_in_up_to_the_limit_and_told_beyond_it(folder_of: F
         assert figure.startswith("30 idle sockets")
         assert "20 of 20 refused" in figure
 
-    asyncio.run(asyncio.wait_for(run(), 300))
 
-
-def test_who_loses_the_socket_and_who_stands_beside_a_greedy_one_is_heard(folder_of: FolderOf, tmp_path: Path) -> None:
-    async def run() -> None:
+async def test_who_loses_the_socket_and_who_stands_beside_a_greedy_one_is_heard(
+    folder_of: FolderOf, tmp_path: Path
+) -> None:
+    async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "2"]
         settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_MAX_WAITING": "3", "VOICEWRIGHT_VOICES": str(tmp_path)}
         async with runtime_process(arguments, settings) as runtime:
@@ -115,37 +109,32 @@ def test_who_loses_the_socket_and_who_stands_beside_a_greedy_one_is_heard(folder
             figure = await greedy(runtime, running=5, seconds=2.0)
             assert re.search(r"beside one with 5 requests running: (\d+) of \1 requests heard", figure), figure
 
-    asyncio.run(asyncio.wait_for(run(), 300))
 
-
-def test_the_event_loop_is_looked_at_while_many_speak_and_voices_are_kept(folder_of: FolderOf, tmp_path: Path) -> None:
-    async def run() -> None:
+async def test_the_event_loop_is_looked_at_while_many_speak_and_voices_are_kept(
+    folder_of: FolderOf, tmp_path: Path
+) -> None:
+    async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "64"]
         settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_VOICES": str(tmp_path)}
         async with runtime_process(arguments, settings) as runtime:
             figure = await busy_loop(runtime, 3.0)
         assert all(int(kept) for kept in re.findall(r"with (\d+) voices", figure)), figure
 
-    asyncio.run(asyncio.wait_for(run(), 300))
 
-
-def test_both_ports_survive_floods_and_a_neighbour_is_heard(folder_of: FolderOf) -> None:
-    async def run() -> None:
+async def test_both_ports_survive_floods_and_a_neighbour_is_heard(folder_of: FolderOf) -> None:
+    async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "4"]
         async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:
             figure = await floods(runtime, 3, ("headers", "pings", "messages"))
         assert figure.count("(runtime)") == figure.count("(studio)") == 3
 
-    asyncio.run(asyncio.wait_for(run(), 300))
 
-
-def test_a_request_for_which_there_is_no_memory_breaks_alone(folder_of: FolderOf) -> None:
-    async def run() -> str:
+async def test_a_request_for_which_there_is_no_memory_breaks_alone(folder_of: FolderOf) -> None:
+    async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "base")), "--max-slots", "8"]
         async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:
-            return await short_of_memory(runtime, 1)
-
-    assert asyncio.run(asyncio.wait_for(run(), 300)).startswith("1 of 1 requests")
+            result = await short_of_memory(runtime, 1)
+    assert result.startswith("1 of 1 requests")
 
 
 def test_a_visitor_who_asks_without_a_rest_leaves_others_their_rate(folder_of: FolderOf) -> None:
