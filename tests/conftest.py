@@ -18,7 +18,7 @@ from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.settings import DEMO_CHECKPOINT
 from tests.support.checkpoints import SPECS, write_checkpoint
 from tests.support.patience import be_patient
-from tests.support.thorough import ROOT, THIRDS, gone, is_thorough, is_wholly_thorough, third_of
+from tests.support.thorough import ROOT, THIRDS, is_thorough, is_thorough_file, third_of
 
 # A machine that stands still for ten seconds, as those do on which others work, makes no test fail.
 be_patient()
@@ -83,17 +83,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     path = collection_path.relative_to(ROOT).as_posix()
     third = config.getoption("--third")
-    is_left_out = config.getoption("markexpr") == "not thorough" and is_wholly_thorough(path)
+    is_left_out = (
+        config.getoption("markexpr") == "not thorough"
+        and collection_path.name.startswith("test_")
+        and is_thorough_file(path, collection_path.read_text("utf-8"))
+    )
     return True if is_left_out or (third is not None and third_of(path) != third) else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is for `make test-all`, and what it says again with all its examples; long rooms first."""
-    if rows := gone():
-        raise pytest.UsageError(f"tests/support/thorough.py has rows of files that are gone: {', '.join(rows)}")
     for item in items:
-        if is_thorough(item.nodeid):
+        if is_thorough(item):
             item.add_marker("thorough")
         elif getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("examples")

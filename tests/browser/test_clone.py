@@ -396,6 +396,7 @@ def test_the_best_part_is_chosen_a_cough_is_left_out_and_both_have_a_way_back(st
     expect(studio.locator("#vw-clone-transcript")).to_have_value(SAID)
 
 
+@pytest.mark.quick
 def test_a_long_recording_says_what_can_be_used_of_it_and_nothing_outlives_the_next(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(75.0, rate=16000))

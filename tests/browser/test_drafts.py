@@ -151,6 +151,7 @@ def test_a_recording_of_another_tab_is_not_taken_for_this_one_s(app: App, studio
 # --- a reload
 
 
+@pytest.mark.quick
 def test_a_reload_keeps_the_text_the_speaker_and_how_to_say_it(studio: Page) -> None:
     choose(studio, "Clara")
     studio.select_option("#vw-speakers-language", "english")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.quick, pytest.mark.browser]
 
 
 def test_an_element_that_is_not_there_or_is_of_another_class_is_named(blank: Page) -> None:

@@ -76,6 +76,7 @@ def test_the_button_that_plays_a_take_pauses_it(studio: Page) -> None:
     expect(play).to_have_accessible_name(re.compile("Play: The heron"))
 
 
+@pytest.mark.quick
 def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     kept_take(studio, "The heron waits.")
     kept_take(studio, "The otter dives.")

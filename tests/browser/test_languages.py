@@ -136,6 +136,7 @@ def test_no_room_says_anything_in_another_language(chinese: Page) -> None:
     assert said == {room: [] for room in said}
 
 
+@pytest.mark.quick
 def test_what_the_server_refuses_is_said_in_the_language_of_the_page(chinese: Page) -> None:
     said, note = chinese.locator(".vw-error:not(:empty)"), chinese.locator("#vw-note")
     for text, place in (("?!", note), ("字" * 4097, said)):

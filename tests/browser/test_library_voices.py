@@ -67,6 +67,7 @@ def opened(page: Page, voice: dict[str, Any]) -> Locator:
     return found
 
 
+@pytest.mark.quick
 def test_voices_are_searched_and_changed(
     studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]]
 ) -> None:

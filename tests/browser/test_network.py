@@ -47,6 +47,7 @@ def expect_recovery(page: Page) -> None:
     assert complaints(page) == {}
 
 
+@pytest.mark.quick
 def test_a_stalled_connection_is_noticed_said_and_made_again(app: App, open_studio: OpenStudio) -> None:
     with stalling_proxy(int(app.port)) as proxy:
         page = open_with_clock(open_studio, proxy.port)

@@ -17,7 +17,7 @@ from tests.browser.newcomer import CHECKPOINT, fresh_studio, walk
 pytestmark = pytest.mark.browser
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_newcomer_presses_once_and_hears_the_published_size(open_studio: OpenStudio, tmp_path: Path) -> None:
     with fresh_studio(tmp_path) as app:
         walked = walk(open_studio(url=app.url), app)

@@ -61,6 +61,7 @@ def expect_complaint(page: Page, field: str, *words: str) -> None:
     expect(page.locator("#vw-stop")).to_be_disabled()
 
 
+@pytest.mark.quick
 def test_bad_input_is_said_in_one_sentence_at_its_field(studio: Page) -> None:
     text = studio.input_value("#vw-text")
     studio.fill("#vw-text", "   ")
@@ -407,6 +408,7 @@ def test_tabs_are_reached_by_arrow_keys(studio: Page) -> None:
     expect(studio.locator("#vw-room-library")).to_be_visible()
 
 
+@pytest.mark.quick
 def test_the_page_asks_nobody_but_its_own_origin(app: App, studio: Page) -> None:
     asked: list[str] = []
     studio.on("request", lambda request: asked.append(request.url))
@@ -416,6 +418,7 @@ def test_the_page_asks_nobody_but_its_own_origin(app: App, studio: Page) -> None
     assert [url for url in asked if not url.startswith((app.url, "data:", "blob:"))] == []
 
 
+@pytest.mark.quick
 def test_every_field_has_a_name_for_a_screen_reader(studio: Page) -> None:
     nameless = studio.evaluate(
         """() => [...document.querySelectorAll('#vw :is(input, select, textarea, button, meter, audio)')]
@@ -438,6 +441,7 @@ def test_the_page_loads_in_few_files(open_studio: OpenStudio) -> None:
     assert len([url for url in asked if not url.startswith("data:")]) <= 60
 
 
+@pytest.mark.quick
 def test_the_port_answers_heads_and_keeps_its_closed_routes_closed(app: App) -> None:
     with httpx.Client(base_url=app.url, trust_env=False) as client:
         for path in ("/", "/health", "/ready", "/v1/models", "/studio/status"):

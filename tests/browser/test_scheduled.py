@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.quick, pytest.mark.browser]
 
 # Chunks of 80 ms that come at the given times of a clock of ours; when each was made to start.
 PLAY = """async (times) => {

@@ -25,6 +25,7 @@ from tests.support.app import App
 pytestmark = pytest.mark.browser
 
 
+@pytest.mark.quick
 def test_names_choose_voices_and_pauses_stand_in_the_text(script: Page) -> None:
     voices = [voice_of(script, number) for number in (1, 2, 3)]
     assert voices == ["custom_voice:clara", "custom_voice:angus", "custom_voice:clara"]

@@ -64,6 +64,7 @@ def accent_pixels(page: Page) -> int:
     )
 
 
+@pytest.mark.quick("speakers")
 @pytest.mark.parametrize("room", ["speakers", "design", "clone"])
 def test_each_room_speaks(studio: Page, room: str) -> None:
     prepare(studio, room)
@@ -102,6 +103,7 @@ def tapped(page: Page, size: int) -> NDArray[np.float64]:
     return samples
 
 
+@pytest.mark.quick
 def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(script=TAP + WHOLE_TAKES)
     page.fill("#vw-text", SHORT)
@@ -130,6 +132,7 @@ def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_stud
     assert off_by(other, served) <= 1
 
 
+@pytest.mark.quick
 def test_stop_silences_at_once_and_frees_the_slot(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(script=TAP)
     page.fill("#vw-text", LONG)

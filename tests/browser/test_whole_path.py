@@ -38,7 +38,7 @@ from tests.browser.script_steps import (
 from tests.browser.steps import await_end
 from tests.support.app import App
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.quick, pytest.mark.browser]
 
 
 @pytest.fixture(scope="module")

@@ -72,6 +72,7 @@ def exact(pcm: NDArray[np.int16]) -> NDArray[np.float64]:
     return pcm.astype(np.float32).astype(np.float64) / 32768
 
 
+@pytest.mark.quick("[1, 2, 4, 3]")
 @pytest.mark.parametrize("sizes", [[1] * 10, [1, 2, 4, 3], [10]], ids=str)
 def test_sound_that_comes_in_time_leaves_bit_for_bit(play: Any, sizes: list[int]) -> None:
     pcm = sound(10)
@@ -108,6 +109,7 @@ def test_it_waits_for_its_target_and_no_longer(play: Any) -> None:
     assert played.last["underruns"] == 0
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("hold_ms", [0, 20, 50])
 def test_it_starts_when_it_was_held_for_long_enough_whatever_is_there(play: Any, hold_ms: int) -> None:
     pcm = sound(2)
@@ -119,6 +121,7 @@ def test_it_starts_when_it_was_held_for_long_enough_whatever_is_there(play: Any,
     assert 0 <= started - 0.1 - hold_ms / 1000 <= 2 * QUANTUM / RATE
 
 
+@pytest.mark.quick
 def test_after_a_stall_it_waits_for_its_target_again(play: Any) -> None:
     """Time that has passed says nothing any more: the stall has shown how late sound may come."""
     pcm = sound(4)
@@ -138,6 +141,7 @@ def test_a_short_take_is_played_although_it_never_reaches_the_target(play: Any) 
     assert played.last["underruns"] == 0
 
 
+@pytest.mark.quick
 def test_a_stall_is_counted_ramped_and_loses_nothing(play: Any) -> None:
     pcm = sound(6)
     schedule = [begin(), push(0, pcm[: 2 * FRAME]), push(0.4, pcm[2 * FRAME :]), end(0.4)]
@@ -178,6 +182,7 @@ def test_each_stall_doubles_the_target_up_to_its_limit(play: Any) -> None:
     assert played.last["played"] == at
 
 
+@pytest.mark.quick
 def test_an_end_that_comes_late_is_no_underrun(play: Any) -> None:
     pcm = sound(1)
     played = play(0.6, [begin(), push(0, pcm), end(0.3)])
@@ -185,6 +190,7 @@ def test_an_end_that_comes_late_is_no_underrun(play: Any) -> None:
     assert played.last["finished"]
 
 
+@pytest.mark.quick
 def test_stop_is_silence_within_five_milliseconds(play: Any) -> None:
     pcm = sound(10)
     played = play(0.8, [begin(), push(0, pcm), (0.2, {"type": "stop"}), push(0.3, pcm), end(0.3)])
@@ -198,6 +204,7 @@ def test_stop_is_silence_within_five_milliseconds(play: Any) -> None:
     assert played.last["played"] == stopped - start
 
 
+@pytest.mark.quick
 def test_a_new_take_plays_none_of_the_one_before(play: Any) -> None:
     old, new = sound(10, seed=1), sound(3, seed=2)
     schedule = [begin(), push(0, old), begin(take=2, at=0.2), push(0.25, old, take=1), push(0.3, new, take=2)]

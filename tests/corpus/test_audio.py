@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from runtime.shared.ffmpeg_reader import read_any
 from tests.support.signals import voice
 
+pytestmark = pytest.mark.slow
+
 FFMPEG = shutil.which("ffmpeg")
 SECONDS = 1.3
 

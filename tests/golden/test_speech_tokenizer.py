@@ -73,6 +73,7 @@ def test_full_decodes_equal_the_reference(checkpoint: Checkpoint, frames: str) -
     assert len(wave) == int(frames) * code2wav.config.samples_per_frame
 
 
+@pytest.mark.slow("tiny")
 def test_windowed_decodes_equal_the_reference(checkpoint: Checkpoint) -> None:
     expected = stored(checkpoint, "windows")
     windowed, _ = decoded_both_ways(checkpoint, expected["codes"])

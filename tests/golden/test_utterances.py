@@ -51,6 +51,18 @@ def prompt_of(engine: Engine, case: dict[str, Any]) -> Prompt:
         return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
 
 
+@pytest.mark.quick(
+    "cv_auto",
+    "cv_stream_auto",
+    "cv_0b6_instruct_dropped",
+    "cv_long_stream",
+    "odd_cv_penalty",
+    "vd_auto",
+    "xv_auto",
+    "icl_short_stream",
+    "eos_late",
+)
+@pytest.mark.slow
 @per_case
 def test_codes_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
     heard = said(engine_for(case), request_of(case))
@@ -60,6 +72,7 @@ def test_codes_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -
     assert heard.end.stats.prompt_tokens == case["prompt_length"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
 @pytest.mark.parametrize("name", ["tiny", "odd"])
 def test_codes_equal_the_reference_all_in_one_batch(loaded: Loaded, name: str, mode: str) -> None:
@@ -96,6 +109,7 @@ def test_text_is_cut_into_the_same_ids(engine_for: EngineOf, case: dict[str, Any
     assert tokenizer.body(case["text"]) == ids[3:-5]
 
 
+@pytest.mark.slow("cv_one_token", "icl_long_stream", "odd_icl_stream", "xv_english")
 @pytest.mark.parametrize(
     "case", [case for case in CASES.values() if case["keeps_waveform"]], ids=lambda case: case["name"]
 )

@@ -63,6 +63,20 @@ def pitch_of(sound: NDArray[np.int16] | NDArray[np.float64], rate: float) -> NDA
     return np.array(found)
 
 
+@pytest.mark.slow(
+    "0.75-140",
+    "0.75-260",
+    "0.75-350",
+    "1.25-140",
+    "1.25-260",
+    "1.25-350",
+    "1.5-140",
+    "1.5-260",
+    "1.5-350",
+    "2-140",
+    "2-260",
+    "2-350",
+)
 @pytest.mark.parametrize("pitch", [75, 140, 260, 350])
 @pytest.mark.parametrize("rate", RATES)
 def test_length_changes_by_the_rate_and_the_pitch_does_not(node: Node, pitch: float, rate: float) -> None:

@@ -54,6 +54,7 @@ def mean_share(engine: Engine, text: str, seeds: tuple[int, ...] = SEEDS, **word
     return float(np.mean(shares(engine, text, *requests)))
 
 
+@pytest.mark.slow
 def test_every_speaker_is_understood(engine: Engine, text: str) -> None:
     speakers = engine.cards[0].speakers
     requests = [SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice=name, seed=1) for name in speakers]
@@ -68,6 +69,7 @@ def test_a_designed_voice_is_understood(engine: Engine, presets: dict[str, objec
     assert mean_share(engine, text, SEEDS[:1], mode=Mode.VOICE_DESIGN, instruct=description) > MOST
 
 
+@pytest.mark.slow
 def test_a_cloned_voice_is_understood(engine: Engine, text: str) -> None:
     samples = spoken(engine, "The harbour was quiet, and the lights of the last boat went out one by one.")
     reference = Reference(samples=samples, x_vector_only=True)
@@ -79,6 +81,7 @@ def spoken(engine: Engine, text: str) -> NDArray[np.float32]:
     return (pcm / 32768).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_random_weights_are_not_understood(tmp_path: Path, text: str) -> None:
     write_stand_in(tmp_path)
     engine = Engine.open(Settings(models=(str(tmp_path),)))

@@ -11,6 +11,8 @@ from runtime.request import Guard, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
 from tests.support.engines import Codes, Heard, said_together
 
+pytestmark = pytest.mark.slow
+
 TEXTS = (
     "No!",
     "Hello.",

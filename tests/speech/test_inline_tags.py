@@ -13,7 +13,7 @@ from runtime.settings import Settings
 from tests.speech.recogniser import heard_words, share_heard
 from tests.support.engines import Heard, said
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 FIRST, SECOND = "The boat came back in the evening.", "Nobody on the quay had expected it so soon."
 TEXT = f"[excited] {FIRST} [pause:750ms] [sad] {SECOND}"

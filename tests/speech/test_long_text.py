@@ -13,6 +13,8 @@ from runtime.shared.loudness import integrated
 from tests.speech.recogniser import heard_words, share_heard
 from tests.support.engines import Heard, said
 
+pytestmark = pytest.mark.slow
+
 TEXT = (
     "The boat came back in the evening, and nobody on the quay had expected it so soon. We had put the kettle on and "
     "were waiting for the rain to stop. My brother told us about the long winter in the north, where the roads are "

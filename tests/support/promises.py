@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from tests.support.thorough import KEPT, ROOT, is_thorough
+from tests.support.thorough import ROOT, is_slow_file
 
 PAGE = ROOT / "docs" / "reliability.md"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -41,15 +41,14 @@ def command_of(test: str) -> str:
     file = ROOT / "tests" / path
     if not file.exists() or (name and name not in _marks(file)):
         return ""
-    nodeid = f"tests/{test}"
-    some_are_kept = any(each.partition("[")[0] == name for each in KEPT.get(f"tests/{path}", ()) if name)
-    is_slow = is_thorough(nodeid) and not some_are_kept
-    return "test-all" if is_slow or (name and "thorough" in _marks(file)[name]) else "test"
+    marks = _marks(file).get(name, set())
+    is_slow = "slow" in marks if marks & {"slow", "quick"} else is_slow_file(f"tests/{path}", file.read_text("utf-8"))
+    return "test-all" if is_slow and "quick" not in marks else "test"
 
 
 @cache
 def _marks(file: Path) -> dict[str, set[str]]:
-    """Tests of a file by name, with the marks at each."""
+    """Tests of a file by name, with the marks at each; `slow` only if it holds for all cases."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, FUNCTIONS) and node.name.startswith("test_")]
     return {function.name: set(_named(function)) for function in functions}
@@ -58,5 +57,5 @@ def _marks(file: Path) -> dict[str, set[str]]:
 def _named(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
     for decorator in function.decorator_list:
         text = ast.unparse(decorator)
-        if text.startswith("pytest.mark."):
+        if text.startswith("pytest.mark.") and not text.startswith("pytest.mark.slow("):
             yield text.removeprefix("pytest.mark.").partition("(")[0]

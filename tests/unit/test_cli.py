@@ -68,6 +68,7 @@ def test_each_mode_writes_its_sound_and_its_codes(
         assert file.getnframes() == 5 * 1920
 
 
+@pytest.mark.slow
 def test_stdout_carries_the_same_samples_as_the_file(models: dict[str, str], tmp_path: Path) -> None:
     sound = tmp_path / "take.wav"
     command = [sys.executable, "-m", "runtime.cli", "say", TEXT, "--model", models["custom_voice"], "--device", "cpu"]
@@ -80,6 +81,7 @@ def test_stdout_carries_the_same_samples_as_the_file(models: dict[str, str], tmp
     assert result.stderr.decode().splitlines()[-1].startswith("voicewright: 7 frames, max_tokens")
 
 
+@pytest.mark.slow("base", "custom_voice")
 @pytest.mark.parametrize("mode", ["custom_voice", "base"])
 def test_windows_are_heard_behind_their_first_seam_and_a_clone_s_begin_with_its_reference(
     models: dict[str, str], tmp_path: Path, reference: Path, mode: str, monkeypatch: pytest.MonkeyPatch
@@ -119,6 +121,7 @@ def test_windows_of_a_text_in_parts_are_refused(models: dict[str, str], capsys: 
     assert "--split none" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_player_that_closes_the_pipe_is_no_error(models: dict[str, str]) -> None:
     command = [sys.executable, "-m", "runtime.cli", "say", TEXT, "--model", models["custom_voice"], "--device", "cpu"]
     with subprocess.Popen(
@@ -134,6 +137,7 @@ def test_a_player_that_closes_the_pipe_is_no_error(models: dict[str, str]) -> No
     assert "Exception" not in complaint
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no file that is always full")
 @pytest.mark.parametrize("option", ["--stdout", "--out", "--codes-out"])
 def test_a_full_disk_is_one_sentence(models: dict[str, str], option: str) -> None:
@@ -193,6 +197,7 @@ def test_bfloat16_speaks(models: dict[str, str], tmp_path: Path) -> None:
     assert np.load(codes).shape == (4, BRIEF.code_groups)
 
 
+@pytest.mark.slow("stereo", "flac")
 @pytest.mark.parametrize("shape", ["stereo", "odd_rate", "flac"])
 def test_references_of_other_shapes_are_converted(
     models: dict[str, str], tmp_path: Path, shape: str, capsys: pytest.CaptureFixture[str]

@@ -9,6 +9,8 @@ import pytest
 
 from tools.lock import LOCK, PLATFORMS, PYTHONS, not_locked
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

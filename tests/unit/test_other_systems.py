@@ -104,7 +104,7 @@ def asked(url: str, body: bytes | None = None, kind: str = "application/json") -
         return bytes(answer.read())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_runtime_speaks_keeps_a_voice_and_ends_without_what_windows_lacks(tmp_path: Path) -> None:
     command = ("runtime.cli", "runtime", "--port", "0", "--device", "cpu", "--model", str(DEMO_CHECKPOINT))
     with started(tmp_path, "ready at", *command) as url:
@@ -117,7 +117,7 @@ def test_the_runtime_speaks_keeps_a_voice_and_ends_without_what_windows_lacks(tm
     assert list(tmp_path.rglob(".lock"))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_studio_starts_and_ends_without_what_windows_lacks(tmp_path: Path) -> None:
     with started(tmp_path, "Voicewright is ready at", "app", "--port", "0") as url:
         assert b"vw-speak" in asked(f"{url}/")

@@ -70,6 +70,7 @@ def test_the_wheel_puts_two_packages_beside_others_and_nothing_else(wheel: list[
     assert {name.split("/")[0] for name in wheel if ".dist-info/" not in name} == {"runtime", "studio"}
 
 
+@pytest.mark.slow
 def test_what_is_installed_finds_its_data_and_says_where_the_benchmarks_are(wheel_file: Path, tmp_path: Path) -> None:
     with ZipFile(wheel_file) as archive:
         archive.extractall(tmp_path)
@@ -227,6 +228,7 @@ def test_a_spaces_readme_says_what_the_hub_reads(name: str) -> None:
     assert said.get("preload_from_hub", []) == said.get("models", [])
 
 
+@pytest.mark.slow
 def test_tritons_module_is_made_without_a_card_and_missed_where_it_was_not_made(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     if shutil.which("gcc") is None:

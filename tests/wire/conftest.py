@@ -38,14 +38,14 @@ def behind_studio(server: RunningServer) -> Iterator[RunningServer]:
         yield replace(server, port=port, runtime_port=server.port)
 
 
-@pytest.fixture(params=["runtime", pytest.param("studio", marks=pytest.mark.thorough)])
+@pytest.fixture(params=["runtime", pytest.param("studio", marks=pytest.mark.slow)])
 def either(request: pytest.FixtureRequest) -> RunningServer:
     """The one server at its own port, and then at a studio's: what is promised there is promised here."""
     running: RunningServer = request.getfixturevalue("server" if request.param == "runtime" else "behind_studio")
     return running
 
 
-@pytest.fixture(params=["runtime", pytest.param("studio", marks=pytest.mark.thorough)])
+@pytest.fixture(params=["runtime", pytest.param("studio", marks=pytest.mark.slow)])
 def serving(request: pytest.FixtureRequest) -> Serving:
     """The same for tests that start a server of their own."""
     return running_server if request.param == "runtime" else running_server_behind_studio

@@ -100,6 +100,7 @@ def ask(port: int, kind: str, headers: dict[str, str]) -> str:
     return post(port, kind, headers) if kind in POSTED else talk(port, kind, headers)
 
 
+@pytest.mark.slow("mp3", "events", "batch", "omni", "elevenlabs")
 @pytest.mark.parametrize("kind", [*POSTED, *TALKED])
 def test_each_way_counts_and_each_way_ends_when_all_is_spent(studio: int, kind: str) -> None:
     visitor = new_visitor(studio)

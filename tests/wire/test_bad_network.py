@@ -38,7 +38,7 @@ async def test_delay_and_loss_change_no_byte_and_cost_round_trips_only(either: R
     either.wait_until_idle()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_cancel_over_a_slow_network_is_answered_and_nothing_follows(server: RunningServer) -> None:
     async with asyncio.timeout(SECONDS):
         async with bad_network(server.port, FAR) as network, talk(network.url, **LONG) as session:
@@ -85,7 +85,7 @@ async def test_resets_in_the_middle_of_a_frame_free_every_slot_and_change_no_nei
     either.wait_for_no_tasks()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_network_that_falls_silent_is_noticed_within_two_pings_and_a_slow_one_is_not(
     folder_of: FolderOf, serving: Serving
 ) -> None:

@@ -115,6 +115,7 @@ def test_livekit_sends_words_and_ends_with_a_space(server: RunningServer) -> Non
     assert {message["type"] for message in messages} == {"chunk", "timestamps", "done"}
 
 
+@pytest.mark.slow
 def test_pipecat_sends_sentences_and_reads_its_transcript_from_the_times(server: RunningServer) -> None:
     more = {"max_buffer_delay_ms": 0, "add_timestamps": True, "use_normalized_timestamps": False}
 
@@ -132,6 +133,7 @@ def test_pipecat_sends_sentences_and_reads_its_transcript_from_the_times(server:
     assert times[-1]["end"][-1] == pytest.approx(len(pcm) / 48_000, abs=0.001)
 
 
+@pytest.mark.slow
 def test_cartesias_own_client_pushes_and_says_no_more_inputs(server: RunningServer) -> None:
     async def sdk() -> list[dict[str, Any]]:
         async with cartesia(server, "", authorization="Bearer k", cartesia_version="2026-08-14") as connection:
@@ -157,6 +159,7 @@ def test_two_contexts_keep_their_sound_apart(server: RunningServer) -> None:
     assert same_sound(sound_of(came["b"]), native(server, "Good evening."))
 
 
+@pytest.mark.slow("pcm_f32le-44100", "pcm_s16le-16000")
 @pytest.mark.parametrize(("encoding", "rate"), [("pcm_f32le", 44_100), ("pcm_s16le", 16_000), ("pcm_mulaw", 8_000)])
 def test_other_formats_are_the_same_sound(server: RunningServer, encoding: str, rate: int) -> None:
     wanted = np.frombuffer(native(server, "Good morning."), "<i2") / 32768
@@ -233,6 +236,7 @@ def test_a_flush_is_answered_after_its_sound_and_the_next_is_a_take_of_its_own(s
     assert same_sound(sound_of(messages[answer:]), native(server, "Good evening."))
 
 
+@pytest.mark.slow
 def test_a_context_whose_text_does_not_go_on_expires_and_gives_its_slot_back(server: RunningServer) -> None:
     async def expiring() -> list[dict[str, Any]]:
         async with cartesia(server) as connection:
@@ -257,6 +261,7 @@ def test_tags_are_not_read_aloud(server: RunningServer) -> None:
     assert same_sound(sound_of(messages), native(server, "Good morning."))
 
 
+@pytest.mark.slow
 def test_the_key_may_stand_in_the_address(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as locked:
 

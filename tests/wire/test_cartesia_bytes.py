@@ -60,6 +60,7 @@ def test_raw_sound_is_that_of_the_native_protocol(server: RunningServer, native:
     assert post(server, seed=12).content != native
 
 
+@pytest.mark.slow("pcm_alaw-ALAW-0.04", "pcm_f32le-FLOAT-0", "pcm_mulaw-ULAW-0.04")
 @pytest.mark.parametrize(
     ("encoding", "subtype", "error"),
     [("pcm_s16le", "PCM_16", 0), ("pcm_f32le", "FLOAT", 0), ("pcm_mulaw", "ULAW", 0.04), ("pcm_alaw", "ALAW", 0.04)],
@@ -77,12 +78,14 @@ def test_a_wav_holds_each_encoding(
     assert np.all(np.abs(samples - wanted) <= error * np.abs(wanted) + error / 50)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [8_000, 22_050, 44_100])
 def test_other_rates_last_as_long(server: RunningServer, rate: int) -> None:
     samples = len(post(server, output_format={**NATIVE, "sample_rate": rate}).content) // 2
     assert abs(samples - SECONDS * rate) <= 1
 
 
+@pytest.mark.slow("22050-None", "44100-128000")
 @pytest.mark.parametrize(("rate", "bit_rate"), [(44_100, 128_000), (24_000, 32_000), (22_050, None)])
 def test_an_mp3_has_the_rates_that_were_asked_for(server: RunningServer, rate: int, bit_rate: int | None) -> None:
     reply = post(server, output_format={"container": "mp3", "sample_rate": rate, "bit_rate": bit_rate})
@@ -97,6 +100,7 @@ def test_an_mp3_has_the_rates_that_were_asked_for(server: RunningServer, rate: i
     assert bits / seconds == pytest.approx(bit_rate or 64_000, rel=0.03)
 
 
+@pytest.mark.slow
 def test_what_newer_clients_send_is_understood(server: RunningServer, native: bytes) -> None:
     """The voice as its id alone, locale for language, and fields of theirs."""
     body = {name: value for name, value in BODY.items() if name != "language"}

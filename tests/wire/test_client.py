@@ -80,6 +80,7 @@ def test_a_text_is_heard_in_chunks_that_join(server: RunningServer) -> None:
     assert same_sound(asyncio.run(hear()), asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
+@pytest.mark.slow
 async def test_utterances_share_a_socket_and_sound_as_each_alone(server: RunningServer) -> None:
     texts = ["One.", "Two, and longer.", "Three is the last of them."]
     alone = [(await spoken(server.socket, text, **VOICE)).pcm for text in texts]
@@ -182,6 +183,7 @@ async def test_a_refusal_has_the_code_the_sentence_and_the_field(server: Running
         assert len(await good.read()) > 0
 
 
+@pytest.mark.slow
 async def test_a_queue_position_is_told_while_no_slot_is_free(server: RunningServer) -> None:
     told: list[Queued] = []
     async with connect(server.http) as client:
@@ -198,6 +200,7 @@ async def test_a_queue_position_is_told_while_no_slot_is_free(server: RunningSer
     assert told[0].position == 0
 
 
+@pytest.mark.slow
 async def test_sound_that_nobody_reads_is_not_fetched(server: RunningServer) -> None:
     async with connect(server.http) as client:
         speech = await client.speak("Without end.", task_type="custom_voice", seed=11, max_frames=400)

@@ -30,7 +30,7 @@ from tests.support.cluster import (
 from voicewright import SpeechRefused, connect
 
 require_cluster()
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from tests.support.replicas import environment_of
 from tests.support.wyoming_client import wyoming
 
 require_cluster()
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 KEY = "the first key"
 EVERYWHERE_S = 2.0  # for a voice or a key to be with every replica, on a machine that does nothing else

@@ -7,7 +7,7 @@ import pytest
 from tests.support.company import MAX_RATIO, medians_on
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_four_clients_wait_at_most_four_times_as_long_as_one() -> None:
     alone, together = medians_on("cpu")
     assert together <= MAX_RATIO * alone, (alone, together)

@@ -80,6 +80,7 @@ def test_replies_that_run_are_finished_and_the_idle_are_sent_home(folder_of: Fol
     assert draining(folder_of, scenario, drain_s=240) == 0
 
 
+@pytest.mark.slow
 def test_who_speaks_may_not_begin_anew(folder_of: FolderOf) -> None:
     async def scenario(server: RunningServer) -> None:
         async with talk(server.socket, **VOICE, max_frames=80, frames="labelled") as session:
@@ -118,6 +119,7 @@ def test_patience_ends(folder_of: FolderOf) -> None:
     assert draining(folder_of, scenario, drain_s=0.5) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal.Signals) -> None:
     child = start("--model", str(folder_of("brief", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="3600")
@@ -140,6 +142,7 @@ async def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal
         child.communicate()
 
 
+@pytest.mark.slow
 async def test_a_process_drains_at_sigterm(folder_of: FolderOf) -> None:
     child = start("--model", str(folder_of("brief", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="240")
     assert child.stdout is not None

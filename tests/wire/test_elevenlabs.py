@@ -121,6 +121,7 @@ def test_the_sound_is_that_of_the_native_protocol_and_then_the_socket_closes(eit
     assert code == 1000
 
 
+@pytest.mark.slow
 async def test_elevenlabs_own_client_sends_each_word_and_would_have_it_now(server: RunningServer) -> None:
     text = "Once there was a king who had a castle by the sea and nobody came to see him there. "
 
@@ -145,6 +146,7 @@ async def test_elevenlabs_own_client_sends_each_word_and_would_have_it_now(serve
     assert code == 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["mp3_22050_32", "opus_48000_32"])
 def test_a_codec_on_a_socket_is_a_file_that_others_can_read(server: RunningServer, form: str) -> None:
     messages, code = one(server, "Good morning. ", output_format=form)
@@ -197,6 +199,7 @@ async def test_an_address_that_cannot_be_served_is_one_error(
 # --- several contexts on a socket
 
 
+@pytest.mark.slow
 def test_livekits_sentences_are_flushed_and_its_context_closed(server: RunningServer) -> None:
     async def livekit() -> list[dict[str, Any]]:
         query = {"auto_mode": "true", "sync_alignment": "true", "inactivity_timeout": "180", "enable_logging": "true"}
@@ -245,6 +248,7 @@ async def test_what_was_flushed_is_heard_before_the_text_is_complete_and_a_secon
         assert list(await until_final(connection, "next")) == ["next"]
 
 
+@pytest.mark.slow
 def test_an_error_ends_its_context_and_no_other(server: RunningServer) -> None:
     async def speak() -> dict[str | None, list[dict[str, Any]]]:
         async with socket(server, MANY) as connection:
@@ -269,6 +273,7 @@ async def test_a_hang_up_frees_its_slots(server: RunningServer) -> None:
     assert server.frames_until_idle() <= FREED_FRAMES
 
 
+@pytest.mark.slow
 async def test_who_goes_on_too_late_is_told(server: RunningServer) -> None:
     async with socket(server, ONE, inactivity_timeout="1") as connection:
         await send(connection, "Hello", **SHORT)
@@ -292,6 +297,7 @@ def test_one_text_over_http_is_the_same_sound(either: RunningServer) -> None:
     assert reply.headers["x-seed"] == "11"
 
 
+@pytest.mark.slow("pcm_8000-audio/pcm", "wav_16000-audio/wav", "opus_48000_64-audio/ogg", "ulaw_8000-audio/basic")
 @pytest.mark.parametrize(
     ("form", "media_type"),
     [
@@ -334,6 +340,7 @@ def test_times_come_with_the_whole_and_with_each_piece(server: RunningServer) ->
     assert times["estimated"]
 
 
+@pytest.mark.slow
 def test_a_faster_voice_is_shorter_and_tags_are_not_read(server: RunningServer) -> None:
     faster = post(server, voice_settings={"speed": 2.0, "stability": 0.3, "style": 0.2})
     assert len(faster.content) / 48_000 == pytest.approx(SECONDS / 2, abs=0.05)
@@ -362,6 +369,7 @@ def test_a_refusal_has_their_shape(
     assert detail["message"].endswith(".")
 
 
+@pytest.mark.slow
 def test_every_refusal_on_their_routes_has_their_shape_and_no_other(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as locked:
 
@@ -392,6 +400,7 @@ def test_every_refusal_on_their_routes_has_their_shape_and_no_other(folder_of: F
         assert elsewhere.json()["error"]["code"] == "unauthorized"
 
 
+@pytest.mark.slow
 def test_a_hang_up_over_http_frees_the_slot(server: RunningServer) -> None:
     body = {"text": "Speak for a long time.", "max_frames": 4000}
     connection = raw(server, body, "/v1/text-to-speech/alloy/stream")
@@ -401,6 +410,7 @@ def test_a_hang_up_over_http_frees_the_slot(server: RunningServer) -> None:
     server.wait_for_no_tasks()
 
 
+@pytest.mark.slow
 def test_the_curl_of_the_page_works(server: RunningServer) -> None:
     section = PAGE.split("\n### ElevenLabs' routes over HTTP\n")[1].split("\n## ")[0]
     ((address, body),) = re.findall(

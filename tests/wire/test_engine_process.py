@@ -135,7 +135,7 @@ async def test_text_may_come_while_it_is_spoken(apart: RunningServer) -> None:
         assert len(first) + len(take.pcm) == take.end["total_bytes"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_cancel_in_the_middle_frees_the_slot(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT, apart=True) as server:
 
@@ -156,7 +156,7 @@ def test_a_cancel_in_the_middle_frees_the_slot(folder_of: FolderOf) -> None:
         until(lambda: not server.load()["active"])  # whoever hangs up gives it back too
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_slow_reader_pauses_its_row_and_no_other(folder_of: FolderOf) -> None:
     settings = ServerSettings(send_buffer_bytes=4096)
     with running_server(folder_of("brief", "custom_voice"), server=settings, apart=True) as server:
@@ -304,7 +304,7 @@ def test_an_engine_that_is_killed_is_told_to_everybody_and_ends_the_server(folde
         assert server.exit_status == Exit.ENGINE_DIED
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.logs_errors
 def test_an_engine_that_stands_still_is_overdue_and_is_killed(
     folder_of: FolderOf, caplog: pytest.LogCaptureFixture
@@ -320,7 +320,7 @@ def test_an_engine_that_stands_still_is_overdue_and_is_killed(
     assert any(str(server.engine_pid) in record.getMessage() for record in caplog.records)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_engine_passes_over_the_signals_that_end_the_server(folder_of: FolderOf) -> None:
     """A service manager sends SIGTERM to both at once, and what runs is to be finished all the same."""
     with running_server(folder_of("brief", "custom_voice"), apart=True) as server:
@@ -373,6 +373,7 @@ async def test_a_server_that_is_killed_leaves_no_engine(folder_of: FolderOf) -> 
             await becomes(lambda: not runs(engine))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_server_that_ends_while_it_loads_leaves_no_engine(
     folder_of: FolderOf, tmp_path: Path, number: signal.Signals
@@ -395,7 +396,7 @@ def test_a_server_that_ends_while_it_loads_leaves_no_engine(
     [lambda pid: os.kill(pid, signal.SIGTERM), lambda pid: os.killpg(pid, signal.SIGINT)],
     ids=["TERM", "Ctrl-C"],
 )
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_signal_ends_both_in_order_and_what_runs_is_finished(folder_of: FolderOf, deed: Any) -> None:
     folder = str(folder_of("brief", "custom_voice"))
     with started("--model", folder, VOICEWRIGHT_DRAIN_S="240") as (child, engine, url):
@@ -412,6 +413,7 @@ async def test_a_signal_ends_both_in_order_and_what_runs_is_finished(folder_of: 
         assert child.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_engine_starts_ends_both_without_a_word(folder_of: FolderOf) -> None:
     with loading("--model", str(folder_of("brief", "custom_voice"))) as (child, engine):
         os.killpg(child.pid, signal.SIGINT)
@@ -424,7 +426,7 @@ def test_ctrl_c_while_the_engine_starts_ends_both_without_a_word(folder_of: Fold
 # --- the start
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["missing", "torn"])
 def test_a_checkpoint_that_cannot_be_loaded_is_the_same_sentence(
     folder_of: FolderOf, tmp_path: Path, damage: str
@@ -445,7 +447,7 @@ def test_a_checkpoint_that_cannot_be_loaded_is_the_same_sentence(
     assert len(said[0][1].splitlines()) == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_engine_is_of_the_same_program_wherever_it_was_started(folder_of: FolderOf, tmp_path: Path) -> None:
     """A folder of somebody's with a ``runtime`` in it is no place to take code from."""
     (tmp_path / "runtime").mkdir()

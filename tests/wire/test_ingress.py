@@ -211,7 +211,7 @@ def test_who_asks_a_replica_that_ends_is_answered_by_another_and_who_wants_speec
     assert_told(settings, tmp_path / "speech", padding=1_000)
 
 
-@pytest.mark.thorough  # with the HAProxy that Ray brings along, which `make test` does without
+@pytest.mark.slow  # with the HAProxy that Ray brings along, which `make test` does without
 def test_who_sends_more_than_a_buffer_to_a_replica_that_ends_is_told_by_haproxy_2_8(
     settings: Settings, tmp_path: Path
 ) -> None:

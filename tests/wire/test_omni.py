@@ -95,6 +95,7 @@ async def test_streamed_sound_is_that_of_the_native_protocol(server: RunningServ
     assert end == {"type": "session.done", "utterance_index": 0, "total_sentences": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("response_format", ["wav", "pcm", "flac", "mp3", "opus", "aac"])
 async def test_whole_sentences_are_files_that_others_can_read(server: RunningServer, response_format: str) -> None:
     (streamed,), _ = await speak(server, "Good morning.", **SHORT, **STREAM)
@@ -125,6 +126,7 @@ async def test_sentences_come_in_order_each_with_its_pair(server: RunningServer)
     assert {reply.done["metrics"]["seed"] for reply in found} == {11}
 
 
+@pytest.mark.slow
 async def test_sentences_come_in_order_where_there_is_one_slot(folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
     with running_server(folder_of("brief", "custom_voice"), engine=engine) as server:
@@ -134,6 +136,7 @@ async def test_sentences_come_in_order_where_there_is_one_slot(folder_of: Folder
     assert end["total_sentences"] == 5
 
 
+@pytest.mark.slow
 async def test_a_socket_serves_one_utterance_after_the_other(server: RunningServer, ref_audio: str) -> None:
     async with omni(server, **SHORT, **STREAM) as connection:
         await say(connection, "One.")
@@ -197,6 +200,7 @@ async def test_the_client_is_heard_while_it_is_spoken_to(server: RunningServer) 
     server.wait_until_idle()
 
 
+@pytest.mark.slow
 async def test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order(
     serving: Serving, folder_of: FolderOf
 ) -> None:
@@ -305,6 +309,7 @@ def test_a_live_text_of_nothing_and_one_that_is_too_long(server: RunningServer) 
     server.wait_until_idle()
 
 
+@pytest.mark.slow
 async def test_commitment_cuts_at_strong_ends_and_needs_a_language(server: RunningServer) -> None:
     config = {**SHORT, **STREAM, "text_input_mode": "commitment"}
     found, end = await speak(server, "Pi is 3.14. And", " then", **config, language="English")

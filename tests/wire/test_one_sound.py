@@ -28,6 +28,8 @@ from tests.wire import test_omni as omni
 from tests.wire import test_openai as openai
 from voicewright import say as client_say
 
+pytestmark = pytest.mark.slow
+
 TEXT = "Good morning, the kettle is on."
 PIECES = ("Good mor", "ning,", " the kettle ", "is on.")
 SEED, FRAMES = 11, 13

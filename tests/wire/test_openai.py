@@ -96,6 +96,8 @@ def plain(server: RunningServer) -> bytes:
     return post(server, response_format="pcm").content
 
 
+@pytest.mark.quick("mp3-plain", "mp3-sse", "wav-whole")
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["plain", "sse", "whole"])
 @pytest.mark.parametrize("response_format", FORMATS)
 def test_every_format_brings_the_sound(server: RunningServer, plain: bytes, response_format: str, how: str) -> None:
@@ -261,6 +263,7 @@ def test_a_queue_that_is_full_says_when_to_come_again(serving: Serving, folder_o
         assert post(server).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.logs_errors
 def test_half_a_reply_is_never_taken_for_a_whole_one(serving: Serving, folder_of: FolderOf) -> None:
     """The engine dies in the middle: raw sound is broken off, events say so."""
@@ -297,6 +300,7 @@ def test_half_a_reply_is_never_taken_for_a_whole_one(serving: Serving, folder_of
         assert last["error"]["code"] == "engine_dead"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [{}, {"stream_format": "sse", "response_format": "mp3"}])
 def test_a_hang_up_frees_the_slot_within_a_frame_or_two(either: RunningServer, extra: dict[str, Any]) -> None:
     for _ in range(5):
@@ -305,6 +309,7 @@ def test_a_hang_up_frees_the_slot_within_a_frame_or_two(either: RunningServer, e
         assert either.frames_until_idle() <= FREED_FRAMES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [{"response_format": "mp3"}, {"response_format": "flac", "stream_format": "sse"}])
 def test_the_encoder_of_who_hangs_up_ends_its_threads_without_the_collector(
     server: RunningServer, extra: dict[str, Any]
@@ -341,6 +346,7 @@ def test_who_hangs_up_in_the_queue_leaves_it(serving: Serving, folder_of: Folder
         server.wait_for_no_tasks()
 
 
+@pytest.mark.slow
 def test_100_hang_ups_leave_nothing_behind(either: RunningServer, ref_audio: str) -> None:
     dice = random.Random(1)
     clone = {**LONG, "voice": None, "task_type": "Base", "ref_audio": ref_audio, "ref_text": "Words."}
@@ -370,6 +376,7 @@ def test_100_hang_ups_leave_nothing_behind(either: RunningServer, ref_audio: str
     assert post(either).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.logs_errors
 def test_a_client_that_reads_nothing_is_dropped(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1)
@@ -382,6 +389,7 @@ def test_a_client_that_reads_nothing_is_dropped(serving: Serving, folder_of: Fol
         assert post(server).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_slow_reader_pauses_its_row_and_goes_on(
     serving: Serving, folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,6 +420,7 @@ def test_a_slow_reader_pauses_its_row_and_goes_on(
         server.wait_until_idle()
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_come_is_not_waited_for(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3)) as server:
         with sockets.create_connection(("127.0.0.1", server.port)) as connection:
@@ -422,6 +431,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(serving: Serving, folder_of
         assert b"idle_timeout" in reply
 
 
+@pytest.mark.slow
 def test_a_runaway_is_made_again_with_the_next_seed(server: RunningServer) -> None:
     """Random weights seldom end by themselves, so the last of the retries is heard here."""
     fields = {"input": "Hi.", "max_frames": None, "stream": False, "response_format": "pcm", "temperature": 0.01}
@@ -468,6 +478,7 @@ def test_a_batch_is_a_list_of_objects(server: RunningServer, items: Any) -> None
     assert (reply.status_code, error["code"], error["param"]) == (400, "invalid_config", "items")
 
 
+@pytest.mark.slow
 def test_a_batch_waits_outside_a_queue_that_is_full(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
     with serving(folder_of("brief", "custom_voice"), engine=engine) as server:
@@ -509,6 +520,7 @@ def test_the_page_has_examples() -> None:
     assert len(EXAMPLES) >= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "body"), EXAMPLES)
 def test_each_curl_of_the_page_works(server: RunningServer, path: str, body: str) -> None:
     fields = {"max_frames": 5, **json.loads(body.replace("clara", "serena"))}
@@ -519,6 +531,7 @@ def test_each_curl_of_the_page_works(server: RunningServer, path: str, body: str
         assert reply.json()["failed"] == 0
 
 
+@pytest.mark.slow
 def test_each_python_of_the_pages_works(server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     soundfile.write("voice.wav", voice(2.0, 5), 24_000)
@@ -546,6 +559,7 @@ def test_what_openais_client_sends_is_understood(server: RunningServer) -> None:
     assert (rate, samples.any()) == (24_000, True)
 
 
+@pytest.mark.slow("wav", "flac")
 @pytest.mark.parametrize("response_format", ["wav", "flac"])
 def test_a_file_whose_head_says_its_length_says_the_true_one(
     server: RunningServer, plain: bytes, response_format: str
@@ -564,6 +578,7 @@ def test_a_file_whose_head_says_its_length_says_the_true_one(
     assert "content-length" in whole.headers
 
 
+@pytest.mark.slow("two words-False", "given1-True", "given2-False")
 @pytest.mark.parametrize(
     ("given", "is_kept"),
     [("app-7f3a.1:2/3@x=+_", True), ("x" * 128, True), ("x" * 129, False), ("two words", False), ('"};drop', False)],

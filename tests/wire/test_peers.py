@@ -26,6 +26,8 @@ from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_se
 from tests.support.speech_client import PROTOCOL, Talk, same_sound, spoken, talk
 from tests.wire.conftest import Serving
 
+pytestmark = pytest.mark.slow
+
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
 HANDSHAKE = (
@@ -98,6 +100,7 @@ def _large(text: bytes) -> bytes:
     return struct.pack("!BBQ", 0x81, 0xFF, len(text)) + bytes(4) + text
 
 
+@pytest.mark.quick
 async def test_cancel_after_input_done_stops_within_a_frame_and_nothing_follows(either: RunningServer) -> None:
     async with talk(either.socket, **LONG, frames="labelled") as session:
         for number in range(5):
@@ -290,6 +293,7 @@ async def test_silent_connections_take_nobodys_place(
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+@pytest.mark.quick
 async def test_a_session_is_told_before_it_has_lasted_too_long(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), limits=Limits(session_s=4)) as server:
         async with talk(server.socket, **LONG) as session:
@@ -299,6 +303,7 @@ async def test_a_session_is_told_before_it_has_lasted_too_long(serving: Serving,
             assert await session.closed() == (1008, "session_timeout")
 
 
+@pytest.mark.quick
 def test_keys_tickets_and_origins_by_real_sockets(folder_of: FolderOf) -> None:
     settings = ServerSettings(api_keys="s3cret", origins="https://app.example")
     with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
@@ -339,6 +344,7 @@ def test_keys_tickets_and_origins_by_real_sockets(folder_of: FolderOf) -> None:
         asyncio.run(scenario())
 
 
+@pytest.mark.quick
 def test_what_a_client_writes_is_neither_said_back_nor_logged(
     folder_of: FolderOf, caplog: pytest.LogCaptureFixture
 ) -> None:

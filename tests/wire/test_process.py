@@ -256,6 +256,7 @@ async def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
             await serving
 
 
+@pytest.mark.slow("2")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_it_while_it_speaks(
     process: tuple[subprocess.Popen[str], str], number: signal.Signals
@@ -278,6 +279,7 @@ async def test_a_signal_ends_it_while_it_speaks(
     assert child.stderr.read() == ""
 
 
+@pytest.mark.slow
 async def test_a_signal_to_one_that_does_not_speak_prints_nothing(process: tuple[subprocess.Popen[str], str]) -> None:
     child, url = process
 
@@ -292,6 +294,7 @@ async def test_a_signal_to_one_that_does_not_speak_prints_nothing(process: tuple
     assert (child.stdout.read(), child.stderr.read()) == ("", "")
 
 
+@pytest.mark.slow
 async def test_a_signal_ends_one_in_order_whose_output_nobody_reads(process: tuple[subprocess.Popen[str], str]) -> None:
     """Ctrl-C ends the other end of a pipe too, before what is said at the end is said."""
     child, url = process
@@ -310,6 +313,7 @@ async def test_a_signal_ends_one_in_order_whose_output_nobody_reads(process: tup
     assert child.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_a_signal_ends_it_while_it_loads(folder_of: FolderOf) -> None:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
@@ -330,6 +334,7 @@ def test_a_signal_ends_it_while_it_loads(folder_of: FolderOf) -> None:
         child.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT] * 2, [signal.SIGTERM] * 3], ids=len)
 def test_signals_end_it_cleanly_in_the_middle_of_a_network(folder_of: FolderOf, signals: list[signal.Signals]) -> None:
     """The loader's thread is inside torch then, which would abort an interpreter that ends under it."""
@@ -352,6 +357,7 @@ def test_signals_end_it_cleanly_in_the_middle_of_a_network(folder_of: FolderOf, 
         child.communicate()
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_it_cleanly_while_it_speaks(process: tuple[subprocess.Popen[str], str]) -> None:
     child, url = process
 
@@ -373,6 +379,7 @@ def test_a_second_signal_ends_it_cleanly_while_it_speaks(process: tuple[subproce
     assert "Traceback" not in child.stderr.read()
 
 
+@pytest.mark.slow
 def test_verbose_may_stand_behind_the_command(folder_of: FolderOf) -> None:
     child = start("-v", "--model", str(folder_of("brief", "custom_voice")), "--port", "0")
     try:
@@ -406,11 +413,13 @@ def test_a_port_in_use_is_one_sentence_before_torch_is_imported(folder_of: Folde
         assert str(port) in sentence
 
 
+@pytest.mark.slow
 def test_a_host_that_is_not_ours_is_one_sentence() -> None:
     assert "invalid_setting" in one_sentence(start("--host", "192.0.2.1", "--port", "0"))
     assert "invalid_setting" in one_sentence(start("--host", "no such host", "--port", "0"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["runtime", "say"])
 def test_a_missing_weights_file_is_one_sentence(folder_of: FolderOf, tmp_path: Path, command: str) -> None:
     folder = Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "weightless"))
@@ -427,6 +436,7 @@ def test_a_missing_weights_file_is_one_sentence(folder_of: FolderOf, tmp_path: P
     assert "[checkpoint_missing]" in sentence
 
 
+@pytest.mark.slow
 def test_a_missing_checkpoint_is_one_sentence(tmp_path: Path) -> None:
     child = start("--model", str(tmp_path / "nowhere"), "--port", "0")
     assert "nowhere" in one_sentence(child)

@@ -56,6 +56,7 @@ def recording(seconds: float) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
+@pytest.mark.slow
 async def test_who_waits_is_told_for_how_long_and_not_kept_for_ever(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
         await spoken(server.socket, "First.", **VOICE)  # there is something to judge by from here on
@@ -75,6 +76,7 @@ async def test_who_waits_is_told_for_how_long_and_not_kept_for_ever(serving: Ser
             assert (await waiting.take()).end["type"] == "audio.done"
 
 
+@pytest.mark.slow
 async def test_live_sessions_without_text_hold_no_slot_and_no_place_in_the_queue(folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=1)
     with running_server(folder_of("brief", "custom_voice"), engine=engine, limits=Limits(queue_s=1.0)) as server:
@@ -180,6 +182,7 @@ def test_requests_that_this_checkpoint_cannot_serve(folder_of: FolderOf, tmp_pat
         assert post(server).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "code"), [(0.5, "ref_too_short"), (3.5, "ref_too_long")])
 def test_references_that_are_too_short_or_too_long(folder_of: FolderOf, seconds: float, code: str) -> None:
     with running_server(folder_of("brief", "base"), limits=Limits(max_reference_s=3)) as server:

@@ -96,6 +96,7 @@ async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServe
     assert order != sorted(order)  # they took turns
 
 
+@pytest.mark.slow
 def test_two_sockets_at_once_sound_as_each_alone(server: RunningServer, ref_audio: str) -> None:
     clone = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "seed": 4, "max_frames": 12}
     alone = [
@@ -114,6 +115,7 @@ def test_two_sockets_at_once_sound_as_each_alone(server: RunningServer, ref_audi
     assert all(same_sound(take, other) for take, other in zip(asyncio.run(at_once()), alone, strict=True))
 
 
+@pytest.mark.slow
 async def test_a_session_speaks_again_and_again_with_one_reference(server: RunningServer, ref_audio: str) -> None:
     config = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "seed": 4, "max_frames": 4}
     async with talk(server.socket, **config) as session:
@@ -185,6 +187,14 @@ async def test_more_than_the_slots_wait_their_turn_and_are_told(server: RunningS
     assert all(places == sorted(places, reverse=True) for places in waited)
 
 
+@pytest.mark.slow(
+    "config1-Hello.-unsupported_language",
+    "config3- \\n-empty_text",
+    "config6-Hello.-missing_ref_text",
+    "config8-Hello.-address_refused",
+    "config9-Hello.-invalid_config",
+    "config10-Hello.-invalid_config",
+)
 @pytest.mark.parametrize(
     ("config", "text", "code"),
     [
@@ -290,6 +300,7 @@ async def test_compression_is_not_negotiated(either: RunningServer) -> None:
     assert result == []
 
 
+@pytest.mark.slow
 async def test_nobody_configures_and_nobody_speaks(serving: Serving, folder_of: FolderOf) -> None:
     async def wait(server: RunningServer, **config: Any) -> float:
         start = time.monotonic()
@@ -322,6 +333,7 @@ MESSAGES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=examples(60),
     deadline=None,

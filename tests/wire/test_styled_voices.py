@@ -102,6 +102,7 @@ def expected(running: RunningServer) -> dict[str, bytes]:
     return sounds
 
 
+@pytest.mark.slow("cartesia_bytes", "cartesia_socket", "elevenlabs_bytes", "omni", "openai")
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_speaks_a_stored_voice_with_a_style_and_with_a_graft(
     running: RunningServer, expected: dict[str, bytes], dialect: Callable[[RunningServer, Manner], bytes]

@@ -65,7 +65,8 @@ def test_tags_and_pronunciations_are_those_of_a_request_with_both(
     assert same_sound(pcm.removeprefix(PAUSE), excited)
 
 
-@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.thorough), 3])
+@pytest.mark.slow("3")
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_text_in_pieces_gives_the_same(server: RunningServer, excited: bytes, size: int) -> None:
     for layout in (False, True):
         plain = native(server, "Ask Win.", instructions="excited", non_streaming_mode=layout).pcm
@@ -128,7 +129,7 @@ def eleven(server: RunningServer, kind: str, text: str, size: int = 1000, **fiel
     return asyncio.run(speak())
 
 
-@pytest.mark.parametrize(("kind", "size"), [(ONE, 1000), (MANY, 3), pytest.param(ONE, 1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(("kind", "size"), [(ONE, 1000), (MANY, 3), pytest.param(ONE, 1, marks=pytest.mark.slow)])
 def test_elevenlabs_sockets_take_both(server: RunningServer, kind: str, size: int) -> None:
     plain = eleven(server, kind, "Ask Win.", instructions="excited")
     heard = eleven(server, kind, TAGGED, size, tags=True, pronunciations=WORDS)

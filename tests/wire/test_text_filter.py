@@ -12,6 +12,8 @@ from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import same_sound, spoken, talk
 from voicewright import say
 
+pytestmark = pytest.mark.slow
+
 MARKDOWN = "The **kettle** is [on](http://a.b/c) `now`.\n- *Tea*\n- milk\n"
 PLAIN = "The kettle is on now.\n\nTea.\nmilk."
 CAST: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 40}

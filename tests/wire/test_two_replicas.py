@@ -17,7 +17,7 @@ import pytest
 from tests.support.cluster import LONG, SHORT, Load, RunningCluster, hear, on_a_loop, running_cluster
 from tests.support.replicas import environment_of
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ELSEWHERE_S = 1.0  # for a new stream to be served after a replica was killed, on a machine that does nothing else
 

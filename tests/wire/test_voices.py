@@ -435,6 +435,7 @@ def test_no_address_leads_out_of_the_library(client: httpx.Client, address: str)
         assert client.get(f"{VOICES}/{address}{tail}").status_code in {404, 405}
 
 
+@pytest.mark.slow
 def test_uploads_end_at_the_limit_announced_or_not(folder_of: FolderOf, tmp_path: Path) -> None:
     limits = Limits(max_upload_bytes=300_000)
     with (
@@ -464,6 +465,7 @@ def test_uploads_end_at_the_limit_announced_or_not(folder_of: FolderOf, tmp_path
         assert upload(client).status_code == 200
 
 
+@pytest.mark.slow
 def test_many_uploads_at_once_are_all_answered(client: httpx.Client) -> None:
     with ThreadPoolExecutor(16) as pool:
         replies = list(pool.map(lambda number: upload(client, f"Voice {number % 8}"), range(16)))

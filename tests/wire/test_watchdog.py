@@ -39,6 +39,7 @@ def canaries(server: RunningServer, outcome: str) -> int:
     return int(sum(float(line.removeprefix(name)) for line in server.metrics().splitlines() if line.startswith(name)))
 
 
+@pytest.mark.slow
 @pytest.mark.logs_errors
 @pytest.mark.parametrize("hangs", get_args(Hangs))
 async def test_a_frame_that_does_not_come_back_ends_health_clients_and_process(
@@ -120,6 +121,7 @@ def test_time_in_which_everything_stood_still_makes_no_frame_overdue(
         assert httpx.get(f"{server.http}/health").status_code == 200
 
 
+@pytest.mark.slow("voice_design", "base")
 @pytest.mark.logs_errors
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
 def test_weights_that_changed_are_heard_by_the_canary(
@@ -136,6 +138,7 @@ def test_weights_that_changed_are_heard_by_the_canary(
     assert said.startswith(f"{folder.name}: ")
 
 
+@pytest.mark.slow
 async def test_the_canary_gives_way_takes_no_place_and_is_not_counted(folder_of: FolderOf) -> None:
     """On one slot with nobody waiting a client would be refused or wait behind it."""
     settings = EngineSettings(threads=1, max_slots=1, max_waiting=0)
@@ -163,7 +166,8 @@ def test_without_a_canary_nothing_is_said_unasked(folder_of: FolderOf) -> None:
         assert httpx.get(f"{server.http}/health").status_code == 200
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "end"),
     [(signal.SIGUSR1, Exit.FRAME_OVERDUE), (signal.SIGUSR2, Exit.CANARY_DIFFERS)],

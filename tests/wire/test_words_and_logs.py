@@ -221,7 +221,7 @@ def of_the_studio(folder: Path) -> Iterator[Marked]:
         yield Marked(method="post", path=path, json={"data": [WORD], "session_hash": WORD})
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_nothing_that_a_client_sends_is_in_a_log_of_either_process(tmp_path: Path) -> None:
     logs = {name: tmp_path / f"{name}.log" for name in ("runtime", "studio")}

@@ -95,6 +95,7 @@ def test_pieces_are_heard_before_their_end(server: RunningServer) -> None:
     assert any(before.pcm + after.pcm)
 
 
+@pytest.mark.slow
 async def test_two_speak_at_once_and_each_is_heard(server: RunningServer) -> None:
     """The long one goes on while the short one is spoken to its end."""
     async with wyoming(uri_of(server)) as long, wyoming(uri_of(server)) as short:
@@ -196,6 +197,7 @@ def test_payloads_and_events_of_other_services_are_passed_over(server: RunningSe
     assert play(server, scene).kinds == ["pong"]
 
 
+@pytest.mark.slow
 def test_a_silent_client_is_sent_home(folder_of: FolderOf) -> None:
     """On a server of its own: who is slow at the other one is no silent client."""
 
@@ -222,6 +224,7 @@ async def test_connections_have_their_cap(server: RunningServer) -> None:
 # --- the port
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_at_once_leaves_nothing_behind(folder_of: FolderOf) -> None:
     """A connection that is open, and a word of it half sent: it is cut, without a line in the log."""
     with running_server(folder_of("quick", "custom_voice"), server=ServerSettings(wyoming=ANY_PORT)) as server:
@@ -240,6 +243,7 @@ def test_a_server_that_ends_at_once_leaves_nothing_behind(folder_of: FolderOf) -
     runner.close()
 
 
+@pytest.mark.slow
 async def test_a_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
     """As the studio loads other checkpoints: the new runtime is started beside the old one, which then drains."""
     folder, engine = folder_of("quick", "custom_voice"), EngineSettings(threads=1)
@@ -277,6 +281,7 @@ async def test_a_successor_binds_the_port_and_takes_over(folder_of: FolderOf) ->
                 assert [await voices(uri) for _ in range(8)] == [[]] * 8  # the new one's: it has no speakers
 
 
+@pytest.mark.slow
 async def test_requests_a_minute_are_counted_here_too(folder_of: FolderOf) -> None:
     settings = ServerSettings(wyoming=ANY_PORT, requests_per_minute=2)
     with running_server(folder_of("brief", "custom_voice"), server=settings) as server:

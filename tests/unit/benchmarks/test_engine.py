@@ -21,6 +21,7 @@ def run(monkeypatch: pytest.MonkeyPatch, file: Path, words: str) -> dict[str, li
     return json.loads(file.read_text("utf-8"))["tables"]
 
 
+@pytest.mark.slow
 def test_parts_are_measured_beside_their_floors(endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = "--batches 1,3 --contexts 64,4096 --prompts 16,40 --frames 3 --length 300 --profile"
     tables = run(monkeypatch, tmp_path / "found.json", f"--model {endless} {sizes}")
@@ -31,6 +32,7 @@ def test_parts_are_measured_beside_their_floors(endless: Path, tmp_path: Path, m
         assert all(row["floor_ms"] >= 0 and row["times_floor"] > 0 for row in tables[name])
 
 
+@pytest.mark.slow
 def test_arms_are_measured_at_the_same_points(endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = "--batches 1 --contexts 64 --prompts 16 --frames 2 --length 300 --arm a --arm b:THREADS=1"
     tables = run(monkeypatch, tmp_path / "found.json", f"--model {endless} {sizes}")

@@ -11,6 +11,7 @@ from benchmarks.kernels import launches, tiles
 from runtime.device.kernels import gemm
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]

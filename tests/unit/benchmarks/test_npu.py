@@ -27,6 +27,7 @@ def ascend(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     register(None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_shapes_of_sound", "ascend")
 def test_codes_are_the_cpus_and_the_parts_are_timed(
     folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

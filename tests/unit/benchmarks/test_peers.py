@@ -38,6 +38,7 @@ def test_an_utterance_of_another_length_is_no_measurement() -> None:
         check_length(8 / 12.5, 10)
 
 
+@pytest.mark.slow
 def test_our_own_row(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOICEWRIGHT_MAX_SLOTS", "4")
     row = measure(Ours(str(endless), "cpu"), (2, 8), repeats=1, ttfa_calls=1)
@@ -46,6 +47,7 @@ def test_our_own_row(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert row["own_mib"] > 0
 
 
+@pytest.mark.slow
 def test_a_peer_that_cannot_run_is_a_row_with_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

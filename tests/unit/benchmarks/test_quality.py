@@ -34,6 +34,7 @@ def test_the_first_frame_that_differs(one: tuple[int, ...], other: tuple[int, ..
     assert first_difference(said(*one), said(*other)) == frame
 
 
+@pytest.mark.slow
 def test_batches_arms_and_earlier_runs_are_compared(
     endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ def test_scores_that_differ_diverge_by_what_their_probabilities_say() -> None:
     assert apart["same_first"] == 0.5  # The first of equal scores counts as the most probable.
 
 
+@pytest.mark.slow
 def test_other_weights_are_led_along_the_codes_of_float32(folder_of: FolderOf) -> None:
     same, fewer = measure_scores(str(folder_of("tiny", "custom_voice")), ["float32", "int8"], positions=60)
     assert same["draws"] == fewer["draws"] >= 60

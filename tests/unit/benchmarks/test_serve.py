@@ -30,6 +30,8 @@ from runtime.server.voices.uploads import read_upload
 from runtime.settings import DEMO_CHECKPOINT, Limits
 from tests.unit.studio.serving import served
 
+pytestmark = pytest.mark.slow
+
 LOAD = Workload(Mode.CUSTOM_VOICE)
 ONE = Rounds(1, 1)
 OURS = Arm("ours", {})

@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("triton")
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_rehearsal_compiles_what_is_met_and_launches_nothing(tmp_path: Path) -> None:
     """Two kernels and one that cannot be, which fails where it is launched; a second precompilation would launch.

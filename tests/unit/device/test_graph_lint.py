@@ -34,6 +34,8 @@ def frame_of(checkpoint: Checkpoint, device: Device, dtype: torch.dtype) -> Fram
     return Frame(checkpoint.config, checkpoint.talker, device, slot_cache, dtype, 8, 8)
 
 
+@pytest.mark.quick("odd-dtype2-8-512")
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "span", "plain"), [(1, 512, True), (3, None, False), (8, 512, False)])
 @pytest.mark.parametrize(("spec", "dtype"), [("tiny", torch.bfloat16), ("tiny", torch.float32), ("odd", torch.float32)])
 def test_the_whole_frame_can_be_held_by_a_graph(

@@ -25,10 +25,12 @@ def said(program: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_the_runtime_imports_without_triton_and_knows_that_kernels_are_not_there() -> None:
     assert said(WITHOUT_TRITON, CUDA_VISIBLE_DEVICES="") == "False False"
 
 
+@pytest.mark.slow
 def test_kernels_are_there_with_a_card_or_with_the_interpreter() -> None:
     pytest.importorskip("triton")
     assert said(WITH_TRITON, CUDA_VISIBLE_DEVICES="") == "False"

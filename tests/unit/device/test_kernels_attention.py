@@ -14,6 +14,7 @@ from runtime.device.kernels.prefill_attention import BLOCK, TILE, prefill_attent
 from tests.support.kernel_twins import Heads, attend_twin
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
     pytest.mark.usefixtures("bounds_of_loops"),
 ]

@@ -11,7 +11,10 @@ from runtime.device.fused import Sampled
 from runtime.device.kernels.frame_io import begin, finish
 from tests.support.kernel_twins import begin_twin, copy_of, finish_twin, random_state
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
+]
 
 SLOTS, CODES, TEXTS = 9, 40, 70
 SCRATCH = SLOTS

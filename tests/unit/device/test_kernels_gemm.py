@@ -15,6 +15,7 @@ from runtime.device.quantized import DequantizedInt8, Int8
 from tests.support.compiling import compiled
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
     pytest.mark.usefixtures("bounds_of_loops"),
 ]

@@ -15,6 +15,8 @@ from runtime.device.kernels.gemm import PARTS
 from runtime.device.kernels.medium_m_gemm import TILES, MediumTiles
 from tests.support.compiling import compiled
 
+pytestmark = pytest.mark.slow
+
 KIB = 1024
 H200 = 227 * KIB
 

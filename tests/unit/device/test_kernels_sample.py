@@ -14,7 +14,10 @@ from runtime.device.fused import Lookup, Rules, Sampled
 from runtime.device.kernels.sample import sample
 from tests.support.kernel_twins import Slots, draw_twin
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
+]
 
 GROUPS, WIDTH = 16, 20
 SEEDS = 40  # so many draws leave out a code of probability 0.2 once in 7,000 times

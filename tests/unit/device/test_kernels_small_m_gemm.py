@@ -14,6 +14,8 @@ from runtime.device.kernels import small_m_gemm
 from runtime.device.kernels.small_m_gemm import SmallTiles
 from tests.support.compiling import compiled
 
+pytestmark = pytest.mark.slow
+
 KIB = 1024
 H200 = 227 * KIB
 

@@ -17,7 +17,10 @@ from runtime.device.kernels.snake import Snake
 from runtime.device.kernels.streams import Past
 from tests.support import interpreting
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
+]
 
 SLOTS = 4
 ROWS = torch.tensor([[2, 1, 0], [0, 0, 0]], dtype=torch.int32)  # slot, turn, frames

@@ -42,6 +42,7 @@ def recorded(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return recorder
 
 
+@pytest.mark.slow
 def test_every_operation_of_a_turn_has_a_kernel_on_apples_gpus(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = recorded(loaded, monkeypatch)
     assert {"mm", "topk", "convolution", "index_put_"} <= recorder.names, "products, sampling, sound, slots"

@@ -135,7 +135,7 @@ def test_the_log_says_why_torch_serves(
     assert re.search(f"torch's kernels serve weights of 8 and 4 bits.*{reason}", line)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which(ARM_COMPILER) is None, reason=f"no {ARM_COMPILER}")
 def test_a_compiler_for_arm_uses_dot_products(tmp_path: Path) -> None:
     assembly = tmp_path / "products.s"

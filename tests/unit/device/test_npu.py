@@ -90,6 +90,7 @@ def test_auto_is_the_cpu_without_the_library(monkeypatch: pytest.MonkeyPatch) ->
     assert open_device("auto").name == "cpu"
 
 
+@pytest.mark.slow
 def test_nothing_imports_the_library_before_an_npu_is_asked_for() -> None:
     """In a process of its own, where the library's import would raise."""
     program = (

@@ -41,6 +41,8 @@ from tests.support.engines import (
 from tests.support.torch_npu_stand_in import StandIn
 from tests.unit.device.conftest import LoadedOnNpu
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 
 

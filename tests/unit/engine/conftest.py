@@ -57,7 +57,7 @@ def quick_starts(
         monkeypatch.setattr(frame, name, shared(getattr(frame, name), scripted))
 
 
-@pytest.fixture(params=["at once", pytest.param("late", marks=pytest.mark.thorough)])
+@pytest.fixture(params=["at once", pytest.param("late", marks=pytest.mark.slow)])
 def each_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the test on a plain CPU, and on one that does everything later; fixtures of the module stay on the first."""
     if request.param == "late":

@@ -52,6 +52,7 @@ def assert_same(left: Heard, right: Heard) -> None:
     assert np.array_equal(left.pcm, right.pcm)
 
 
+@pytest.mark.slow("at once-0-greedy", "at once-0-seeded", "at once-1-greedy", "at once-3-greedy", "at once-3-seeded")
 @pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "seeded"])
 @pytest.mark.parametrize("apart", [0, 1, 3])
 def test_a_batch_equals_its_members_alone(
@@ -63,6 +64,7 @@ def test_a_batch_equals_its_members_alone(
         assert_same(single, other)
 
 
+@pytest.mark.slow("at once-1", "at once-2", "at once-3")
 @pytest.mark.parametrize("order", [0, 1, 2, 3])
 def test_members_may_join_and_leave_in_any_order(
     speaker: Checkpoint, alone_of: Callable[[bool], list[Heard]], order: int
@@ -112,12 +114,14 @@ def different_alone(speaker: Checkpoint) -> list[Heard]:
     return [said(engine_of(speaker, slots=1), request) for request in DIFFERENT]
 
 
+@pytest.mark.slow
 def test_requests_with_different_sampling_share_a_batch(speaker: Checkpoint, different_alone: list[Heard]) -> None:
     together = said_together(engine_of(speaker, slots=len(DIFFERENT)), *DIFFERENT, apart=1)
     for single, other in zip(different_alone, together, strict=True):
         assert_same(single, other)
 
 
+@pytest.mark.slow
 def test_cloned_voices_keep_to_their_own_reference(cloner: Checkpoint) -> None:
     requests = [
         cloned(seconds=1.2),
@@ -153,6 +157,7 @@ def test_a_request_without_a_seed_is_told_one_that_repeats_it(speaker: Checkpoin
     assert np.array_equal(first.codes, again.codes)
 
 
+@pytest.mark.slow
 def test_another_shape_of_checkpoint_batches_as_well(loaded: Loaded) -> None:
     odd = loaded("odd", "custom_voice")
     requests = [

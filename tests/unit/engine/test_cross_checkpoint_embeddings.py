@@ -59,8 +59,8 @@ def codes_of(engine: Any, request: SpeechRequest) -> list[list[int]]:
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param({}, marks=pytest.mark.thorough),
-        pytest.param(seeded(3), marks=pytest.mark.thorough),
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param(seeded(3), marks=pytest.mark.slow),
         {"layout": Layout.STREAMING, "holds_end": True},
     ],
     ids=["greedy", "sampled", "streaming"],
@@ -99,7 +99,7 @@ def test_with_equal_weights_the_graft_changes_nothing_and_both_checkpoints_agree
     assert np.array_equal(style[0].codes, style[1].codes)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
 def test_each_table_counts(cloner: Checkpoint, speaker: Checkpoint, table: str) -> None:
     engine = engine_of(replace(speaker, talker=other_talker(cloner, table)), cloner)
@@ -133,7 +133,7 @@ def test_beginnings_are_kept_apart(speaker_and_base: tuple[Checkpoint, Checkpoin
     assert first[0] != first[1]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_text_that_comes_while_it_is_spoken(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
     speaker, base = speaker_and_base
     words = {"layout": Layout.STREAMING, "holds_end": True}

@@ -134,6 +134,7 @@ def late_fault(core: EngineCore, slot: int) -> None:
     core.runner.frame.codes = spoiled  # type: ignore[method-assign]
 
 
+@pytest.mark.slow("0-late_fault", "6-late_fault", "3-late_fault", "6-bad_codes", "0-bad_codes")
 @pytest.mark.parametrize("spoil", [bad_codes, late_fault])
 @pytest.mark.parametrize("guilty", [0, 3, 6])
 @pytest.mark.logs_errors

@@ -103,11 +103,13 @@ def assert_as_alone(checkpoint: Checkpoint, sizes: Sequence[int], order: int) ->
                 assert torch.equal(ours, theirs), (size, serial)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["tiny", "odd"])
 def test_frames_have_the_same_bits_alone_and_with_up_to_sixteen_neighbours(loaded: Loaded, spec: str) -> None:
     assert_as_alone(loaded(spec, "custom_voice"), (2, 3, 4, 5, 7, 8, 17), order=1)
 
 
+@pytest.mark.slow
 def test_the_embedded_voice_s_frames_have_the_same_bits_in_a_batch(demo: Checkpoint) -> None:
     assert_as_alone(demo, (3, 8), order=2)
 

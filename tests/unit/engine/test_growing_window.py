@@ -21,6 +21,8 @@ from runtime.settings import Limits
 from tests.conftest import Loaded
 from tests.support.engines import Codes, cloned, custom_voice, engine_of, said_together
 
+pytestmark = pytest.mark.slow
+
 BATCHES = (4, 1, 3, 8, 2)  # sizes of consecutive batches on one engine
 
 

@@ -139,6 +139,7 @@ def test_a_neighbour_of_a_runaway_is_not_touched(quick: Checkpoint) -> None:
     assert np.array_equal(neighbour.pcm, alone.pcm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runaway", [looping, silent])
 def test_a_guard_strikes_at_the_same_frame_however_the_sound_is_cut(quick: Checkpoint, runaway: Any) -> None:
     heards = []

@@ -190,6 +190,7 @@ def test_a_text_that_is_only_a_pause_is_its_silence(engine: Engine, tags: str) -
     assert heard.codes.shape[0] == 0
 
 
+@pytest.mark.slow("at once-3-non_streaming", "at once-0-non_streaming", "at once-0-streaming")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("ticks", [0, 3])
 def test_live_text_in_letters_gives_the_same_reply(quick: Checkpoint, layout: Layout, ticks: int) -> None:

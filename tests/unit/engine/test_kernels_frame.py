@@ -24,6 +24,7 @@ from runtime.model.products import Linear
 from tests.conftest import Loaded
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
     pytest.mark.usefixtures("bounds_of_loops"),
 ]

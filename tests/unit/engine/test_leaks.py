@@ -17,7 +17,7 @@ from runtime.request import Broken, Finished, SpeechRequest
 from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, said_together, seeded
 from tests.support.frames import Slots, change_frames
 
-pytestmark = pytest.mark.usefixtures("each_device")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("each_device")]
 
 NONSENSE = 10**9  # out of every table's range: an index error where it is read
 

@@ -95,6 +95,7 @@ def test_the_full_networks_say_the_same_letter_by_letter(speaker: Checkpoint) ->
     assert_same(said_live(engine_of(speaker, slots=1), request, list(request.text), [1] * len(request.text)), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [["  Hello", " world", ". \n"], ["", "Hello world", "", ".", "   "]])
 def test_white_space_around_live_text_changes_neither_codes_nor_budget(engine: Engine, pieces: list[str]) -> None:
     expected = said(engine, streamed("Hello world.", max_frames=None))
@@ -319,6 +320,7 @@ def sentence_wise(**words: object) -> SpeechRequest:
     return custom_voice(layout=Layout.NON_STREAMING, split=Split.SENTENCE, max_frames=None, **words)
 
 
+@pytest.mark.slow("at once-0", "at once-9")
 @pytest.mark.parametrize("ticks", [0, 1, 9])
 def test_sentences_are_the_same_parts_however_they_come(quick: Checkpoint, ticks: int) -> None:
     request = sentence_wise(text="Hello world. You speak. Is the voice calm?")

@@ -75,6 +75,7 @@ def test_requests_that_wait_for_their_checkpoint_are_spoken_in_their_order(folde
         assert np.array_equal(heard.codes, said(alone, custom_voice(max_frames=3 + index)).codes)
 
 
+@pytest.mark.slow
 def test_what_is_told_meanwhile_keeps_its_order(folder_of: FolderOf, loaded: Loaded) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     live, gone = Heard(), Heard()
@@ -196,6 +197,7 @@ def test_closing_while_a_checkpoint_is_loaded_tells_who_waits(
     assert type(heard.end.error) is EngineDead
 
 
+@pytest.mark.slow
 def test_two_that_are_loaded_late_share_one_speech_tokenizer(folder_of: FolderOf) -> None:
     engine = waiting_engine(folder_of("tiny", "custom_voice"), folder_of("tiny", "voice_design"))
     for request in (custom_voice(max_frames=2), voice_design(max_frames=2)):

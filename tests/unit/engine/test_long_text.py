@@ -170,6 +170,7 @@ def test_the_pieces_in_which_a_growing_text_comes_change_no_part_and_no_token(
     assert token_parts(short, "", *text) == whole
 
 
+@pytest.mark.slow("at once-0", "at once-8")
 @pytest.mark.parametrize("ticks", [0, 3, 8])
 def test_a_growing_text_has_the_same_codes_however_it_comes(short: Checkpoint, ticks: int) -> None:
     engine: Engine = engine_of(short)

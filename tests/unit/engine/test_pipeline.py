@@ -31,6 +31,8 @@ from tests.support.engines import (
 from tests.support.frames import Slots, change_frames
 from tests.support.late_device import LateDevice
 
+pytestmark = pytest.mark.slow
+
 WAIT_S = 60
 Made = TypeVar("Made")
 
@@ -175,6 +177,7 @@ def test_a_frame_is_begun_before_the_last_is_known_and_no_more_than_that(quick: 
     assert int(table.made.max()) > made
 
 
+@pytest.mark.quick
 def test_prompts_are_read_beside_each_other_and_beside_the_frames(quick: Checkpoint) -> None:
     modes = {mode: ModeSettings(prefills=3) for mode in Mode}
     engine = engine_of(quick, slots=6, device=LateDevice(0, 0.0), modes=modes)
@@ -195,6 +198,7 @@ def test_prompts_of_many_pieces_are_read_as_on_a_plain_device(cloner: Checkpoint
     assert_same(said_together(engine, *requests), expected)
 
 
+@pytest.mark.quick
 def test_a_started_engine_is_woken_by_the_device(quick: Checkpoint) -> None:
     requests = [custom_voice(max_frames=6 + index, **seeded(index)) for index in range(6)]
     expected = [said(engine_of(quick, slots=1), request) for request in requests]

@@ -53,6 +53,7 @@ def requests(mode: str) -> list[SpeechRequest]:
     ]
 
 
+@pytest.mark.slow("at once-design", "at once-non_streaming")
 @pytest.mark.parametrize("mode", ["design", "streaming", "non_streaming"])
 def test_a_kept_beginning_says_the_same_bytes_and_is_read_once(
     mode: str, designer: Checkpoint, cloner: Checkpoint

@@ -40,6 +40,7 @@ def products(network: nn.Module) -> Iterator[Linear]:
     return (module for module in network.modules() if isinstance(module, Linear))
 
 
+@pytest.mark.slow("int4", "float16")
 def test_a_request_says_beside_three_others_what_it_says_alone(rounded: Checkpoint) -> None:
     alone = [said(engine_of(rounded, slots=1), request) for request in REQUESTS]
     for apart in (0, 2):

@@ -41,6 +41,7 @@ def written(kind: Quantization, folder_of: FolderOf, tmp_path_factory: pytest.Te
     return out
 
 
+@pytest.mark.slow("int8-torch.float32", "int4-torch.float32", "int4-torch.bfloat16")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_it_says_what_rounding_at_load_says(
     kind: Quantization, written: Path, folder_of: FolderOf, dtype: torch.dtype
@@ -123,6 +124,7 @@ def test_numbers_of_another_type_are_refused(kind: Quantization, written: Path, 
     assert not diagnose(str(folder), EngineSettings(device="cpu")).servable
 
 
+@pytest.mark.slow("int4")
 def test_a_large_table_lies_in_the_file_and_says_the_same(
     written: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

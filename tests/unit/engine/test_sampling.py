@@ -93,6 +93,8 @@ def draws() -> Tensor:
     return noise_of(torch.arange(DRAWS) + 1_000_000)
 
 
+@pytest.mark.quick("default", "strong_penalty")
+@pytest.mark.slow
 @per_setting
 def test_draws_follow_the_reference_exactly(setting: dict[str, Any], draws: Tensor) -> None:
     """The truth is the reference's own chain of logit processors on recorded logits."""

@@ -193,6 +193,7 @@ def test_a_slow_reader_pauses_alone_and_goes_on_when_it_reads() -> None:
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [0, 1]
 
 
+@pytest.mark.slow("0")
 @pytest.mark.parametrize("max_in_flight", [0, 1])
 def test_a_listener_that_never_reads_costs_a_bounded_number_of_frames(max_in_flight: int) -> None:
     simulation = Simulation.of(2, max_in_flight=max_in_flight, frame_cost=(0.01, 0.001))

@@ -75,6 +75,14 @@ CHUNKS = [
 ]
 
 
+@pytest.mark.slow(
+    "at once-words0-1-ahead",
+    "at once-words0-1-behind",
+    "at once-words1-16-ahead",
+    "at once-words1-16-close",
+    "at once-words2-7-behind",
+    "at once-words2-7-close",
+)
 @pytest.mark.parametrize("turn_s", [0.0, 0.05, 0.3], ids=["ahead", "close", "behind"])
 @pytest.mark.parametrize(("words", "work"), CHUNKS)
 def test_bytes_do_not_depend_on_chunks_company_or_lead(
@@ -91,6 +99,7 @@ def test_bytes_do_not_depend_on_chunks_company_or_lead(
         assert_same(heard, alone[index])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [0, 1])
 def test_sixteen_requests_with_cancels_and_slow_readers_between_them_say_what_each_says_alone(
     quick: Checkpoint, alone: list[Heard], order: int
@@ -208,6 +217,7 @@ def test_a_first_frame_that_is_the_end_leaves_a_fresh_stream(quick: Checkpoint) 
     assert len(first) == (1 if engine.device.holds_graphs else 0), "of a request, only its first part's"
 
 
+@pytest.mark.slow
 def test_company_changes_no_bit_of_the_sound(quick: Checkpoint) -> None:
     """Patient chunks together, ends filled up: as on cards, on a device that does everything later."""
     engine = engine_of(quick, device=LateDevice(2), slots=4)

@@ -21,6 +21,8 @@ from runtime.model.code2wav import Code2Wav
 from runtime.model.code2wav_network import TorchCode2Wav
 from tests.support.late_device import LateDevice
 
+pytestmark = pytest.mark.slow
+
 SLOTS = 5
 
 

@@ -129,6 +129,7 @@ SPOILED: dict[str, Callable[[VoicePrompt], VoicePrompt]] = {
 }
 
 
+@pytest.mark.slow("without codes", "with too many codes", "with codes below the table", "with a short x-vector")
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED.keys())
 def test_a_prompt_that_does_not_fit_is_made_anew_from_the_samples(
     cloner: Checkpoint, spoil: Callable[[VoicePrompt], VoicePrompt]

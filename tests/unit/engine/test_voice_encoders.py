@@ -118,6 +118,7 @@ def test_a_prompt_that_is_only_kept_costs_no_sound(cloner: Checkpoint, monkeypat
     assert not warmed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", [None, "graphs"])
 def test_a_new_voice_is_the_same_alone_and_among_others(cloner: Checkpoint, device: str | None) -> None:
     """Bit for bit: what is made of one recording does not depend on those that come with it."""

@@ -120,6 +120,7 @@ def test_an_answer_is_said_without_its_marks() -> None:
     assert same_words(spoken(ANSWER), SAID)
 
 
+@pytest.mark.slow
 def test_every_cut_of_an_answer_gives_the_same_words() -> None:
     for place in range(len(ANSWER)):
         assert said(*cut(ANSWER, place)) == SAID
@@ -291,6 +292,7 @@ HARD = {
 }
 
 
+@pytest.mark.slow("brackets", "quotation", "nested")
 @pytest.mark.parametrize("kind", HARD)
 def test_a_long_text_costs_what_its_length_costs(kind: str) -> None:
     """Ten times the text may cost no more than thirty times the time; if it grew with the square it were a hundred."""

@@ -302,6 +302,7 @@ def test_weights_arrive_bit_for_bit_and_frozen(folder: Path) -> None:
     assert not talker.training
 
 
+@pytest.mark.slow
 def test_loading_does_without_what_takes_torch_long_to_import(folder: Path) -> None:
     question = """
 import sys

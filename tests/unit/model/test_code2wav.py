@@ -66,6 +66,7 @@ def decoded(code2wav: Code2Wav, codes: Tensor, cuts: list[tuple[int, int]] | Non
     return torch.cat([code2wav(codes[:, start:end], state) for start, end in cuts or [(0, codes.shape[1])]], dim=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_any_schedule_equals_the_full_decode(precise: Code2Wav, name: str, rows: int) -> None:
@@ -75,6 +76,7 @@ def test_any_schedule_equals_the_full_decode(precise: Code2Wav, name: str, rows:
     torch.testing.assert_close(streamed, decoded(precise, codes), rtol=0, atol=EXACT)
 
 
+@pytest.mark.slow("odd")
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(sizes=st.lists(st.integers(1, 25), min_size=1, max_size=12), rows=st.integers(1, 4), seed=st.integers(0, 99))
 def test_random_schedules_equal_the_full_decode(precise: Code2Wav, sizes: list[int], rows: int, seed: int) -> None:
@@ -103,6 +105,7 @@ def test_a_stream_has_the_same_bits_in_every_chunking_and_every_batch(
         assert torch.equal(wave, alone[member])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(1,), (1, 2, 4, 8, 16), (3,), (16,), (5, 1)], ids=str)
 def test_the_embedded_voice_has_the_same_bits_in_every_chunking_and_every_batch(
     demo: Checkpoint, sizes: tuple[int, ...]
@@ -115,6 +118,7 @@ def test_the_embedded_voice_has_the_same_bits_in_every_chunking_and_every_batch(
         assert torch.equal(decoded(code2wav, codes[:rows], cuts_of(cycle(sizes), frames))[0], whole), rows
 
 
+@pytest.mark.slow
 def test_the_library_s_convolutions_make_the_same_sound_but_for_rounding(
     loaded: Loaded, demo: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +159,7 @@ def test_a_frame_changes_no_sample_before_its_own_and_none_past_the_window(preci
     assert through_layers <= int(differs.max()) - 10 <= through_layers + 2 + precise.tail_frames - 1
 
 
+@pytest.mark.slow
 @torch.inference_mode()
 def test_streams_that_start_at_different_times_share_batches(precise: Code2Wav) -> None:
     """Rows join and leave a shared state, each at its own position and with its own chunk sizes."""
@@ -189,6 +194,8 @@ def test_streams_that_start_at_different_times_share_batches(precise: Code2Wav) 
         torch.testing.assert_close(torch.cat(sounds[index]), whole[index], rtol=0, atol=EXACT)
 
 
+@pytest.mark.quick("tiny-11", "odd-10")
+@pytest.mark.slow
 @pytest.mark.parametrize("reference", [1, 2, 5, 10, 11, 12, 13, 16, 17, 40])
 def test_warming_equals_decoding_the_reference_and_dropping_its_sound(precise: Code2Wav, reference: int) -> None:
     codes = codes_of(precise, 2)

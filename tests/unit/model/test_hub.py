@@ -50,6 +50,7 @@ def partial(home: Path) -> list[int]:
     return [path.stat().st_size for path in home.rglob("*.incomplete")]
 
 
+@pytest.mark.slow
 def test_what_breaks_off_goes_on_by_itself_and_what_two_have_in_common_comes_once(hub: Hub, tmp_path: Path) -> None:
     hub.break_after = 200_000
     said = fetch(hub, tmp_path, CUSTOM, BASE)
@@ -67,6 +68,7 @@ def test_what_breaks_off_goes_on_by_itself_and_what_two_have_in_common_comes_onc
     assert len(hub.weights_asked()) == 4
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_leaves_what_the_next_goes_on_from(hub: Hub, tmp_path: Path) -> None:
     hub.rate, hub.hold_at = 400_000, 600_000
     command = [sys.executable, "-m", "runtime.cli", "fetch", "--json", CUSTOM]
@@ -86,6 +88,7 @@ def test_a_process_that_is_killed_leaves_what_the_next_goes_on_from(hub: Hub, tm
     assert hub.weights_asked()[0] == f"bytes={left}-"
 
 
+@pytest.mark.slow
 def test_a_hub_that_knows_no_ranges_gives_the_whole_again(hub: Hub, tmp_path: Path) -> None:
     hub.break_after = 200_000
     hub.knows_ranges = False

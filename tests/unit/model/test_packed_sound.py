@@ -24,7 +24,10 @@ from tests.support import interpreting
 from tests.support.sound_networks import SMALL, random_network, rounded, snr_db
 from tests.unit.engine.test_sound_graphs import GraphDevice
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
+]
 
 SLOTS = 5
 STEP = 1  # of s16: a sum in another order may fall on the other side of a rounding

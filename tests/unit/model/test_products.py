@@ -77,6 +77,7 @@ def test_silu_is_the_library_s_but_for_rounding() -> None:
     torch.testing.assert_close(silu(x), F.silu(x))
 
 
+@pytest.mark.slow
 def test_the_library_alone_would_not_do() -> None:
     """Else this module, and what the runtime asks of MKL, were for nothing."""
     question = """

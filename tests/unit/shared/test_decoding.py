@@ -175,6 +175,7 @@ def test_other_formats_are_read_in_a_process_of_their_own(
     assert len(started) == 1
 
 
+@pytest.mark.slow("MP3-MPEG_LAYER_III", "OGG-OPUS", "OGG-VORBIS")
 @pytest.mark.parametrize(
     ("kind", "subtype"), [("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")]
 )

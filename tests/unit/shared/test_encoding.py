@@ -94,6 +94,7 @@ def test_sound_goes_out_as_it_comes_in(response_format: str) -> None:
         assert held_ms <= HELD_MS[response_format] + 0.1, f"after {start // FRAME + 1} frames"
 
 
+@pytest.mark.slow("opus", "aac")
 @pytest.mark.parametrize("response_format", FORMATS)
 @settings(max_examples=15, deadline=None)
 @given(cuts=st.lists(st.integers(1, len(SOUND) - 1), max_size=6, unique=True))

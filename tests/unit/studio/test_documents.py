@@ -210,6 +210,7 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
+@pytest.mark.slow("a bomb of a few kilobytes")
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_cannot_be_read_says_why(name: str) -> None:
     make, why = BROKEN[name]

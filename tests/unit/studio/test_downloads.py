@@ -140,6 +140,7 @@ async def test_a_download_pauses_outlives_the_studio_goes_on_and_takes_over(hub:
         assert runtime.args == ()
 
 
+@pytest.mark.slow
 async def test_what_fails_says_why_keeps_what_serves_and_can_be_tried_again(hub: Hub, tmp_path: Path) -> None:
     async with studio(tmp_path) as (client, runtime):
         serves = runtime.args
@@ -158,6 +159,7 @@ async def test_what_fails_says_why_keeps_what_serves_and_can_be_tried_again(hub:
         assert (await client.delete(PATH)).json()["download"]["state"] == "done"
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_loaded_leaves_the_present_voice(hub: Hub, tmp_path: Path) -> None:
     async with studio(tmp_path, command=("tests.unit.studio.stand_in", "refuse")) as (client, runtime):
         serves = runtime.args

@@ -76,6 +76,7 @@ def test_a_restart_keeps_everything(folder: Path) -> None:
         assert client.get("/studio/me").json()["preferences"] == {"language": "zh", "theme": "dark"}
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_every_take_whole(folder: Path) -> None:
     """Again and again, at any moment; what it said was kept is there, and nothing of what it had only begun."""
     command = [sys.executable, "-m", "tests.support.take_writers", str(folder), "30"]
@@ -134,6 +135,7 @@ def test_a_damaged_take_is_said_to_be_and_never_sounds(folder: Path) -> None:
             store.takes.pcm(OWNER, other)
 
 
+@pytest.mark.slow("torn", "empty header")
 @pytest.mark.parametrize("how", ["rubbish", "torn", "empty header"])
 def test_a_damaged_database_is_moved_aside_and_made_anew_from_the_files(folder: Path, how: str) -> None:
     with opened(folder) as store:

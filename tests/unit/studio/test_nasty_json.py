@@ -81,6 +81,7 @@ def send(client: httpx.Client, take: str, route: str, body: str) -> httpx.Respon
     return client.request(method, path, content=data, headers={"content-type": "application/json"})
 
 
+@pytest.mark.slow
 @given(
     route=st.sampled_from(["me", "takes", "take", "script", "exports"]),
     body=NASTY
@@ -116,6 +117,7 @@ POISON = {
 }
 
 
+@pytest.mark.slow("a long number", "half a character", "too deep")
 @pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
 def test_a_row_that_cannot_be_read_is_set_aside_and_the_rest_is_listed(tmp_path: Path, poison: str) -> None:
     with kept(tmp_path) as address, visitor(address) as client:

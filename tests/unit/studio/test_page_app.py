@@ -18,6 +18,8 @@ from studio.page.app import QUEUE_S, page
 from tests.support.studio_port import studio_port
 from tests.support.thorough import ROOT
 
+pytestmark = pytest.mark.slow
+
 LOOKS = 5
 
 

@@ -233,6 +233,7 @@ async def test_a_folder_that_is_not_there_is_said_without_a_process_that_looks(t
         assert f"{file}: a folder of this name is missing. It is a file; give the folder" in runtime.status.problem
 
 
+@pytest.mark.slow
 async def test_each_change_is_tried_anew_and_told_of_itself() -> None:
     async with ready() as runtime:
         await changed(runtime, "refuse")

@@ -137,6 +137,7 @@ def crash() -> Slow:
     os._exit(9)
 
 
+@pytest.mark.slow
 def test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +163,7 @@ def test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait(
     assert all(end <= begin for (_, end), (begin, _) in pairwise(times))
 
 
+@pytest.mark.slow
 @pytest.mark.logs_errors
 def test_a_recogniser_that_crashes_takes_nobody_with_it() -> None:
     answers = asked(Choice.of("tests.unit.studio.test_transcribe:crash"), wav(voice(2, 1)), wav(voice(2, 2)))

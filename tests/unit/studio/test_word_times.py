@@ -265,8 +265,8 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     ("function", "why"),
     [
         ("wrong", "0-wrong: its words are not those of the text"),
-        pytest.param("raising", "0-raising: RuntimeError", marks=pytest.mark.thorough),
-        pytest.param("missing", "0-missing: AttributeError", marks=pytest.mark.thorough),
+        pytest.param("raising", "0-raising: RuntimeError", marks=pytest.mark.slow),
+        pytest.param("missing", "0-missing: AttributeError", marks=pytest.mark.slow),
     ],
 )
 def test_a_fault_of_a_plug_in_is_a_line_without_the_text_and_the_next_is_asked(
@@ -278,7 +278,8 @@ def test_a_fault_of_a_plug_in_is_a_line_without_the_text_and_the_next_is_asked(
     assert warnings(caplog) == [f"an aligner could not place the words of a take: {why}"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "why", "wall_s"),
     [

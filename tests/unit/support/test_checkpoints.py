@@ -24,6 +24,8 @@ from tests.support.checkpoints.torch_draw import TorchDraw
 from tests.support.engines import cloned, custom_voice, engine_of, said, voice_design
 from tests.unit.model import published
 
+pytestmark = pytest.mark.slow
+
 ENDLESS = replace(TINY_EOS, name="endless", is_endless=True, tokens=single_tokens())
 FRAMES = 60
 WILD = Sampling(temperature=3.0, top_k=0, repetition_penalty=1.5)  # whatever can be drawn is drawn

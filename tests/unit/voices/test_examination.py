@@ -69,6 +69,7 @@ def test_speech_is_found_as_the_package_finds_it(speech: Samples) -> None:
     assert span == pytest.approx((stamps[0]["start"], stamps[-1]["end"]), abs=0.04)
 
 
+@pytest.mark.slow
 def test_finding_speech_leaves_the_threads_of_the_engine_alone() -> None:
     code = """
 import sys, numpy, torch

@@ -412,6 +412,7 @@ def test_what_another_process_does_is_seen(library: Library, folder: Path) -> No
         assert library.find(card.id) is None
 
 
+@pytest.mark.slow
 def test_two_processes_write_at_once_and_lose_nothing(library: Library, folder: Path) -> None:
     keeper = library.add(a_voice("Keeper"))
     commands = [[sys.executable, "-m", "tests.support.writers", "write", str(folder), who, "25"] for who in "AB"]
@@ -431,6 +432,7 @@ def test_two_processes_write_at_once_and_lose_nothing(library: Library, folder: 
     assert names(opened(folder)) == names(library)
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_the_old_or_the_new(folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "tests.support.writers", "kill", str(folder), "100"], cwd=ROOT, check=True)
     assert len(files(folder)) == 1  # what was left over was swept

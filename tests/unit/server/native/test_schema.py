@@ -136,6 +136,7 @@ JSON = st.recursive(
 FIELDS = sorted({*SessionConfig.model_fields, "text", "played_ms", "t", "voice_description", "speaker", "context_id"})
 
 
+@pytest.mark.slow
 @given(st.one_of(st.text(), JSON.map(lambda value: json.dumps(value))))
 def test_any_text_is_answered_by_a_code_of_the_table(text: str) -> None:
     driver = Driver()
