@@ -20,7 +20,8 @@ from runtime.server.websocket_routes import speak
 from runtime.settings import Limits, ServerSettings, Settings
 from tests.support.library import MemoryLibrary
 from tests.support.patience import becomes
-from tests.unit.server.native.driver import CARD, CLONER, REFERENCE, two_voices
+from tests.unit.server.driver import CARD, CLONER
+from tests.unit.server.native.driver import REFERENCE, two_voices
 
 FRAME = AudioChunk(pcm=bytes(3840), codes=np.zeros((1, 16), np.int64), first_sample=0)
 END = Finished(stop_reason=StopReason.EOS, stats=RequestStats())

@@ -24,7 +24,7 @@ from runtime.server.session.commands import Append, EncodedMessage, FinishText, 
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.settings import Limits
 from tests.unit.server.dialects import STORED, Clock, DialectDriver, elevenlabs
-from tests.unit.server.native.driver import CARD
+from tests.unit.server.driver import CARD
 
 SPACE = {"text": " "}
 END = {"text": ""}

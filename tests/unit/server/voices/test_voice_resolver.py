@@ -10,7 +10,8 @@ from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, STOR
 from runtime.server.voices.voice_library import VoiceCard
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from tests.support.library import MemoryLibrary
-from tests.unit.server.native.driver import CARD, CLONER, REFERENCE, two_voices
+from tests.unit.server.driver import CARD, CLONER
+from tests.unit.server.native.driver import REFERENCE, two_voices
 
 DESIGNER = replace(CARD, name="designer", modes=(Mode.VOICE_DESIGN,), speakers=())
 ALL = (CARD, CLONER, DESIGNER)

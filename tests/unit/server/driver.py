@@ -1,0 +1,135 @@
+"""Drives a dialect by hand: messages in, what it says and wants out, time by the test's own clock."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from runtime.request import AudioChunk, Finished, Layout, Mode, ModelCard, RequestStats, Started, StopReason
+from runtime.server.session.commands import (
+    Append,
+    AudioMessage,
+    Cancel,
+    Close,
+    Command,
+    Decode,
+    EncodedMessage,
+    FinishText,
+    Recall,
+    Submit,
+    TextMessage,
+)
+from runtime.server.session.dialect import Dialect
+
+CARD = ModelCard(
+    name="tiny",
+    modes=(Mode.CUSTOM_VOICE,),
+    speakers=("anna", "bert"),
+    languages=("english",),
+    layouts=(Layout.NON_STREAMING, Layout.STREAMING),
+    takes_instruct=True,
+    speaks=False,
+    part_chars=400,
+    samples_per_frame=1920,
+    device="cpu",
+    dtype="float32",
+    fingerprint="0" * 32,
+    loaded=True,
+)
+CLONER = ModelCard(**{**{name: getattr(CARD, name) for name in CARD.__slots__}, "name": "clone", "modes": (Mode.BASE,)})
+
+
+class SessionDriver:
+    """A session of any dialect and the process around it, played by a test."""
+
+    def __init__(self, dialect: Dialect[Any]) -> None:
+        self.dialect = dialect
+        self.commands: list[Command] = []
+
+    def receive(self, message: dict[str, Any] | str) -> None:
+        self.dialect.receive_text(message if isinstance(message, str) else json.dumps(message))
+        self.gather()
+
+    def gather(self) -> None:
+        self.commands += self.dialect.commands()
+
+    def start(self, number: int, seed: int = 7, notes: tuple[str, ...] = ()) -> None:
+        self.dialect.on_speech(number, Started(seed=seed, checkpoint="tiny", notes=notes))
+        self.gather()
+
+    def sound(self, number: int, frames: int = 1, first: int = 0) -> bytes:
+        """Let the engine make frames; returns their samples."""
+        pcm = (np.arange(first * 1920, (first + frames) * 1920) % 20_000).astype("<i2").tobytes()
+        chunk = AudioChunk(pcm=pcm, codes=np.zeros((frames, 16), np.int64), first_sample=first * 1920)
+        self.dialect.on_speech(number, chunk)
+        self.gather()
+        return pcm
+
+    def finish(self, number: int, reason: StopReason = StopReason.EOS, notes: tuple[str, ...] = ()) -> None:
+        stats = RequestStats(frames=1, audio_s=0.08, total_ms=20)
+        self.dialect.on_speech(number, Finished(stop_reason=reason, stats=stats, notes=notes))
+        self.gather()
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """The commands of one kind so far."""
+        return [command for command in self.commands if isinstance(command, kind)]
+
+    @property
+    def submitted(self) -> list[Submit]:
+        return self.of(Submit)
+
+    @property
+    def cancelled(self) -> list[int]:
+        return [command.utterance for command in self.of(Cancel)]
+
+    @property
+    def text_told(self) -> str:
+        """All text that the engine was given, in order; a stroke where it was said to be complete."""
+        told = ""
+        for command in self.commands:
+            match command:
+                case Submit(_, request):
+                    told += request.text + ("" if request.open_text else "|")
+                case Append(_, text):
+                    told += text
+                case FinishText():
+                    told += "|"
+        return told
+
+    @property
+    def uploads(self) -> list[Decode | Recall]:
+        return [command for command in self.commands if isinstance(command, Decode | Recall)]
+
+    def heard(self) -> list[Any]:
+        """Take everything that waits for the client: dicts, bytes and Close."""
+        heard: list[Any] = []
+        while (item := self.dialect.take()) is not None:
+            match item:
+                case TextMessage(text):
+                    heard.append(json.loads(text))
+                case AudioMessage(data):
+                    heard.append(data)
+                case EncodedMessage(make):
+                    if text := make():
+                        heard.append(json.loads(text))
+                case Close():
+                    heard.append(item)
+        return heard
+
+    def kinds(self) -> list[str]:
+        """Take everything and name it: message types, codes of errors, sound, close codes."""
+        return [self.kind(item) for item in self.heard()]
+
+    def kind(self, item: Any) -> str:
+        """Name one message."""
+        if isinstance(item, bytes):
+            return "sound"
+        if isinstance(item, Close):
+            return f"close {item.code}"
+        if "type" not in item:  # ElevenLabs'
+            return str(item.get("error") or ("final" if item["isFinal"] else "audio"))
+        if item["type"] == "error":
+            return str(item.get("code") or item.get("error_code") or item["data"]["code"])
+        return str(item["type"])
