@@ -31,6 +31,7 @@ from runtime.request import (
     Started,
 )
 from runtime.settings import EngineSettings, Limits, ModeSettings, Settings
+from tests.support.patience import until
 from tests.support.signals import voice
 
 GREEDY = Sampling(greedy=True)
@@ -164,6 +165,28 @@ def said_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> l
             engine.tick()
     drain(engine)
     return heards
+
+
+def said_by_thread(engine: Engine, *requests: SpeechRequest) -> list[Heard]:
+    """Serve several requests by the engine's own thread, and close the engine."""
+    heards = [Heard() for _ in requests]
+    engine.start()
+    try:
+        for request, heard in zip(requests, heards, strict=True):
+            engine.submit(request, heard)
+        until(lambda: all(heard.ended for heard in heards))
+    finally:
+        engine.close()
+    return heards
+
+
+def assert_one_stream(heard: Heard) -> None:
+    """Check that one stream starts once and that each chunk follows the one before."""
+    at = 0
+    for chunk in heard.chunks:
+        assert chunk.first_sample == at
+        at += len(chunk.pcm) // 2
+    assert heard.started
 
 
 def custom_voice(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:

@@ -19,6 +19,7 @@ from runtime.errors import EngineDead, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Broken, Finished, Sampling, SpeechEvent
 from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, said, said_together
+from tests.support.patience import until
 
 WAIT_S = 60
 TEXTS = ("Hello world, the old phone is slow.", "You speak.", "A warm young voice says it again and again.")
@@ -225,21 +226,11 @@ def test_a_thread_that_dies_tells_everybody(speaker: Checkpoint, monkeypatch: py
     engine = engine_of(speaker, slots=1)
     core = core_of(engine)
     monkeypatch.setattr(core, "retire", failing(core.retire, 3))
-    heards, ended = [Heard() for _ in range(3)], [threading.Event() for _ in range(3)]
-
-    def sink_of(index: int) -> Callable[[SpeechEvent], None]:
-        def sink(event: SpeechEvent) -> None:
-            heards[index](event)
-            if isinstance(event, Finished | Broken):
-                ended[index].set()
-
-        return sink
-
-    for index in range(3):
-        engine.submit(custom_voice(max_frames=50), sink_of(index))
+    heards = [Heard() for _ in range(3)]
+    for heard in heards:
+        engine.submit(custom_voice(max_frames=50), heard)
     engine.start()
-    for event in ended:
-        assert event.wait(WAIT_S)
+    until(lambda: all(heard.ended for heard in heards))
     for heard in heards:
         assert isinstance(heard.end, Broken)
         assert isinstance(heard.end.error, EngineDead)

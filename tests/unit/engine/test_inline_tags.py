@@ -25,13 +25,13 @@ from runtime.request import (
     Layout,
     SpeechRequest,
     Split,
-    Started,
     StopReason,
 )
 from tests.conftest import FolderOf
 from tests.support.changed_checkpoint import rewrite_config
 from tests.support.engines import (
     Heard,
+    assert_one_stream,
     cloned,
     core_of,
     custom_voice,
@@ -67,15 +67,6 @@ def engine(quick: Checkpoint) -> Engine:
     return ending(quick)
 
 
-def assert_one_stream(heard: Heard) -> None:
-    at = 0
-    for chunk in heard.chunks:
-        assert chunk.first_sample == at
-        at += len(chunk.pcm) // 2
-    assert len(heard.of(Started)) == 1
-    assert heard.end.stop_reason is StopReason.EOS
-
-
 def codes_of(engine: Engine, *parts: tuple[str, str | None], **words: Any) -> np.ndarray:
     """What requests say for each part alone, with its instruct."""
     alone = [said(engine, tagged(text, instruct=instruct, tags=False, **words)) for text, instruct in parts]
@@ -87,6 +78,7 @@ def test_a_span_has_the_codes_of_a_request_with_its_style_as_instruct(engine: En
     text = "Hello world. [excited] You speak. [neutral] The old phone. [tired, slow] It is slow."
     heard = said(engine, tagged(text, instruct="Calm.", layout=layout))
     assert_one_stream(heard)
+    assert heard.end.stop_reason is StopReason.EOS
     assert heard.end.stats.parts == 4
     parts = [
         *(("Hello world.", "Calm."), ("You speak.", "excited")),
@@ -113,6 +105,7 @@ def test_a_pause_is_so_much_silence_between_the_same_samples(engine: Engine, lay
     pause = said(engine, tagged(text.format("[pause:500ms]"), layout=layout))
     none = said(engine, tagged(text.format("[sad][neutral][pause 0]"), layout=layout))
     assert_one_stream(pause)
+    assert pause.end.stop_reason is StopReason.EOS
     at = FRAMES * core_of(engine).samples_per_frame
     assert len(none.pcm) == 2 * at
     assert np.array_equal(pause.codes, none.codes)
@@ -166,6 +159,7 @@ def test_pauses_at_both_ends_and_in_a_row(engine: Engine) -> None:
     plain = said(engine, tagged("Hello world.", tags=False))
     heard = said(engine, tagged("[pause 250ms][pause 250ms] Hello world. [pause:500ms]"))
     assert_one_stream(heard)
+    assert heard.end.stop_reason is StopReason.EOS
     assert np.array_equal(heard.pcm, np.concatenate([HALF_SECOND, plain.pcm, HALF_SECOND]))
 
 
@@ -200,6 +194,7 @@ def test_live_text_in_letters_gives_the_same_reply(quick: Checkpoint, layout: La
     whole = said(engine, request)
     heard = said_live(engine, request, list(text), [ticks] * len(text))
     assert_one_stream(heard)
+    assert heard.end.stop_reason is StopReason.EOS
     assert np.array_equal(heard.codes, whole.codes)
     assert np.array_equal(heard.pcm, whole.pcm)
 

@@ -11,8 +11,8 @@ from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.errors import DoesNotFit
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import Guard, SpeechRequest, Split, Started, StopReason
-from tests.support.engines import Heard, core_of, custom_voice, engine_of, said, seeded
+from runtime.request import Guard, SpeechRequest, Split, StopReason
+from tests.support.engines import Heard, assert_one_stream, core_of, custom_voice, engine_of, said, seeded
 from tests.support.frames import Slots, change_frames
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -29,14 +29,6 @@ def short_budget(monkeypatch: pytest.MonkeyPatch, frames: int = 5) -> None:
     from runtime.engine.scheduling import input_processor
 
     monkeypatch.setattr(input_processor, "frame_budget", lambda _: frames)
-
-
-def assert_one_stream(heard: Heard) -> None:
-    at = 0
-    for chunk in heard.chunks:
-        assert chunk.first_sample == at
-        at += len(chunk.pcm) // 2
-    assert len(heard.of(Started)) == 1
 
 
 def test_parts_follow_each_other_in_one_stream(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from runtime.device.interface import Graph, Stream
 from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import Broken, Finished, Mode, SpeechEvent, Split, StopReason
+from runtime.request import Finished, Mode, Split, StopReason
 from runtime.settings import ModeSettings
 from tests.support.engines import (
     Heard,
@@ -24,6 +24,7 @@ from tests.support.engines import (
     drain,
     engine_of,
     said,
+    said_by_thread,
     said_together,
     seeded,
     streamed,
@@ -33,7 +34,6 @@ from tests.support.late_device import LateDevice
 
 pytestmark = pytest.mark.slow
 
-WAIT_S = 60
 Made = TypeVar("Made")
 
 LATE = [(seed, chance) for chance in (0.0, 0.2, 0.9) for seed in (0, 1)]
@@ -202,26 +202,7 @@ def test_prompts_of_many_pieces_are_read_as_on_a_plain_device(cloner: Checkpoint
 def test_a_started_engine_is_woken_by_the_device(quick: Checkpoint) -> None:
     requests = [custom_voice(max_frames=6 + index, **seeded(index)) for index in range(6)]
     expected = [said(engine_of(quick, slots=1), request) for request in requests]
-    engine, heards, left = engine_of(quick, slots=3, device=LateDevice(0, 0.0)), [Heard() for _ in requests], 0
-    done = threading.Semaphore(0)
-
-    def sink_of(heard: Heard) -> Callable[[SpeechEvent], None]:
-        def sink(event: SpeechEvent) -> None:
-            heard(event)
-            if isinstance(event, Finished | Broken):
-                done.release()
-
-        return sink
-
-    engine.start()
-    try:
-        for request, heard in zip(requests, heards, strict=True):
-            engine.submit(request, sink_of(heard))
-        for _ in heards:
-            left += done.acquire(timeout=WAIT_S)
-    finally:
-        engine.close()
-    assert left == len(heards)
+    heards = said_by_thread(engine_of(quick, slots=3, device=LateDevice(0, 0.0)), *requests)
     assert_same(heards, expected)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,7 @@ from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.engine import Engine
 from runtime.engine.scheduling.scheduler import Code2WavChunk
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import Broken, Finished, Layout, Mode, SpeechEvent, SpeechRequest, Split
+from runtime.request import Finished, Layout, Mode, SpeechRequest, Split
 from runtime.settings import ModeSettings
 from tests.support.engines import (
     GREEDY,
@@ -28,6 +27,7 @@ from tests.support.engines import (
     drain,
     engine_of,
     said,
+    said_by_thread,
     said_together,
     seeded,
     streamed,
@@ -36,7 +36,6 @@ from tests.support.late_device import LateDevice
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
-WAIT_S = 60
 TEXTS = ("Hello world.", "a", "The old phone is slow. You speak.", "你好，我的声音。", "iPhone 12")
 
 
@@ -135,26 +134,7 @@ def test_sixteen_requests_with_cancels_and_slow_readers_between_them_say_what_ea
 
 
 def test_a_lane_of_its_own_changes_no_byte(quick: Checkpoint, alone: list[Heard]) -> None:
-    engine = engine_of(quick, slots=4)
-    heards = [Heard() for _ in range(16)]
-    left = threading.Semaphore(0)
-
-    def sink_of(heard: Heard) -> Callable[[SpeechEvent], None]:
-        def sink(event: SpeechEvent) -> None:
-            heard(event)
-            if isinstance(event, Finished | Broken):
-                left.release()
-
-        return sink
-
-    engine.start()
-    try:
-        for index, heard in enumerate(heards):
-            engine.submit(mixed(index), sink_of(heard))
-        for _ in heards:
-            assert left.acquire(timeout=WAIT_S)
-    finally:
-        engine.close()
+    heards = said_by_thread(engine_of(quick, slots=4), *map(mixed, range(16)))
     for heard, expected in zip(heards, alone, strict=True):
         assert_same(heard, expected)
 
