@@ -37,9 +37,7 @@ class StoreSettings:
     max_take_bytes: int = knob(
         32 * 2**20, "VOICEWRIGHT_MAX_TAKE_BYTES", "bytes of one take's samples, 48000 a second", low=48000
     )
-    max_takes: int = knob(
-        1000, "VOICEWRIGHT_MAX_TAKES", "takes of one owner; the oldest are removed first, except favourites", low=1
-    )
+    max_takes: int = knob(1000, "VOICEWRIGHT_MAX_TAKES", "takes of one owner outside scripts; more are refused", low=1)
     max_scripts: int = knob(200, "VOICEWRIGHT_MAX_SCRIPTS", "scripts of one owner", low=1)
     max_store_bytes: int = knob(
         10 * 2**30, "VOICEWRIGHT_MAX_STORE_BYTES", "bytes of all that is kept except voices", low=2**20

@@ -110,7 +110,7 @@ _TURN_WHEN = {
     "SURGE_PERCENT": "no device is spare for an update",
     "STORE": "replicas run on several machines",
     "VISITORS": "several people use the page",
-    "MAX_TAKES": "old takes disappear",
+    "MAX_TAKES": "new takes are refused",
     "MAX_STORE_BYTES": "the disk is small or large",
     "ADDRESS_STORE_BYTES": "an office shares one address",
     "SHARE_LINKS": "takes may be heard by anybody",

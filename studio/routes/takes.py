@@ -24,7 +24,7 @@ from studio.routes.responses import (
     stored_json,
 )
 from studio.store.audio_files import FORMATS, encoded, kind_of, outline, tags_of, title_of, version_of
-from studio.store.records import TakeChanges, TakeFields, decode, read
+from studio.store.records import TakeChanges, TakeCount, TakeFields, TakeIds, decode, read
 from studio.store.store import Store
 from studio.store.takes import MAX_PAGE_SIZE, Wanted
 from studio.visitors.visitors import Visitors
@@ -47,6 +47,10 @@ class TakeRoutes:
         table = [
             ("/studio/takes", self.page, ["GET"]),
             ("/studio/takes", self.add, ["POST"]),
+            ("/studio/takes/space", self.space, ["GET"]),
+            ("/studio/takes/free", self.free, ["POST"]),
+            ("/studio/takes/delete", self.delete_several, ["POST"]),
+            ("/studio/takes/restore", self.restore_several, ["POST"]),
             (take, self.record, ["GET"]),
             (take, self.change, ["PATCH"]),
             (take, self.delete, ["DELETE"]),
@@ -95,6 +99,29 @@ class TakeRoutes:
             return self._store.takes.add(owner, fields, pcm, reference or None, address=address)
 
         return json_response(await self._workers(add), 201)
+
+    async def space(self, request: Request) -> Response:
+        """Return how many takes and bytes the visitor keeps, may keep, and can free by `free`."""
+        return json_response(await self._workers(self._store.takes.space, self._visitors.of(request).known))
+
+    async def free(self, request: Request) -> Response:
+        """Put the oldest takes that are neither favourites nor in scripts into the bin: {"takes": 250}."""
+        owner, asked = self._visitors.of(request).known, read(TakeCount, decode(await read_body(request)))
+        moved = await self._workers(self._store.takes.free, owner, asked.takes)
+        return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
+
+    async def delete_several(self, request: Request) -> Response:
+        """Put takes into the bin: {"takes": [ids]}."""
+        return await self._move_several(request, into_bin=True)
+
+    async def restore_several(self, request: Request) -> Response:
+        """Bring takes back from the bin: {"takes": [ids]}."""
+        return await self._move_several(request, into_bin=False)
+
+    async def _move_several(self, request: Request, *, into_bin: bool) -> Response:
+        owner, asked = self._visitors.of(request).known, read(TakeIds, decode(await read_body(request)))
+        moved = await self._workers(self._store.takes.move, owner, asked.takes, into_bin=into_bin)
+        return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
 
     async def record(self, request: Request) -> Response:
         return json_response(await self._workers(self._store.takes.find, *self._named(request)))

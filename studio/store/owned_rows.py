@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from runtime.shared.strict_json import parse_object
@@ -81,12 +81,17 @@ class OwnedRows:
         Raises:
             NotKept: The owner has no such row.
         """
+        if not self.mark_all(owner, [row_id], deleted_at, what=what):
+            raise NotKept(what=self._what)
+
+    def mark_all(self, owner: str, row_ids: Iterable[str], deleted_at: float | None, *, what: str) -> list[str]:
+        """Put rows into the bin, or, with None, take them out again. Return the ids of those that were moved."""
         state = "IS NOT NULL" if deleted_at is None else "IS NULL"
         change = f"UPDATE {self._table} SET deleted_at = ? WHERE owner = ? AND id = ? AND deleted_at {state}"  # noqa: S608
         with self._database.writing(what) as connection:
-            is_moved = connection.execute(change, (deleted_at, owner, row_id)).rowcount > 0
-        if not is_moved:
-            raise NotKept(what=self._what)
+            return [
+                row_id for row_id in row_ids if connection.execute(change, (deleted_at, owner, row_id)).rowcount > 0
+            ]
 
     def set_aside(self, owner: str, row_id: str, why: str) -> None:
         """Move an unreadable row to the table of unreadable ones."""

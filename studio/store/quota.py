@@ -6,10 +6,11 @@ without the old cookie still has the same quota by address. Thread: any.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from studio.errors import StoreFull
 from studio.settings import StoreSettings
@@ -18,6 +19,8 @@ from studio.store.owned_rows import VISITOR
 from studio.store.scripts import takes_in_scripts
 
 _MIB = 2**20
+# An owner's takes that no script uses; the values are the owner and the JSON list of those that scripts use.
+_LOOSE = "owner = ? AND deleted_at IS NULL AND id NOT IN (SELECT value FROM json_each(?))"
 
 
 @dataclass(slots=True)
@@ -34,12 +37,11 @@ class Excess:
 
 
 class Removable(NamedTuple):
-    """Take or script that may be deleted, and the bytes that this frees."""
+    """A take or a script in the bin, and the bytes that its deletion frees."""
 
     table: Literal["takes", "scripts"]
     id: str
     freed: int
-    is_deleted: bool
     address: str | None
 
 
@@ -54,41 +56,67 @@ class Quota:
         self._database = database
         self._settings = settings
 
-    def things_to_delete(
-        self, owner: str, address: str | None, size: int, *, what: str, takes: int = 0
-    ) -> list[Removable]:
-        """Return the items to delete: scripts in the owner's bin, then the oldest deletable takes.
+    def things_to_delete(self, owner: str, address: str | None, size: int, *, what: str) -> list[Removable]:
+        """Return the items of the owner's bin to delete, the oldest first: scripts, then takes that no script uses.
 
         Nothing is deleted if all of them would not be enough.
 
         Args:
             size: Bytes of the new item.
             what: Its name in the error.
-            takes: Number of new takes.
 
         Raises:
-            StoreFull: Too little may be deleted.
+            StoreFull: Too little is in the bin.
         """
         excesses = self._excesses(owner, address, size)
-        surplus = self._surplus(owner) if takes else 0
-        if surplus <= 0 and not excesses:
+        if not excesses:
             return []
         going: list[Removable] = []
-        for thing in (*self._scripts_in_bin(owner), *self._removable_takes(owner)):
-            # Items in the bin count with their bytes, but not as takes.
-            is_surplus = surplus > 0 and not thing.is_deleted
-            if is_surplus or any(excess.can_shrink(thing.address) for excess in excesses):
+        for thing in (*self._scripts_in_bin(owner), *self._takes_in_bin(owner)):
+            if any(excess.can_shrink(thing.address) for excess in excesses):
                 going.append(thing)
-                surplus -= not thing.is_deleted
                 for excess in excesses:
                     excess.bytes -= thing.freed if excess.can_shrink(thing.address) else 0
-        if surplus > 0:
-            why = f"{self._settings.max_takes} takes are kept, all favourites or in scripts; delete some"
-            raise StoreFull(what=what, why=why)
         for excess in excesses:
             if excess.bytes > 0:
                 raise StoreFull(what=what, why=excess.why)
         return going
+
+    def check_count(self, owner: str) -> None:
+        """Check that the owner may keep one more take.
+
+        Raises:
+            StoreFull: The owner has as many outside scripts as may be kept.
+        """
+        query = "SELECT count(*) FROM takes WHERE owner = ? AND deleted_at IS NULL"
+        ((count,),) = self._database.rows(query, (owner,))
+        most = self._settings.max_takes
+        if count >= most and self._outside_scripts(owner)[0] >= most:
+            why = f"the limit of {most} takes outside scripts is reached; delete some in the Library"
+            raise StoreFull(what="The take", why=why)
+
+    def space(self, owner: str) -> dict[str, Any]:
+        """Return what the owner keeps and may keep: takes outside scripts, and bytes."""
+        is_visitor = owner.startswith(VISITOR)
+        takes, removable, size, first_ms, last_ms = self._outside_scripts(owner)
+        return {
+            "takes": takes,
+            "max_takes": self._settings.max_takes,
+            "bytes": self._sum("owner = ?", owner) if is_visitor else self.bytes(),
+            "max_bytes": self._settings.visitor_store_bytes if is_visitor else self._settings.max_store_bytes,
+            "removable": {
+                "takes": removable,
+                "bytes": size,
+                "from": None if first_ms is None else first_ms / 1000,
+                "until": None if last_ms is None else last_ms / 1000,
+            },
+            "restorable_s": self._settings.bin_s,
+        }
+
+    def oldest_removable(self, owner: str, count: int) -> list[str]:
+        """Return the ids of the owner's oldest takes that are neither favourites nor in scripts."""
+        query = f"SELECT id FROM takes WHERE {_LOOSE} AND favourite = 0 ORDER BY created_ms, id LIMIT ?"  # noqa: S608
+        return [take_id for (take_id,) in self._database.rows(query, (owner, self._in_scripts(owner), count))]
 
     def bytes(self) -> int:
         """Return the bytes of all stored items including the bin."""
@@ -115,34 +143,43 @@ class Quota:
         ((found,),) = self._database.rows(f"SELECT coalesce(sum(bytes), 0) FROM kept WHERE {condition}", values)  # noqa: S608  ours, whole
         return int(found)
 
-    def _surplus(self, owner: str) -> int:
-        """Return the number of takes to delete before adding one."""
-        query = "SELECT count(*) FROM takes WHERE owner = ? AND deleted_at IS NULL"
-        ((count,),) = self._database.rows(query, (owner,))
-        return int(count) + 1 - self._settings.max_takes
+    def _outside_scripts(self, owner: str) -> tuple[int, int, int, int | None, int | None]:
+        """Return the number of takes outside scripts, and of those that are no favourites.
+
+        Of the latter also their bytes, and the times of the first and the last in ms.
+        """
+        (found,) = self._database.rows(
+            f"""SELECT count(*), count(*) FILTER (WHERE favourite = 0),
+                coalesce(sum(bytes) FILTER (WHERE favourite = 0), 0),
+                min(created_ms) FILTER (WHERE favourite = 0), max(created_ms) FILTER (WHERE favourite = 0)
+                FROM takes WHERE {_LOOSE}""",  # noqa: S608
+            (owner, self._in_scripts(owner)),
+        )
+        takes, removable, size, first_ms, last_ms = found
+        return takes, removable, size, first_ms, last_ms
+
+    def _in_scripts(self, owner: str) -> str:
+        return json.dumps(sorted(takes_in_scripts(self._database, owner)))
 
     def _scripts_in_bin(self, owner: str) -> list[Removable]:
         """Return the owner's deleted scripts, the oldest first."""
         query = "SELECT id, bytes, address FROM scripts WHERE owner = ? AND deleted_at IS NOT NULL ORDER BY deleted_at"
         rows = self._database.rows(query, (owner,))
-        return [Removable("scripts", script_id, size, True, address) for script_id, size, address in rows]
+        return [Removable("scripts", script_id, size, address) for script_id, size, address in rows]
 
-    def _removable_takes(self, owner: str) -> Iterator[Removable]:
-        """Yield the deletable takes, those of the bin and the oldest first.
-
-        A reference is deleted with its last take.
-        """
+    def _takes_in_bin(self, owner: str) -> Iterator[Removable]:
+        """Yield the owner's deleted takes, the oldest first. A reference goes with the last that has it."""
         in_use = takes_in_scripts(self._database, owner)
         holders = Counter(
             name for (name,) in self._database.rows("SELECT reference FROM takes WHERE owner = ?", (owner,))
         )
-        for take_id, size, reference, reference_bytes, is_deleted, address in self._database.rows(
-            """SELECT id, bytes, reference, reference_bytes, deleted_at IS NOT NULL, address FROM takes
-               WHERE owner = ? AND (favourite = 0 OR deleted_at IS NOT NULL) ORDER BY deleted_at IS NULL, created_ms""",
+        for take_id, size, reference, reference_bytes, address in self._database.rows(
+            """SELECT id, bytes, reference, reference_bytes, address FROM takes
+               WHERE owner = ? AND deleted_at IS NOT NULL ORDER BY deleted_at""",
             (owner,),
         ):
             if take_id in in_use:
                 continue
             holders[reference] -= 1
             freed = size + (reference_bytes if not holders[reference] else 0)
-            yield Removable("takes", take_id, freed, bool(is_deleted), address)
+            yield Removable("takes", take_id, freed, address)

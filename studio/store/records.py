@@ -20,6 +20,7 @@ from runtime.shared.validation import first_fault
 
 MAX_SCRIPT_LINES = 10_000  # A novel has 6,000 paragraphs.
 MAX_WORDS = 500  # Entries of a pronunciation dictionary.
+MAX_REQUEST_TAKES = 1000  # Takes that one request moves into the bin or out of it.
 MAX_REQUEST_WORDS = 200  # Entries in a request.
 
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -96,6 +97,18 @@ class TakeFields(TakeChanges):
     parent: Id | None = None
     samples: int | None = None
     sha256: str | None = None
+
+
+class TakeIds(Fields):
+    """Several takes, to be moved into the bin or out of it."""
+
+    takes: Annotated[list[Id], Field(max_length=MAX_REQUEST_TAKES)]
+
+
+class TakeCount(Fields):
+    """A number of takes to be moved into the bin."""
+
+    takes: Annotated[int, Field(ge=1, le=10**6)]
 
 
 class Pronunciation(Fields):

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,13 +81,13 @@ class Takes:
         Raises:
             InvalidConfig: the sound is empty, or is not what ``fields`` say of it.
             MessageTooLarge: it is too long.
-            StoreFull: A quota is exceeded, and no take of the owner may be deleted.
+            StoreFull: the owner has as many as may be kept, or a share of the store is full.
         """
         record = record_of(fields, pcm, reference, self._settings.max_take_bytes)
         data = encoded_take(pcm, owner, record)
         with self._files.writing():
-            size = len(data) + len(reference or b"")
-            going = self._quota.things_to_delete(owner, address, size, what="The take", takes=1)
+            self._quota.check_count(owner)
+            going = self._quota.things_to_delete(owner, address, len(data) + len(reference or b""), what="The take")
             try:
                 if reference is not None:
                     self._files.write_reference(record["reference"], reference)
@@ -171,6 +172,18 @@ class Takes:
         """
         self._rows.mark(owner, take_id, None, what="The change")
         return self.find(owner, take_id)
+
+    def space(self, owner: str) -> dict[str, Any]:
+        """Return the numbers of takes and bytes that the owner keeps, may keep, and can free at once."""
+        return self._quota.space(owner)
+
+    def free(self, owner: str, count: int) -> list[str]:
+        """Put the owner's oldest takes that are neither favourites nor in scripts into the bin; return their ids."""
+        return self.move(owner, self._quota.oldest_removable(owner, count), into_bin=True)
+
+    def move(self, owner: str, take_ids: Iterable[str], *, into_bin: bool) -> list[str]:
+        """Put takes into the bin, or restore them. Return the ids of those that moved."""
+        return self._rows.mark_all(owner, take_ids, time.time() if into_bin else None, what="The change")
 
     def pcm(self, owner: str, take_id: str) -> tuple[dict[str, Any], bytes]:
         """Record and samples, s16le.

@@ -54,12 +54,14 @@ def killed_after(lines: int) -> None:
 
 
 def write(store: Store, said: int, lines: int) -> None:
-    """Keep takes until the end, so that old ones go, delete some, and say each as soon as it is kept."""
+    """Keep takes until the end, put old ones and some others into the bin, and say each as soon as it is kept."""
     sounds = [pcm_of(0.5, seed) for seed in range(3)]
     killed_after(lines)
     store.open()
     for number in itertools.count():
         reference = b"RIFF" + bytes([number % 5]) * 50_000
+        if store.takes.space(OWNER)["takes"] >= KEPT:
+            store.takes.free(OWNER, 1)
         record = store.takes.add(OWNER, fields(text=f"Sentence {number}"), sounds[number % 3], reference)
         os.write(said, f"{record['id']}\n".encode())
         if number % 4 == 3:
@@ -109,8 +111,9 @@ def kill_writers(folder: Path, times: int) -> int:
 
 
 def with_one_more(store: Store) -> None:
-    """Add one more take, which removes the surplus that killed writers left."""
+    """Free a place for one more take, and add it."""
     store.open()
+    store.takes.free(OWNER, max(0, store.takes.space(OWNER)["takes"] - KEPT + 1))
     store.takes.add(OWNER, fields(), pcm_of(0.1))
     assert len(store.takes.page(OWNER, Wanted(limit=100))[0]) == KEPT
     store.close()

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import random
 import sqlite3
 import stat
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import InvalidSetting, StorageFailed
-from studio.errors import NotKept, StoreBusy, TakeDamaged
+from studio.errors import NotKept, StoreBusy, StoreFull, TakeDamaged
 from studio.settings import StoreSettings
 from studio.store.database import FILE, MIGRATIONS
 from studio.store.records import TakeChanges, read
@@ -226,17 +227,23 @@ def test_a_disk_that_takes_nothing_is_said_and_changes_nothing(
         keep(client, SOUND)
 
 
-def test_a_take_that_fails_takes_no_older_one_with_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(folder, max_takes=1) as store:
-        first = add(store)
+def test_a_take_that_fails_takes_nothing_from_the_bin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = random.Random(1).randbytes(700_000)
+    with opened(folder, max_store_bytes=2**20) as store:
+        first = add(store, pcm=noise)
+        store.takes.delete(OWNER, first)
         with monkeypatch.context() as broken:
             broken.setattr("studio.store.sound_files.SoundFiles.write", _full)
             with pytest.raises(StorageFailed, match="full"):
-                add(store, reference=b"RIFF sound")
-        assert ids(store) == [first]
+                add(store, pcm=noise, reference=b"RIFF sound")
         assert files(folder) == {f"takes/{first}.flac"}
-        second = add(store)
-        assert ids(store) == [second]
+        store.takes.restore(OWNER, first)
+        with pytest.raises(StoreFull):
+            add(store, pcm=noise)
+        assert files(folder) == {f"takes/{first}.flac"}
+        store.takes.delete(OWNER, first)
+        second = add(store, pcm=noise)
+        assert files(folder) == {f"takes/{second}.flac"}
 
 
 def test_a_row_that_cannot_be_written_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

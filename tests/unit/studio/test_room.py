@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from studio.errors import NotKept, StoreFull
-from studio.store.records import PronunciationFields, TakeChanges, read
+from studio.store.records import PronunciationFields, read
 from tests.support.keeping import keep, kept, post, visitor
 from tests.support.take_writers import OWNER, fields
 from tests.unit.studio.test_durability import add, files, ids, opened
@@ -21,44 +21,69 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_the_oldest_that_nobody_asked_to_keep_go_first(folder: Path) -> None:
+def test_nothing_goes_for_a_take_above_the_number_and_the_oldest_go_on_request(folder: Path) -> None:
     with opened(folder, max_takes=3) as store:
         favourite = add(store, favourite=True)
-        old, newer, newest = add(store), add(store), add(store)
-        assert ids(store) == [newest, newer, favourite]
-        with pytest.raises(NotKept):
-            store.takes.find(OWNER, old)
-        assert f"takes/{old}.flac" not in files(folder)
-        add(store, "visitor:other")
-        assert len(ids(store)) == 3
-        for take_id in (newer, newest):
-            store.takes.change(OWNER, take_id, read(TakeChanges, {"favourite": True}))
-        with pytest.raises(StoreFull, match="3 takes"):
+        old, new = add(store), add(store)
+        with pytest.raises(StoreFull, match="3 takes outside scripts"):
             add(store)
+        assert ids(store) == [new, old, favourite]
+        add(store, "visitor:other")  # Each owner has the number.
+        space = store.takes.space(OWNER)
+        assert (space["takes"], space["max_takes"], space["removable"]["takes"]) == (3, 3, 2)
+        assert space["removable"]["from"] == pytest.approx(store.takes.find(OWNER, old)["created_at"], abs=0.001)
+        assert store.takes.free(OWNER, 1) == [old]
+        newest = add(store)
+        assert ids(store) == [newest, new, favourite]
+        assert store.takes.move(OWNER, [old, "0" * 32, new], into_bin=False) == [old]
+        assert store.takes.space(OWNER)["takes"] == 4  # An undone deletion is not refused.
+        assert store.takes.free(OWNER, 9) == [old, new, newest]
+        assert store.takes.space(OWNER)["removable"] == {"takes": 0, "bytes": 0, "from": None, "until": None}
+        assert f"takes/{old}.flac" in files(folder)
+
+
+def test_takes_are_moved_by_one_request(folder: Path) -> None:
+    with kept(folder, max_takes=4) as address, visitor(address) as client:
+        takes = [keep(client)["id"] for _ in range(3)]
+        space = client.get("/studio/takes/space").json()
+        assert (space["takes"], space["max_takes"], space["restorable_s"]) == (3, 4, 86400)
+        assert 0 < space["removable"]["bytes"] <= space["bytes"] < space["max_bytes"]
+        answer = client.post("/studio/takes/free", json={"takes": 2}).json()
+        assert answer == {"takes": takes[:2], "restorable_s": 86400}
+        assert client.post("/studio/takes/restore", json={"takes": takes}).json()["takes"] == takes[:2]
+        assert client.post("/studio/takes/delete", json={"takes": takes[1:]}).json()["takes"] == takes[1:]
+        assert [take["id"] for take in client.get("/studio/takes").json()["takes"]] == takes[:1]
+        refused(client.post("/studio/takes/free", json={"takes": 0}), 400, "invalid_config", "takes")
+        refused(client.post("/studio/takes/delete", json={"takes": ["../x"]}), 400, "invalid_config", "takes.0")
+        refused(client.post("/studio/takes/delete", json={}), 400, "invalid_config", "takes")
 
 
 def test_all_takes_together_have_a_limit(folder: Path) -> None:
     noise = random.Random(1).randbytes(400_000)
     with opened(folder, max_store_bytes=2**20) as store:
         first, second = add(store, pcm=noise), add(store, pcm=noise)
-        third = add(store, pcm=noise)
-        assert ids(store) == [third, second]
+        for owner in (OWNER, "visitor:other"):
+            with pytest.raises(StoreFull, match="1 MB"):
+                add(store, owner, pcm=noise)
+        assert ids(store) == [second, first]
+        store.takes.delete(OWNER, second)
+        third = add(store, pcm=noise)  # The bin makes room.
+        assert ids(store) == [third, first]
         assert store.bytes() <= 2**20
-        with pytest.raises(StoreFull, match="1 MB"):
-            add(store, "visitor:other", pcm=noise)
-        store.takes.delete(OWNER, third)
-        fourth = add(store, pcm=noise)  # what lies in the bin goes first
-        assert ids(store) == [fourth, second]
         with pytest.raises(NotKept):
-            store.takes.restore(OWNER, third)
-    assert first not in files(folder)
+            store.takes.restore(OWNER, second)
+    assert f"takes/{second}.flac" not in files(folder)
 
 
 def test_a_visitor_has_a_share_of_the_store(folder: Path) -> None:
     noise = random.Random(1).randbytes(400_000)
     with opened(folder, max_store_bytes=2**22, visitor_store_bytes=2**20) as store:
-        takes = [add(store, "visitor:one", pcm=noise) for _ in range(3)]
-        assert ids(store, "visitor:one") == [takes[2], takes[1]]
+        for _ in range(2):
+            add(store, "visitor:one", pcm=noise)
+        with pytest.raises(StoreFull, match="1 MB"):
+            add(store, "visitor:one", pcm=noise)
+        space = store.takes.space("visitor:one")
+        assert 2**19 < space["bytes"] < space["max_bytes"] == 2**20
         with pytest.raises(StoreFull, match="1 MB"):
             add(store, "visitor:two", pcm=random.Random(2).randbytes(1_200_000))
         add(store, "visitor:two", pcm=noise)
@@ -91,7 +116,11 @@ def test_a_reference_counts_once_and_goes_with_its_last_take(folder: Path) -> No
         takes = [add(store, "visitor:one", reference=reference) for _ in range(4)]
         assert len(ids(store, "visitor:one")) == 4
         newest = add(store, "visitor:one", reference=other)
-        assert ids(store, "visitor:one") == [newest, *reversed(takes)]
+        for take_id in takes[:3]:
+            store.takes.delete("visitor:one", take_id)
+        with pytest.raises(StoreFull):  # A take that still has the reference keeps it.
+            add(store, "visitor:one", reference=random.Random(3).randbytes(400_000))
+        store.takes.delete("visitor:one", takes[3])
         third = add(store, "visitor:one", reference=random.Random(3).randbytes(400_000))
         assert ids(store, "visitor:one") == [third, newest]
 
@@ -107,15 +136,21 @@ def test_an_address_has_a_share_whatever_the_cookie(folder: Path) -> None:
         with pytest.raises(StoreFull, match="address"):
             store.takes.add("visitor:four", fields(), noise, address="here")
         there = store.takes.add("visitor:one", fields(), noise, address="there")["id"]
-        # An own older take from this address makes room, the newer one from another does not go.
+        here = ids(store, "visitor:one")[1]
+        store.takes.delete("visitor:one", there)
+        with pytest.raises(StoreFull, match="address"):
+            store.takes.add("visitor:one", fields(), noise, address="here")
+        # A deleted take from this address makes room, the one from another does not go.
+        store.takes.delete("visitor:one", here)
         last = store.takes.add("visitor:one", fields(), noise, address="here")["id"]
-        assert ids(store, "visitor:one") == [last, there]
+        assert ids(store, "visitor:one") == [last]
+        assert store.takes.restore("visitor:one", there)["id"] == there
 
 
 def test_a_full_store_is_said_over_http(folder: Path) -> None:
     with kept(folder, max_takes=1) as address, visitor(address) as client:
-        keep(client, favourite=True)
-        refused(post(client), 507, "store_full")
+        keep(client)
+        assert "1 takes" in refused(post(client), 507, "store_full")
 
 
 def test_a_script_in_the_bin_stays_if_it_would_not_make_enough_room(folder: Path) -> None:

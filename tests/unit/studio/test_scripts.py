@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.keeping import keep, kept, pcm_of, visitor
+from tests.support.keeping import keep, kept, pcm_of, post, visitor
 from tests.unit.studio.test_takes import refused
 
 LINES = [
@@ -109,14 +109,15 @@ def test_what_cannot_be_kept_is_refused(client: httpx.Client) -> None:
     client.put("/studio/scripts/one", json={"name": "again"}).raise_for_status()
 
 
-def test_takes_of_a_script_outlive_older_ones(tmp_path: Path) -> None:
+def test_takes_of_a_script_neither_count_nor_go(tmp_path: Path) -> None:
     with kept(tmp_path / "other", max_takes=2) as address, visitor(address) as client:
         first, second = (keep(client, pcm_of(0.1))["id"] for _ in range(2))
         lines = [{"id": "a", "takes": [{"key": "k", "take": first}]}]
         client.put("/studio/scripts/s", json={"lines": lines}).raise_for_status()
         third = keep(client, pcm_of(0.1))["id"]
-        assert {take["id"] for take in client.get("/studio/takes").json()["takes"]} == {first, third}
-        assert client.get(f"/studio/takes/{second}").status_code == 404
+        assert "2 takes outside scripts" in refused(post(client, pcm_of(0.1)), 507, "store_full")
+        assert client.post("/studio/takes/free", json={"takes": 9}).json()["takes"] == [second, third]
+        assert [take["id"] for take in client.get("/studio/takes").json()["takes"]] == [first]
 
 
 def test_no_call_on_a_long_script_holds_the_event_loop(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
