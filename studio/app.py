@@ -33,11 +33,9 @@ from studio.routes.host import HostRoutes
 from studio.routes.openapi import openapi_routes
 from studio.routes.real_voices import RealVoiceRoutes, cards_of
 from studio.routes.transcribe import transcribe_routes
-from studio.routes.voices import voice_routes
 from studio.runtimes.supervisor import ChildRuntime, Runtime
 from studio.settings import StudioSettings
 from studio.static_files import FreshFiles
-from studio.store.voice_bin import VoiceBin
 from studio.store_service import StoreService
 from studio.transcribing.service import TranscriptionService
 from studio.visitors.limits import Accounts, VisitLimits, allowances
@@ -68,7 +66,6 @@ def build(
     accounts = Accounts(stores.visitors, settings.visits.visitors_per_address)
     allowed = allowances(accounts, settings.visits)
     relay = Relay(runtime, key, whose_voices(stores.visitors), allowed, runtime_settings)
-    voice_bin = VoiceBin(settings.store.folder / "deleted-voices", settings.store.bin_s)
     downloads, plan = None, Plan()
     if isinstance(runtime, ChildRuntime):
         downloads = Downloads(runtime, settings.store.folder, partial(cards_of, runtime, relay.key))
@@ -126,7 +123,6 @@ def build(
     # OpenAPI document and page of all these routes.
     app.router.routes += openapi_routes(relay, list(app.router.routes))
     app.router.routes += [
-        *voice_routes(relay, voice_bin),
         *transcribe_routes(transcription, runtime_settings.limits),
         *document_routes(lambda connection: allowed(connection).account),
         *docs_routes(),

@@ -25,7 +25,7 @@ from studio.routes.responses import WorkerPool
 from studio.routes.scripts import ScriptRoutes
 from studio.routes.sharing import SharingRoutes
 from studio.routes.takes import TakeRoutes
-from studio.routes.voices import take_voice_routes
+from studio.routes.voices import VoiceRoutes
 from studio.routes.word_times import WordTimeRoutes
 from studio.settings import StoreSettings
 from studio.store.store import Store
@@ -75,8 +75,8 @@ class StoreService:
         ]
 
     def voice_routes(self, relay: Relay) -> list[Route]:
-        """Return the routes that turn a take into a voice of the runtime's library."""
-        return take_voice_routes(self.store, self.visitors, self._workers, relay)
+        """Return the routes that need the runtime's library of voices."""
+        return VoiceRoutes(self.store, self.visitors, self._workers, relay).routes()
 
     @asynccontextmanager
     async def running(self, relay: Relay | None = None) -> AsyncIterator[None]:

@@ -212,6 +212,10 @@ async def _keep(
     parent: str | None = None,
 ) -> str | None:
     """Keep a take for a caller who has a history. Sound is never lost to a history that is full."""
+    voice = config.get("voice")
+    stored = await _stored_voice(studio, voice, mode)
+    if stored is not None:
+        config = {**config, "voice": stored["id"]}  # Its takes are found by it, also after a change of name.
     take = {
         "room": ROOMS.get(mode, "speakers"),
         "mode": mode,
@@ -219,12 +223,12 @@ async def _keep(
         "spoken": words.spoken,
         "config": {name: value for name, value in config.items() if name != "ref_audio"},
         "seed": done["seed"],
-        "voice": config.get("voice"),
+        "voice": voice,
         "language": config.get("language"),
         "metrics": done.get("metrics"),
         "stop_reason": done["stop_reason"],
         "model": await _model_of(studio, mode),
-        "label": label or await _name_of(studio, config.get("voice")),
+        "label": label or (stored and stored["name"]),
         "parent": parent,
     }
     try:
@@ -249,10 +253,13 @@ async def _mode_of(studio: StudioClient, config: dict[str, Any]) -> str:
     return "custom_voice" if "custom_voice" in served else served[0]
 
 
-async def _name_of(studio: StudioClient, voice: str | None) -> str | None:
-    """Return the name of a stored voice by its id, for the take's title."""
-    stored = (await studio("GET", "/v1/audio/voices")).json()["data"] if voice else []
-    return next((card["name"] for card in stored if card["id"] == voice), None)
+async def _stored_voice(studio: StudioClient, voice: str | None, mode: str) -> dict[str, Any] | None:
+    """Return the card of a stored voice by its id, or, in the mode of stored voices, by its name."""
+    if not voice:
+        return None
+    cards: list[dict[str, Any]] = (await studio("GET", "/v1/audio/voices")).json()["data"]
+    names = {card["name"].casefold(): card for card in cards} if mode == "base" else {}
+    return next((card for card in cards if card["id"] == voice), names.get(voice.casefold()))
 
 
 async def _model_of(studio: StudioClient, mode: str) -> dict[str, Any] | None:

@@ -1,8 +1,7 @@
-"""Routes of stored voices: deleting one, restoring it from the bin, and making one of a designed take."""
+"""Routes of stored voices: deleting one with its takes, restoring it from the bin, making one of a designed take."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 from urllib.parse import quote
@@ -14,74 +13,102 @@ from starlette.routing import Route
 
 from runtime.errors import InvalidConfig, SpeechError
 from studio.relay.relay import Relay
-from studio.routes.responses import WorkerPool, handle_errors, json_response, read_body
+from studio.routes.responses import WorkerPool, handle_errors, json_response, query_flag, read_body
 from studio.store.audio_files import encoded, tags_of
 from studio.store.records import TakeVoice, decode, read, words_heard
 from studio.store.store import Store
-from studio.store.voice_bin import VoiceBin
 from studio.visitors.visitors import Visitors
 
 VOICES = "/v1/audio/voices"
-
-
-def voice_routes(relay: Relay, bin_: VoiceBin) -> list[Route]:
-    """Return the routes. The runtime has no bin, so the studio downloads the file and restores it by an import."""
-
-    def owner(request: Request) -> str:
-        return "" if relay.whose is None else relay.whose(request)
-
-    async def delete(request: Request) -> Response:
-        """Store the voice's file in the bin, then delete the voice."""
-        address = f"{VOICES}/{quote(request.path_params['voice'], safe='')}"
-        card = await relay.ask(request, "GET", address)
-        if card.status_code != httpx.codes.OK:
-            return passed_on(card)
-        voice_id = str(card.json()["id"])
-        file = await relay.ask(request, "GET", f"{VOICES}/{voice_id}/file")
-        if file.status_code != httpx.codes.OK:
-            return passed_on(file)
-        await asyncio.to_thread(bin_.put, owner(request), voice_id, file.content)
-        deleted = await relay.ask(request, "DELETE", f"{VOICES}/{voice_id}")
-        if deleted.status_code != httpx.codes.OK:
-            await asyncio.to_thread(bin_.forget, owner(request), voice_id)
-            return passed_on(deleted)
-        return json_response({**deleted.json(), "restorable_s": bin_.keep_s})
-
-    async def restore(request: Request) -> Response:
-        """Import the file into the runtime again."""
-        voice_id = request.path_params["voice"]
-        file = await asyncio.to_thread(bin_.get, owner(request), voice_id)
-        kept = await relay.ask(request, "POST", VOICES, files={"file": file})
-        if kept.status_code == httpx.codes.OK:
-            await asyncio.to_thread(bin_.forget, owner(request), voice_id)
-        return passed_on(kept)
-
-    return [
-        Route("/studio/voices/{voice}", handle_errors(delete), methods=["DELETE"]),
-        Route("/studio/voices/{voice}/restore", handle_errors(restore), methods=["POST"]),
-    ]
-
-
-def passed_on(answer: httpx.Response) -> Response:
-    """Pass a runtime's response on unchanged."""
-    return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
-
-
 # Recorded instead of a speaker's permission. Always English, because it is a record and not a label.
 CONSENT = "Designed by description; nobody was recorded."
 MAX_PROVENANCE_CHARS = 500  # Characters of a provenance entry.
 MAX_ANCESTORS = 32  # Takes searched for the description of a voice.
 
 
-def take_voice_routes(store: Store, visitors: Visitors, workers: WorkerPool, relay: Relay) -> list[Route]:
-    """Return the route. The runtime stores the voice and checks its name."""
+class VoiceRoutes:
+    """Routes of stored voices. The runtime stores them, but has neither their takes nor a bin.
 
-    def form_fields(owner: str, take_id: str, name: str) -> tuple[dict[str, str], bytes]:
-        record, pcm = store.takes.pcm(owner, take_id)
+    So a deleted voice is downloaded first, and restored by an import. Thread: event loop; workers access the disk.
+    """
+
+    def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, relay: Relay) -> None:
+        self._store = store
+        self._visitors = visitors
+        self._workers = workers
+        self._relay = relay
+
+    def routes(self) -> list[Route]:
+        table = [
+            ("/studio/takes/{id}/voice", self.keep, ["POST"]),
+            ("/studio/voices/{voice}", self.show, ["GET"]),
+            ("/studio/voices/{voice}", self.delete, ["DELETE"]),
+            ("/studio/voices/{voice}/restore", self.restore, ["POST"]),
+        ]
+        return [Route(path, handle_errors(endpoint), methods=methods) for path, endpoint, methods in table]
+
+    async def show(self, request: Request) -> Response:
+        """Return what a deletion of the voice concerns: its takes, and how long it could be restored."""
+        card = await self._card(request)
+        in_bin = card.status_code == httpx.codes.NOT_FOUND and await self._is_in_bin(request)
+        if card.status_code != httpx.codes.OK and not in_bin:
+            return passed_on(card)
+        voice_id, name = (request.path_params["voice"], None) if in_bin else _names(card)
+        takes = await self._takes_of(request, voice_id, name)
+        restorable_s = self._store.voice_bin.keep_s
+        return json_response({"id": voice_id, "in_bin": in_bin, "takes": len(takes), "restorable_s": restorable_s})
+
+    async def delete(self, request: Request) -> Response:
+        """Put the voice into the bin. With `?now=1` delete it for good, and with `&takes=1` also its takes."""
+        is_now, with_takes = query_flag(request, "now"), query_flag(request, "takes")
+        if with_takes and not is_now:
+            raise InvalidConfig(
+                where="takes", why="they go with the voice only for good: send now=1 too", param="takes"
+            )
+        card = await self._card(request)
+        if is_now and card.status_code == httpx.codes.NOT_FOUND and await self._is_in_bin(request):
+            voice_id, name = request.path_params["voice"], None
+            answer: dict[str, Any] = {"id": voice_id, "deleted": True}
+        elif card.status_code != httpx.codes.OK:
+            return passed_on(card)
+        else:
+            voice_id, name = _names(card)
+            gone = await self._delete_in_runtime(request, voice_id, into_bin=not is_now)
+            if gone.status_code != httpx.codes.OK:
+                return passed_on(gone)
+            answer = gone.json()
+        takes = await self._takes_of(request, voice_id, name)
+        if is_now:
+            await self._workers(self._store.voice_bin.forget, self._owner(request), voice_id)
+        if with_takes:
+            await self._workers(self._store.takes.erase, takes)
+            answer["takes_deleted"], takes = len(takes), []
+        restorable_s = 0 if is_now else self._store.voice_bin.keep_s
+        return json_response({**answer, "restorable_s": restorable_s, "takes": len(takes)})
+
+    async def restore(self, request: Request) -> Response:
+        """Import the file into the runtime again."""
+        owner, voice_id = self._owner(request), request.path_params["voice"]
+        file = await self._workers(self._store.voice_bin.get, owner, voice_id)
+        kept = await self._relay.ask(request, "POST", VOICES, files={"file": file})
+        if kept.status_code == httpx.codes.OK:
+            await self._workers(self._store.voice_bin.forget, owner, voice_id)
+        return passed_on(kept)
+
+    async def keep(self, request: Request) -> Response:
+        """Store the audio of a designed take and its exact text as a voice. The runtime checks the name."""
+        voice = read(TakeVoice, decode(await read_body(request)))
+        owner = self._visitors.of(request).known
+        form, sound = await self._workers(self._form_fields, owner, request.path_params["id"], voice.name)
+        files = {"audio_sample": ("take.wav", sound)}
+        return passed_on(await self._relay.ask(request, "POST", VOICES, data=form, files=files))
+
+    def _form_fields(self, owner: str, take_id: str, name: str) -> tuple[dict[str, str], bytes]:
+        record, pcm = self._store.takes.pcm(owner, take_id)
         if record["mode"] != "voice_design" and record["room"] != "design":
             why = "only a designed voice is kept from a take; a speaker is there anyway, and a clone has its recording"
             raise InvalidConfig(where="take", why=why, param="take")
-        origin = provenance(record, description(record, store, owner))
+        origin = provenance(record, description(record, self._store, owner))
         form = {
             "name": name,
             "ref_text": words_heard(record),
@@ -92,15 +119,42 @@ def take_voice_routes(store: Store, visitors: Visitors, workers: WorkerPool, rel
         }
         return {field: value for field, value in form.items() if value}, encoded("wav", pcm, tags_of(record))
 
-    async def keep(request: Request) -> Response:
-        """Store the take's audio and its exact text as a voice."""
-        voice = read(TakeVoice, decode(await read_body(request)))
-        owner = visitors.of(request).known
-        form, sound = await workers(form_fields, owner, request.path_params["id"], voice.name)
-        files = {"audio_sample": ("take.wav", sound)}
-        return passed_on(await relay.ask(request, "POST", VOICES, data=form, files=files))
+    async def _card(self, request: Request) -> httpx.Response:
+        return await self._relay.ask(request, "GET", f"{VOICES}/{quote(request.path_params['voice'], safe='')}")
 
-    return [Route("/studio/takes/{id}/voice", handle_errors(keep), methods=["POST"])]
+    async def _delete_in_runtime(self, request: Request, voice_id: str, *, into_bin: bool) -> httpx.Response:
+        owner, address = self._owner(request), f"{VOICES}/{voice_id}"
+        if into_bin:
+            file = await self._relay.ask(request, "GET", f"{address}/file")
+            if file.status_code != httpx.codes.OK:
+                return file
+            await self._workers(self._store.voice_bin.put, owner, voice_id, file.content)
+        deleted = await self._relay.ask(request, "DELETE", address)
+        if into_bin and deleted.status_code != httpx.codes.OK:
+            await self._workers(self._store.voice_bin.forget, owner, voice_id)
+        return deleted
+
+    async def _is_in_bin(self, request: Request) -> bool:
+        return await self._workers(self._store.voice_bin.has, self._owner(request), request.path_params["voice"])
+
+    async def _takes_of(self, request: Request, voice_id: str, name: str | None) -> list[str]:
+        owner = self._visitors.of(request).owner
+        return [] if owner is None else await self._workers(self._store.takes.of_voice, owner, voice_id, name)
+
+    def _owner(self, request: Request) -> str:
+        """Return the owner under which the runtime stores the visitor's voices."""
+        return "" if self._relay.whose is None else self._relay.whose(request)
+
+
+def _names(card: httpx.Response) -> tuple[str, str]:
+    """Return the id and the name of a voice."""
+    fields = card.json()
+    return str(fields["id"]), str(fields["name"])
+
+
+def passed_on(answer: httpx.Response) -> Response:
+    """Pass a runtime's response on unchanged."""
+    return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
 
 
 def description(record: dict[str, Any], store: Store, owner: str) -> str:

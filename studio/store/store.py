@@ -24,6 +24,7 @@ from studio.store.scripts import Scripts
 from studio.store.shares import Shares
 from studio.store.sound_files import SoundFiles
 from studio.store.takes import Takes
+from studio.store.voice_bin import VoiceBin
 
 # Folders that do not outlive the machine or its container.
 FLEETING = {"overlay", "tmpfs", "ramfs", "aufs"}
@@ -45,7 +46,10 @@ MOVED_ASIDE = "The list of takes was damaged and was rebuilt from their files; n
 
 
 class Store:
-    """Store of everything except voices. Thread: any, except for `open` and `close`. Calls may wait for the disk."""
+    """Store of everything except voices in use. Calls may wait for the disk.
+
+    Thread: any, except for `open` and `close`.
+    """
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -97,6 +101,7 @@ class Store:
         self.scripts.purge()
         self.pronunciations.purge()
         self.shares.purge()
+        self.voice_bin.purge()
         self._purge_preferences()
 
     def left_owners(self) -> list[str]:
@@ -144,6 +149,7 @@ class Store:
             files.open()
             self._database = Database.open(self.folder)
         self._moved_aside = self._database.moved_aside is not None
+        self.voice_bin = VoiceBin(self.folder / "deleted-voices", self.settings.bin_s)
         self._preferences = OwnedRows(self._database, "preferences", held="chosen", key="owner")
         self.takes = Takes(self._database, files, self.settings)
         self.runtime_owners = RuntimeOwners(self._database)

@@ -81,7 +81,7 @@ class Takes:
         Raises:
             InvalidConfig: the sound is empty, or is not what ``fields`` say of it.
             MessageTooLarge: it is too long.
-            StoreFull: the owner has as many as may be kept, or a share of the store is full.
+            StoreFull: The owner has as many as may be kept, or a quota is exceeded.
         """
         record = record_of(fields, pcm, reference, self._settings.max_take_bytes)
         data = encoded_take(pcm, owner, record)
@@ -184,6 +184,27 @@ class Takes:
     def move(self, owner: str, take_ids: Iterable[str], *, into_bin: bool) -> list[str]:
         """Put takes into the bin, or restore them. Return the ids of those that moved."""
         return self._rows.mark_all(owner, take_ids, time.time() if into_bin else None, what="The change")
+
+    def of_voice(self, owner: str, voice_id: str, name: str | None) -> list[str]:
+        """Return the ids of the takes that a stored voice has spoken, also of those in the bin.
+
+        Requests may have named it by its id or, in the mode of stored voices, by its name.
+        """
+        key = None if name is None else name_key(name)
+        query = """SELECT id, json_extract(record, '$.mode'), json_extract(record, '$.config.voice')
+            FROM takes WHERE owner = ? AND CASE WHEN json_valid(record)
+            THEN json_type(record, '$.config.voice') IS 'text' ELSE FALSE END"""
+        return [
+            take_id
+            for take_id, mode, voice in self._database.rows(query, (owner,))
+            if voice == voice_id or (mode == "base" and name_key(voice) == key)
+        ]
+
+    def erase(self, take_ids: list[str]) -> None:
+        """Delete takes for good."""
+        if take_ids:
+            with self._files.writing():
+                self._purge(take_ids)
 
     def pcm(self, owner: str, take_id: str) -> tuple[dict[str, Any], bytes]:
         """Record and samples, s16le.

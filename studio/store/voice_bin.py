@@ -36,6 +36,11 @@ class VoiceBin:
             for surplus in newest[MAX_FILES:]:
                 surplus.unlink(missing_ok=True)
 
+    def has(self, owner: str, voice_id: str) -> bool:
+        """True if the voice's file is here."""
+        self.purge()
+        return self._path(owner, voice_id).exists()
+
     def get(self, owner: str, voice_id: str) -> bytes:
         """Return the file.
 

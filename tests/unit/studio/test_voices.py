@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
 import time
@@ -20,7 +21,6 @@ from runtime.errors import OriginRefused, StorageFailed, VoiceNotFound
 from runtime.server.native.messages import PROTOCOL
 from runtime.settings import EngineSettings
 from studio.relay.relay import HTTP_METHODS, Relay
-from studio.routes.voices import voice_routes
 from studio.runtimes.given_runtime import GivenRuntime
 from studio.settings import StoreSettings
 from studio.store.database import FILE
@@ -29,6 +29,7 @@ from studio.store_service import StoreService
 from studio.visitors.visitors import COOKIE, Visitors
 from studio.visitors.voice_owners import whose_voices
 from tests.conftest import FolderOf
+from tests.support.keeping import a_take, pcm_of
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.visiting import VISITORS, header_of
 from tests.unit.studio.serving import served
@@ -41,7 +42,7 @@ def running(folder_of: FolderOf) -> Iterator[RunningServer]:
         yield server
 
 
-Scenario = Callable[[httpx.AsyncClient, VoiceBin], Awaitable[None]]
+Scenario = Callable[[httpx.AsyncClient], Awaitable[None]]
 
 
 @pytest.fixture
@@ -51,13 +52,18 @@ def play(running: RunningServer, tmp_path: Path) -> Callable[..., None]:
     def run(scenario: Scenario, whose: Callable[[HTTPConnection], str] | None = None) -> None:
         async def inside() -> None:
             relay = Relay(GivenRuntime(running.http), whose=whose)
-            bin_ = VoiceBin(tmp_path / "bin", keep_s=60)
+            stores = StoreService(StoreSettings(data=str(tmp_path / "data"), bin_s=60))
             routes = [
-                *voice_routes(relay, bin_),
+                *stores.routes(),
+                *stores.voice_routes(relay),
                 Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS),
             ]
-            async with served(routes) as place, httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client:
-                await scenario(client, bin_)
+            async with (
+                stores.running(),
+                served(routes) as place,
+                httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client,
+            ):
+                await scenario(client)
             await relay.aclose()
 
         asyncio.run(inside())
@@ -82,7 +88,7 @@ def code(response: httpx.Response) -> tuple[int, str]:
 
 
 def test_a_deleted_voice_comes_back_as_it_was(play: Callable[..., None], tmp_path: Path) -> None:
-    async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
         made = await kept(client)
         before = (await client.get(f"{VOICES}/{made['id']}/audio")).content
         gone = await client.delete("/studio/voices/CLARA")
@@ -95,13 +101,65 @@ def test_a_deleted_voice_comes_back_as_it_was(play: Callable[..., None], tmp_pat
         }
         assert (await client.get(f"{VOICES}/{made['id']}/audio")).content == before
         assert code(await client.post(f"/studio/voices/{made['id']}/restore")) == (404, "voice_not_found")
-        assert [path.name for path in (tmp_path / "bin").glob("*/*")] == []
+        assert binned(tmp_path) == []
+
+    play(scenario)
+
+
+def binned(tmp_path: Path) -> list[Path]:
+    return list((tmp_path / "data" / "deleted-voices").glob("*/*"))
+
+
+async def spoken(client: httpx.AsyncClient, **fields: Any) -> str:
+    """Keep a take, and return its id."""
+    files = {"pcm": ("take.pcm", pcm_of(0.1))}
+    answer = await client.post("/studio/takes", data={"take": json.dumps(a_take(**fields))}, files=files)
+    return str(answer.json()["id"])
+
+
+def test_a_voice_is_deleted_for_good_with_its_takes(play: Callable[..., None], tmp_path: Path) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        made, other = await kept(client), await kept(client, "Other")
+        by_id = await spoken(client, mode="base", config={"voice": made["id"]})
+        by_name = await spoken(client, mode="base", config={"voice": "CLARA"})
+        speaker = await spoken(client, mode="custom_voice", config={"voice": "clara"})
+        others = await spoken(client, mode="base", config={"voice": other["id"]})
+        await client.delete(f"/studio/takes/{by_id}")
+        told = (await client.get("/studio/voices/clara")).json()
+        assert told == {"id": made["id"], "in_bin": False, "takes": 2, "restorable_s": 60}
+        assert code(await client.delete("/studio/voices/clara?takes=1")) == (400, "invalid_config")
+        gone = (await client.delete("/studio/voices/clara?now=1&takes=1")).json()
+        assert (gone["id"], gone["deleted"], gone["restorable_s"]) == (made["id"], True, 0)
+        assert (gone["takes"], gone["takes_deleted"]) == (0, 2)
+        assert binned(tmp_path) == []
+        assert {path.stem for path in (tmp_path / "data" / "takes").iterdir()} == {speaker, others}
+        assert code(await client.post(f"/studio/takes/{by_id}/restore")) == (404, "not_found")
+        assert (await client.get(f"/studio/takes/{by_name}")).status_code == 404
+        assert code(await client.post(f"/studio/voices/{made['id']}/restore")) == (404, "voice_not_found")
+
+    play(scenario)
+
+
+def test_a_voice_in_the_bin_is_deleted_for_good(play: Callable[..., None], tmp_path: Path) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        made = await kept(client)
+        take = await spoken(client, mode="base", config={"voice": made["id"]})
+        address = f"/studio/voices/{made['id']}"
+        assert (await client.delete(address)).json()["takes"] == 1
+        assert len(binned(tmp_path)) == 1
+        assert (await client.get(address)).json()["in_bin"] is True
+        assert code(await client.delete(address)) == (404, "voice_not_found")
+        gone = (await client.delete(f"{address}?now=1")).json()
+        assert gone == {"id": made["id"], "deleted": True, "restorable_s": 0, "takes": 1}
+        assert binned(tmp_path) == []
+        assert (await client.get(f"/studio/takes/{take}")).status_code == 200
+        assert code(await client.get(address)) == (404, "voice_not_found")
 
     play(scenario)
 
 
 def test_a_voice_whose_name_was_taken_meanwhile_stays_in_the_bin(play: Callable[..., None]) -> None:
-    async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
         made = await kept(client)
         await client.delete(f"/studio/voices/{made['id']}")
         other = await kept(client)
@@ -114,7 +172,7 @@ def test_a_voice_whose_name_was_taken_meanwhile_stays_in_the_bin(play: Callable[
 
 
 def test_what_is_not_there_is_said_so(play: Callable[..., None]) -> None:
-    async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
         for name in ("nobody", "0" * 32, "a%3Fsearch=x"):
             assert code(await client.delete(f"/studio/voices/{name}")) == (404, "voice_not_found"), name
             assert code(await client.post(f"/studio/voices/{name}/restore")) == (404, "voice_not_found"), name
@@ -132,7 +190,7 @@ def by_cookie(connection: HTTPConnection) -> str:
 
 
 def test_visitors_neither_see_nor_change_nor_delete_each_others_voices(play: Callable[..., None]) -> None:
-    async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
         house = await kept(client, "House")
         anna, bert = {"cookie": "who=anna"}, {"cookie": "who=bert"}
         annas = await kept(client, "Clara", **anna)
@@ -157,7 +215,7 @@ def test_visitors_neither_see_nor_change_nor_delete_each_others_voices(play: Cal
 
 
 def test_a_visitor_is_known_by_the_studios_cookie_and_keeps_nothing_without_it(play: Callable[..., None]) -> None:
-    async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
         anna, bert = header_of("a"), header_of("b")
         made = await kept(client, **anna)
         assert [voice["id"] for voice in (await client.get(VOICES, headers=anna)).json()["data"]] == [made["id"]]
