@@ -60,12 +60,22 @@ class StoreSettings:
         "on: owners may share takes by link",
         words=("on", "off"),
     )
-    max_export_s: float = knob(3600.0, "VOICEWRIGHT_MAX_EXPORT_S", "seconds of audio in one export", low=1)
+    max_export_s: float = knob(
+        3600.0,
+        "VOICEWRIGHT_MAX_EXPORT_S",
+        "seconds of audio in one export of a visitor with their own history",
+        low=1,
+    )
 
     @property
     def folder(self) -> Path:
         """Return the store's folder, which also holds the voices unless they have their own."""
         return Path(self.data or user_data_dir("voicewright"))
+
+    @property
+    def export_limit_s(self) -> float | None:
+        """Return the longest export in seconds; None if only the disk limits it."""
+        return self.max_export_s if self.each() else None
 
     def each(self, env: Mapping[str, str] | None = None) -> bool:
         """True if every visitor has their own history."""

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 import av
 import av.audio.stream
@@ -97,11 +97,13 @@ class Encoder:
         speed: float = 1.0,
         bit_rate: int | None = None,
         whole: bool = False,
+        file: IO[bytes] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> None:
         """Start a stream.
 
         Args:
+            file: Seekable empty file that gets a whole file; `add` and `finish` then return no bytes.
             tags: Metadata of the file, in addition to a comment about AI-generated speech. WAV supports title, comment,
                 software and date; other tags are appended to the comment. Without tags, a WAV has no metadata.
         """
@@ -111,13 +113,15 @@ class Encoder:
         self.media_type = form.media_type
         self._reshaper = None if (rate, speed) == (SAMPLE_RATE, 1.0) else _Reshaper(rate, speed)
         self._writer: _Coded | _Wav | _Plain
+        self._held = io.BytesIO() if whole and file is None else None
+        out = self._held if file is None else file
         commented = {"comment": COMMENT, **(tags or {})}
         if form.codec is not None:
-            self._writer = _Coded(form, form.codec, rate, whole, commented)
+            self._writer = _Coded(form, form.codec, rate, out, commented)
         elif response_format == "wav":
-            self._writer = _Wav(rate, whole, commented if tags else {})
+            self._writer = _Wav(rate, out, commented if tags else {})
         else:
-            self._writer = _Plain()
+            self._writer = _Plain(out)
 
     @property
     def is_instant(self) -> bool:
@@ -133,12 +137,19 @@ class Encoder:
     def finish(self) -> bytes:
         """Return the rest. The encoder cannot be used afterwards."""
         rest = b"" if self._reshaper is None else self._reshaper.finish()
-        return (self._writer.add(rest) if rest else b"") + self._writer.finish()
+        data = (self._writer.add(rest) if rest else b"") + self._writer.finish()
+        return data if self._held is None else self._held.getvalue()
 
 
 class _Plain:
+    def __init__(self, out: IO[bytes] | None) -> None:
+        self._out = out
+
     def add(self, pcm: bytes) -> bytes:
-        return pcm
+        if self._out is None:
+            return pcm
+        self._out.write(pcm)
+        return b""
 
     def finish(self) -> bytes:
         return b""
@@ -150,40 +161,45 @@ class _Wav:
     Nothing follows the samples, because simple clients play all bytes after the header.
     """
 
-    def __init__(self, rate: int, whole: bool, tags: Mapping[str, str]) -> None:
+    def __init__(self, rate: int, out: IO[bytes] | None, tags: Mapping[str, str]) -> None:
         self._rate = rate
-        self._tags = tags
-        self._held = bytearray() if whole else None
+        self._out = out
+        self._info = _riff("LIST", b"INFO" + b"".join(_riff(*tag) for tag in _wav_tags(tags))) if tags else b""
         self._begun = False
+        if out is not None:
+            out.write(self._whole_header(0))
 
     def add(self, pcm: bytes) -> bytes:
-        if self._held is not None:
-            self._held += pcm
+        if self._out is not None:
+            self._out.write(pcm)
             return b""
         head = b"" if self._begun else wav_header(self._rate)
         self._begun = True
         return head + pcm
 
     def finish(self) -> bytes:
-        if self._held is None:
+        if self._out is None:
             return b"" if self._begun else wav_header(self._rate)
-        tags = b""
-        if self._tags:
-            tags = _riff("LIST", b"INFO" + b"".join(_riff(*tag) for tag in _wav_tags(self._tags)))
-        sizes = (36 + len(self._held) + len(tags), len(self._held))
-        head = wav_header(self._rate, sizes=sizes)
-        return head[:DATA_CHUNK] + tags + head[DATA_CHUNK:] + self._held
+        size = self._out.tell() - len(self._whole_header(0))
+        self._out.seek(0)
+        self._out.write(self._whole_header(size))
+        return b""
+
+    def _whole_header(self, size: int) -> bytes:
+        """Return the header of `size` bytes of samples, with the tags."""
+        head = wav_header(self._rate, sizes=(36 + size + len(self._info), size))
+        return head[:DATA_CHUNK] + self._info + head[DATA_CHUNK:]
 
 
 class _Coded:
     """Codec with its container. It may be discarded before `finish`."""
 
-    def __init__(self, form: Format, codec: str, rate: int, whole: bool, tags: Mapping[str, str]) -> None:
+    def __init__(self, form: Format, codec: str, rate: int, out: IO[bytes] | None, tags: Mapping[str, str]) -> None:
         self._rate = rate
         self._samples = form.samples
-        self._whole = whole
+        whole = out is not None
         # A seekable container writes lengths into its header at the end.
-        self._out: io.BytesIO | _Pipe = io.BytesIO() if whole else _Pipe()
+        self._out: IO[bytes] | _Pipe = _Pipe() if out is None else out
         options = {"flush_packets": "1", **form.container_options, **({} if whole else form.live_options)}
         self._container = av.container.open(self._out, "w", format=form.container, options=options)
         self._container.metadata.update(tags)
@@ -215,7 +231,7 @@ class _Coded:
             self.add(bytes(_BYTES_PER_SAMPLE))
         self._container.mux(self._stream.encode(None))
         self._container.close()
-        return self._out.getvalue() if isinstance(self._out, io.BytesIO) else self._taken()
+        return self._taken()
 
     def _taken(self) -> bytes:
         return self._out.take() if isinstance(self._out, _Pipe) else b""

@@ -5,6 +5,7 @@ Audio is s16le mono at 24 kHz. The meter is FFmpeg's ebur128; loudness is in LUF
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 import av
@@ -31,6 +32,14 @@ def integrated(samples: NDArray[np.int16]) -> float | None:
 
     Shapes: samples [N].
     """
+    return integrated_of(_pieces(samples))
+
+
+def integrated_of(pieces: Iterable[NDArray[np.int16]]) -> float | None:
+    """Return the loudness, as `integrated`, of consecutive pieces of at least one sample each.
+
+    Shapes: each piece [N].
+    """
     graph = av.filter.Graph()
     graph.link_nodes(
         graph.add_abuffer(sample_rate=SAMPLE_RATE, format="s16", layout="mono", time_base=Fraction(1, SAMPLE_RATE)),
@@ -38,12 +47,13 @@ def integrated(samples: NDArray[np.int16]) -> float | None:
         graph.add("abuffersink"),
     ).configure()
     loudness = SILENCE_LUFS
-    for start in range(0, len(samples), _PIECE):
-        piece = np.ascontiguousarray(samples[start : start + _PIECE])
-        frame = av.AudioFrame.from_ndarray(piece[None], format="s16", layout="mono")
+    start = 0
+    for piece in pieces:
+        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(piece)[None], format="s16", layout="mono")
         frame.sample_rate = SAMPLE_RATE
         frame.time_base = Fraction(1, SAMPLE_RATE)
         frame.pts = start
+        start += len(piece)
         graph.push(frame)
         loudness = _last_loudness(graph, loudness)
     graph.push(None)
@@ -59,9 +69,8 @@ def true_peak(samples: NDArray[np.int16]) -> float:
     return float(_block_peaks(samples, np.ones(_blocks(samples))).max(initial=0.0))
 
 
-def gain_to(target_lufs: float, samples: NDArray[np.int16]) -> float:
-    """Return the gain in dB that brings audio to a loudness; 0 if its loudness cannot be measured."""
-    loudness = integrated(samples)
+def gain_to(target_lufs: float, loudness: float | None) -> float:
+    """Return the gain in dB that brings audio of a loudness to another; 0 if its loudness could not be measured."""
     return 0.0 if loudness is None else min(target_lufs - loudness, MAX_GAIN_DB)
 
 
@@ -70,27 +79,36 @@ def levelled(
 ) -> NDArray[np.int16]:
     """Return audio at a loudness with limited peaks; unchanged if its loudness cannot be measured.
 
-    The look-ahead limiter reduces the loudness, so a few passes are needed.
-
     Shapes: samples [N] -> [N].
     """
-    gain_db = gain_to(target_lufs, samples)
-    if integrated(samples) is None:
-        return samples
+    return np.concatenate([samples[:0], *levelled_pieces(samples, target_lufs, ceiling_dbtp=ceiling_dbtp)])
+
+
+def levelled_pieces(
+    samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
+) -> Iterator[NDArray[np.int16]]:
+    """Yield the result of `levelled` in pieces, because hours of audio may be in a file only.
+
+    The look-ahead limiter reduces the loudness, so a few passes are needed.
+
+    Shapes: samples [N]; each piece [at most 10 s].
+    """
+    loudness = integrated(samples)
+    if loudness is None:
+        yield from _pieces(samples)
+        return
+    gain_db = gain_to(target_lufs, loudness)
     for _ in range(_PASSES):
-        out = _limited(samples, 10 ** (gain_db / 20), 10 ** (ceiling_dbtp / 20))
-        missing = target_lufs - (integrated(out) or target_lufs)
+        gains = _limited_gains(samples, 10 ** (gain_db / 20), 10 ** (ceiling_dbtp / 20))
+        missing = target_lufs - (integrated_of(_amplified(samples, gains)) or target_lufs)
         if abs(missing) < 0.1 or gain_db + missing > MAX_GAIN_DB:
             break
         gain_db += missing
-    return out
+    yield from _amplified(samples, gains)
 
 
-def _limited(samples: NDArray[np.int16], gain: float, ceiling: float) -> NDArray[np.int16]:
-    """Apply a gain, and limit every true peak by changing the gain over some milliseconds.
-
-    It works in pieces, because an hour as floats would take gigabytes.
-    """
+def _limited_gains(samples: NDArray[np.int16], gain: float, ceiling: float) -> NDArray[np.float64]:
+    """Return gains that limit every true peak by changes over some milliseconds. Shapes: [N] -> [blocks]."""
     ceiling -= 2 / 32768  # Headroom for rounding to 16 bits.
     gains = np.full(_blocks(samples), gain)
     for _ in range(2):  # The moving gain may raise a peak between two samples; the second pass removes it.
@@ -100,11 +118,18 @@ def _limited(samples: NDArray[np.int16], gain: float, ceiling: float) -> NDArray
         gains = gains * _smoothed(needed)
     if (peak := _block_peaks(samples, gains).max(initial=0.0)) > ceiling:
         gains = gains * (ceiling / peak)
-    out = np.empty_like(samples)
+    return gains
+
+
+def _amplified(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> Iterator[NDArray[np.int16]]:
+    """Yield the samples after their gains, in pieces, because an hour as floats would take gigabytes."""
     for start in range(0, len(samples), _PIECE):
-        end = min(len(samples), start + _PIECE)
-        out[start:end] = np.round(_scaled(samples, gains, start, end) * 32768).clip(-32768, 32767)
-    return out
+        values = _scaled(samples, gains, start, min(len(samples), start + _PIECE))
+        yield np.round(values * 32768).clip(-32768, 32767).astype(np.int16)
+
+
+def _pieces(samples: NDArray[np.int16]) -> Iterator[NDArray[np.int16]]:
+    return (samples[start : start + _PIECE] for start in range(0, len(samples), _PIECE))
 
 
 def _blocks(samples: NDArray[np.int16]) -> int:

@@ -41,7 +41,7 @@ class ExportRoutes:
 
     def _make(self, owner: str, body: bytes) -> Export:
         wanted = read(ExportFields, decode(body))
-        return export(self._store.takes, owner, wanted, self._store.settings.max_export_s)
+        return export(self._store.takes, owner, wanted, self._store.folder, self._store.settings.export_limit_s)
 
     async def _pieces(self, made: Export) -> AsyncIterator[bytes]:
         try:

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from studio.routes.responses import WorkerPool, handle_errors, json_response, read_body
 from studio.store.audio_files import FORMATS
+from studio.store.exports import MAX_CLIPS
 from studio.store.records import decode, preferences_of
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
@@ -43,6 +44,7 @@ class MeRoutes:
         features = (
             PLAIN
             | {"formats": list(FORMATS), "share": self._store.settings.share_links == "on"}
+            | {"export": {"max_s": self._store.settings.export_limit_s, "max_clips": MAX_CLIPS}}
             | (self._features(request) if self._features else {})
         )
         note = self._store.temporary_note

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any
 
 import numpy as np
 
@@ -36,6 +36,14 @@ def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str]) -> bytes:
     """
     encoder = Encoder(wanted, whole=True, tags=tags)
     return encoder.add(pcm) + encoder.finish()
+
+
+def encode_into(file: IO[bytes], wanted: str, pieces: Iterable[bytes], tags: Mapping[str, str]) -> None:
+    """Write consecutive samples as a file, as `encoded` returns it, into an empty seekable one."""
+    encoder = Encoder(wanted, file=file, tags=tags)
+    for piece in pieces:
+        encoder.add(piece)
+    encoder.finish()
 
 
 def version_of(wanted: str, tags: Mapping[str, str]) -> str:

@@ -1,36 +1,47 @@
-"""Exports of takes: joined, one file per line, subtitles, or everything in an archive.
+"""Exports of takes: joined, one file per line or chapter, subtitles, or everything in an archive.
 
-Results are temporary files, in memory while they are small. Thread: any; long exports take seconds.
+Results are temporary files, in memory while they are small. An export of hours is made of files in the store's folder,
+so the disk is its only limit. Thread: any; long exports take minutes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tempfile
 import zipfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
+from runtime.request import SAMPLE_RATE
 from runtime.shared.file_names import file_name
-from studio.store.audio_files import FORMATS, encoded, joined_tags
-from studio.store.programme import Clip, ProgrammePart, Samples, joined, parts_of, silence, subtitles
-from studio.store.records import Line
+from runtime.shared.files import storing
+from runtime.shared.loudness import levelled_pieces
+from studio.errors import StoreFull
+from studio.store.audio_files import FORMATS, encode_into, joined_tags
+from studio.store.programme import Clip, ProgrammePart, ReadTake, Samples, joined, parts_of, silence, subtitles
+from studio.store.records import MAX_SCRIPT_LINES, Fields, Line
 from studio.store.takes import Takes
 
-MAX_CLIPS = 4000
+MAX_CLIPS = 5 * MAX_SCRIPT_LINES // 2  # Each line with a pause, and every second one in two takes.
+MAX_CHAPTERS = 1000
 MAX_SILENCE_S = 60.0
 LOUDNESS_LUFS = (-40.0, -5.0)
 IN_MEMORY = 16 * 2**20  # Bytes kept in memory.
+PIECE = 60 * SAMPLE_RATE  # Samples that are encoded at once.
+MAX_WAV_BYTES = 2**32 - 2**20  # RIFF has 32 bits for its length.
+MIB = 2**20
 
 
-class ClipFields(BaseModel):
+class ClipFields(Fields):
     """Take or silence. Consecutive clips with the same `line` are one file and one subtitle."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     take: str | None = None
     silence_s: Annotated[float, Field(ge=0, le=MAX_SILENCE_S)] | None = None
@@ -43,22 +54,38 @@ class ClipFields(BaseModel):
         return self
 
 
+class ChapterFields(Fields):
+    """Beginning of a chapter."""
+
+    title: Annotated[Line, Field(max_length=120)] = ""
+    first_clip: Annotated[int, Field(ge=0)]
+
+
 def _format(name: str) -> str:
     if name not in FORMATS:
         raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
     return name
 
 
-class ExportFields(BaseModel):
+class ExportFields(Fields):
     """Request for an export."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     clips: Annotated[list[ClipFields], Field(min_length=1, max_length=MAX_CLIPS)]
     format: Annotated[str, AfterValidator(_format)] = "wav"
-    shape: Literal["joined", "files", "srt", "all"] = "joined"
+    shape: Literal["joined", "files", "chapters", "srt", "all"] = "joined"
     loudness_lufs: Annotated[float, Field(ge=LOUDNESS_LUFS[0], le=LOUDNESS_LUFS[1])] | None = None
     name: Annotated[Line, Field(max_length=120)] = ""
+    chapters: list[ChapterFields] = Field(default_factory=list, max_length=MAX_CHAPTERS, validate_default=True)
+
+    @field_validator("chapters")
+    @classmethod
+    def _in_order(cls, chapters: list[ChapterFields], info: ValidationInfo) -> list[ChapterFields]:
+        firsts = [chapter.first_clip for chapter in chapters]
+        if any(later <= earlier for earlier, later in pairwise([*firsts, len(info.data.get("clips", ()))])):
+            raise ValueError("each must begin after the one before it, at one of the clips")
+        if not firsts and info.data.get("shape") == "chapters":
+            raise ValueError("files of chapters need them")
+        return chapters
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,70 +98,153 @@ class Export:
     name: str
 
 
-def export(takes: Takes, owner: str, wanted: ExportFields, most_s: float) -> Export:
+def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, most_s: float | None) -> Export:
     """Create an export of the owner's takes.
 
+    Args:
+        takes: the store's.
+        owner: of the takes.
+        wanted: the request.
+        folder: where temporary files may be.
+        most_s: Longest duration in seconds; None: any.
+
     Raises:
-        NotKept, TakeDamaged: A take is missing or damaged.
-        InvalidConfig: The export would be too long, or has no take.
-        StorageFailed: The takes cannot be read.
+        NotKept, TakeDamaged: A take does not exist or is damaged.
+        InvalidConfig: It would be too long, or contains no take.
+        StoreFull: The disk has too little space.
+        StorageFailed: The takes cannot be read, or the disk fails.
     """
     name = wanted.name or "script"
-    clips = _clips(takes, owner, wanted, most_s)
+    clips = _clips(takes, owner, wanted)
     parts = parts_of(clips)
     if not parts:
         raise InvalidConfig(where="clips", why="there is no take among them", param="clips")
-    if wanted.shape == "srt":
-        return _whole(subtitles(parts).encode(), "application/x-subrip", file_name(name, "srt"))
-    programme = joined(clips, wanted.loudness_lufs)
-    if wanted.shape == "joined":
-        data = _encoded(wanted.format, programme, parts, name)
-        return _whole(data, FORMATS[wanted.format], file_name(name, wanted.format))
-    return _archive(wanted, name, programme, parts)
+    samples = sum(clip.samples for clip in clips)
+    _check_length(samples, wanted, most_s)
+    with storing("The export", "takes"):
+        if wanted.shape == "srt":
+            file = _temporary(folder)
+            file.write(subtitles(parts).encode())
+            return _finished(file, "application/x-subrip", file_name(name, "srt"))
+        _check_disk(samples, wanted, folder)
+        programme = _stored(joined(clips, _reader(takes, owner), wanted.loudness_lufs), folder)
+        if wanted.loudness_lufs is not None:
+            programme = _stored(levelled_pieces(programme, wanted.loudness_lufs), folder)
+        audio = _Audio(wanted.format, programme, parts, folder)
+        if wanted.shape == "joined":
+            return _finished(audio.file(0, samples, name), FORMATS[wanted.format], file_name(name, wanted.format))
+        chapters = _chapters(wanted, clips, name)
+        return _finished(_archive(wanted, name, audio, chapters, folder), "application/zip", file_name(name, "zip"))
 
 
-def _clips(takes: Takes, owner: str, wanted: ExportFields, most_s: float) -> list[Clip]:
+def _clips(takes: Takes, owner: str, wanted: ExportFields) -> list[Clip]:
     records = {clip.take: takes.find(owner, clip.take) for clip in wanted.clips if clip.take is not None}
-    seconds = sum(records[clip.take]["seconds"] if clip.take else clip.silence_s or 0.0 for clip in wanted.clips)
-    if seconds > most_s:
-        raise InvalidConfig(where="clips", why=f"they last {seconds:.0f} s; the limit is {most_s:g} s", param="clips")
-    if wanted.shape == "srt":  # Subtitles only need lengths.
-        sounds = {name: np.broadcast_to(np.int16(0), record["samples"]) for name, record in records.items()}
-    else:
-        sounds = {name: np.frombuffer(takes.pcm(owner, name)[1], "<i2") for name in records}
     return [
         silence(clip.silence_s or 0.0, clip.line)
         if clip.take is None
-        else Clip(sounds[clip.take], records[clip.take], clip.line)
+        else Clip(records[clip.take]["samples"], records[clip.take], clip.line)
         for clip in wanted.clips
     ]
 
 
-def _archive(wanted: ExportFields, name: str, programme: Samples, parts: list[ProgrammePart]) -> Export:
-    file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  closed by its reader
+def _reader(takes: Takes, owner: str) -> ReadTake:
+    return lambda take_id: np.frombuffer(takes.pcm(owner, take_id)[1], "<i2")
+
+
+def _check_length(samples: int, wanted: ExportFields, most_s: float | None) -> None:
+    seconds = samples / SAMPLE_RATE
+    if most_s is not None and seconds > most_s:
+        raise InvalidConfig(where="clips", why=f"they last {seconds:.0f} s; the limit is {most_s:g} s", param="clips")
+    if wanted.format == "wav" and 2 * samples > MAX_WAV_BYTES:
+        raise InvalidConfig(where="format", why="a WAV holds 24 hours at most; choose another format", param="format")
+
+
+def _check_disk(samples: int, wanted: ExportFields, folder: Path) -> None:
+    """Check that the disk has space for the programme, before and after its normalization, and for its files."""
+    copies = 2 + (wanted.loudness_lufs is not None) + 2 * (wanted.shape == "all")
+    needed, free = 2 * samples * copies, shutil.disk_usage(folder).free
+    if needed > free:
+        why = f"it needs up to {needed // MIB} MB of the disk, which has {free // MIB} MB left"
+        raise StoreFull(what="The export", why=why)
+
+
+def _stored(pieces: Iterable[Samples], folder: Path) -> Samples:
+    """Write samples to a temporary file, and return them as an array that is read from it."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for piece in pieces:
+            file.write(piece.astype("<i2", copy=False).tobytes())
+        file.flush()
+        return np.memmap(file, "<i2", mode="r")
+
+
+def _chapters(wanted: ExportFields, clips: list[Clip], name: str) -> list[tuple[str, int, int]]:
+    """Return the title of each chapter, its first sample, and the first after it."""
+    starts = [0, *accumulate(clip.samples for clip in clips)]
+    begins = [(chapter.title or name, starts[chapter.first_clip]) for chapter in wanted.chapters]
+    if begins and begins[0][1] > 0:
+        begins.insert(0, (name, 0))
+    ends = [start for _, start in begins[1:]] + starts[-1:]
+    return [(title, start, end) for (title, start), end in zip(begins, ends, strict=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Audio:
+    """Programme, of which stretches become files."""
+
+    format: str
+    programme: Samples
+    parts: list[ProgrammePart]
+    folder: Path
+
+    def file(self, start: int, end: int, title: str) -> IO[bytes]:
+        """Return a stretch of samples as a file with the tags of its takes."""
+        within = [part for part in self.parts if start <= part.start < end]
+        records: list[dict[str, Any]] = [record for part in within for record in part.records]
+        digest = hashlib.sha256()
+        for piece in self._pieces(start, end):
+            digest.update(piece)
+        file = _temporary(self.folder)
+        encode_into(file, self.format, self._pieces(start, end), joined_tags(records, title, digest.hexdigest()))
+        return file
+
+    def _pieces(self, start: int, end: int) -> Iterator[bytes]:
+        return (self.programme[at : min(at + PIECE, end)].tobytes() for at in range(start, end, PIECE))
+
+
+def _archive(
+    wanted: ExportFields, name: str, audio: _Audio, chapters: list[tuple[str, int, int]], folder: Path
+) -> IO[bytes]:
+    file = _temporary(folder)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # Audio does not compress.
+
+        def add(path: str, start: int, end: int, title: str) -> None:
+            with audio.file(start, end, title) as content:
+                size = content.seek(0, 2)
+                content.seek(0)
+                with archive.open(path, "w", force_zip64=size >= 2**31) as entry:
+                    shutil.copyfileobj(content, entry)
+
         if wanted.shape == "all":
-            archive.writestr(file_name(name, wanted.format), _encoded(wanted.format, programme, parts, name))
-            archive.writestr(file_name(name, "srt"), subtitles(parts))
-        digits = max(3, len(str(len(parts))))
-        for number, part in enumerate(parts, 1):
-            words = f"{number:0{digits}} {part.text}"
-            inside = file_name(words, wanted.format, 40)
-            sound = programme[part.start : part.end]
-            archive.writestr(f"lines/{inside}", _encoded(wanted.format, sound, [part], part.text[:80]))
+            add(file_name(name, wanted.format), 0, len(audio.programme), name)
+            archive.writestr(file_name(name, "srt"), subtitles(audio.parts))
+        if wanted.shape in {"all", "chapters"}:
+            digits = max(2, len(str(len(chapters))))
+            for number, (title, start, end) in enumerate(chapters, 1):
+                add(f"chapters/{file_name(f'{number:0{digits}} {title}', wanted.format, 60)}", start, end, title)
+        if wanted.shape in {"all", "files"}:
+            digits = max(3, len(str(len(audio.parts))))
+            for number, part in enumerate(audio.parts, 1):
+                inside = file_name(f"{number:0{digits}} {part.text}", wanted.format, 40)
+                add(f"lines/{inside}", part.start, part.end, part.text[:80])
+    return file
+
+
+def _temporary(folder: Path) -> IO[bytes]:
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(folder))  # noqa: SIM115  closed by its reader
+    return file
+
+
+def _finished(file: IO[bytes], media_type: str, name: str) -> Export:
     size = file.seek(0, 2)
     file.seek(0)
-    return Export(file, size, "application/zip", file_name(name, "zip"))
-
-
-def _encoded(format_: str, samples: Samples, parts: list[ProgrammePart], title: str) -> bytes:
-    pcm = samples.astype("<i2", copy=False).tobytes()
-    records: list[dict[str, Any]] = [record for part in parts for record in part.records]
-    return encoded(format_, pcm, joined_tags(records, title, hashlib.sha256(pcm).hexdigest()))
-
-
-def _whole(data: bytes, media_type: str, name: str) -> Export:
-    file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  closed by its reader
-    file.write(data)
-    file.seek(0)
-    return Export(file, len(data), media_type, name)
+    return Export(file, size, media_type, name)

@@ -1,11 +1,11 @@
 """Programme of takes and silences: joined audio with normalized loudness, and subtitles.
 
-Samples are int16, mono, 24 kHz throughout.
+Samples are int16, mono, 24 kHz throughout. A programme may last for hours, so its audio is read and returned in pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -14,20 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
-from runtime.shared.loudness import gain_to, levelled
+from runtime.shared.loudness import gain_to, integrated_of
 from studio.store.records import words_read
 
 Samples = NDArray[np.int16]
+ReadTake = Callable[[str], Samples]  # Returns the samples of a take by its id.
 
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """Take with its audio, or silence without a record. Consecutive clips of one `line` belong together.
+    """Take, or silence without a record. Consecutive clips of one `line` belong together."""
 
-    Shapes: samples [N].
-    """
-
-    samples: Samples
+    samples: int
     record: dict[str, Any] | None = None
     line: int | None = None
 
@@ -46,7 +44,7 @@ class ProgrammePart:
 
 
 def silence(seconds: float, line: int | None = None) -> Clip:
-    return Clip(np.zeros(round(seconds * SAMPLE_RATE), np.int16), None, line)
+    return Clip(round(seconds * SAMPLE_RATE), None, line)
 
 
 def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
@@ -57,26 +55,34 @@ def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
         if takes:
             last, clip = takes[-1]
             records = tuple(clip.record for _, clip in takes if clip.record is not None)
-            parts.append(ProgrammePart(takes[0][0], last + len(clip.samples), records))
+            parts.append(ProgrammePart(takes[0][0], last + clip.samples, records))
     return parts
 
 
-def joined(clips: list[Clip], loudness_lufs: float | None) -> Samples:
-    """Return the joined audio; without a loudness, samples are unchanged.
+def joined(clips: list[Clip], read: ReadTake, loudness_lufs: float | None) -> Iterator[Samples]:
+    """Yield the audio of each clip; without a loudness, samples are unchanged.
 
-    With a loudness, each voice is normalized first and then the whole, so that speakers match and a voice's whispered
-    lines stay quieter. Peaks are limited to -1 dBTP.
+    With a loudness, each voice is scaled to match the others, so that a voice's whispered lines stay quieter. The whole
+    is to be normalized afterwards.
     """
-    if loudness_lufs is None:
-        return np.concatenate([np.zeros(0, np.int16), *(clip.samples for clip in clips)])
-    gains: dict[object, float] = {}
-    for voice in dict.fromkeys(_voice(clip) for clip in clips if clip.record is not None):
-        spoken = np.concatenate([clip.samples for clip in clips if clip.record is not None and _voice(clip) == voice])
-        gains[voice] = gain_to(loudness_lufs, spoken)
-    # Scale relative to the loudest voice, so that no sample overflows before the limiter.
+    gains = {} if loudness_lufs is None else _gains(clips, read, loudness_lufs)
+    for clip in clips:
+        if clip.record is None:
+            yield np.zeros(clip.samples, np.int16)
+        else:
+            samples, gain_db = read(clip.record["id"]), gains.get(_voice(clip.record), 0.0)
+            yield np.round(samples * 10 ** (gain_db / 20)).astype(np.int16) if gain_db else samples
+
+
+def _gains(clips: list[Clip], read: ReadTake, loudness_lufs: float) -> dict[object, float]:
+    """Return the gain of each voice in dB, at most 0, so that no sample overflows before the limiter."""
+    takes: dict[object, list[str]] = {}
+    for clip in clips:
+        if clip.record is not None:
+            takes.setdefault(_voice(clip.record), []).append(clip.record["id"])
+    gains = {voice: gain_to(loudness_lufs, integrated_of(map(read, ids))) for voice, ids in takes.items()}
     loudest = max(gains.values(), default=0.0)
-    matched = [_scaled(clip, gains[_voice(clip)] - loudest) if clip.record is not None else clip for clip in clips]
-    return levelled(joined(matched, None), loudness_lufs)
+    return {voice: gain - loudest for voice, gain in gains.items()}
 
 
 def subtitles(parts: Iterable[ProgrammePart]) -> str:
@@ -93,22 +99,15 @@ def _placed(clips: Iterable[Clip]) -> Iterator[tuple[object, int, Clip]]:
     at = 0
     for number, clip in enumerate(clips):
         yield ("line", clip.line) if clip.line is not None else ("clip", number), at, clip
-        at += len(clip.samples)
+        at += clip.samples
 
 
-def _voice(clip: Clip) -> tuple[object, ...]:
+def _voice(record: dict[str, Any]) -> tuple[object, ...]:
     """Return a key that is equal for takes in the same voice."""
-    record = clip.record or {}
     model = record.get("model")
     described = record["config"].get("instructions") if record.get("mode") == "voice_design" else None
     named = model.get("id") if isinstance(model, dict) else model
     return record.get("mode"), record.get("voice"), record.get("reference"), named, described
-
-
-def _scaled(clip: Clip, gain_db: float) -> Clip:
-    """Attenuate samples by a gain."""
-    values = np.round(clip.samples * 10 ** (min(gain_db, 0.0) / 20)).astype(np.int16)
-    return Clip(values, clip.record, clip.line)
 
 
 def _time(sample: int) -> str:

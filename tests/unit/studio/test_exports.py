@@ -7,6 +7,7 @@ import io
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -16,13 +17,14 @@ import soundfile
 
 from runtime.shared.encoding import COMMENT, read_tags
 from runtime.shared.loudness import integrated, true_peak
+from studio.store.exports import MAX_CLIPS
 from tests.support.keeping import keep, kept, pcm_of, samples, visitor
 from tests.unit.studio.test_takes import refused
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with kept(tmp_path / "data", max_export_s=60.0) as address, visitor(address) as client:
+    with kept(tmp_path / "data") as address, visitor(address) as client:
         yield client
 
 
@@ -157,6 +159,10 @@ BAD: list[tuple[dict[str, Any], int, str, str | None]] = [
     ({"clips": [{"take": "x"}], "shape": "ball"}, 400, "invalid_config", "shape"),
     ({"clips": [{"take": "x"}], "loudness_lufs": 0}, 400, "invalid_config", "loudness_lufs"),
     ({"clips": [{"take": "x"}], "other": 0}, 400, "invalid_config", "other"),
+    ({"clips": [{"take": "x"}], "shape": "chapters"}, 400, "invalid_config", "chapters"),
+    ({"clips": [{"take": "x"}], "chapters": [{"first_clip": 1}]}, 400, "invalid_config", "chapters"),
+    ({"clips": [{"take": "x"}] * 2, "chapters": [{"first_clip": 0}] * 2}, 400, "invalid_config", "chapters"),
+    ({"clips": [{"take": "x"}], "chapters": [{"title": "x"}]}, 400, "invalid_config", "chapters.0.first_clip"),
 ]
 
 
@@ -167,7 +173,46 @@ def test_what_cannot_be_exported_is_refused(
     refused(client.post("/studio/exports", json=body), status, code, param)
 
 
-def test_an_export_has_a_longest_length(client: httpx.Client) -> None:
-    take = keep(client, pcm_of(0.5))["id"]
-    sentence = refused(ask(client, [{"take": take}, {"silence_s": 60}]), 400, "invalid_config", "clips")
-    assert "they last 60 s; the limit is 60 s" in sentence or "limit is 60 s" in sentence
+def test_chapters_are_files_of_one_programme(client: httpx.Client) -> None:
+    sounds = [pcm_of(1.0, seed) for seed in (1, 2, 3)]
+    takes = [keep(client, pcm, text=f"Line {number}")["id"] for number, pcm in enumerate(sounds, 1)]
+    clips = [{"take": takes[0]}, {"silence_s": 0.5}, {"take": takes[1]}, {"take": takes[2]}]
+    chapters = [{"title": "Out/side", "first_clip": 2}, {"first_clip": 3}]
+    data = got(client, clips, shape="chapters", format="pcm", name="Book", chapters=chapters)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.namelist() == [f"chapters/{name}.pcm" for name in ("01 Book", "02 Out side", "03 Book")]
+        assert [archive.read(name) for name in archive.namelist()] == [sounds[0] + bytes(24_000), *sounds[1:]]
+    data = got(client, clips, shape="all", format="flac", chapters=chapters[:1], loudness_lufs=-20)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        whole, *chapter_files = (
+            archive.read(name) for name in archive.namelist() if name[0] in "sc" and "flac" in name
+        )
+        values = [soundfile.read(io.BytesIO(data), dtype="int16")[0] for data in (whole, *chapter_files)]
+        assert np.array_equal(values[0], np.concatenate(values[1:]))
+        assert read_tags(io.BytesIO(chapter_files[1]))["title"] == "Out/side"
+
+
+def test_only_a_visitors_export_has_a_longest_length(client: httpx.Client, tmp_path: Path) -> None:
+    clips = [{"take": keep(client, pcm_of(0.5))["id"]}, *[{"silence_s": 60}] * 2]
+    assert len(got(client, clips, format="pcm")) == 48_000 * 120.5
+    assert client.get("/studio/me").json()["features"]["export"] == {"max_s": None, "max_clips": MAX_CLIPS}
+    with kept(tmp_path / "other", max_export_s=60.0, visitors="each") as address, visitor(address) as client:
+        assert client.get("/studio/me").json()["features"]["export"]["max_s"] == 60
+        clips = [{"take": keep(client, pcm_of(0.5))["id"]}, {"silence_s": 60}]
+        assert "the limit is 60 s" in refused(ask(client, clips), 400, "invalid_config", "clips")
+
+
+def test_an_export_is_refused_where_the_disk_has_too_little_space(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clips = [{"take": keep(client, pcm_of(1.0))["id"]}]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=90_000))
+    assert "which has 0 MB left" in refused(ask(client, clips), 507, "store_full")
+    assert ask(client, clips, shape="srt").status_code == 200
+
+
+def test_an_export_leaves_no_file(client: httpx.Client, tmp_path: Path) -> None:
+    clips = [{"take": keep(client, pcm_of(1.0))["id"]}, *[{"silence_s": 60}] * 8]
+    before = sorted(tmp_path.rglob("*"))
+    got(client, clips, loudness_lufs=-20, shape="all")
+    assert sorted(tmp_path.rglob("*")) == before
