@@ -22,8 +22,8 @@ from studio.documents.values import (
     LINE_BREAK,
     Chapter,
     Document,
+    LeftOut,
     cut_level,
-    notes_of,
     paragraphs_of,
     row_text,
     scripted,
@@ -57,7 +57,7 @@ class _Open:
     is_hidden: bool = False
     pieces: list[str] = field(default_factory=list)
     after: list[_Block] = field(default_factory=list)
-    marks: set[str] = field(default_factory=set)
+    omitted: dict[str, str] = field(default_factory=dict)  # The first text by the code of its note.
 
 
 def main_document(archive: Archive) -> tuple[str, etree._Element] | None:
@@ -84,15 +84,17 @@ def read_docx(archive: Archive, name: str, root: etree._Element) -> Document:
     def part(kind: str) -> etree._Element | None:
         return archive.xml(parts[kind][0]) if kind in parts else None
 
-    left_out: Counter[str] = Counter()
+    left_out = LeftOut()
     styles = Styles(part("styles"))
-    body = _Story(styles, Numbering(part("numbering"), styles), left_out)
+    comments = {attribute(one, "id"): _text_of(one) for one in _elements(part("comments"), "w:comment")}
+    body = _Story(styles, Numbering(part("numbering"), styles), left_out, comments)
     blocks = body.read(root)
     notes = list(_notes(body, {kind: part(f"{kind}s") for kind in ("footnote", "endnote")}))
     for header in parts.get("header", []) + parts.get("footer", []):
-        left_out["headers"] += any(text.strip() for text in archive.xml(header).itertext())
+        if text := _text_of(archive.xml(header)):
+            left_out.add("headers", text)
     title = _core_title(archive) or next((block.text for block in blocks if block.is_title), "")
-    return Document(title, [*_chapters(blocks), Chapter("", notes, is_notes=True)], notes_of(left_out))
+    return Document(title, [*_chapters(blocks), Chapter("", notes, is_notes=True)], left_out.notes())
 
 
 def _related(archive: Archive, name: str) -> dict[str, list[str]]:
@@ -128,10 +130,7 @@ def _chapters(blocks: list[_Block]) -> list[Chapter]:
 def _notes(body: _Story, parts: dict[str, etree._Element | None]) -> Iterator[str]:
     """Yield the paragraphs of all notes in the order of their marks, each note with its number."""
     by_id = {
-        (kind, attribute(note, "id")): note
-        for kind, root in parts.items()
-        for note in (root if root is not None else [])
-        if tag_of(note) == f"w:{kind}"
+        (kind, attribute(note, "id")): note for kind, root in parts.items() for note in _elements(root, f"w:{kind}")
     }
     counts: Counter[str] = Counter()
     for kind, note_id in body.marks:
@@ -148,11 +147,14 @@ class _Story:
         marks: kind and id of each note that the text refers to.
     """
 
-    def __init__(self, styles: Styles, numbering: Numbering, left_out: Counter[str]) -> None:
+    def __init__(self, styles: Styles, numbering: Numbering, left_out: LeftOut, comments: dict[str, str]) -> None:
+        """Read with the texts of the comments by their ids."""
         self.marks: list[tuple[str, str]] = []
         self._styles = styles
         self._numbering = numbering
         self._left_out = left_out
+        self._comments = comments
+        self._is_in_code = False  # True after a paragraph of code, whose next ones are in the same block.
         self._blocks: list[_Block] = []
         self._cells: list[list[_Block]] = []
         self._open = _Open()
@@ -193,7 +195,8 @@ class _Story:
         for one in element:
             name = tag_of(one)
             if name in _COUNTED:
-                self._left_out[_COUNTED[name]] += 1
+                comment = self._comments.get(attribute(one, "id")) if name == "w:commentReference" else None
+                self._left_out.add(_COUNTED[name], comment or _text_of(one))
             elif name and name not in _SKIPPED:
                 if name in _TEXTS:
                     self._add(_TEXTS[name])
@@ -211,7 +214,8 @@ class _Story:
         outer, self._open = self._open, _Open(style.is_hidden)
         self._walk(element)
         read, self._open = self._open, outer
-        self._left_out.update(read.marks)
+        for code, omitted in read.omitted.items():
+            self._left_out.add(code, omitted)
         text = self._carried + "".join(read.pieces)
         is_drop_cap = attribute(child(properties, "w:framePr"), "dropCap") not in {"", "none"}
         mark = child(properties, "w:rPr")
@@ -221,9 +225,16 @@ class _Story:
             self._carried = f"{text} "
         elif style.is_contents:
             self._carried = ""
-            self._left_out["contents"] += bool(spaced(text))
+            if spaced(text):
+                self._left_out.add("contents", text)
+        elif style.is_code:
+            self._carried = ""
+            if spaced(text):
+                self._left_out.add("code", text, count=not self._is_in_code)
+                self._is_in_code = True
         else:
             self._carried = ""
+            self._is_in_code = False
             label = self._numbering.label(properties, style_id)
             self._finish(text, label, heading_level(properties, style), style.is_title)
         self._blocks += read.after
@@ -245,7 +256,7 @@ class _Story:
             self._walk(element)
             self._script = outer
         elif any(one.text for one in element if tag_of(one) == "w:t"):
-            self._open.marks.add("hidden")
+            self._open.omitted.setdefault("hidden", _text_of(element))
 
     def _text(self, element: etree._Element) -> None:
         self._add(scripted(element.text or "", self._script))
@@ -256,7 +267,7 @@ class _Story:
         if attribute(element, "font") == "Symbol" and 0 <= at < len(_SYMBOL):
             self._add(_SYMBOL[at])
         else:
-            self._left_out["symbols"] += 1
+            self._left_out.add("symbols")
 
     def _field(self, element: etree._Element) -> None:
         kind = attribute(element, "fldCharType")
@@ -269,11 +280,11 @@ class _Story:
 
     def _deleted(self, element: etree._Element) -> None:
         if has(element, "w:delText"):
-            self._open.marks.add("deleted")
+            self._open.omitted.setdefault("deleted", _text_of(element))
 
     def _note_mark(self, element: etree._Element) -> None:
         self.marks.append((tag_of(element)[2:].removesuffix("Reference"), attribute(element, "id")))
-        self._left_out["note_marks"] += 1
+        self._left_out.add("note_marks")
 
     def _superscript(self, element: etree._Element) -> None:
         if any(one.text for one in element.iter()):
@@ -291,7 +302,8 @@ class _Story:
         if has(element, _TEXT_BOX):
             self._walk(element)
         else:
-            self._left_out["pictures"] += 1
+            described = (one.get("descr") or one.get("title") or one.get("alt") for one in element.iter())
+            self._left_out.add("pictures", next(filter(None, described), None))
 
     def _text_box(self, element: etree._Element) -> None:
         """Read an inline text box at its position; a floating one follows the paragraph of its anchor."""
@@ -307,7 +319,7 @@ class _Story:
     def _row(self, element: etree._Element) -> None:
         properties = child(element, "w:trPr")
         if child(properties, "w:del") is not None:
-            self._left_out["deleted"] += 1
+            self._left_out.add("deleted", _text_of(element))
             return
         cells, self._cells = self._cells, []
         self._walk(element)
@@ -323,6 +335,16 @@ class _Story:
         is_shown = all(one is None or attribute(one) == "restart" for one in merged)
         if is_shown and child(properties, "w:cellDel") is None:
             self._cells.append(self.read(element))
+
+
+def _elements(root: etree._Element | None, name: str) -> Iterator[etree._Element]:
+    """Yield the children of a part's root that have this name."""
+    return (one for one in (root if root is not None else ()) if tag_of(one) == name)
+
+
+def _text_of(element: etree._Element) -> str:
+    """Return the text of an element, for the example in a note."""
+    return spaced(" ".join(element.itertext()))
 
 
 def _floats(element: etree._Element) -> bool:

@@ -26,6 +26,8 @@ _PREFIXES = {
 }
 _HEADING = re.compile(r"heading ?([1-9])", re.IGNORECASE)
 _CONTENTS = re.compile(r"toc ?[1-9]|toc ?heading|index ?[1-9]|table of (figures|authorities)", re.IGNORECASE)
+# Paragraphs of code: Word's own style, pandoc's, and usual names.
+_CODE = re.compile(r"html preformatted|((source|program) ?)?(code|listing)( ?(block|listing))?", re.IGNORECASE)
 _MAX_CHAIN = 50  # Maximum length of a chain of based-on styles.
 _BODY_LEVEL = 9  # The outline level of body text.
 
@@ -93,6 +95,7 @@ class Style:
     level: int | None = None
     is_title: bool = False
     is_contents: bool = False
+    is_code: bool = False
     is_hidden: bool = False
     list_id: str = ""
     list_level: int | None = None
@@ -141,6 +144,7 @@ class Styles:
             level=next((level for level in map(_level, chain) if level is not None), None),
             is_title=any(name.casefold() == "title" for name in names),
             is_contents=any(_CONTENTS.fullmatch(name) for name in names),
+            is_code=any(_CODE.fullmatch(name) for name in names),
             is_hidden=next((state for state in hidden if state is not None), False),
             list_id=next((found for one in lists if (found := value(one, "w:numId"))), ""),
             script=next(filter(None, scripts), ""),

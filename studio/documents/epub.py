@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from lxml import etree
 
 from studio.documents.archive import Archive, beside
-from studio.documents.values import DAMAGED, PROTECTED, Chapter, Document, UnreadableError, notes_of, spaced
+from studio.documents.values import DAMAGED, PROTECTED, Chapter, Document, LeftOut, UnreadableError, spaced
 from studio.documents.xhtml import NAV_KINDS, XhtmlReader, body_of, kinds_of
 
 CONTAINER = "META-INF/container.xml"
@@ -46,7 +45,7 @@ class _Book:
         self._archive = archive
         self._package = package
         self._items = items
-        self._left_out: Counter[str] = Counter()
+        self._left_out = LeftOut()
         self._notes: list[str] = []
         self._seen: set[str] = set()
 
@@ -56,21 +55,21 @@ class _Book:
         aside = [one for one in spine if one.get("linear") == "no"]
         chapters = [chapter for one in linear for chapter in self._chapters(one, titles)]
         if any(chapter.paragraphs for chapter in chapters):
-            self._left_out["asides"] += len(aside)
+            self._left_out.add("asides", count=len(aside))
         else:
             chapters = [chapter for one in aside for chapter in self._chapters(one, titles)]
-        return Document(title, [*chapters, Chapter("", self._notes, is_notes=True)], notes_of(self._left_out))
+        return Document(title, [*chapters, Chapter("", self._notes, is_notes=True)], self._left_out.notes())
 
     def _chapters(self, reference: etree._Element, titles: Titles) -> Iterator[Chapter]:
         """Yield the chapters of one document; repeated references are skipped."""
         item = self._readable(self._items.get(reference.get("idref")))
         name = None if item is None else self._entry(item)
         if item is None or name is None:
-            self._left_out["missing_pages"] += 1
+            self._left_out.add("missing_pages", reference.get("idref"))
         elif name in self._seen:
-            self._left_out["repeated_pages"] += 1
+            self._left_out.add("repeated_pages", name)
         elif _kind(item).startswith("image/") and _kind(item) != _SVG:
-            self._left_out["pictures"] += 1
+            self._left_out.add("pictures", name)
         else:
             self._seen.add(name)
             reader = XhtmlReader(titles.get(name, {}), self._left_out, self._notes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 from studio.documents.values import (
     MAX_MARKUP_BYTES,
@@ -11,9 +10,9 @@ from studio.documents.values import (
     TOO_LARGE,
     Chapter,
     Document,
+    LeftOut,
     UnreadableError,
     cut_level,
-    notes_of,
     spaced,
 )
 from studio.documents.xhtml import XhtmlReader, body_of
@@ -48,7 +47,7 @@ def read_html(data: bytes) -> Document:
         if int(heading.tag[-1]) <= deepest:
             heading.set("id", place := f"chapter {number}")
             titles[place] = spaced("".join(heading.itertext()))
-    left_out: Counter[str] = Counter()
+    left_out = LeftOut()
     notes: list[str] = []
     chapters, _ = XhtmlReader(titles, left_out, notes).read(body)
-    return Document(title, [*chapters, Chapter("", notes, is_notes=True)], notes_of(left_out))
+    return Document(title, [*chapters, Chapter("", notes, is_notes=True)], left_out.notes())

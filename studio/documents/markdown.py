@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 from runtime.markdown.growing import GrowingMarkdown
 from runtime.markdown.reading import Kind, read_blocks, read_inline
-from studio.documents.values import Chapter, cut_level
+from studio.documents.values import Chapter, LeftOut, cut_level
 
 _BLANK = re.compile(r"\n{2,}")
 _HEADING = re.compile(r" {0,3}(#{1,6})")
@@ -16,26 +15,29 @@ _NOTHING_SPOKEN = "."  # The filter's result for text without spoken words.
 _FRONT_MATTER = re.compile(
     r"\ufeff?(?P<fence>---|\+\+\+)[ \t]*\n(?P<rows>.*?\n)(?:(?P=fence)|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL
 )
-_SETTING = re.compile(r"^[\w-]+[ \t]*[:=]", re.MULTILINE)
+_SETTING = re.compile(r"^[\w-]+[ \t]*[:=].*", re.MULTILINE)
 _TITLE = re.compile(r"^title[ \t]*[:=][ \t]*(?P<quote>[\"']?)(?P<title>[^\n]*?)(?P=quote)[ \t]*$", re.MULTILINE)
 _LEFT_OUT = {Kind.FENCE: "code", Kind.FOOTNOTE: "footnotes"}
 
 
-def without_front_matter(text: str, left_out: Counter[str]) -> tuple[str, str]:
+def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
     """Return the text without YAML or TOML front matter, and its title or "". Counts the settings."""
     found = _FRONT_MATTER.match(text)
     if found is None or found["rows"].startswith("\n") or not _SETTING.search(found["rows"]):
         return text, ""
-    left_out["front_matter"] += len(_SETTING.findall(found["rows"]))
+    for setting in _SETTING.findall(found["rows"]):
+        left_out.add("front_matter", setting)
     title = _TITLE.search(found["rows"])
     return text[found.end() :], title["title"] if title else ""
 
 
-def markdown_chapters(text: str, left_out: Counter[str]) -> list[Chapter]:
+def markdown_chapters(text: str, left_out: LeftOut) -> list[Chapter]:
     """Return the chapters of a text, and count the omitted content."""
     lines = text.split("\n")
     leaves = read_blocks(text).leaves
-    left_out.update(_LEFT_OUT[leaf.kind] for leaf in leaves if leaf.kind in _LEFT_OUT)
+    for leaf in leaves:
+        if leaf.kind in _LEFT_OUT:
+            left_out.add(_LEFT_OUT[leaf.kind], " ".join(lines[leaf.start : leaf.end]).strip("`~ "))
     headings: list[tuple[int, int, str]] = []  # Level, line and text of each heading.
     for leaf in leaves:
         if leaf.kind is Kind.UNDERLINED:

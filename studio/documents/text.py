@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 
 from studio.documents.charset import decode
@@ -18,13 +17,10 @@ from studio.documents.values import (
     TOO_LARGE,
     Chapter,
     Document,
+    LeftOut,
     Note,
     UnreadableError,
-    notes_of,
 )
-
-MAX_EXAMPLES = 3
-MAX_EXAMPLE_CHARS = 60
 
 _LINE_END = re.compile("\r\n?|[\x85\u2028]")
 _PARAGRAPH_END = re.compile("\u2029")
@@ -77,11 +73,12 @@ def read_text(
     text = _PARAGRAPH_END.sub("\n\n", _LINE_END.sub("\n", decoded.text))
     notes = []
     if decoded.damaged:
-        row = text[: text.index("\ufffd")].count("\n") + 1
-        notes.append(Note("damaged", decoded.damaged, f"Damaged characters in the file, the first in row {row}."))
+        first = text[: text.index("\ufffd")].count("\n") + 1
+        notes.append(Note("damaged", decoded.damaged, f"Damaged characters in the file, the first in row {first}."))
     found = None if as_is or markdown else read_cues(text)
     if found is None and not markdown and _OTHER_MARKUP.match(text):
         raise UnreadableError(NO_DOCUMENT)
+    left_out = LeftOut()
     cues: list[Times] = []
     chapters: list[Chapter] = []
     paragraphs: list[str] = []
@@ -89,32 +86,28 @@ def read_text(
     if as_is:
         paragraphs = [text]
     elif markdown:
-        left_out: Counter[str] = Counter()
         text, title = without_front_matter(text, left_out)
         chapters = markdown_chapters(text, left_out)
-        notes += notes_of(left_out)
     elif found is not None:
         dialogue = dialogue_of(found, keep_sounds=keep_sounds)
         paragraphs = [line.text for line in dialogue.lines]
         cues = [Times(line.start, line.end, line.name) for line in dialogue.lines]
-        notes += _left_out("sounds", "Sounds in brackets and music were left out", dialogue.sounds)
-        notes += _left_out("repeated", "Rows that rolling captions show again were left out", dialogue.repeated)
+        for sound in dialogue.sounds:
+            left_out.add("sounds", sound)
+        for row in dialogue.repeated:
+            left_out.add("repeated", row)
     else:
         text, numbers = _without_page_numbers(text)
         paragraphs = [part for part in _BLANK.split(text) if part.strip()]
-        notes += _left_out("page_numbers", "Page numbers were left out", numbers)
+        for number in numbers:
+            left_out.add("page_numbers", number)
+    notes += left_out.notes()
     chapters = chapters or [Chapter("", paragraphs)]
     if not chapters[0].paragraphs and not notes:
         raise UnreadableError(EMPTY)
     return TextDocument(
         title[:MAX_TITLE_CHARS], chapters, notes, encoding=decoded.encoding, encodings=decoded.candidates, cues=cues
     )
-
-
-def _left_out(code: str, sentence: str, texts: list[str]) -> list[Note]:
-    examples = [text[:MAX_EXAMPLE_CHARS] for text in dict.fromkeys(texts) if text][:MAX_EXAMPLES]
-    message = f"{sentence}: {'; '.join(examples)}." if examples else f"{sentence}."
-    return [Note(code, len(texts), message, examples)] if texts else []
 
 
 def _without_page_numbers(text: str) -> tuple[str, list[str]]:

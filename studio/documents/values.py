@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +14,8 @@ MAX_TOTAL_MARKUP_BYTES = 64 * 2**20
 MAX_TAGS = 2_000_000  # Maximum of parsed elements, because their number decides time and memory.
 MAX_TEXT_CHARS = 8 * 2**20  # "War and Peace" has three million.
 MAX_TITLE_CHARS = 200
+MAX_EXAMPLES = 3
+MAX_EXAMPLE_CHARS = 60
 
 # Reasons of the error.
 NO_DOCUMENT = "it is neither text nor subtitles, HTML, EPUB or DOCX"
@@ -32,7 +34,7 @@ REASONS = (
     *(EMPTY, NO_TEXT, TOO_LONG),
 )
 
-# Omitted content of EPUB, DOCX and Markdown by the code of its note. The page translates each code.
+# Omitted content by the code of its note. The page translates each code.
 LEFT_OUT = {
     "pictures": "Pictures, charts and media were left out",
     "note_marks": "Marks of footnotes and endnotes were left out of the text",
@@ -50,6 +52,9 @@ LEFT_OUT = {
     "missing_pages": "Pages that are named in the book are missing in the file",
     "entities": "Characters that are defined in the file itself were left out",
     "code": "Blocks of code were left out",
+    "sounds": "Sounds in brackets and music were left out",
+    "repeated": "Rows that rolling captions show again were left out",
+    "page_numbers": "Page numbers were left out",
     "footnotes": "Footnotes were left out",
     "front_matter": "Settings at the beginning of the file were left out",
     "damaged": "Damaged characters in the file",
@@ -104,11 +109,31 @@ class Document:
     notes: list[Note] = field(default_factory=list)
 
 
-def notes_of(left_out: Counter[str]) -> list[Note]:
-    """Return a note for each code of `LEFT_OUT` that was counted."""
-    return [
-        Note(code, left_out[code], f"{text}: {left_out[code]}.") for code, text in LEFT_OUT.items() if left_out[code]
-    ]
+class LeftOut:
+    """Omitted content of a document, counted by the code of its note, with the first examples."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._examples: defaultdict[str, list[str]] = defaultdict(list)
+
+    def add(self, code: str, example: str | None = None, *, count: int = 1) -> None:
+        """Count omitted content by a code of `LEFT_OUT`; `example` is its text, if it has one."""
+        self._counts[code] += count
+        examples = self._examples[code]
+        # The text may be that of a whole chapter, so it is cut first.
+        text = spaced((example or "")[: 2 * MAX_EXAMPLE_CHARS])[:MAX_EXAMPLE_CHARS]
+        if text and text not in examples and len(examples) < MAX_EXAMPLES:
+            examples.append(text)
+
+    def notes(self) -> list[Note]:
+        """Return a note for each code that was counted."""
+        notes = []
+        for code, sentence in LEFT_OUT.items():
+            if count := self._counts[code]:
+                examples = self._examples[code]
+                said = f" For example: {'; '.join(examples)}." if examples else ""
+                notes.append(Note(code, count, f"{sentence}: {count}.{said}", examples))
+        return notes
 
 
 def settled(document: Document) -> Document:
@@ -123,8 +148,9 @@ def settled(document: Document) -> Document:
     texts = [text for chapter in chapters for text in chapter.paragraphs]
     if sum(map(len, texts)) > MAX_TEXT_CHARS:
         raise UnreadableError(TOO_LARGE)
-    damaged = notes_of(Counter(damaged=sum(text.count(_UNDECODED) for text in texts)))
-    return Document(document.title[:MAX_TITLE_CHARS], chapters, [*document.notes, *damaged])
+    damaged = LeftOut()
+    damaged.add("damaged", count=sum(text.count(_UNDECODED) for text in texts))
+    return Document(document.title[:MAX_TITLE_CHARS], chapters, [*document.notes, *damaged.notes()])
 
 
 def cut_level(levels: Iterable[int]) -> int:

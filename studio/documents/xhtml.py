@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html.entities import html5
+from itertools import islice
 
 from lxml import etree, html
 
 from studio.documents.charset import decode
 from studio.documents.docx_numbering import in_numerals
-from studio.documents.values import LINE_BREAK, TOO_LARGE, Chapter, UnreadableError, paragraphs_of, row_text, scripted
+from studio.documents.values import (
+    LINE_BREAK,
+    MAX_EXAMPLE_CHARS,
+    TOO_LARGE,
+    Chapter,
+    LeftOut,
+    UnreadableError,
+    paragraphs_of,
+    row_text,
+    scripted,
+)
 
 _EPUB_TYPE = ("{http://www.idpf.org/2007/ops}type", "epub:type")  # As XML and as HTML.
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6", "hd", "doctitle"}
@@ -155,6 +165,13 @@ def _name_of(element: etree._Element) -> str:
     return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
 
 
+def _is_code(preformatted: etree._Element) -> bool:
+    """Return True if all text of a `pre` element is in one `code` element, as converters write code."""
+    children = list(preformatted)
+    texts = [preformatted.text, *(one.tail for one in children)]
+    return [_name_of(one) for one in children] == ["code"] and not any(text and text.strip() for text in texts)
+
+
 def _script_of(element: etree._Element) -> str:
     """Return "superscript" or "subscript" for raised and lowered text."""
     parent = element.getparent()
@@ -196,11 +213,11 @@ class XhtmlReader:
 
     Args:
         titles: Chapter titles by the id of their first element; "" is the start of the document.
-        left_out: Counter of omitted content.
+        left_out: Receives the omitted content.
         notes: Receives the paragraphs of footnotes and endnotes.
     """
 
-    def __init__(self, titles: dict[str, str], left_out: Counter[str], notes: list[str]) -> None:
+    def __init__(self, titles: dict[str, str], left_out: LeftOut, notes: list[str]) -> None:
         self._titles = titles
         self._left_out = left_out
         self._notes = notes
@@ -253,13 +270,14 @@ class XhtmlReader:
         """Return True if an element is omitted, and count it."""
         name = _name_of(element)
         if not name:  # An entity that is not replaced.
-            self._left_out["entities"] += 1
+            self._left_out.add("entities", element.text)
             return True
         if name in _UNSAID or (name == "case" and not isinstance(element, html.HtmlElement)):
             return True
         kind = self._kind_left_out(element, name)
         if kind:
-            self._left_out[kind] += 1
+            texts = islice(element.itertext(with_tail=False), MAX_EXAMPLE_CHARS)
+            self._left_out.add(kind, element.get("alt") or " ".join(texts))
         elif name == "math" and (said := element.get("alttext")) and not _NO_WORDS.search(said):
             self._append(f" {said} ")
         else:
@@ -273,6 +291,8 @@ class XhtmlReader:
             return "readings"
         if name == "nav":
             return "contents"
+        if name == "pre" and _is_code(element):
+            return "code"
         kinds, classes = kinds_of(element), set((element.get("class") or "").lower().split())
         is_page = kinds & _PAGE or classes & _PAGE_CLASSES or name == "pagenum"
         if is_page and 0 < len(_text_of(element)) <= _MAX_PAGE_CHARS:

@@ -197,7 +197,8 @@ def test_pandoc_reads_the_same_words(tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_is_counted() -> None:
-    picture = "<w:r><w:drawing><wp:inline><pic:pic/></wp:inline></w:drawing></w:r>"
+    described = '<wp:docPr id="1" name="Picture 1" descr="A red kettle"/>'
+    picture = f"<w:r><w:drawing><wp:inline>{described}<pic:pic/></wp:inline></w:drawing></w:r>"
     body = "".join(
         (
             paragraph(A, run("GONE", "<w:vanish/>"), run("GONE", "<w:vanish/>"), picture),
@@ -208,10 +209,41 @@ def test_what_is_left_out_is_counted() -> None:
             '<w:altChunk r:id="x" xmlns:r="x"/>',
         )
     )
-    counted = notes(word(body, header=paragraph("GONE")))
-    kinds = ("hidden", "pictures", "deleted", "comments", "contents", "symbols", "embedded", "headers")
-    assert counted == dict.fromkeys(kinds, 1)
+    comments = f'<w:comment w:id="0">{paragraph("Really?")}</w:comment>'
+    found = read(word(body, header=paragraph("On top"), comments=comments)).notes
+    assert {note.code: (note.count, note.examples) for note in found} == {
+        "pictures": (1, ["A red kettle"]),
+        "hidden": (1, ["GONE"]),
+        "deleted": (1, ["GONE"]),
+        "comments": (1, ["Really?"]),
+        "contents": (1, ["GONE"]),
+        "headers": (1, ["On top"]),
+        "symbols": (1, []),
+        "embedded": (1, []),
+    }
+    assert "Comments were left out: 1. For example: Really?." in [note.message for note in found]
     assert notes(word(paragraph("ALPHA"))) == {}
+
+
+def test_code_is_left_out_by_its_style_and_counted_by_its_blocks() -> None:
+    styles = (
+        '<w:style w:type="paragraph" w:styleId="SourceCode"><w:name w:val="Source Code"/></w:style>'
+        '<w:style w:type="paragraph" w:styleId="Mine"><w:name w:val="Mine"/><w:basedOn w:val="SourceCode"/></w:style>'
+        '<w:style w:type="paragraph" w:styleId="HTMLPreformatted"><w:name w:val="HTML Preformatted"/></w:style>'
+        '<w:style w:type="paragraph" w:styleId="Codex"><w:name w:val="Codex"/></w:style>'
+    )
+    body = "".join(
+        paragraph(text, style=style)
+        for text, style in (
+            *(("Before.", ""), ("x = 1", "SourceCode"), ("", "SourceCode"), ("y = 2", "Mine"), ("Between.", "Codex")),
+            *(("z = 3", "HTMLPreformatted"), ("After.", "")),
+        )
+    )
+    document = read(word(body, styles=STYLES + styles))
+    assert [one.paragraphs for one in document.chapters] == [["Before.", "Between.", "After."]]
+    assert [(note.code, note.count, note.examples) for note in document.notes] == [
+        ("code", 2, ["x = 1", "y = 2", "z = 3"])
+    ]
 
 
 def test_notes_are_a_chapter_of_their_own_in_the_order_of_their_marks() -> None:

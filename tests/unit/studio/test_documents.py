@@ -94,7 +94,18 @@ def test_an_html_file_is_cut_at_its_headings(data: bytes) -> None:
         ("Two", ["Two", "1. First", "2. Next"], False),
         ("", ["1. A note."], True),
     ]
-    assert {note.code: note.count for note in document.notes} == {"contents": 1, "note_marks": 1}
+    assert {note.code: (note.count, note.examples) for note in document.notes} == {
+        "contents": (1, ["Contents One"]),
+        "note_marks": (1, ["1"]),
+    }
+
+
+def test_code_of_an_html_file_is_left_out_and_a_poem_is_not() -> None:
+    found = read(
+        b"<html><body><p>Hi.<pre><code>x = 1\ny = 2</code></pre><pre>A poem\n  here</pre><p>Use <code>x</code>."
+    )
+    assert [one.paragraphs for one in found.chapters] == [["Hi.", "A poem here", "Use x."]]
+    assert [(note.code, note.count, note.examples) for note in found.notes] == [("code", 1, ["x = 1 y = 2"])]
 
 
 MARKDOWN = """# Tea
@@ -130,6 +141,8 @@ def test_of_markdown_the_words_are_read_with_chapters_at_its_headings() -> None:
         ("Second", ["Second.", "one.\ntwo."]),
     ]
     assert [(note.code, note.count) for note in found.notes] == [("code", 1), ("footnotes", 1)]
+    assert "no heading" in found.notes[0].examples[0]
+    assert "Of copper." in found.notes[1].examples[0]
     assert read(MARKDOWN.encode()).chapters[0].paragraphs[0] == "# Tea"
     assert [(one.title, one.paragraphs) for one in read(b"Not ~~un~~done.", markdown=True).chapters] == [
         ("", ["Not undone."])
