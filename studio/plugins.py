@@ -1,13 +1,29 @@
-"""Helpers of plug-ins for speech: installed packages, and codes of the languages."""
+"""Plug-ins for speech: installed packages, codes of languages, and the process in which plug-ins run."""
 
 from __future__ import annotations
 
+import asyncio
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
+from typing import TypeVar, TypeVarTuple
+
+from runtime.shared.system import be_polite
 
 CODES = {
     **{"chinese": "zh", "english": "en", "japanese": "ja", "korean": "ko", "german": "de"},
     **{"french": "fr", "russian": "ru", "portuguese": "pt", "spanish": "es", "italian": "it"},
 }
+POLITENESS = 10  # Nice value: live speech comes first.
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+
+Value = TypeVar("Value")
+Given = TypeVarTuple("Given")
 
 
 def is_installed(package: str) -> bool:
@@ -23,3 +39,84 @@ def code_of(language: str | None) -> str | None:
     """Return the code of a language by its name or code, in any case; None for anything else, which means any."""
     word = (language or "").lower()
     return CODES.get(word, word if word in CODES.values() else None)
+
+
+class WorkerBusyError(Exception):
+    """Refusal of a call, because too many wait."""
+
+
+class PluginWorker:
+    """Process that runs one call of a plug-in at a time. Thread: event loop.
+
+    It is started by the first call, and again after it has ended. What a plug-in leaks or crashes does not affect the
+    studio.
+    """
+
+    def __init__(self, max_waiting: int) -> None:
+        """Create the worker; `max_waiting` calls may wait, with the one that runs."""
+        self._max_waiting = max_waiting
+        self._waiting = 0
+        self._turn = asyncio.Lock()
+        self._pool: ProcessPoolExecutor | None = None
+        self._pid: int | None = None
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place among the waiting calls, from before its data is prepared.
+
+        Raises:
+            WorkerBusyError: All places are taken.
+        """
+        if self._waiting >= self._max_waiting:
+            raise WorkerBusyError
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
+    async def call(self, timeout_s: float | None, function: Callable[[*Given], Value], *args: *Given) -> Value:
+        """Run a function of a module in the process, and return its result. The caller has a `place`.
+
+        Raises:
+            TimeoutError: It took longer than `timeout_s`, and its process was killed.
+            BrokenExecutor: Its process has ended.
+            Exception: The function's own.
+        """
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    if self._pool is None:
+                        spawn = multiprocessing.get_context("spawn")  # A fork would copy sockets and locks.
+                        self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin)
+                        self._pid = await loop.run_in_executor(self._pool, os.getpid)
+                    return await loop.run_in_executor(self._pool, function, *args)
+            except (TimeoutError, BrokenExecutor, asyncio.CancelledError):
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """End the process, also in the middle of a call."""
+        if self._pool is None:
+            return
+        if self._pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(self._pid, KILL)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = self._pid = None
+
+
+def _begin() -> None:
+    """Prepare the process: live speech comes first, and it ends with its parent, also during a call."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles it, and ends this process.
+    be_polite(POLITENESS)
+    os.dup2(2, 1)  # Plug-ins may print; the parent's stdout is not theirs.
+    threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

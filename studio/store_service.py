@@ -86,7 +86,7 @@ class StoreService:
             yield
         finally:
             tidying.cancel()
-            await self._aligning.aclose()
+            self._aligning.close()
             await asyncio.to_thread(self._close)
 
     async def admit_to_runtime(self, visitor: Visitor, max_owners: int) -> None:

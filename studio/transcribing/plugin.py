@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -75,3 +76,18 @@ class Choice:
         # The operator's setting, like PYTHONPATH; no client data gets here.
         transcriber: Transcriber = pkgutil.resolve_name(self.setting)()
         return transcriber
+
+
+def transcribe(choice: Choice, samples: NDArray[np.float32], language: str | None) -> dict[str, str | None]:
+    """Transcribe a recording, in a process of its own. Raises the recogniser's own errors.
+
+    Shapes: samples [N] float32, mono, 16 kHz.
+    """
+    transcriber = _loaded(choice)
+    heard = transcriber.transcribe(samples, language)
+    return {"text": heard.text.strip(), "language": heard.language, "by": transcriber.name}
+
+
+@cache
+def _loaded(choice: Choice) -> Transcriber:
+    return choice.load()

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
 from runtime.shared.audio import Sound, resample
 from runtime.shared.reference import read_reference
 from studio.errors import TranscriberBusy, TranscriberMissing, TranscriptionFailed
-from studio.plugins import code_of
-from studio.transcribing.plugin import RATE, Choice
-from studio.transcribing.worker import begin, written_down
+from studio.plugins import PluginWorker, WorkerBusyError, code_of
+from studio.transcribing.plugin import RATE, Choice, transcribe
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +29,7 @@ class TranscriptionService:
     def __init__(self, choice: Choice, limits: Limits) -> None:
         self.choice = choice
         self._limits = limits
-        self._process: ProcessPoolExecutor | None = None
-        self._waiting = 0
+        self._worker = PluginWorker(MAX_WAITING)
 
     def feature(self) -> dict[str, object]:
         """Return the transcription feature for the page; ``how`` tells a host how to enable it."""
@@ -50,33 +47,21 @@ class TranscriptionService:
         """
         if self.choice.missing is not None:
             raise TranscriberMissing
-        if self._waiting >= MAX_WAITING:
-            raise TranscriberBusy(retry_after_s=AGAIN_S)
-        self._waiting += 1
         try:
-            samples = await asyncio.to_thread(self._heard, recording)
-            return await self._written_down(samples, code_of(language))
-        finally:
-            self._waiting -= 1
+            with self._worker.place():
+                samples = await asyncio.to_thread(self._heard, recording)
+                return await self._worker.call(None, transcribe, self.choice, samples, code_of(language))
+        except WorkerBusyError:
+            raise TranscriberBusy(retry_after_s=AGAIN_S) from None
+        except SpeechError:
+            raise
+        except Exception:
+            log.exception("%s could not write down a recording", self.choice.setting)
+            raise TranscriptionFailed from None
 
     def _heard(self, recording: bytes) -> NDArray[np.float32]:
         return resample(Sound(read_reference(recording, self._limits), SAMPLE_RATE), RATE).samples
 
-    async def _written_down(self, samples: NDArray[np.float32], code: str | None) -> dict[str, str | None]:
-        if self._process is None:
-            spawn = multiprocessing.get_context("spawn")  # A fork would copy sockets and locks.
-            self._process = ProcessPoolExecutor(1, mp_context=spawn, initializer=begin)
-        process = self._process
-        try:
-            return await asyncio.get_running_loop().run_in_executor(process, written_down, self.choice, samples, code)
-        except Exception as error:
-            if process is self._process and isinstance(error, RuntimeError):  # The pool's process has ended.
-                self.close()
-            log.exception("%s could not write down a recording", self.choice.setting)
-            raise TranscriptionFailed from None
-
     def close(self) -> None:
-        """Drop waiting recordings; a running transcription may finish."""
-        if self._process is not None:
-            self._process.shutdown(wait=False, cancel_futures=True)
-            self._process = None
+        """End the process; waiting recordings are not transcribed."""
+        self._worker.close()

@@ -93,7 +93,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "studio/": (*SHARED, "voicewright", "studio", "presets"),
     "studio/documents/": (*SHARED, "runtime.markdown", "studio"),
     "studio/errors.py": ("runtime.errors",),
-    "studio/plugins.py": (),
+    "studio/plugins.py": ("runtime.shared.system",),
     "studio/transcribing/": (*SHARED, "studio.errors", "studio.plugins", "studio.transcribing"),
     "studio/aligning/": (*SHARED, "studio.plugins", "studio.aligning"),
     "studio/store/": (*SHARED, "studio.errors", "studio.settings", "studio.store"),

@@ -252,7 +252,7 @@ def asked(wall_s: float = 60.0, times: int = 1) -> list[Any]:
             sound = np.zeros(SAMPLE_RATE, np.float32)
             return [await aligning.align(sound, "Secret words.", "en") for _ in range(times)]
         finally:
-            await aligning.aclose()
+            aligning.close()
 
     return asyncio.run(ask())
 
@@ -304,6 +304,6 @@ async def test_more_takes_than_may_wait_are_not_kept_waiting(only: Install) -> N
             sound = np.zeros(SAMPLE_RATE, np.float32)
             return await asyncio.gather(*(aligning.align(sound, "Good day.", None) for _ in range(MAX_WAITING + 2)))
         finally:
-            await aligning.aclose()
+            aligning.close()
 
     assert [found is None for found in await ask()] == [False] * MAX_WAITING + [True] * 2
