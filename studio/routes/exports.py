@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
-from studio.routes.responses import WorkerPool, file_headers, handle_errors, read_body
+from studio.routes.responses import RouteTable, StoreRoutes, WorkerPool, file_headers, read_body
 from studio.store.exports import Export, ExportFields, export
 from studio.store.records import decode, read
 from studio.store.store import Store
@@ -17,20 +16,18 @@ from studio.visitors.visitors import Visitors
 PIECE = 2**18  # Bytes per piece.
 
 
-class ExportRoutes:
+class ExportRoutes(StoreRoutes):
     """Routes of exports. Thread: event loop; workers create and read audio.
 
     `export_workers` are separate, so that the page's lists do not wait for a long export.
     """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, export_workers: WorkerPool) -> None:
-        self._store = store
-        self._visitors = visitors
-        self._workers = workers
+        super().__init__(store, visitors, workers)
         self._export_workers = export_workers
 
-    def routes(self) -> list[Route]:
-        return [Route("/studio/exports", handle_errors(self.make), methods=["POST"])]
+    def table(self) -> RouteTable:
+        return [("POST", "/studio/exports", self.make)]
 
     async def make(self, request: Request) -> Response:
         """Create the file that the body describes, and send it."""

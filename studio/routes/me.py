@@ -7,9 +7,8 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from studio.routes.responses import WorkerPool, handle_errors, json_response, read_body
+from studio.routes.responses import RouteTable, StoreRoutes, WorkerPool, json_response, read_body
 from studio.store.audio_files import FORMATS
 from studio.store.exports import MAX_CLIPS
 from studio.store.records import decode, preferences_of
@@ -25,18 +24,15 @@ PLAIN: dict[str, Any] = {
 }
 
 
-class MeRoutes:
+class MeRoutes(StoreRoutes):
     """Routes of the visitor. Thread: event loop."""
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, features: Features | None = None) -> None:
-        self._store = store
-        self._visitors = visitors
-        self._workers = workers
+        super().__init__(store, visitors, workers)
         self._features = features
 
-    def routes(self) -> list[Route]:
-        table = [(self.me, ["GET"]), (self.prefer, ["PATCH"])]
-        return [Route("/studio/me", handle_errors(endpoint), methods=methods) for endpoint, methods in table]
+    def table(self) -> RouteTable:
+        return [("GET", "/studio/me", self.me), ("PATCH", "/studio/me", self.prefer)]
 
     async def me(self, request: Request) -> Response:
         visitor = self._visitors.of(request)

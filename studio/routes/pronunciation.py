@@ -6,30 +6,21 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from studio.routes.responses import WorkerPool, handle_errors, json_response, read_body
+from studio.routes.responses import RouteTable, StoreRoutes, json_response, read_body
 from studio.store.pronunciations import EMPTY
 from studio.store.records import PronunciationFields, TextToSay, decode, read
-from studio.store.store import Store
-from studio.visitors.visitors import Visitors
 
 
-class PronunciationRoutes:
+class PronunciationRoutes(StoreRoutes):
     """Routes of pronunciation dictionaries. Thread: event loop; workers access the disk."""
 
-    def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool) -> None:
-        self._store = store
-        self._visitors = visitors
-        self._workers = workers
-
-    def routes(self) -> list[Route]:
-        table = [
-            ("/studio/pronunciation", self.dictionary, ["GET"]),
-            ("/studio/pronunciation", self.put, ["PUT"]),
-            ("/studio/pronunciation/said", self.say, ["POST"]),
+    def table(self) -> RouteTable:
+        return [
+            ("GET", "/studio/pronunciation", self.dictionary),
+            ("PUT", "/studio/pronunciation", self.put),
+            ("POST", "/studio/pronunciation/said", self.say),
         ]
-        return [Route(path, handle_errors(endpoint), methods=methods) for path, endpoint, methods in table]
 
     async def dictionary(self, request: Request) -> Response:
         """Return the whole list; empty for an unknown visitor."""

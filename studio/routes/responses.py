@@ -14,6 +14,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from runtime.errors import (
     InvalidConfig,
@@ -26,6 +27,8 @@ from runtime.shared.file_names import disposition
 from runtime.shared.port.errors import error_response
 from runtime.shared.port.limits import body_pieces
 from runtime.shared.port.origins import SAFE_METHODS, may_use
+from studio.store.store import Store
+from studio.visitors.visitors import Visitors
 
 BODY_BYTES = 2 * 2**20  # Bytes of a JSON body.
 FIELD_BYTES = 2**20  # Bytes of a form's text field.
@@ -41,6 +44,7 @@ PRIVATE = {
 Value = TypeVar("Value")
 Given = ParamSpec("Given")
 Handler = Callable[[Request], Awaitable[Response]]
+RouteTable = list[tuple[str, str, Handler]]
 
 # The parser logs a warning for every invalid form, which any client can send in any number.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
@@ -60,6 +64,30 @@ class WorkerPool:
     def close(self) -> None:
         """Wait for running work, and start no more."""
         self._workers.shutdown(wait=True, cancel_futures=True)
+
+
+class StoreRoutes:
+    """Base class of routes that use the store. Thread: event loop; workers access the disk."""
+
+    def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool) -> None:
+        self._store = store
+        self._visitors = visitors
+        self._workers = workers
+
+    def table(self) -> RouteTable:
+        """Return the method, path and handler of each route."""
+        raise NotImplementedError
+
+    def routes(self) -> list[Route]:
+        return [Route(path, handle_errors(handler), methods=[method]) for method, path, handler in self.table()]
+
+    def _named(self, request: Request) -> tuple[str, str]:
+        """Return the owner, and the id in the path.
+
+        Raises:
+            VisitorUnknown: The browser keeps no cookie.
+        """
+        return self._visitors.of(request).known, request.path_params["id"]
 
 
 def handle_errors(handler: Handler) -> Handler:

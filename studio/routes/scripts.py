@@ -4,34 +4,32 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from runtime.errors import InvalidConfig
-from studio.routes.responses import WorkerPool, handle_errors, json_list, json_response, read_pieces, stored_json
+from studio.routes.responses import (
+    RouteTable,
+    StoreRoutes,
+    json_list,
+    json_response,
+    read_pieces,
+    stored_json,
+)
 from studio.store.records import is_script_id
 from studio.store.scripts import MAX_BYTES
-from studio.store.store import Store
-from studio.visitors.visitors import Visitors
 
 
-class ScriptRoutes:
+class ScriptRoutes(StoreRoutes):
     """Routes of scripts. Thread: event loop; workers access the disk."""
 
-    def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool) -> None:
-        self._store = store
-        self._visitors = visitors
-        self._workers = workers
-
-    def routes(self) -> list[Route]:
+    def table(self) -> RouteTable:
         script = "/studio/scripts/{id}"
-        table = [
-            ("/studio/scripts", self.all, ["GET"]),
-            (script, self.find, ["GET"]),
-            (script, self.put, ["PUT"]),
-            (script, self.delete, ["DELETE"]),
-            (f"{script}/restore", self.restore, ["POST"]),
+        return [
+            ("GET", "/studio/scripts", self.all),
+            ("GET", script, self.find),
+            ("PUT", script, self.put),
+            ("DELETE", script, self.delete),
+            ("POST", f"{script}/restore", self.restore),
         ]
-        return [Route(path, handle_errors(endpoint), methods=methods) for path, endpoint, methods in table]
 
     async def all(self, request: Request) -> Response:
         """Return the scripts that contain the words of `?search=`, with line counts instead of lines."""
@@ -62,6 +60,3 @@ class ScriptRoutes:
 
     async def restore(self, request: Request) -> Response:
         return stored_json(await self._workers(self._store.scripts.restore, *self._named(request)))
-
-    def _named(self, request: Request) -> tuple[str, str]:
-        return self._visitors.of(request).known, request.path_params["id"]

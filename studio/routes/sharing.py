@@ -14,12 +14,11 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
 
 from runtime.errors import SpeechError
 from runtime.shared.file_names import file_name
 from studio.errors import NotKept, SharingBusy, SharingOff
-from studio.routes.responses import PRIVATE, WorkerPool, file_headers, handle_errors, json_response
+from studio.routes.responses import PRIVATE, RouteTable, StoreRoutes, WorkerPool, file_headers, json_response
 from studio.store.audio_files import FORMATS, encoded, tags_of
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
@@ -60,27 +59,24 @@ HEADERS = {
 }
 
 
-class SharingRoutes:
+class SharingRoutes(StoreRoutes):
     """Routes of shared links. Thread: event loop; workers access the disk and encode."""
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, export_workers: WorkerPool) -> None:
-        self._store = store
-        self._visitors = visitors
-        self._workers = workers
+        super().__init__(store, visitors, workers)
         self._export_workers = export_workers
         self._busy = 0
         self._files: OrderedDict[str, bytes] = OrderedDict()
 
-    def routes(self) -> list[Route]:
+    def table(self) -> RouteTable:
         share = "/studio/takes/{id}/share"
-        table = [
-            (share, handle_errors(self.link), ["GET"]),
-            (share, handle_errors(self.begin), ["POST"]),
-            (share, handle_errors(self.end), ["DELETE"]),
-            ("/shared/{token}", self.page, ["GET"]),
-            ("/shared/{token}/audio", handle_errors(self.audio), ["GET"]),
+        return [
+            ("GET", share, self.link),
+            ("POST", share, self.begin),
+            ("DELETE", share, self.end),
+            ("GET", "/shared/{token}", self.page),
+            ("GET", "/shared/{token}/audio", self.audio),
         ]
-        return [Route(path, endpoint, methods=methods) for path, endpoint, methods in table]
 
     # --- Routes of the owner.
 

@@ -6,15 +6,15 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.shared.file_names import file_name
 from studio.routes.responses import (
     PRIVATE,
+    RouteTable,
+    StoreRoutes,
     WorkerPool,
     file_response,
-    handle_errors,
     json_list,
     json_response,
     query_flag,
@@ -32,34 +32,31 @@ from studio.visitors.visitors import Visitors
 KEPT = "private, max-age=86400, immutable"  # Browsers may cache a take without revalidation.
 
 
-class TakeRoutes:
+class TakeRoutes(StoreRoutes):
     """Routes of takes. Thread: event loop; workers access the disk and encode."""
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, max_reference_bytes: int) -> None:
-        self._store = store
-        self._visitors = visitors
-        self._workers = workers
+        super().__init__(store, visitors, workers)
         # One byte above the limit, so that the store reports the limit.
         self._largest = {"pcm": store.settings.max_take_bytes + 2, "reference": max_reference_bytes}
 
-    def routes(self) -> list[Route]:
+    def table(self) -> RouteTable:
         take = "/studio/takes/{id}"
-        table = [
-            ("/studio/takes", self.page, ["GET"]),
-            ("/studio/takes", self.add, ["POST"]),
-            ("/studio/takes/space", self.space, ["GET"]),
-            ("/studio/takes/free", self.free, ["POST"]),
-            ("/studio/takes/delete", self.delete_several, ["POST"]),
-            ("/studio/takes/restore", self.restore_several, ["POST"]),
-            (take, self.record, ["GET"]),
-            (take, self.change, ["PATCH"]),
-            (take, self.delete, ["DELETE"]),
-            (f"{take}/restore", self.restore, ["POST"]),
-            (f"{take}/audio", self.audio, ["GET"]),
-            (f"{take}/outline", self.outline, ["GET"]),
-            (f"{take}/reference", self.reference, ["GET"]),
+        return [
+            ("GET", "/studio/takes", self.page),
+            ("POST", "/studio/takes", self.add),
+            ("GET", "/studio/takes/space", self.space),
+            ("POST", "/studio/takes/free", self.free),
+            ("POST", "/studio/takes/delete", self.delete_several),
+            ("POST", "/studio/takes/restore", self.restore_several),
+            ("GET", take, self.record),
+            ("PATCH", take, self.change),
+            ("DELETE", take, self.delete),
+            ("POST", f"{take}/restore", self.restore),
+            ("GET", f"{take}/audio", self.audio),
+            ("GET", f"{take}/outline", self.outline),
+            ("GET", f"{take}/reference", self.reference),
         ]
-        return [Route(path, handle_errors(endpoint), methods=methods) for path, endpoint, methods in table]
 
     async def page(self, request: Request) -> Response:
         """Return a page of takes that contain every word of `search`, newest first."""
@@ -167,6 +164,3 @@ class TakeRoutes:
         data = await self._workers(self._store.takes.reference, *self._named(request))
         media_type, suffix = kind_of(data)
         return file_response(data, media_type, f"reference.{suffix}")
-
-    def _named(self, request: Request) -> tuple[str, str]:
-        return self._visitors.of(request).known, request.path_params["id"]

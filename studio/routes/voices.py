@@ -9,11 +9,10 @@ from urllib.parse import quote
 import httpx
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from runtime.errors import InvalidConfig, SpeechError
 from studio.relay.relay import Relay
-from studio.routes.responses import WorkerPool, handle_errors, json_response, query_flag, read_body
+from studio.routes.responses import RouteTable, StoreRoutes, WorkerPool, json_response, query_flag, read_body
 from studio.store.audio_files import encoded, tags_of
 from studio.store.records import TakeVoice, decode, read, words_heard
 from studio.store.store import Store
@@ -26,26 +25,23 @@ MAX_PROVENANCE_CHARS = 500  # Characters of a provenance entry.
 MAX_ANCESTORS = 32  # Takes searched for the description of a voice.
 
 
-class VoiceRoutes:
+class VoiceRoutes(StoreRoutes):
     """Routes of stored voices. The runtime stores them, but has neither their takes nor a bin.
 
     So a deleted voice is downloaded first, and restored by an import. Thread: event loop; workers access the disk.
     """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, relay: Relay) -> None:
-        self._store = store
-        self._visitors = visitors
-        self._workers = workers
+        super().__init__(store, visitors, workers)
         self._relay = relay
 
-    def routes(self) -> list[Route]:
-        table = [
-            ("/studio/takes/{id}/voice", self.keep, ["POST"]),
-            ("/studio/voices/{voice}", self.show, ["GET"]),
-            ("/studio/voices/{voice}", self.delete, ["DELETE"]),
-            ("/studio/voices/{voice}/restore", self.restore, ["POST"]),
+    def table(self) -> RouteTable:
+        return [
+            ("POST", "/studio/takes/{id}/voice", self.keep),
+            ("GET", "/studio/voices/{voice}", self.show),
+            ("DELETE", "/studio/voices/{voice}", self.delete),
+            ("POST", "/studio/voices/{voice}/restore", self.restore),
         ]
-        return [Route(path, handle_errors(endpoint), methods=methods) for path, endpoint, methods in table]
 
     async def show(self, request: Request) -> Response:
         """Return what a deletion of the voice concerns: its takes, and how long it could be restored."""

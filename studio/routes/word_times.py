@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from runtime.errors import UnsupportedFormat
 from runtime.shared.file_names import file_name
@@ -19,7 +18,7 @@ from runtime.shared.word_times import TimedWords, shared_out, spans_of
 from studio.aligning.fitting import written
 from studio.aligning.service import AlignmentService
 from studio.plugins import code_of
-from studio.routes.responses import WorkerPool, file_response, handle_errors, json_response
+from studio.routes.responses import RouteTable, StoreRoutes, WorkerPool, file_response, json_response
 from studio.store.audio_files import title_of
 from studio.store.records import words_heard, words_read
 from studio.store.store import Store
@@ -49,25 +48,23 @@ class TakeWords:
         return webvtt(self.words, "Times are estimated." if self.by is None else f"Times by {self.by}.").encode()
 
 
-class WordTimeRoutes:
+class WordTimeRoutes(StoreRoutes):
     """Routes of word times. Thread: event loop; workers read audio, and a child process aligns it."""
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, aligning: AlignmentService) -> None:
-        self._store = store
-        self._visitors = visitors
-        self._workers = workers
+        super().__init__(store, visitors, workers)
         self._aligning = aligning
         self._known: OrderedDict[str, TakeWords] = OrderedDict()
 
-    def routes(self) -> list[Route]:
-        return [Route("/studio/takes/{id}/words", handle_errors(self.words), methods=["GET"])]
+    def table(self) -> RouteTable:
+        return [("GET", "/studio/takes/{id}/words", self.words)]
 
     async def words(self, request: Request) -> Response:
         """Return the words of a take in order."""
         wanted = request.query_params.get("format", "json")
         if wanted not in FORMATS:
             raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
-        owner, take_id = self._visitors.of(request).known, request.path_params["id"]
+        owner, take_id = self._named(request)
         record = await self._workers(self._store.takes.find, owner, take_id)
         found = self._known.get(take_id) or await self._found(owner, record)
         if wanted == "json":
