@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 from runtime.settings import Limits
 from runtime.shared.inline_tags import tag_pattern
 from runtime.shared.pronouncing import pronounced
-from studio.settings import StoreSettings
 from studio.store.database import Database
-from studio.store.owned_rows import VISITOR, MakeRoom, OwnedRows, next_version
+from studio.store.owned_rows import MakeRoom, OwnedRows, next_version
 from studio.store.records import PronunciationFields, TextToSay
 
 TAG = tag_pattern(Limits(), brackets=True)  # Tags are not part of a dictionary's words.
@@ -26,11 +24,10 @@ class Pronunciations:
         StorageFailed: The database failed; nothing has changed.
     """
 
-    def __init__(self, database: Database, settings: StoreSettings, make_room: MakeRoom) -> None:
+    def __init__(self, database: Database, make_room: MakeRoom) -> None:
         self._database = database
         self._make_room = make_room
         self._rows = OwnedRows(database, "pronunciations", held="dictionary", key="owner")
-        self._settings = settings
 
     def of(self, owner: str) -> dict[str, Any]:
         """Return the owner's dictionary, which is initially empty."""
@@ -62,10 +59,3 @@ class Pronunciations:
         words = [(entry.word, entry.say_as) for entry in asked.pronunciations]
         spoken, places = pronounced(asked.text, [*words, *((entry["word"], entry["said"]) for entry in kept)], TAG)
         return {"text": spoken, "places": places}
-
-    def purge(self) -> None:
-        """Delete the dictionaries of expired visitors."""
-        old = time.time() - 86400 * self._settings.visitor_days
-        with self._database.writing("The dictionaries") as connection:
-            query = "DELETE FROM pronunciations WHERE owner LIKE ? AND updated_at < ?"
-            connection.execute(query, (f"{VISITOR}%", old))

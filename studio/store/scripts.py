@@ -19,7 +19,7 @@ from runtime.shared.strict_json import MAX_DEPTH, parse_object
 from studio.errors import NotKept, StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
-from studio.store.owned_rows import VISITOR, MakeRoom, OwnedRows, next_version
+from studio.store.owned_rows import MakeRoom, OwnedRows, next_version
 from studio.store.records import MAX_SCRIPT_LINES, ScriptHead, ScriptLine, read
 
 MAX_BYTES = 8 * 2**20  # Bytes of one script as JSON.
@@ -122,16 +122,6 @@ class Scripts:
         """
         self._rows.mark(owner, script_id, None, what="The script")
         return self.find(owner, script_id)
-
-    def purge(self) -> None:
-        """Delete expired scripts of the bin and of expired visitors."""
-        now = time.time()
-        old = now - 86400 * self._settings.visitor_days
-        with self._database.writing("The scripts") as connection:
-            connection.execute(
-                "DELETE FROM scripts WHERE deleted_at < ? OR (owner LIKE ? AND updated_at < ?)",
-                (now - self._settings.bin_s, f"{VISITOR}%", old),
-            )
 
     def _holds(self, owner: str, script_id: str, words: list[str]) -> bool:
         """True if each word is in the script's name, lines, voices or styles."""

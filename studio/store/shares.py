@@ -76,11 +76,6 @@ class Shares:
         """
         return self._takes.pcm(*self._meant(token))
 
-    def purge(self) -> None:
-        """Delete the links of deleted takes."""
-        with self._database.writing("The links") as connection:
-            connection.execute("DELETE FROM shares WHERE take NOT IN (SELECT id FROM takes)")
-
     def _meant(self, token: str) -> tuple[str, str]:
         found = []
         if _TOKEN.fullmatch(token):

@@ -31,6 +31,9 @@ FLEETING = {"overlay", "tmpfs", "ramfs", "aufs"}
 
 log = logging.getLogger(__name__)
 
+# Column with the time of the last change by table, for the items of visitors who do not return.
+LAST_CHANGES = {"scripts": "updated_at", "pronunciations": "updated_at", "preferences": "seen_at"}
+DAY_S = 86_400
 MAX_PREFERENCES = 64  # Preferences of one owner.
 
 ON_A_SPACE = (
@@ -98,15 +101,18 @@ class Store:
             StorageFailed: The disk failed.
         """
         self.takes.purge()
-        self.scripts.purge()
-        self.pronunciations.purge()
-        self.shares.purge()
         self.voice_bin.purge()
-        self._purge_preferences()
+        now = time.time()
+        with self._database.writing("The cleanup") as connection:
+            connection.execute("DELETE FROM scripts WHERE deleted_at < ?", (now - self.settings.bin_s,))
+            for table, changed_at in LAST_CHANGES.items():
+                query = f"DELETE FROM {table} WHERE owner LIKE ? AND {changed_at} < ?"  # noqa: S608  ours, whole
+                connection.execute(query, (f"{VISITOR}%", now - DAY_S * self.settings.visitor_days))
+            connection.execute("DELETE FROM shares WHERE take NOT IN (SELECT id FROM takes)")
 
     def left_owners(self) -> list[str]:
         """Return the visitors who left voices or dictionaries in the runtime."""
-        return self.runtime_owners.left_before(time.time() - 86400 * self.settings.visitor_days)
+        return self.runtime_owners.left_before(time.time() - DAY_S * self.settings.visitor_days)
 
     def bytes(self) -> int:
         """Return the bytes of all stored items including the bin."""
@@ -136,12 +142,6 @@ class Store:
             connection.execute("INSERT OR REPLACE INTO preferences VALUES (?, ?, ?, ?, ?)", row)
         return merged
 
-    def _purge_preferences(self) -> None:
-        """Delete the preferences of expired visitors."""
-        old = time.time() - 86400 * self.settings.visitor_days
-        with self._database.writing("The preferences") as connection:
-            connection.execute("DELETE FROM preferences WHERE owner LIKE ? AND seen_at < ?", (f"{VISITOR}%", old))
-
     def _open(self) -> None:
         make_private(self.folder)
         files = SoundFiles(self.folder)
@@ -155,7 +155,7 @@ class Store:
         self.runtime_owners = RuntimeOwners(self._database)
         self.shares = Shares(self._database, self.takes)
         self.scripts = Scripts(self._database, self.settings, self.takes.make_room)
-        self.pronunciations = Pronunciations(self._database, self.settings, self.takes.make_room)
+        self.pronunciations = Pronunciations(self._database, self.takes.make_room)
 
 
 def is_lasting(folder: Path, env: Mapping[str, str] | None = None, mounts: str = "/proc/self/mounts") -> bool:

@@ -20,7 +20,6 @@ DATED = {
     "studio/store_service.py",  # Detects jumps of the clock.
     "studio/store/database.py",  # names of what is set aside
     "studio/store/owned_rows.py",  # when a row was written or set aside
-    "studio/store/pronunciations.py",
     "studio/store/runtime_owners.py",  # The last visit of each owner.
     "studio/store/scripts.py",
     "studio/store/shares.py",
