@@ -20,6 +20,7 @@ from studio.documents.values import (
     LeftOut,
     Note,
     UnreadableError,
+    first_title,
 )
 
 _LINE_END = re.compile("\r\n?|[\x85\u2028]")
@@ -103,6 +104,7 @@ def read_text(
             left_out.add("page_numbers", number)
     notes += left_out.notes()
     chapters = chapters or [Chapter("", paragraphs)]
+    title = title or first_title(chapters)
     if not chapters[0].paragraphs and not notes:
         raise UnreadableError(EMPTY)
     return TextDocument(

@@ -102,7 +102,7 @@ class Note:
 
 @dataclass(slots=True)
 class Document:
-    """Text of a document. `title` is empty if it has none."""
+    """Text of a document. `title` is its first heading if it names no title, and empty if it has no heading."""
 
     title: str
     chapters: list[Chapter]
@@ -150,7 +150,13 @@ def settled(document: Document) -> Document:
         raise UnreadableError(TOO_LARGE)
     damaged = LeftOut()
     damaged.add("damaged", count=sum(text.count(_UNDECODED) for text in texts))
-    return Document(document.title[:MAX_TITLE_CHARS], chapters, [*document.notes, *damaged.notes()])
+    title = (document.title or first_title(chapters))[:MAX_TITLE_CHARS]
+    return Document(title, chapters, [*document.notes, *damaged.notes()])
+
+
+def first_title(chapters: Iterable[Chapter]) -> str:
+    """Return the first chapter title that is not empty, else ""."""
+    return next((chapter.title for chapter in chapters if chapter.title), "")
 
 
 def cut_level(levels: Iterable[int]) -> int:

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.conftest import SCREENSHOTS
-from tests.browser.script_steps import enter_script, texts
+from tests.browser.script_steps import enter_script, text_of, texts
 from tests.browser.steps import enter
 from tests.support.documents import epub, letter, paragraph, word
 
@@ -82,6 +82,29 @@ def test_of_a_markdown_file_the_words_are_read(studio: Page) -> None:
     studio.set_input_files("#vw-text-file", {"name": "Tea.md", "mimeType": "text/markdown", "buffer": text})
     expect(studio.locator("#vw-text")).to_have_value("The kettle is on.")
     expect(studio.locator(".vw-toast").last).to_contain_text("1 footnote is not read.")
+
+
+def test_a_script_without_a_name_gets_that_of_the_file(studio: Page) -> None:
+    enter_script(studio)
+    name = studio.locator("#vw-script-name")
+    studio.click("#vw-script-shelf > summary")
+    studio.click("#vw-script-new")
+    expect(name).to_have_value("")
+    chat = b"[31.12.25, 22:30:15] Mary: Hello\n[31.12.25, 22:31:02] Tom: Good evening\n"
+    files: list[tuple[FilePayload, str]] = [
+        ({"name": "tea.md", "mimeType": "text/markdown", "buffer": b"---\ntitle: Tea\n---\nIt boils."}, "Tea"),
+        ({"name": "A.plain.txt", "mimeType": "text/plain", "buffer": b"It boils."}, "A.plain"),
+        ({"name": "Chat with Mary.txt", "mimeType": "text/plain", "buffer": chat}, "Chat with Mary"),
+    ]
+    for file, title in files:
+        studio.set_input_files("#vw-script-file", file)
+        expect(name).to_have_value(title)
+        studio.locator(".vw-toast button").last.click()
+        expect(name).to_have_value("")
+    name.fill("My own")
+    studio.set_input_files("#vw-script-file", files[0][0])
+    expect(text_of(studio, 1)).to_have_value("It boils.")
+    expect(name).to_have_value("My own")
 
 
 def test_sounds_are_left_out_of_subtitles_unless_they_are_wanted(studio: Page) -> None:

@@ -267,10 +267,10 @@ export class LinesView {
   /**
    * Insert parsed lines after a line, or replace it if it is empty.
    *
-   * @param {import('./reading.js').Read} read
+   * @param {import('./reading.js').Read & {title?: string}} read  title: names a script that has no name
    * @param {Line} [after]  the line that was pasted into: its voice reads what names nobody; left out: they are added at the end
    */
-  take({ lines: read, leftOut }, after) {
+  take({ lines: read, leftOut, title = '' }, after) {
     const { script } = this;
     if (!this.room.hasRoom(script.lines.length + read.length)) return;
     const before = script.lines.slice();
@@ -278,9 +278,12 @@ export class LinesView {
     this.voiceAssignment.assign(lines, before, after?.voice ?? undefined);
     const at = after ? script.at(after.id) : script.lines.length - 1;
     const replaced = at >= 0 && !script.lines[at].text.trim() ? [script.lines[at]] : [];
+    const isNamed = title !== '' && !script.name.trim();
+    if (isNamed) script.name = title;
     script.insert(lines, at + 1);
     script.keep((line) => !replaced.includes(line));
     const undo = () => {
+      if (isNamed && script.name === title) script.name = '';
       script.keep((line) => !lines.includes(line));
       script.insert(replaced, Math.max(0, at));
     };

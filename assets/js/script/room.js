@@ -472,13 +472,13 @@ export class ScriptRoom {
     this.exporting.show(button);
   }
 
-  /** A text becomes lines of this script, a document a script of its own. @param {File} [file] */
+  /** A text becomes lines of this script and names it if it has no name; a document is a new script. @param {File} [file] */
   async importFile(file) {
     const imported = await this.studio.importing.read(file, this.script.gap);
     if (!imported) return;
     const read = imported.lines ? { lines: imported.lines, leftOut: 0 } : this.read(imported.text);
     if (imported.isDocument) await this.write(read, null, imported.title);
-    else this.lines.take(read);
+    else this.lines.take({ ...read, title: imported.title });
   }
 
   /** Put a kept take's line at the end. @param {import('../app/studio.js').Restored} take @returns {import('../app/studio.js').Back} */

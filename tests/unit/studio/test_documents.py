@@ -165,6 +165,22 @@ def test_settings_before_a_markdown_text_are_not_read(before: str, title: str, c
     assert found.chapters[0].paragraphs == (["It rains."] if count else ["No: settings.", "It rains."])
 
 
+@pytest.mark.parametrize(
+    ("data", "markdown", "title"),
+    [
+        (b"---\ntitle: Given\n---\n# Written\n\nText.", True, "Given"),
+        (b"Text.\n\n## The *first*\n\nMore.\n\n## Second\n", True, "The first"),
+        (b"<html><body><p>Text.<h2>A  heading</h2><p>More.", False, "A heading"),
+        (b"<html><title>Given</title><body><h2>A heading</h2>", False, "Given"),
+        (letter(("Normal", "Text."), ("Heading 1", "News")), False, "News"),
+        (b"Text.", True, ""),
+        (b"# No heading in plain text", False, ""),
+    ],
+)
+def test_a_document_without_a_title_has_that_of_its_first_heading(data: bytes, markdown: bool, title: str) -> None:
+    assert read(data, markdown=markdown).title == title
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "---\n"])
 def test_markdown_without_words_is_empty(text: str) -> None:
     with pytest.raises(values.UnreadableError, match=values.EMPTY):
