@@ -89,7 +89,7 @@ def record(page: Page, seconds: float) -> None:
     expect(page.locator("#vw-clone-trim")).to_be_visible()
 
 
-def test_from_the_microphone_to_a_voice_that_speaks(app: App, studio: Page) -> None:
+def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio: Page) -> None:
     sent = configs(studio)
     enter(studio, "clone")
     record(studio, 3.0)
@@ -147,7 +147,7 @@ def test_from_the_microphone_to_a_voice_that_speaks(app: App, studio: Page) -> N
     assert "ref_audio" not in sent[-1]
 
 
-def test_the_countdown_can_be_called_off(studio: Page) -> None:
+def test_recording_countdown_can_be_cancelled(studio: Page) -> None:
     enter(studio, "clone")
     studio.click("#vw-clone-record")
     expect(studio.locator("#vw-clone-stop")).to_have_text("Cancel")
@@ -170,7 +170,7 @@ ASKED_FOR_LONG = """() => {
 }"""
 
 
-def test_the_browser_asks_for_the_microphone_before_the_countdown(studio: Page) -> None:
+def test_microphone_permission_is_requested_before_the_countdown(studio: Page) -> None:
     """Who reads the browser's question cannot begin to speak."""
     enter(studio, "clone")
     studio.evaluate(ASKED_FOR_LONG)
@@ -190,7 +190,7 @@ def test_the_browser_asks_for_the_microphone_before_the_countdown(studio: Page) 
     expect(studio.locator("#vw-clone-live")).to_be_hidden()
 
 
-def test_a_missing_microphone_is_said_at_once(studio: Page) -> None:
+def test_missing_microphone_is_reported_immediately(studio: Page) -> None:
     enter(studio, "clone")
     studio.evaluate(
         """() => {
@@ -202,7 +202,7 @@ def test_a_missing_microphone_is_said_at_once(studio: Page) -> None:
     assert studio.text_content("#vw-clone-count") == "…", "nobody was counted down to nothing"
 
 
-def test_what_is_trimmed_is_what_is_sent(studio: Page) -> None:
+def test_only_the_trimmed_part_of_a_recording_is_sent(studio: Page) -> None:
     sent = configs(studio)
     enter(studio, "clone")
     upload = wav(6.0)
@@ -249,7 +249,7 @@ def test_what_is_trimmed_is_what_is_sent(studio: Page) -> None:
     assert 0 < end - start < 0.2
 
 
-def test_the_selection_is_played_before_anything_is_spoken(studio: Page) -> None:
+def test_selected_part_of_a_recording_can_be_played_before_cloning(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(2.0, rate=44100))
     expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
@@ -259,7 +259,7 @@ def test_the_selection_is_played_before_anything_is_spoken(studio: Page) -> None
     expect(studio.locator("#vw-clone-play")).to_have_attribute("data-icon", "play")
 
 
-def test_speech_is_written_down_and_trimmed_to(studio: Page) -> None:
+def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> None:
     quiet, speech = np.zeros(36_000, np.float32), spoken(seed=1)
     file = io.BytesIO()
     soundfile.write(file, np.concatenate([quiet, speech, quiet]), 24_000, format="FLAC")
@@ -290,7 +290,7 @@ def test_speech_is_written_down_and_trimmed_to(studio: Page) -> None:
     expect(studio.locator("#vw-clone-same")).to_be_hidden()
 
 
-def test_only_a_transcript_that_was_heard_gets_the_tick(studio: Page, app: App) -> None:
+def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: App) -> None:
     enter(studio, "clone")
     step = studio.locator(".vw-step").nth(1)
     to_words(studio, speech_file())
@@ -321,9 +321,7 @@ def speech_file() -> FilePayload:
 
 
 @pytest.mark.parametrize("how", ["faster-whisper is not installed. Install the extra of that name.", ""])
-def test_where_no_recogniser_is_installed_the_host_reads_once_how_to_get_one_and_nobody_sees_a_button(
-    studio: Page, how: str
-) -> None:
+def test_without_speech_recognition_only_the_host_reads_how_to_install_it(studio: Page, how: str) -> None:
 
     def without(route: Route) -> None:
         me = route.fetch().json()
@@ -355,7 +353,7 @@ def scene() -> FilePayload:
     return {"name": "kitchen.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
 
 
-def test_the_best_part_is_chosen_a_cough_is_left_out_and_both_have_a_way_back(studio: Page) -> None:
+def test_best_part_selection_and_cough_removal_can_be_undone(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", scene())
     expect(studio.locator("#vw-clone-trim")).to_be_visible()
@@ -397,7 +395,7 @@ def test_the_best_part_is_chosen_a_cough_is_left_out_and_both_have_a_way_back(st
 
 
 @pytest.mark.quick
-def test_a_long_recording_says_what_can_be_used_of_it_and_nothing_outlives_the_next(studio: Page) -> None:
+def test_long_recording_shows_its_usable_length_and_is_forgotten_with_the_next(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(75.0, rate=16000))
     cut = studio.locator("#vw-clone-cut")
@@ -419,7 +417,7 @@ def test_a_long_recording_says_what_can_be_used_of_it_and_nothing_outlives_the_n
     expect(studio.locator("#vw-clone-transcript")).to_be_enabled()
 
 
-def test_a_file_that_is_too_long_or_too_large_to_open_says_which_and_what_to_do(studio: Page) -> None:
+def test_oversized_recording_file_is_refused_with_its_limit_and_advice(studio: Page) -> None:
     enter(studio, "clone")
     hours = io.BytesIO()
     soundfile.write(hours, np.zeros(601 * 8000), 8000, format="WAV", subtype="PCM_U8")
@@ -440,7 +438,7 @@ def test_a_file_that_is_too_long_or_too_large_to_open_says_which_and_what_to_do(
     expect(studio.locator("#vw-clone-recording")).to_be_hidden()
 
 
-def test_the_room_speaks_chinese(studio: Page) -> None:
+def test_clone_room_is_fully_translated_to_chinese(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(3.0))
     advice(studio)
@@ -451,7 +449,7 @@ def test_the_room_speaks_chinese(studio: Page) -> None:
     expect(studio.locator("#vw-clone-use")).to_have_text("Use these 3.0 s")
 
 
-def test_a_clone_in_the_dark_on_a_phone(open_studio: OpenStudio) -> None:
+def test_clone_room_fits_a_phone_in_dark_mode(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True, color_scheme="dark")
     enter(page, "clone")
     page.set_input_files("#vw-clone-file", wav(3.0))
@@ -463,7 +461,7 @@ def test_a_clone_in_the_dark_on_a_phone(open_studio: OpenStudio) -> None:
     page.screenshot(path=SCREENSHOTS / "clone-phone-dark.png", full_page=True)
 
 
-def test_on_a_phone_what_is_settled_in_a_step_is_read_whole(open_studio: OpenStudio) -> None:
+def test_completed_step_summaries_are_not_cut_off_on_a_phone(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 360, "height": 740})
     enter(page, "clone")
     clone_from(page, {**wav(3.0), "name": "My voice in the kitchen.wav"}, "The heron waits.")
@@ -474,7 +472,7 @@ def test_on_a_phone_what_is_settled_in_a_step_is_read_whole(open_studio: OpenStu
         assert summary.evaluate("(summary) => summary.scrollWidth <= summary.clientWidth"), said
 
 
-def test_a_recording_may_be_dropped_on_the_card(studio: Page) -> None:
+def test_recording_can_be_dropped_on_the_card(studio: Page) -> None:
     enter(studio, "clone")
     sound = base64.b64encode(wav(3.0)["buffer"]).decode()
     card = studio.locator("#vw-clone-card")
@@ -495,7 +493,7 @@ def test_a_recording_may_be_dropped_on_the_card(studio: Page) -> None:
     expect(studio.locator("#vw-clone-trim")).to_be_visible()
 
 
-def test_who_clones_by_the_sound_alone_is_not_asked_for_words(studio: Page) -> None:
+def test_cloning_without_transcript_does_not_ask_for_one(studio: Page) -> None:
     enter(studio, "clone")
     to_words(studio, wav(3.0))
     done = studio.locator("#vw-clone-words-done")

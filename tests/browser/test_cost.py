@@ -50,7 +50,7 @@ def frames_in(page: Page, ms: int) -> int:
     return int(page.evaluate("window.frames_asked")) - int(before)
 
 
-def test_a_page_that_rests_asks_for_no_frame_and_one_that_sounds_writes_seldom(open_studio: OpenStudio) -> None:
+def test_idle_page_requests_no_frames_and_playing_page_updates_dom_rarely(open_studio: OpenStudio) -> None:
     page = open_studio(script=COUNTED)
     for _ in range(30):  # Gradio's own loop is ended once it has been seen for a second
         if frames_in(page, 500) == 0:

@@ -101,7 +101,7 @@ def cut_off_clone(page: Page, text: str | None = None) -> None:
     expect(page.locator("#vw-clone-name")).to_have_text("voice.wav")
 
 
-def test_speech_that_a_reload_cuts_off_is_offered_again_with_its_seed(studio: Page) -> None:
+def test_take_interrupted_by_reload_is_offered_again_with_its_seed(studio: Page) -> None:
     asked = configs(studio)
     studio.fill("#vw-text", LONG)
     studio.click("#vw-speak")
@@ -117,7 +117,7 @@ def test_speech_that_a_reload_cuts_off_is_offered_again_with_its_seed(studio: Pa
     expect(offer(studio)).to_have_count(0)
 
 
-def test_a_take_that_a_reload_kept_from_the_studio_is_offered_again(studio: Page) -> None:
+def test_take_not_stored_because_of_reload_is_offered_again(studio: Page) -> None:
     hold(studio)
     studio.fill("#vw-text", "It was whole and on its way.")
     studio.click("#vw-speak")
@@ -128,7 +128,7 @@ def test_a_take_that_a_reload_kept_from_the_studio_is_offered_again(studio: Page
     expect(studio.locator("#vw-star")).to_be_visible()
 
 
-def test_a_take_that_the_studio_has_although_a_reload_came_is_in_the_dock(studio: Page) -> None:
+def test_take_stored_despite_reload_is_shown_in_the_dock(studio: Page) -> None:
     hold(studio, passed=0)
     studio.fill("#vw-text", "It was kept before the page heard of it.")
     studio.click("#vw-speak")
@@ -167,7 +167,7 @@ def offered(open_studio: OpenStudio) -> Callable[..., Page]:
     return cut_off
 
 
-def test_the_offer_waits_for_as_long_as_somebody_reads(offered: Callable[..., Page]) -> None:
+def test_retry_offer_does_not_time_out(offered: Callable[..., Page]) -> None:
     page = offered()
     page.clock.fast_forward("05:00")
     expect(offer(page)).to_be_visible()
@@ -176,7 +176,9 @@ def test_the_offer_waits_for_as_long_as_somebody_reads(offered: Callable[..., Pa
 
 
 @pytest.mark.parametrize("window", [(1366, 768), (360, 780)], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_the_offer_moves_nothing_and_covers_no_control(offered: Callable[..., Page], window: tuple[int, int]) -> None:
+def test_retry_offer_causes_no_layout_shift_and_covers_no_control(
+    offered: Callable[..., Page], window: tuple[int, int]
+) -> None:
     page = offered(*window)
     page.fill("#vw-text", "A text that is longer than its field is high. " * 40)
     page.evaluate("document.querySelector('.vw-rooms').scrollTop = 0")
@@ -196,7 +198,7 @@ def test_the_offer_moves_nothing_and_covers_no_control(offered: Callable[..., Pa
     assert page.evaluate(PLACES) == while_told
 
 
-def test_the_offer_is_made_in_the_language_that_the_page_has_by_now(offered: Callable[..., Page]) -> None:
+def test_retry_offer_follows_a_change_of_the_page_language(offered: Callable[..., Page]) -> None:
     page = offered()
     page.select_option("#vw-language", "zh")
     told = page.locator(".vw-stays")
@@ -208,13 +210,13 @@ def test_the_offer_is_made_in_the_language_that_the_page_has_by_now(offered: Cal
     expect(offer(page)).to_be_visible()
 
 
-def test_the_offer_leaves_with_another_take(offered: Callable[..., Page]) -> None:
+def test_retry_offer_disappears_when_another_take_starts(offered: Callable[..., Page]) -> None:
     page = offered()
     page.click("#vw-speak")
     expect(offer(page)).to_have_count(0)
 
 
-def test_the_offer_leaves_with_its_room(offered: Callable[..., Page]) -> None:
+def test_retry_offer_disappears_when_its_room_is_left(offered: Callable[..., Page]) -> None:
     page = offered()
     enter(page, "script")
     expect(offer(page)).to_have_count(0)
@@ -222,7 +224,7 @@ def test_the_offer_leaves_with_its_room(offered: Callable[..., Page]) -> None:
     expect(offer(page)).to_have_count(0)
 
 
-def test_takes_of_a_design_that_a_reload_kept_from_the_studio_are_offered_again_in_their_places(studio: Page) -> None:
+def test_interrupted_design_takes_are_offered_again_in_their_original_cards(studio: Page) -> None:
     asked = configs(studio)
     enter(studio, "design")
     make_three(studio)
@@ -240,7 +242,7 @@ def test_takes_of_a_design_that_a_reload_kept_from_the_studio_are_offered_again_
     assert first == again == {*seeds(studio)}, "whichever socket opens first"
 
 
-def test_a_take_of_a_design_that_the_studio_has_stands_in_its_set_and_the_others_are_offered(studio: Page) -> None:
+def test_stored_design_take_is_restored_and_only_missing_ones_are_offered(studio: Page) -> None:
     asked = configs(studio)
     enter(studio, "design")
     hold(studio, passed=1)
@@ -261,7 +263,7 @@ def test_a_take_of_a_design_that_the_studio_has_stands_in_its_set_and_the_others
     assert sum(take["seed"] in wanted for take in takes(studio)) == 3, "none twice"
 
 
-def test_takes_after_a_sound_are_spoken_after_the_same_sound_again(studio: Page) -> None:
+def test_interrupted_takes_after_a_reference_are_remade_with_the_same_reference(studio: Page) -> None:
     asked = configs(studio)
     enter(studio, "design")
     make_three(studio)
@@ -280,7 +282,7 @@ def test_takes_after_a_sound_are_spoken_after_the_same_sound_again(studio: Page)
     expect(newest(studio)).to_contain_text("from 1B")
 
 
-def test_a_cloned_take_that_a_reload_kept_from_the_studio_is_offered_again(studio: Page) -> None:
+def test_cloned_take_not_stored_because_of_reload_is_offered_again(studio: Page) -> None:
     asked = configs(studio)
     cut_off_clone(studio, text="It was whole and on its way.")
     with studio.expect_response(TAKES):
@@ -290,16 +292,14 @@ def test_a_cloned_take_that_a_reload_kept_from_the_studio_is_offered_again(studi
     assert asked[1]["ref_audio"]
 
 
-def test_nothing_is_offered_of_a_recording_that_the_browser_cannot_tell_from_others(
-    open_studio: OpenStudio, app: App
-) -> None:
+def test_clone_is_not_offered_again_if_its_recording_cannot_be_identified(open_studio: OpenStudio, app: App) -> None:
     neighbours = open_studio(url=f"http://{INSECURE_HOST}:{app.port}")
     assert neighbours.evaluate("crypto.subtle === undefined")
     cut_off_clone(neighbours)
     expect(offer(neighbours)).to_have_count(0)
 
 
-def test_a_cloned_take_that_the_studio_has_although_a_reload_came_is_in_the_dock(studio: Page) -> None:
+def test_cloned_take_stored_despite_reload_is_shown_in_the_dock(studio: Page) -> None:
     enter(studio, "clone")
     clone_from(studio, wav(3.0), "The boat came back in the evening.")
     await_recording(studio, "voice.wav")
@@ -311,7 +311,7 @@ def test_a_cloned_take_that_the_studio_has_although_a_reload_came_is_in_the_dock
     expect_in_dock(studio, record)
 
 
-def test_a_cloned_take_is_not_spoken_again_after_another_recording_of_the_same_length(studio: Page) -> None:
+def test_interrupted_clone_is_not_remade_from_a_different_recording_of_equal_length(studio: Page) -> None:
     cut_off_clone(studio)
     studio.set_input_files("#vw-clone-file", {**wav(3.0, seed=10), "name": "another.wav"})
     expect(studio.locator("#vw-clone-name")).to_have_text("another.wav")
@@ -320,7 +320,7 @@ def test_a_cloned_take_is_not_spoken_again_after_another_recording_of_the_same_l
     expect(offer(studio), "the recording may come back").to_be_visible()
 
 
-def test_a_take_after_another_recording_of_the_same_length_is_not_taken_for_the_one_that_was_cut_off(
+def test_take_from_another_recording_of_equal_length_is_not_mistaken_for_the_interrupted_one(
     studio: Page,
 ) -> None:
     asked = configs(studio)

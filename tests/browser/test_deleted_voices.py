@@ -63,7 +63,7 @@ def delete(page: Page, name: str) -> None:
     expect(row).to_have_count(0)
 
 
-def test_a_voice_that_a_script_speaks_with_is_deleted_and_brought_back(spoken: Page) -> None:
+def test_voice_used_in_a_script_can_be_deleted_and_restored(spoken: Page) -> None:
     delete(spoken, "Peter")
     toast = spoken.locator(".vw-toast", has_text="Deleted: Peter")
     expect(toast).to_contain_text("Used by 1 script")
@@ -77,7 +77,7 @@ def test_a_voice_that_a_script_speaks_with_is_deleted_and_brought_back(spoken: P
     expect(line(spoken, 1).locator(".vw-line-voice")).to_have_text("Peter (deleted)")
 
 
-def test_the_way_back_of_a_voice_stays_for_longer_than_of_a_take(open_studio: OpenStudio) -> None:
+def test_undo_for_a_deleted_voice_stays_longer_than_for_a_take(open_studio: OpenStudio) -> None:
     page = open_studio()
     page.clock.install()
     keep_voice(page, "Peter")
@@ -88,7 +88,7 @@ def test_the_way_back_of_a_voice_stays_for_longer_than_of_a_take(open_studio: Op
     expect(page.locator("#vw-voices-list > li", has_text="Peter")).to_have_count(1)
 
 
-def test_a_line_keeps_its_sound_when_its_voice_is_gone(spoken: Page) -> None:
+def test_line_keeps_its_audio_after_its_voice_is_deleted(spoken: Page) -> None:
     delete(spoken, "Peter")
     enter(spoken, "script")
     line(spoken, 1).locator(".vw-line-remake").click()
@@ -112,7 +112,7 @@ def test_a_line_keeps_its_sound_when_its_voice_is_gone(spoken: Page) -> None:
     expect(line(spoken, 1)).to_have_attribute("data-state", "unmade")
 
 
-def test_a_line_that_cannot_be_made_again_has_its_sound_back(spoken: Page) -> None:
+def test_line_keeps_its_old_audio_if_it_cannot_be_remade(spoken: Page) -> None:
     stored = spoken.request.get(f"{origin(spoken)}{VOICES}").json()["data"]
     seed = line(spoken, 1).locator(".vw-line-seed").input_value()
     for voice in stored:  # in another window, of which this one knows nothing
@@ -125,7 +125,7 @@ def test_a_line_that_cannot_be_made_again_has_its_sound_back(spoken: Page) -> No
     await_kept(spoken, 1)
 
 
-def test_a_voice_that_another_window_deleted_is_said_to_be_gone_and_offered_no_more(studio: Page) -> None:
+def test_voice_deleted_in_another_window_is_reported_and_no_longer_offered(studio: Page) -> None:
     peter = keep_voice(studio, "Peter")
     enter(studio, "library")  # where voices are read anew
     expect(studio.locator("#vw-voices-list > li", has_text="Peter")).to_be_visible()
@@ -144,7 +144,7 @@ def test_a_voice_that_another_window_deleted_is_said_to_be_gone_and_offered_no_m
     expect(said).to_be_empty()
 
 
-def test_a_line_whose_voice_another_window_deleted_says_so(spoken: Page) -> None:
+def test_line_shows_that_its_voice_was_deleted_in_another_window(spoken: Page) -> None:
     stored = spoken.request.get(f"{origin(spoken)}{VOICES}").json()["data"]
     for voice in stored:
         spoken.request.delete(f"{origin(spoken)}{VOICES}/{voice['id']}")
@@ -153,7 +153,7 @@ def test_a_line_whose_voice_another_window_deleted_says_so(spoken: Page) -> None
     expect(line(spoken, 1).locator(".vw-line-voice")).to_have_text("Peter (deleted)")
 
 
-def test_a_line_whose_making_is_stopped_has_its_sound_back(spoken: Page) -> None:
+def test_line_keeps_its_old_audio_if_remaking_is_stopped(spoken: Page) -> None:
     text_of(spoken, 1).fill("The boat came back in the evening, and nobody had expected it so soon. " * 6)
     line(spoken, 1).locator(".vw-line-play").click()
     await_made(spoken, 1)
@@ -167,7 +167,7 @@ def test_a_line_whose_making_is_stopped_has_its_sound_back(spoken: Page) -> None
     assert line(spoken, 1).locator(".vw-line-seed").input_value() == seed
 
 
-def test_a_script_that_is_opened_first_names_its_voices(spoken: Page, open_studio: OpenStudio) -> None:
+def test_script_opened_by_its_address_shows_voice_names(spoken: Page, open_studio: OpenStudio) -> None:
     await_saved(spoken)
     address = spoken.url
     spoken.goto("about:blank")

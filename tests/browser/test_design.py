@@ -139,7 +139,7 @@ def without_base(page: Page) -> None:
     page.locator("#vw-speak:enabled").wait_for()
 
 
-def test_three_takes_of_different_seeds_stream_at_the_same_time(room: Page, wire: Wire) -> None:
+def test_three_takes_with_different_seeds_stream_concurrently(room: Page, wire: Wire) -> None:
     room.fill("#vw-text", LONGER)  # no take has ended before all have begun
     with newly_kept(room, 3):
         room.click("#vw-speak")
@@ -169,7 +169,7 @@ def test_three_takes_of_different_seeds_stream_at_the_same_time(room: Page, wire
     expect(small).not_to_contain_text("speaking slowly")  # the beginning of it is there
 
 
-def test_a_seed_and_a_text_give_the_same_bytes_again(room: Page, app: App) -> None:
+def test_same_seed_and_text_give_identical_bytes(room: Page, app: App) -> None:
     make_three(room)
     first = take_of(room, seeds(room)[1])
     room.fill("#vw-text", "Something else.")
@@ -188,7 +188,7 @@ def test_a_seed_and_a_text_give_the_same_bytes_again(room: Page, app: App) -> No
     assert hashlib.sha256(alone.tobytes()).hexdigest() == first["sha256"]
 
 
-def test_keys_play_stop_and_go_on_at_the_same_place(room: Page) -> None:
+def test_keyboard_plays_stops_and_resumes_a_take(room: Page) -> None:
     room.fill("#vw-text", LONGER)  # no take is over before its key is pressed
     make_three(room)
     room.keyboard.press("Escape")
@@ -214,7 +214,7 @@ def test_keys_play_stop_and_go_on_at_the_same_place(room: Page) -> None:
     assert "2" in room.input_value("#vw-design-description")
 
 
-def test_takes_sound_equally_loud(room: Page) -> None:
+def test_takes_are_played_at_equal_loudness(room: Page) -> None:
     make_three(room)
     room.keyboard.press("Escape")
     kept = [take_of(room, seed) for seed in seeds(room)]
@@ -227,7 +227,7 @@ def test_takes_sound_equally_loud(room: Page) -> None:
     np.testing.assert_array_equal(heard, turned(sound_of(room, kept[loudest]), gains[loudest]))
 
 
-def test_closer_to_this_is_spoken_by_base_after_the_take_and_overwrites_nothing(room: Page, wire: Wire) -> None:
+def test_closer_to_this_clones_the_take_and_keeps_its_original(room: Page, wire: Wire) -> None:
     room.fill("#vw-text", HEARD)
     expect(room.locator("#vw-text-count")).to_contain_text("12 words")
     counted = room.locator("#vw-text-count").inner_text()
@@ -276,7 +276,7 @@ def test_closer_to_this_is_spoken_by_base_after_the_take_and_overwrites_nothing(
     assert room.locator("#vw-design-name").input_value() == "A man with a low voice"
 
 
-def test_a_change_adds_words_and_keeps_the_seeds_and_two_more_keep_the_words(room: Page) -> None:
+def test_change_button_extends_the_description_and_keeps_the_seeds(room: Page) -> None:
     make_three(room)
     before = seeds(room)
     parents = {seed: take_of(room, seed)["id"] for seed in before}
@@ -300,7 +300,7 @@ def test_a_change_adds_words_and_keeps_the_seeds_and_two_more_keep_the_words(roo
     assert len({take["text"] for take in takes(room)[:5]}) == 1, "compared at one text"
 
 
-def test_without_base_nothing_is_called_closer_and_keep_makes_a_favourite(room: Page, app: App) -> None:
+def test_without_a_base_checkpoint_closer_is_disabled_and_keep_stars_the_take(room: Page, app: App) -> None:
     without_base(room)
     make_three(room)
     closer = card(room, "B").locator("[data-act=closer]")
@@ -314,7 +314,7 @@ def test_without_base_nothing_is_called_closer_and_keep_makes_a_favourite(room: 
     assert voices(app) == before
 
 
-def test_what_is_missing_in_the_form_is_said_and_nothing_is_made(room: Page, wire: Wire) -> None:
+def test_missing_form_fields_are_reported_and_no_take_is_made(room: Page, wire: Wire) -> None:
     vary(room)
     room.fill("#vw-seed", "99999999999")
     room.click("#vw-speak")
@@ -332,7 +332,7 @@ def test_what_is_missing_in_the_form_is_said_and_nothing_is_made(room: Page, wir
     expect(room.locator("#vw-design-empty")).to_be_visible()
 
 
-def test_a_dropped_take_can_be_had_back(room: Page) -> None:
+def test_deleted_take_can_be_restored(room: Page) -> None:
     make_three(room)
     seed = seeds(room)[2]
     take = take_of(room, seed)
@@ -349,7 +349,7 @@ def test_a_dropped_take_can_be_had_back(room: Page) -> None:
     assert take_of(room, seed)["id"] == take["id"]
 
 
-def test_escape_stops_what_is_being_made(room: Page) -> None:
+def test_escape_stops_generation(room: Page) -> None:
     stop_three(room)
     expect_playing(room)
     assert [take["stop_reason"] for take in takes(room)[:3]] == ["cancelled"] * 3, "what had come is kept"
@@ -358,7 +358,7 @@ def test_escape_stops_what_is_being_made(room: Page) -> None:
     expect_playing(room, "B")
 
 
-def test_what_cannot_be_said_is_told_and_shown(room: Page) -> None:
+def test_text_over_the_limit_fails_all_takes_and_shows_an_error(room: Page) -> None:
     room.fill("#vw-text", "word " * 1000)
     room.click("#vw-speak")
     expect_state(room, LETTERS, "failed")
@@ -367,7 +367,7 @@ def test_what_cannot_be_said_is_told_and_shown(room: Page) -> None:
     expect(room.locator("#vw-text-error")).not_to_be_empty()
 
 
-def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(room: Page, app: App, wire: Wire) -> None:
+def test_saved_take_becomes_a_voice_with_its_origin_and_speaks(room: Page, app: App, wire: Wire) -> None:
     room.fill("#vw-text", LONGER)
     fix_seed(room, KEPT_SEED)
     make_three(room)
@@ -425,7 +425,7 @@ def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(ro
     assert wire.asked[-1]["task_type"] in {"base", "Base"}
 
 
-def test_a_take_that_is_too_short_is_told_before_it_is_kept(room: Page) -> None:
+def test_take_too_short_for_a_voice_is_reported_before_saving(room: Page) -> None:
     room.fill("#vw-text", "Hi there.")
     make_three(room)
     room.keyboard.press("Escape")
@@ -444,7 +444,7 @@ def test_a_take_that_is_too_short_is_told_before_it_is_kept(room: Page) -> None:
     room.keyboard.press("Escape")
 
 
-def test_a_kept_voice_can_be_taken_back_at_once(room: Page, app: App) -> None:
+def test_saving_a_voice_can_be_undone_immediately(room: Page, app: App) -> None:
     room.fill("#vw-text", HEARD)
     fix_seed(room, KEPT_SEED)
     make_three(room)
@@ -455,7 +455,7 @@ def test_a_kept_voice_can_be_taken_back_at_once(room: Page, app: App) -> None:
     expect(card(room, "A").locator("[data-act=keep]")).to_be_enabled()
 
 
-def test_what_was_told_of_a_kept_voice_leaves_with_the_room(room: Page) -> None:
+def test_message_about_a_saved_voice_disappears_when_the_room_is_left(room: Page) -> None:
     room.fill("#vw-text", HEARD)
     fix_seed(room, KEPT_SEED)
     make_three(room)
@@ -471,7 +471,7 @@ def refuse(route: Route) -> None:
     route.fulfill(status=error.http_status, json=shaped(error, "/v1/audio/voices", ""))
 
 
-def test_a_take_that_the_runtime_refuses_as_a_voice_says_why_in_the_form(room: Page, app: App) -> None:
+def test_error_from_saving_a_take_as_voice_is_shown_in_the_form(room: Page, app: App) -> None:
     room.fill("#vw-text", HEARD)
     fix_seed(room, KEPT_SEED)
     make_three(room)
@@ -487,7 +487,7 @@ def test_a_take_that_the_runtime_refuses_as_a_voice_says_why_in_the_form(room: P
 
 
 @pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "refused"])
-def test_an_answer_about_one_take_leaves_the_form_to_the_next(room: Page, app: App, is_kept: bool) -> None:
+def test_late_response_for_one_take_does_not_close_the_form_of_the_next(room: Page, app: App, is_kept: bool) -> None:
     room.fill("#vw-text", HEARD)
     fix_seed(room, KEPT_SEED)
     make_three(room)
@@ -512,7 +512,7 @@ def test_an_answer_about_one_take_leaves_the_form_to_the_next(room: Page, app: A
     assert set(voices(app)) == ({"First", "Second"} if is_kept else {"Second"})
 
 
-def test_presets_by_language(room: Page) -> None:
+def test_presets_are_listed_by_language_and_keep_the_users_text(room: Page) -> None:
     chips = room.locator("#vw-design-chips button")
     assert {"Narrator", "Old sailor"} <= set(chips.all_inner_texts())
     sailor = chips.filter(has_text="Old sailor")
@@ -533,7 +533,7 @@ def test_presets_by_language(room: Page) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_shows_all_of_it_without_scrolling_sideways(open_studio: OpenStudio, app: App, scheme: str) -> None:
+def test_design_room_fits_a_phone_without_horizontal_scrolling(open_studio: OpenStudio, app: App, scheme: str) -> None:
     page = open_studio(viewport={"width": 360, "height": 740}, color_scheme=scheme)
     enter_design(page, TEXT)
     make_three(page)
@@ -542,7 +542,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(open_studio: OpenStu
     page.screenshot(path=SCREENSHOTS / f"design-phone-{scheme}.png", full_page=True)
 
 
-def test_new_takes_stay_in_sight_on_a_phone_when_the_first_has_been_heard(open_studio: OpenStudio) -> None:
+def test_new_takes_scroll_into_view_on_a_phone(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 360, "height": 780})
     enter_design(page, TEXT)
     make_three(page)
@@ -550,7 +550,7 @@ def test_new_takes_stay_in_sight_on_a_phone_when_the_first_has_been_heard(open_s
     expect(newest(page).get_by_role("heading")).to_be_in_viewport(ratio=1)
 
 
-def test_a_take_that_was_stopped_can_be_made_again_in_its_place(room: Page) -> None:
+def test_stopped_take_can_be_remade_in_its_card(room: Page) -> None:
     stop_three(room)
     before = seeds(room)
     act(room, "B", "again")
@@ -562,7 +562,7 @@ def test_a_take_that_was_stopped_can_be_made_again_in_its_place(room: Page) -> N
     assert seeds(room)[0] in before
 
 
-def test_a_take_that_a_dead_runtime_cut_off_can_be_made_again_in_its_place(room: Page, app: App) -> None:
+def test_take_interrupted_by_a_runtime_crash_can_be_remade_in_its_card(room: Page, app: App) -> None:
     presets = room.locator(".vw-design-presets")
     before = presets.bounding_box()
     room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 12)

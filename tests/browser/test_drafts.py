@@ -43,7 +43,7 @@ def await_draft(page: Page, words: str) -> None:
 # --- addresses
 
 
-def test_rooms_have_addresses_and_back_leads_to_the_room_before(app: App, studio: Page) -> None:
+def test_browser_back_returns_to_the_previous_room(app: App, studio: Page) -> None:
     assert studio.url.rstrip("/") == app.url
     enter(studio, "design")
     assert studio.url.endswith("/#/design")
@@ -73,7 +73,7 @@ def test_rooms_have_addresses_and_back_leads_to_the_room_before(app: App, studio
     expect(studio.locator("#vw-room-speakers")).to_be_visible()
 
 
-def test_an_address_opens_its_room_and_one_of_no_room_the_first(app: App, open_studio: OpenStudio) -> None:
+def test_address_opens_its_room_and_an_unknown_address_the_first_room(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(url=f"{app.url}/#/library", await_ready=False)
     expect(page.locator("#vw-room-library")).to_be_visible()
     page.evaluate("location.hash = '#/speakers'")  # as it was once called
@@ -84,7 +84,7 @@ def test_an_address_opens_its_room_and_one_of_no_room_the_first(app: App, open_s
     expect(page.locator("#vw-room-speakers")).to_be_visible()
 
 
-def test_a_script_has_an_address_and_back_leads_to_the_script_before(app: App, studio: Page) -> None:
+def test_browser_back_returns_to_the_previous_script(app: App, studio: Page) -> None:
     enter_script(studio)
     addresses = []
     for name in ("First", "Second"):
@@ -117,7 +117,7 @@ def test_a_script_has_an_address_and_back_leads_to_the_script_before(app: App, s
 # --- two tabs
 
 
-def test_each_tab_keeps_its_own_words_and_a_new_one_has_the_last(app: App, studio: Page) -> None:
+def test_each_tab_keeps_its_own_draft_and_a_new_tab_copies_the_latest(app: App, studio: Page) -> None:
     studio.fill("#vw-text", "Mine, in the first tab.")
     await_draft(studio, "Mine, in the first tab.")
     other = studio.context.new_page()
@@ -132,7 +132,7 @@ def test_each_tab_keeps_its_own_words_and_a_new_one_has_the_last(app: App, studi
     other.close()
 
 
-def test_a_recording_of_another_tab_is_not_taken_for_this_one_s(app: App, studio: Page) -> None:
+def test_recording_from_another_tab_is_not_used_in_this_tab(app: App, studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", {**wav(3.0), "name": "mine.wav"})
     await_recording(studio, "mine.wav")
@@ -152,7 +152,7 @@ def test_a_recording_of_another_tab_is_not_taken_for_this_one_s(app: App, studio
 
 
 @pytest.mark.quick
-def test_a_reload_keeps_the_text_the_speaker_and_how_to_say_it(studio: Page) -> None:
+def test_reload_keeps_text_speaker_and_style(studio: Page) -> None:
     choose(studio, "Clara")
     studio.select_option("#vw-speakers-language", "english")
     studio.fill("#vw-text", "Mine, and not to be lost.")
@@ -167,7 +167,7 @@ def test_a_reload_keeps_the_text_the_speaker_and_how_to_say_it(studio: Page) -> 
     assert (studio.input_value("#vw-seed"), studio.is_checked("#vw-lock")) == ("42", True)
 
 
-def test_a_reload_keeps_the_description_and_the_takes(studio: Page) -> None:
+def test_reload_keeps_description_and_takes(studio: Page) -> None:
     enter(studio, "design")
     studio.fill("#vw-text", "The kettle is on.")
     studio.fill("#vw-design-description", "A man with a low voice.")
@@ -188,7 +188,7 @@ def test_a_reload_keeps_the_description_and_the_takes(studio: Page) -> None:
     expect(studio.locator("#vw-design-name")).to_be_focused()
 
 
-def test_a_reload_keeps_the_recording_its_words_and_what_was_chosen_of_it(studio: Page) -> None:
+def test_reload_keeps_recording_transcript_and_selection(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(3.0))
     expect(studio.locator("#vw-clone-trim")).to_be_visible()  # what cannot be seen yet takes no key
@@ -215,7 +215,7 @@ def test_a_reload_keeps_the_recording_its_words_and_what_was_chosen_of_it(studio
     expect(studio.locator("#vw-clone-recording")).to_be_hidden()
 
 
-def test_a_reload_keeps_a_recording_that_the_microphone_took(open_studio: OpenStudio) -> None:
+def test_reload_keeps_a_microphone_recording(open_studio: OpenStudio) -> None:
     page = open_studio(permissions=["microphone"])
     enter(page, "clone")
     page.click("#vw-clone-record")
@@ -231,7 +231,7 @@ def test_a_reload_keeps_a_recording_that_the_microphone_took(open_studio: OpenSt
     expect(page.locator("#vw-clone-transcript")).to_have_value(words)
 
 
-def test_a_reload_opens_the_script_that_was_open(studio: Page) -> None:
+def test_reload_opens_the_current_script(studio: Page) -> None:
     enter_script(studio)
     new_script(studio, "The older one")
     text_of(studio, 1).fill("A first line.")
@@ -248,7 +248,7 @@ def test_a_reload_opens_the_script_that_was_open(studio: Page) -> None:
     expect(text_of(studio, 1)).to_have_value("A first line.")
 
 
-def test_a_script_that_the_studio_does_not_keep_is_kept_here(studio: Page) -> None:
+def test_script_not_stored_by_the_studio_is_kept_in_the_browser(studio: Page) -> None:
     def without(route: Route) -> None:
         route.fulfill(status=404, json={"detail": "Not Found"})
 
@@ -260,7 +260,7 @@ def test_a_script_that_the_studio_does_not_keep_is_kept_here(studio: Page) -> No
     expect(text_of(studio, 1)).to_have_value("Only in this browser.")
 
 
-def test_a_page_that_only_stands_there_overwrites_nothing(open_studio: OpenStudio) -> None:
+def test_idle_page_does_not_overwrite_a_newer_draft(open_studio: OpenStudio) -> None:
     page = open_studio()
     other = page.context.new_page()
     other.goto(page.url, wait_until="domcontentloaded")
@@ -275,7 +275,7 @@ def test_a_page_that_only_stands_there_overwrites_nothing(open_studio: OpenStudi
 # --- Stop
 
 
-def test_a_stopped_take_is_kept_and_said_to_be_stopped(app: App, studio: Page) -> None:
+def test_stopped_take_is_kept_and_labelled_stopped(app: App, studio: Page) -> None:
     studio.fill("#vw-text", LONG)  # it is still being made when it is stopped
     with studio.expect_response(lambda reply: reply.url.endswith("/studio/takes")) as kept:
         studio.click("#vw-speak")
@@ -297,7 +297,7 @@ def test_a_stopped_take_is_kept_and_said_to_be_stopped(app: App, studio: Page) -
     assert np.array_equal(whole[: stopped.size], stopped)
 
 
-def test_a_take_that_was_dropped_while_it_was_made_is_not_kept(studio: Page) -> None:
+def test_take_deleted_during_generation_is_not_kept(studio: Page) -> None:
     enter(studio, "design")
     studio.fill("#vw-text", LONG)
     studio.click("#vw-speak")
@@ -325,7 +325,7 @@ def by_key(page: Page) -> None:
 
 
 @pytest.mark.parametrize("undo", [by_toast, by_key])
-def test_a_suggestion_for_the_manner_can_be_undone(studio: Page, undo: Undo) -> None:
+def test_style_suggestion_can_be_undone(studio: Page, undo: Undo) -> None:
     chips = studio.locator("#vw-speakers-chips button")
     chips.first.click()
     expect(studio.locator("#vw-toasts")).to_be_empty()  # nobody's words were lost
@@ -339,7 +339,7 @@ def test_a_suggestion_for_the_manner_can_be_undone(studio: Page, undo: Undo) -> 
 
 
 @pytest.mark.parametrize("undo", [by_toast, by_key])
-def test_a_suggestion_for_a_voice_can_be_undone(studio: Page, undo: Undo) -> None:
+def test_voice_suggestion_can_be_undone(studio: Page, undo: Undo) -> None:
     enter(studio, "design")
     studio.fill("#vw-text", "")
     studio.fill("#vw-design-description", "A voice like rust.")
@@ -351,7 +351,7 @@ def test_a_suggestion_for_a_voice_can_be_undone(studio: Page, undo: Undo) -> Non
     expect(studio.locator("#vw-design-language")).to_have_value("auto")
 
 
-def test_suggestions_one_upon_another_are_undone_together(studio: Page) -> None:
+def test_several_suggestions_are_undone_in_one_step(studio: Page) -> None:
     enter(studio, "design")
     description = studio.locator("#vw-design-description")
     before = description.input_value()
@@ -363,7 +363,7 @@ def test_suggestions_one_upon_another_are_undone_together(studio: Page) -> None:
     expect(description).to_have_value(before)
 
 
-def test_who_writes_on_undoes_what_was_written(studio: Page) -> None:
+def test_undo_after_typing_reverts_the_typing_and_not_the_suggestion(studio: Page) -> None:
     studio.fill("#vw-speakers-instruct", "As my aunt would.")
     studio.locator("#vw-speakers-chips button").first.click()
     chosen = studio.input_value("#vw-speakers-instruct")
@@ -377,14 +377,14 @@ def test_who_writes_on_undoes_what_was_written(studio: Page) -> None:
 # --- what a link says
 
 
-def test_a_link_may_choose_the_theme(app: App, open_studio: OpenStudio) -> None:
+def test_theme_can_be_set_in_the_link(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(url=f"{app.url}/?__theme=dark", color_scheme="light")
     expect(page.locator("body.dark")).to_have_count(1)
     page = open_studio(url=f"{app.url}/?__theme=light", color_scheme="dark")
     expect(page.locator("body.dark")).to_have_count(0)
 
 
-def test_a_preview_of_a_link_speaks_of_the_studio(app: App, studio: Page) -> None:
+def test_link_preview_has_title_and_description(app: App, studio: Page) -> None:
     shown = studio.request.get(app.url).text()
     head = shown.partition("<body")[0]
     tags = dict(re.findall(r'<meta (?:property|name)="((?:og|twitter):[a-z:_]+)" content="([^"]*)"', head))

@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 pytestmark = [pytest.mark.quick, pytest.mark.browser]
 
 
-def test_an_element_that_is_not_there_or_is_of_another_class_is_named(blank: Page) -> None:
+def test_error_names_a_missing_element_or_its_wrong_class(blank: Page) -> None:
     found = blank.evaluate("""async () => {
       const { all, copyOf, need } = await import('/js/common/elements.js');
       document.body.innerHTML = `<input id="a"><button id="b"></button>
@@ -34,7 +34,7 @@ def test_an_element_that_is_not_there_or_is_of_another_class_is_named(blank: Pag
     ]
 
 
-def test_notices_do_not_pile_up(blank: Page) -> None:
+def test_repeated_notices_are_merged(blank: Page) -> None:
     said = blank.evaluate("""async () => {
       const { Toasts } = await import('/js/app/messages.js');
       document.body.replaceChildren();
@@ -45,7 +45,7 @@ def test_notices_do_not_pile_up(blank: Page) -> None:
     assert said == ["5", "6"]
 
 
-def test_a_notice_that_stays_has_no_time_and_is_pushed_out_by_no_other(blank: Page) -> None:
+def test_persistent_notice_does_not_expire_and_is_not_replaced(blank: Page) -> None:
     said, counts = blank.evaluate("""async () => {
       const { Toasts } = await import('/js/app/messages.js');
       const timers = [];
@@ -68,7 +68,7 @@ def test_a_notice_that_stays_has_no_time_and_is_pushed_out_by_no_other(blank: Pa
     assert counts == [0, 1, 0, 1]
 
 
-def test_a_notice_leaves_with_its_room_unless_it_is_of_the_page(blank: Page) -> None:
+def test_notice_disappears_with_its_room_unless_it_belongs_to_the_page(blank: Page) -> None:
     said = blank.evaluate("""async () => {
       const { Toasts } = await import('/js/app/messages.js');
       document.body.replaceChildren();
@@ -81,7 +81,7 @@ def test_a_notice_leaves_with_its_room_unless_it_is_of_the_page(blank: Page) -> 
     assert said == ["The voices are here."]
 
 
-def test_a_notice_waits_while_its_button_has_the_focus(blank: Page) -> None:
+def test_notice_does_not_expire_while_its_button_has_focus(blank: Page) -> None:
     waiting = blank.evaluate("""async () => {
       const { Toasts } = await import('/js/app/messages.js');
       const timers = new Set();

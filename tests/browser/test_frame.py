@@ -143,7 +143,7 @@ def fill_in(page: Page, room: str) -> None:
         page.locator(".vw-take-open").first.click()
 
 
-def test_no_control_of_any_room_lies_under_another_element(studio: Page) -> None:
+def test_no_control_is_covered_by_another_element(studio: Page) -> None:
     kept_take(studio, "Hi.")
     studio.fill("#vw-text", LONG)
     studio.fill("#vw-speakers-instruct", SENTENCE)
@@ -162,7 +162,7 @@ def test_no_control_of_any_room_lies_under_another_element(studio: Page) -> None
 
 
 @pytest.mark.parametrize("room", ["speakers", "clone"])
-def test_the_first_button_is_in_sight_with_any_text(studio: Page, room: str) -> None:
+def test_primary_button_is_in_view_for_any_text_length(studio: Page, room: str) -> None:
     prepare(studio, room)
     for window in in_each_window(studio):
         for words in (1, 100, 150, 400):
@@ -170,7 +170,7 @@ def test_the_first_button_is_in_sight_with_any_text(studio: Page, room: str) -> 
             assert is_in_view(studio, "#vw-speak"), f"{words} words in {window}"
 
 
-def test_the_form_that_keep_opens_is_seen(studio: Page) -> None:
+def test_save_form_is_scrolled_into_view(studio: Page) -> None:
     enter(studio, "design")
     studio.fill("#vw-text", "The kettle is on.")
     studio.click("#vw-speak")
@@ -187,9 +187,7 @@ def test_the_form_that_keep_opens_is_seen(studio: Page) -> None:
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_nothing_moves_while_the_page_loads_or_from_room_to_room(
-    open_studio: OpenStudio, window: tuple[int, int]
-) -> None:
+def test_page_load_and_room_changes_cause_no_layout_shift(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
     page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
     shifts = page.evaluate("shifts")
@@ -204,9 +202,7 @@ def test_nothing_moves_while_the_page_loads_or_from_room_to_room(
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_a_recording_that_is_chosen_hardly_moves_the_steps_below(
-    open_studio: OpenStudio, window: tuple[int, int]
-) -> None:
+def test_choosing_a_recording_barely_shifts_the_steps_below(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
     enter(page, "clone")
     page.wait_for_timeout(600)  # what moves within half a second of the click is the click's
@@ -221,7 +217,7 @@ def test_a_recording_that_is_chosen_hardly_moves_the_steps_below(
 
 @pytest.mark.usefixtures("no_voices")
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_a_take_that_is_kept_moves_no_older_set(open_studio: OpenStudio, window: tuple[int, int]) -> None:
+def test_saving_a_take_does_not_shift_older_sets(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
     enter(page, "design")
     page.fill("#vw-text", "Good evening. The last ferry leaves at nine.")  # short for a reference: the form says so
@@ -254,7 +250,7 @@ def test_a_take_that_is_kept_moves_no_older_set(open_studio: OpenStudio, window:
     assert card(page, "B").evaluate("(card) => card.offsetHeight") < asked
 
 
-def test_takes_that_come_back_with_a_reload_push_nothing_down(open_studio: OpenStudio) -> None:
+def test_takes_restored_after_reload_cause_no_layout_shift(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 1366, "height": 768}, script=SHIFTS)
     enter(page, "design")
     make_three(page)
@@ -269,7 +265,7 @@ def test_takes_that_come_back_with_a_reload_push_nothing_down(open_studio: OpenS
 
 
 @pytest.mark.parametrize("window", WINDOWS[:-1], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_the_sheet_of_voices_leaves_the_dock_in_sight(open_studio: OpenStudio, window: tuple[int, int]) -> None:
+def test_voice_sheet_does_not_cover_the_dock(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]})
     enter(page, "script")
     lines = page.locator("#vw-script-lines > li .vw-line-voice")
@@ -285,7 +281,7 @@ def test_the_sheet_of_voices_leaves_the_dock_in_sight(open_studio: OpenStudio, w
 
 
 @pytest.mark.parametrize("window", [(1280, 720), (1024, 768), (360, 780)], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_what_is_told_has_a_row_of_its_own(open_studio: OpenStudio, window: tuple[int, int]) -> None:
+def test_notification_does_not_overlap_the_room_or_the_dock(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
     enter(page, "design")
     page.fill("#vw-text", "Good evening. The last ferry leaves at nine.")
@@ -314,7 +310,7 @@ def test_what_is_told_has_a_row_of_its_own(open_studio: OpenStudio, window: tupl
     expect(toast).to_have_count(0)
 
 
-def test_a_page_that_comes_late_shows_its_name_meanwhile_and_moves_nothing(open_studio: OpenStudio) -> None:
+def test_late_script_shows_the_title_first_and_causes_no_layout_shift(open_studio: OpenStudio) -> None:
     page = open_studio()
     held: list[Route] = []
     is_held = True
@@ -342,7 +338,7 @@ def test_a_page_that_comes_late_shows_its_name_meanwhile_and_moves_nothing(open_
     assert sum(shift["value"] for shift in shifts) < MAX_SHIFT, shifts
 
 
-def test_the_docks_buttons_stand_in_one_row_on_a_phone(open_studio: OpenStudio) -> None:
+def test_dock_buttons_fit_in_one_row_on_a_phone(open_studio: OpenStudio) -> None:
     page = open_studio()
     kept_take(page, "Hi.")
     page.set_viewport_size({"width": 360, "height": 780})
@@ -357,7 +353,7 @@ def test_the_docks_buttons_stand_in_one_row_on_a_phone(open_studio: OpenStudio) 
         assert max(rows) - min(rows) <= 2, (room, rows)
 
 
-def test_on_a_phone_takes_are_stopped_where_they_are_seen(open_studio: OpenStudio) -> None:
+def test_stop_buttons_on_a_phone_are_next_to_the_visible_takes(open_studio: OpenStudio) -> None:
     """Whoever looks at the takes has scrolled away from the form, where they were begun."""
     page = open_studio(viewport={"width": 390, "height": 844})
     halt = page.locator("#vw-halt")
@@ -375,7 +371,7 @@ def test_on_a_phone_takes_are_stopped_where_they_are_seen(open_studio: OpenStudi
     expect(halt).to_be_hidden()
 
 
-def test_a_style_that_comes_late_moves_nothing(open_studio: OpenStudio) -> None:
+def test_late_stylesheet_causes_no_layout_shift(open_studio: OpenStudio) -> None:
     page = open_studio()
 
     def late(route: Route) -> None:
@@ -392,7 +388,7 @@ def test_a_style_that_comes_late_moves_nothing(open_studio: OpenStudio) -> None:
     assert sum(shift["value"] for shift in shifts) < MAX_SHIFT, shifts
 
 
-def test_a_window_too_low_for_three_rows_scrolls_as_a_whole(open_studio: OpenStudio) -> None:
+def test_very_low_window_scrolls_as_a_whole(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 640, "height": 320})
     assert page.evaluate("document.documentElement.scrollHeight > innerHeight")
     for room in ROOMS:
@@ -400,7 +396,7 @@ def test_a_window_too_low_for_three_rows_scrolls_as_a_whole(open_studio: OpenStu
         assert page.evaluate(COVERED, room) == []
 
 
-def test_what_has_the_focus_has_one_ring(studio: Page) -> None:
+def test_focused_element_has_exactly_one_focus_ring(studio: Page) -> None:
     for room in ROOMS:
         enter(studio, room)
         if room == "host":
@@ -417,7 +413,7 @@ def test_what_has_the_focus_has_one_ring(studio: Page) -> None:
         assert {name: count for name, count in seen.items() if count > 1} == {}, room
 
 
-def test_each_room_is_found_where_it_was_left(open_studio: OpenStudio) -> None:
+def test_each_room_keeps_its_scroll_position(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 1280, "height": 600})
     rooms = page.locator(".vw-rooms")
     enter(page, "host")

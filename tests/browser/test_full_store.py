@@ -66,7 +66,7 @@ FRAMES.append(pytest.param(WINDOWS[-1], LATE_FRAMES, id="late-frames"))
 
 
 @pytest.mark.parametrize(("window", "frames"), FRAMES)
-def test_a_room_that_is_opened_directly_is_filled_without_a_move(
+def test_room_opened_by_its_address_fills_without_layout_shift(
     open_studio: OpenStudio, window: tuple[int, int], frames: str
 ) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]})
@@ -87,7 +87,7 @@ def test_a_room_that_is_opened_directly_is_filled_without_a_move(
     assert "vw-text-ways" not in str(moved), "the length of the text has its line before the room is seen"
 
 
-def test_designed_takes_of_one_text_are_told_apart_by_their_descriptions(studio: Page) -> None:
+def test_designed_takes_of_the_same_text_show_their_descriptions(studio: Page) -> None:
     described = {
         keep_take(studio, at, config={"instructions": said}): said for at, said in enumerate(("Low.", "High."))
     }
@@ -96,7 +96,7 @@ def test_designed_takes_of_one_text_are_told_apart_by_their_descriptions(studio:
         expect(studio.locator(f"[data-take='{take}'] small")).to_contain_text(said)
 
 
-def test_a_take_that_was_kept_before_captions_said_whose_voice_it_is_is_captioned_as_others_are(
+def test_take_stored_without_a_voice_caption_is_captioned_like_others(
     open_studio: OpenStudio,
 ) -> None:
     page = open_studio(viewport={"width": 1366, "height": 768})
@@ -117,7 +117,7 @@ def test_a_take_that_was_kept_before_captions_said_whose_voice_it_is_is_captione
     assert kept["label"] == "Take 1B", "what is stored stays as it is"
 
 
-def test_takes_that_are_alike_and_have_no_seed_say_none(studio: Page) -> None:
+def test_identical_takes_without_a_seed_show_no_seed(studio: Page) -> None:
     takes = [keep_take(studio, 2) for _ in range(2)]
     enter(studio, "library")
     for take in takes:

@@ -53,7 +53,7 @@ def unfold(row: Locator) -> None:
     row.locator(".vw-take-open").click()
 
 
-def test_the_button_that_plays_a_take_pauses_it(studio: Page) -> None:
+def test_play_button_also_pauses_the_take(studio: Page) -> None:
     kept_take(studio, "The heron waits for the evening, and the otter dives where the river is deep.")
     await_end(studio)
     kept_take(studio, "Hi.")
@@ -77,7 +77,7 @@ def test_the_button_that_plays_a_take_pauses_it(studio: Page) -> None:
 
 
 @pytest.mark.quick
-def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
+def test_takes_are_listed_and_searchable_after_a_reload(studio: Page) -> None:
     kept_take(studio, "The heron waits.")
     kept_take(studio, "The otter dives.")
     enter(studio, "library")
@@ -120,7 +120,7 @@ def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     expect(otter).to_have_count(1)
 
 
-def test_takes_of_one_text_are_told_apart_at_a_glance(studio: Page) -> None:
+def test_takes_of_the_same_text_have_distinct_labels(studio: Page) -> None:
     for name in ("Clara", "Clara", "Angus"):
         choose(studio, name)
         kept_take(studio, "The ferry waits for nobody at all.")
@@ -140,7 +140,7 @@ def test_takes_of_one_text_are_told_apart_at_a_glance(studio: Page) -> None:
     expect(angus.locator("small")).not_to_contain_text("Seed")
 
 
-def test_a_take_that_was_asked_for_by_a_voices_id_is_listed_under_its_name(studio: Page) -> None:
+def test_take_requested_by_voice_id_is_listed_under_the_voice_name(studio: Page) -> None:
     voice = keep_voice(studio, "Uncle")
     take = keep_take(studio, 1, room="clone", mode="base", label=None, voice=voice, config={"voice": voice})
     enter(studio, "library")
@@ -154,7 +154,7 @@ def test_a_take_that_was_asked_for_by_a_voices_id_is_listed_under_its_name(studi
     assert studio.request.delete(f"{origin(studio)}{VOICES}/{voice}").ok
 
 
-def test_a_text_that_is_written_from_the_right_begins_at_the_right(studio: Page) -> None:
+def test_right_to_left_text_is_right_aligned(studio: Page) -> None:
     """A long one was cut off at its beginning, and its full stop stood before it."""
     kept_take(studio, "مرحبا بالعالم، كيف حالك اليوم. Hello.")
     enter(studio, "library")
@@ -164,7 +164,7 @@ def test_a_text_that_is_written_from_the_right_begins_at_the_right(studio: Page)
         assert element.evaluate("(element) => getComputedStyle(element).direction") == "rtl"
 
 
-def test_a_take_that_is_opened_shows_its_text_whole(studio: Page) -> None:
+def test_opened_take_shows_its_full_text(studio: Page) -> None:
     text = "The heron waits in the shallow water, and the otter dives; it is a long and quiet morning on the river."
     kept_take(studio, text)
     enter(studio, "library")
@@ -175,7 +175,7 @@ def test_a_take_that_is_opened_shows_its_text_whole(studio: Page) -> None:
     assert not row.locator(".vw-take-text").evaluate(is_cut)
 
 
-def test_a_row_shows_its_sound_and_gives_its_file(studio: Page) -> None:
+def test_take_row_shows_its_waveform_and_downloads_its_file(studio: Page) -> None:
     take = kept_take(studio, "One small file.")
     enter(studio, "library")
     row = studio.locator(f"[data-take='{take}']")
@@ -197,7 +197,7 @@ def test_a_row_shows_its_sound_and_gives_its_file(studio: Page) -> None:
     expect(studio.locator("#vw-takes-files")).to_be_hidden()
 
 
-def test_a_deleted_take_can_be_taken_back(studio: Page) -> None:
+def test_deleted_take_can_be_restored(studio: Page) -> None:
     kept_take(studio, "Gone and back.")
     enter(studio, "library")
     row = history_row(studio, "Gone and back.")
@@ -208,7 +208,7 @@ def test_a_deleted_take_can_be_taken_back(studio: Page) -> None:
     expect(history_row(studio, "Gone and back.")).to_be_visible()
 
 
-def test_a_take_is_made_again_with_the_same_bytes(app: App, studio: Page) -> None:
+def test_remade_take_has_identical_bytes(app: App, studio: Page) -> None:
     first = kept_take(studio, "The same again.")
     enter(studio, "library")
     row = studio.locator(f"[data-take='{first}']")
@@ -222,7 +222,7 @@ def test_a_take_is_made_again_with_the_same_bytes(app: App, studio: Page) -> Non
     assert np.array_equal(pcm_of(app, again), pcm_of(app, first))
 
 
-def test_a_take_that_is_made_again_is_listed_where_the_search_finds_it(studio: Page) -> None:
+def test_remade_take_appears_in_the_active_search(studio: Page) -> None:
     first = kept_take(studio, "A kingfisher dives.")
     enter(studio, "library")
     studio.fill("#vw-takes-search", "kingfisher")
@@ -242,7 +242,7 @@ def _answering(record: dict[str, Any]) -> Callable[[Route], None]:
     return lambda route: route.fulfill(json=record)
 
 
-def test_a_take_that_cannot_be_the_same_says_why(app: App, studio: Page) -> None:
+def test_take_that_cannot_be_reproduced_says_why(app: App, studio: Page) -> None:
     """As if it had been made by other weights, on another device, or with another sound."""
     first = kept_take(studio, "Not the same.")
     record = httpx.get(f"{app.url}/studio/takes/{first}", trust_env=False).json()
@@ -263,7 +263,7 @@ def test_a_take_that_cannot_be_the_same_says_why(app: App, studio: Page) -> None
         studio.unroute(f"**/studio/takes/{first}")
 
 
-def test_settings_of_a_take_go_back_into_the_form(studio: Page) -> None:
+def test_take_settings_can_be_loaded_into_the_form(studio: Page) -> None:
     choose(studio, "Clara")
     studio.fill("#vw-speakers-instruct", "Slowly.")
     kept_take(studio, "Remember me.")
@@ -286,7 +286,7 @@ def test_settings_of_a_take_go_back_into_the_form(studio: Page) -> None:
     expect(studio.locator("#vw-lock")).to_be_checked()
 
 
-def test_settings_of_a_take_leave_a_way_back_in_every_room(studio: Page) -> None:
+def test_loading_take_settings_can_be_undone_in_every_room(studio: Page) -> None:
     kept_take(studio, "In Speak.")
     await_end(studio)
     prepare(studio, "clone")
@@ -329,7 +329,7 @@ def use_settings(page: Page, words: str) -> None:
     row.locator("[data-do=restore]").click()
 
 
-def test_the_stage_offers_every_format_and_the_star(app: App, studio: Page) -> None:
+def test_dock_offers_every_format_and_the_favourite_button(app: App, studio: Page) -> None:
     take = kept_take(studio, "Take me along.")
     length = pcm_of(app, take).size / 24000
     for name in ("wav", "mp3", "flac", "opus"):
@@ -362,7 +362,7 @@ RUNNERS = {
 
 
 @pytest.mark.parametrize("room", ["speakers", "clone"])
-def test_the_code_of_a_take_runs_and_speaks_the_same(
+def test_code_snippet_of_a_take_runs_and_gives_the_same_audio(
     app: App, open_studio: OpenStudio, tmp_path: Path, room: str
 ) -> None:
     page = open_studio()
@@ -395,7 +395,7 @@ def test_the_code_of_a_take_runs_and_speaks_the_same(
     expect(page.locator("#vw-code")).to_be_hidden()
 
 
-def test_a_studio_without_a_store_says_so_and_still_speaks(studio: Page) -> None:
+def test_studio_without_a_store_says_so_and_still_speaks(studio: Page) -> None:
     studio.route("**/studio/takes*", lambda route: route.fulfill(status=404, json={"detail": "Not Found"}))
     studio.fill("#vw-text", "Nobody keeps this.")
     studio.click("#vw-speak")

@@ -56,7 +56,7 @@ def figure(page: Page, name: str) -> str:
     return page.locator(f"#vw-host-figure-{name} .vw-host-value").inner_text()
 
 
-def test_the_host_sees_what_runs_and_loads_another_checkpoint(
+def test_host_room_shows_the_running_checkpoint_and_loads_another(
     open_studio: OpenStudio, own: App, checkpoints: Path, wyoming: str
 ) -> None:
     page = open_studio(url=own.url)
@@ -102,7 +102,7 @@ def test_the_host_sees_what_runs_and_loads_another_checkpoint(
     expect(page.locator("#vw-speak")).to_be_enabled(timeout=CHANGE_MS)
 
 
-def test_what_is_refused_is_said_at_its_place(open_studio: OpenStudio, own: App) -> None:
+def test_refused_host_action_shows_its_error_at_the_control(open_studio: OpenStudio, own: App) -> None:
     page = open_studio(url=own.url)
     page.locator("#vw-tab-host").click()
     page.locator("#vw-host-wanted").fill("a\nb\nc\nd")
@@ -110,7 +110,7 @@ def test_what_is_refused_is_said_at_its_place(open_studio: OpenStudio, own: App)
     expect(page.locator("#vw-host-load-error")).to_contain_text("1 to 3 checkpoints")
 
 
-def test_every_setting_is_there_with_its_variable(open_studio: OpenStudio, own: App) -> None:
+def test_every_setting_is_listed_with_its_variable(open_studio: OpenStudio, own: App) -> None:
     page = open_studio(url=own.url, viewport={"width": 360, "height": 740})
     page.locator("#vw-tab-host").click()
     page.locator("#vw-host-settings summary").first.wait_for()
@@ -127,7 +127,7 @@ def test_every_setting_is_there_with_its_variable(open_studio: OpenStudio, own: 
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_from_elsewhere_the_room_asks_for_the_key(open_studio: OpenStudio, own: App) -> None:
+def test_remote_visitor_is_asked_for_the_host_key(open_studio: OpenStudio, own: App) -> None:
     page = open_studio(url=f"http://studio.test:{own.port}")
     page.locator("#vw-tab-host").click()
     expect(page.locator("#vw-host-door")).to_be_visible()

@@ -20,7 +20,7 @@ LETTER: FilePayload = {
 }
 
 
-def test_chapters_of_a_book_become_a_script_of_its_title(studio: Page) -> None:
+def test_chapters_of_a_book_become_a_script_with_its_title(studio: Page) -> None:
     enter_script(studio)
     studio.set_input_files("#vw-script-file", BOOK)
     sheet = studio.locator("#vw-chapters")
@@ -36,7 +36,7 @@ def test_chapters_of_a_book_become_a_script_of_its_title(studio: Page) -> None:
     assert texts(studio) == ["Chapter One", "It was a dark night.", "Wind & rain came. On.", 'The "end"', "重庆漢"]
 
 
-def test_notes_of_a_letter_are_a_chapter_that_is_chosen_only_if_wanted(studio: Page) -> None:
+def test_footnotes_of_a_document_are_an_optional_chapter(studio: Page) -> None:
     body = paragraph("It rains.", '<w:r><w:footnoteReference w:id="1"/></w:r>')
     notes = f'<w:footnote w:id="1">{paragraph("Not often.")}</w:footnote>'
     enter_script(studio)
@@ -50,7 +50,7 @@ def test_notes_of_a_letter_are_a_chapter_that_is_chosen_only_if_wanted(studio: P
 
 
 @pytest.mark.parametrize("room", ["speakers", "clone"])
-def test_a_letter_is_spoken_as_the_room_speaks_and_replacing_can_be_undone(studio: Page, room: str) -> None:
+def test_imported_letter_uses_the_room_settings_and_replacing_can_be_undone(studio: Page, room: str) -> None:
     studio.fill("#vw-text", "My own words.")
     enter(studio, room)
     studio.set_input_files("#vw-text-file", LETTER)
@@ -59,7 +59,7 @@ def test_a_letter_is_spoken_as_the_room_speaks_and_replacing_can_be_undone(studi
     expect(studio.locator("#vw-text")).to_have_value("My own words.")
 
 
-def test_what_is_longer_than_a_take_becomes_a_script_of_the_files_name(studio: Page) -> None:
+def test_file_too_long_for_one_take_becomes_a_script_named_after_the_file(studio: Page) -> None:
     long = "\n\n".join(["The boat came back in the evening."] * 200).encode()
     studio.set_input_files("#vw-text-file", {"name": "Boats.txt", "mimeType": "text/plain", "buffer": long})
     expect(studio.locator("#vw-room-script")).to_be_visible()
@@ -67,7 +67,7 @@ def test_what_is_longer_than_a_take_becomes_a_script_of_the_files_name(studio: P
     expect(studio.locator("#vw-script-lines > li")).to_have_count(200)
 
 
-def test_subtitles_become_a_script_that_keeps_their_times(studio: Page) -> None:
+def test_imported_subtitles_keep_their_times(studio: Page) -> None:
     srt = "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n00:00:04,400 --> 00:00:05,000\nTwo.\n"
     studio.set_input_files("#vw-text-file", {"name": "a.srt", "mimeType": "text/plain", "buffer": srt.encode()})
     expect(studio.locator("#vw-script-lines > li")).to_have_count(2)
@@ -77,7 +77,7 @@ def test_subtitles_become_a_script_that_keeps_their_times(studio: Page) -> None:
     assert ".ass,.ssa,.ttml,.smi,.sami,.sub" in str(offered)
 
 
-def test_of_a_markdown_file_the_words_are_read(studio: Page) -> None:
+def test_markdown_import_keeps_only_the_readable_text(studio: Page) -> None:
     text = b"The **kettle**[^1] is on.\n\n[^1]: Of copper.\n"
     studio.set_input_files("#vw-text-file", {"name": "Tea.md", "mimeType": "text/markdown", "buffer": text})
     expect(studio.locator("#vw-text")).to_have_value("The kettle is on.")
@@ -107,7 +107,7 @@ def test_a_script_without_a_name_gets_that_of_the_file(studio: Page) -> None:
     expect(name).to_have_value("My own")
 
 
-def test_sounds_are_left_out_of_subtitles_unless_they_are_wanted(studio: Page) -> None:
+def test_sound_descriptions_in_subtitles_are_left_out_by_default(studio: Page) -> None:
     enter_script(studio)
     rows = ("[door slams] Where?", "- Here.\n- There. (laughs)", "\u266a la la \u266a")
     srt = "\n\n".join(f"{n}\n00:00:0{n},000 --> 00:00:0{n},900\n{row}" for n, row in enumerate(rows, 1)).encode()
@@ -128,7 +128,7 @@ def test_sounds_are_left_out_of_subtitles_unless_they_are_wanted(studio: Page) -
         )
 
 
-def test_an_uncertain_encoding_is_chosen_by_what_the_text_looks_like(studio: Page) -> None:
+def test_uncertain_encoding_can_be_chosen_from_a_text_preview(studio: Page) -> None:
     enter_script(studio)
     data = "Съешь ещё этих мягких французских булок.".encode("mac_cyrillic")
     studio.set_input_files("#vw-script-file", {"name": "bread.txt", "mimeType": "text/plain", "buffer": data})
@@ -142,14 +142,14 @@ def test_an_uncertain_encoding_is_chosen_by_what_the_text_looks_like(studio: Pag
     assert texts(studio)[-1] == "Съешь ещё этих мягких французских булок."
 
 
-def test_what_is_left_out_of_a_text_is_said(studio: Page) -> None:
+def test_omitted_parts_of_an_import_are_reported(studio: Page) -> None:
     text = "It was the end of\n\n12\n\na page.".encode("cp1252")
     studio.set_input_files("#vw-text-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": text})
     expect(studio.locator("#vw-text")).to_have_value("It was the end of a page.")
     expect(studio.locator(".vw-toast").last).to_contain_text("1 page number is not read (12).")
 
 
-def test_a_file_that_is_dropped_is_read_and_one_that_cannot_be_says_why(studio: Page) -> None:
+def test_dropped_file_is_imported_or_its_error_is_shown(studio: Page) -> None:
     drop = """([name, bytes]) => {
       const dataTransfer = new DataTransfer();
       dataTransfer.items.add(new File([new Uint8Array(bytes)], name));
@@ -170,7 +170,7 @@ def test_a_file_that_is_dropped_is_read_and_one_that_cannot_be_says_why(studio: 
     expect(studio.locator("#vw-text")).to_have_value("A note.")
 
 
-def test_a_novel_is_one_script_whose_lines_have_their_fields_where_they_are_seen(studio: Page) -> None:
+def test_lines_of_a_long_script_create_their_fields_when_scrolled_into_view(studio: Page) -> None:
     enter_script(studio)
     novel = "\n\n".join(f"Paragraph {number} is short." for number in range(6000)).encode()
     studio.set_input_files("#vw-script-file", {"name": "novel.txt", "mimeType": "text/plain", "buffer": novel})
@@ -194,7 +194,7 @@ def test_a_novel_is_one_script_whose_lines_have_their_fields_where_they_are_seen
     assert studio.locator(".vw-line-text").count() < 200
 
 
-def test_more_lines_than_a_script_may_have_are_refused_before_anything_is_added(studio: Page) -> None:
+def test_import_over_the_line_limit_is_refused_before_adding_lines(studio: Page) -> None:
     enter_script(studio)
     before = texts(studio)
     rows = "\n".join(["A row."] * 10_001).encode()
@@ -203,7 +203,7 @@ def test_more_lines_than_a_script_may_have_are_refused_before_anything_is_added(
     assert texts(studio) == before
 
 
-def test_a_chat_becomes_a_script_of_its_senders_and_what_is_not_read_is_said(studio: Page) -> None:
+def test_chat_export_becomes_a_script_with_its_senders_and_lists_omissions(studio: Page) -> None:
     rows = (
         "[31.12.25, 22:30:15] Family: \u200eMessages and calls are end-to-end encrypted.",
         "[31.12.25, 22:30:20] Mary: Hello.",

@@ -101,7 +101,7 @@ def chinese(app: App, open_studio: OpenStudio) -> Iterator[Page]:
     httpx.patch(me, json={"language": "en"}).raise_for_status()
 
 
-def test_no_room_says_anything_in_another_language(chinese: Page) -> None:
+def test_no_room_shows_text_in_another_language(chinese: Page) -> None:
     takes = urljoin(chinese.url, "/studio/takes")  # other tests gave theirs English names
     for take in httpx.get(takes, params={"limit": 100}).json()["takes"]:
         httpx.delete(f"{takes}/{take['id']}").raise_for_status()
@@ -137,7 +137,7 @@ def test_no_room_says_anything_in_another_language(chinese: Page) -> None:
 
 
 @pytest.mark.quick
-def test_what_the_server_refuses_is_said_in_the_language_of_the_page(chinese: Page) -> None:
+def test_server_errors_are_shown_in_the_page_language(chinese: Page) -> None:
     said, note = chinese.locator(".vw-error:not(:empty)"), chinese.locator("#vw-note")
     for text, place in (("?!", note), ("字" * 4097, said)):
         chinese.fill("#vw-text", text)
@@ -152,6 +152,6 @@ def test_what_the_server_refuses_is_said_in_the_language_of_the_page(chinese: Pa
         assert english(chinese, *SPEAKERS, "poem", "wav", "WebM") == []
 
 
-def test_words_that_nobody_translated_are_found(chinese: Page) -> None:
+def test_untranslated_text_is_detected(chinese: Page) -> None:
     chinese.evaluate("document.querySelector('.vw-keys').textContent = 'This was never translated.'")
     assert english(chinese, *SPEAKERS) == ["This was never translated."]

@@ -28,7 +28,7 @@ def shift(page: Page) -> float:
 
 
 @pytest.mark.parametrize("window", [(1366, 768), (360, 780)], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_a_reload_leaves_the_last_take_in_the_dock(app: App, open_studio: OpenStudio, window: tuple[int, int]) -> None:
+def test_reload_keeps_the_last_take_in_the_dock(app: App, open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(script=SHIFTS)
     kept_take(page, "The heron waits.")
     take = kept_take(page, "The otter dives.")
@@ -51,7 +51,7 @@ def test_a_reload_leaves_the_last_take_in_the_dock(app: App, open_studio: OpenSt
     expect(page.locator("#vw-takes-list .vw-take-text").nth(1)).to_have_text("The heron waits.")
 
 
-def test_a_take_that_is_played_before_its_sound_is_here_waits_for_it(open_studio: OpenStudio) -> None:
+def test_play_pressed_before_the_audio_has_loaded_starts_after_loading(open_studio: OpenStudio) -> None:
     page = open_studio()
     kept_take(page, "The otter dives.")
     await_end(page)
@@ -67,7 +67,7 @@ def test_a_take_that_is_played_before_its_sound_is_here_waits_for_it(open_studio
     assert not held  # it was asked for once
 
 
-def test_a_take_that_was_deleted_is_not_in_the_dock(open_studio: OpenStudio) -> None:
+def test_deleted_take_is_not_restored_to_the_dock(open_studio: OpenStudio) -> None:
     page = open_studio()
     take = kept_take(page, "The otter dives.")
     await_end(page)
@@ -77,14 +77,14 @@ def test_a_take_that_was_deleted_is_not_in_the_dock(open_studio: OpenStudio) -> 
     expect(page.locator("#vw-dock-line")).to_be_visible()
 
 
-def test_a_new_tab_begins_with_an_empty_dock(app: App, open_studio: OpenStudio) -> None:
+def test_new_tab_starts_with_an_empty_dock(app: App, open_studio: OpenStudio) -> None:
     page = open_studio()
     kept_take(page, "The otter dives.")
     other = open_studio(url=app.url)
     expect(other.locator("#vw-play")).to_be_hidden()
 
 
-def test_a_reload_leaves_the_script_that_was_read_in_the_dock(script: Page) -> None:
+def test_reload_keeps_the_played_script_in_the_dock(script: Page) -> None:
     page = script
     page.add_init_script(SHIFTS)
     page.click("#vw-speak")

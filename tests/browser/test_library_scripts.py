@@ -21,7 +21,7 @@ def listed(page: Page, take: str) -> Locator:
     return page.locator(f"#vw-takes-list > [data-take='{take}']")
 
 
-def test_a_script_is_one_entry_with_its_takes_folded_under_it(script: Page, app: App) -> None:
+def test_library_lists_a_script_as_one_entry_with_collapsed_takes(script: Page, app: App) -> None:
     make_all(script)
     await_silence(script)
     said, address = texts(script), script.url
@@ -61,7 +61,7 @@ def test_a_script_is_one_entry_with_its_takes_folded_under_it(script: Page, app:
     assert texts(script) == said
 
 
-def test_scripts_stand_among_the_takes_and_are_found_by_their_lines(script: Page, app: App) -> None:
+def test_scripts_are_listed_among_takes_and_found_by_line_text(script: Page, app: App) -> None:
     await_saved(script)
     kept = stored_script(script, app)
     enter(script, "speakers")
@@ -78,7 +78,7 @@ def test_scripts_stand_among_the_takes_and_are_found_by_their_lines(script: Page
     expect(entry_of(script, kept)).to_have_count(1)
 
 
-def test_a_script_is_deleted_with_a_way_back(script: Page, app: App) -> None:
+def test_script_deletion_can_be_undone(script: Page, app: App) -> None:
     make_all(script)
     await_silence(script)
     kept = stored_script(script, app)
@@ -96,7 +96,7 @@ def test_a_script_is_deleted_with_a_way_back(script: Page, app: App) -> None:
     await_saved(script)
 
 
-def test_a_take_that_is_deleted_beside_a_script_hands_the_focus_to_it(script: Page, app: App) -> None:
+def test_focus_moves_to_the_script_after_a_neighbouring_take_is_deleted(script: Page, app: App) -> None:
     await_saved(script)
     kept = stored_script(script, app)
     enter(script, "speakers")
@@ -110,7 +110,7 @@ def test_a_take_that_is_deleted_beside_a_script_hands_the_focus_to_it(script: Pa
     expect(script.locator(".vw-toast").last.get_by_role("button", name="Undo")).to_be_visible()
 
 
-def test_a_script_without_a_name_is_called_by_its_first_words(script: Page, app: App) -> None:
+def test_unnamed_script_is_listed_by_its_first_words(script: Page, app: App) -> None:
     script.fill("#vw-script-name", "")
     text_of(script, 1).fill("[pause 0.3s] Who left the gate open?")
     await_saved(script)

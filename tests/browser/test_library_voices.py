@@ -68,7 +68,7 @@ def opened(page: Page, voice: dict[str, Any]) -> Locator:
 
 
 @pytest.mark.quick
-def test_voices_are_searched_and_changed(
+def test_voices_can_be_searched_and_edited(
     studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]]
 ) -> None:
     provenance = json.dumps({"source": "design", "model": "demo-voice", "seed": "7"})
@@ -93,7 +93,7 @@ def test_voices_are_searched_and_changed(
     assert (stored["name"], stored["description"], stored["tags"]) == ("Zoë", "bright", ["radio", "night", "warm"])
 
 
-def test_a_refused_name_is_said_below_its_field(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
+def test_error_for_a_refused_name_is_shown_below_its_field(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
     keep("Bert")
     studio.set_viewport_size({"width": 1366, "height": 768})
     found = opened(studio, keep("Clara Voice"))
@@ -119,9 +119,7 @@ def test_a_refused_name_is_said_below_its_field(studio: Page, keep: Callable[...
     expect(found.locator(".vw-voice-name")).to_have_text("Berta")
 
 
-def test_a_deleted_voice_is_brought_back(
-    studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]]
-) -> None:
+def test_deleted_voice_can_be_restored(studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]]) -> None:
     clara = keep("Carla")
     opened(studio, clara).locator("[data-do=remove]").click()
     expect(row(studio, clara)).to_have_count(0)
@@ -132,7 +130,7 @@ def test_a_deleted_voice_is_brought_back(
     assert (back["id"], back["name"], back["consent"]) == (clara["id"], "Carla", CONSENT)
 
 
-def test_a_voice_leaves_as_a_file_and_comes_back(
+def test_voice_can_be_exported_and_imported_as_a_file(
     studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     clara = keep("Carla", tags="warm")
@@ -155,7 +153,9 @@ def test_a_voice_leaves_as_a_file_and_comes_back(
     assert (after.reference == before.reference).all()
 
 
-def test_a_file_without_consent_is_kept_only_with_it(studio: Page, client: httpx.Client, tmp_path: Path) -> None:
+def test_voice_file_without_consent_requires_consent_before_import(
+    studio: Page, client: httpx.Client, tmp_path: Path
+) -> None:
     sound = (voice(3.0, 4) * 32767).astype("int16")
     file = tmp_path / "stranger.voice"
     file.write_bytes(write_voice(a_voice("Stranger", consent=None, reference=sound, prompts={})))
@@ -175,7 +175,7 @@ def test_a_file_without_consent_is_kept_only_with_it(studio: Page, client: httpx
     assert "agrees" in client.get(f"{VOICES}/stranger").json()["consent"]
 
 
-def test_a_voice_is_heard_and_spoken_with(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
+def test_stored_voice_can_be_played_and_used_to_speak(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
     clara = keep("Carla")
     found = opened(studio, clara)
     found.locator(".vw-voice-play").click()
@@ -190,7 +190,7 @@ def test_a_voice_is_heard_and_spoken_with(studio: Page, keep: Callable[..., dict
     silence(studio)
 
 
-def test_a_recording_that_cannot_be_played_is_told(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
+def test_unplayable_recording_is_reported(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
     carla = keep("Carla")
     studio.route("**/v1/audio/voices/*/audio", lambda route: route.fulfill(body=b"no sound"))
     found = opened(studio, carla)
@@ -206,7 +206,7 @@ def test_a_recording_that_cannot_be_played_is_told(studio: Page, keep: Callable[
     expect(studio.locator(".vw-toast")).to_have_text(told)
 
 
-def test_why_there_was_no_list_goes_when_the_list_comes(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
+def test_list_error_disappears_once_the_list_loads(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
     keep("Carla")
     said = {"error": {"code": "runtime_away", "message": "The connection to the runtime was lost."}}
     studio.route(f"**{VOICES}", lambda route: route.fulfill(status=503, json=said))
@@ -219,7 +219,7 @@ def test_why_there_was_no_list_goes_when_the_list_comes(studio: Page, keep: Call
     expect(studio.locator("#vw-voices-error")).to_be_empty()
 
 
-def test_a_file_whose_name_is_taken_is_kept_under_another(
+def test_imported_voice_with_a_taken_name_can_be_saved_under_another(
     studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     keep("Peter")
@@ -243,7 +243,7 @@ def test_a_file_whose_name_is_taken_is_kept_under_another(
 # --- a narrow window
 
 
-def test_on_a_phone_voices_are_a_press_away(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
+def test_voices_are_reached_with_one_tap_on_a_phone(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
     keep("Carla")
     page = studio
     enter(page, "library")

@@ -27,7 +27,7 @@ ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_any_room(open_studio: OpenStudio, scheme: str) -> None:
+def test_axe_reports_no_accessibility_violation_in_any_room(open_studio: OpenStudio, scheme: str) -> None:
     page = open_studio(color_scheme=scheme)
     kept_take(page, "Hi.")
     axe, found = Axe(), []
@@ -62,7 +62,7 @@ def names(page: Page) -> Locator:
     return picker(page).locator(".vw-pick-name > span:first-child")
 
 
-def test_first_use_is_one_click_to_sound(studio: Page) -> None:
+def test_first_visit_needs_one_click_to_hear_audio(studio: Page) -> None:
     expect_speaker(studio, "angus")
     assert studio.input_value("#vw-text").startswith("The kettle has just boiled.")
     studio.click("#vw-speak")
@@ -70,7 +70,7 @@ def test_first_use_is_one_click_to_sound(studio: Page) -> None:
     studio.click("#vw-stop")
 
 
-def test_a_speaker_says_a_line_by_one_click_and_again_from_memory(studio: Page) -> None:
+def test_speaker_sample_plays_with_one_click_and_is_cached(studio: Page) -> None:
     sent: list[str | bytes] = []
     studio.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
     studio.reload(wait_until="domcontentloaded")
@@ -92,7 +92,7 @@ def test_a_speaker_says_a_line_by_one_click_and_again_from_memory(studio: Page) 
     expect(studio.locator("#vw-star"), "a sample is not kept").to_be_hidden()
 
 
-def test_published_speakers_are_known_and_others_get_a_plain_row(studio: Page) -> None:
+def test_published_speakers_have_portraits_and_unknown_ones_a_plain_row(studio: Page) -> None:
     published = ["serena", "vivian", "uncle_fu", "ryan", "aiden", "ono_anna", "sohee", "eric", "dylan"]
 
     def another(route: Route) -> None:
@@ -127,7 +127,7 @@ def luminance(page: Page) -> float:
     return float(sum(channels[:3]) / 765)
 
 
-def test_the_theme_is_the_systems_until_one_is_chosen_and_stays(open_studio: OpenStudio) -> None:
+def test_theme_follows_the_system_until_the_user_chooses_one(open_studio: OpenStudio) -> None:
     page = open_studio(color_scheme="light")
     assert luminance(page) > 0.9
     page.emulate_media(color_scheme="dark")
@@ -161,7 +161,7 @@ COLOURED = """
 """
 
 
-def test_waveforms_take_the_colours_of_another_theme_at_once(open_studio: OpenStudio) -> None:
+def test_waveforms_are_recoloured_when_the_theme_changes(open_studio: OpenStudio) -> None:
     page = open_studio(color_scheme="light")
     speak_whole(page, "Hi.")
     enter(page, "clone")
@@ -173,7 +173,7 @@ def test_waveforms_take_the_colours_of_another_theme_at_once(open_studio: OpenSt
             page.wait_for_function(COLOURED, arg=place)
 
 
-def test_the_page_speaks_chinese_and_remembers_it(studio: Page) -> None:
+def test_page_switches_to_chinese_and_remembers_it(studio: Page) -> None:
     with studio.expect_response("**/studio/me"):
         studio.select_option("#vw-language", "zh")
     expect(studio.locator("#vw-speak")).to_have_text("朗读")
@@ -192,7 +192,7 @@ def test_the_page_speaks_chinese_and_remembers_it(studio: Page) -> None:
     expect(studio.locator("#vw-speak")).to_have_text("Speak")
 
 
-def test_a_browser_in_chinese_is_greeted_in_chinese(open_studio: OpenStudio) -> None:
+def test_chinese_browser_gets_the_chinese_page(open_studio: OpenStudio) -> None:
     page = open_studio(locale="zh-CN", await_ready=False)
     known = {"preferences": {"language": None, "theme": None}, "features": {}}
     page.route("**/studio/me", lambda route: route.fulfill(json=known))
@@ -200,7 +200,7 @@ def test_a_browser_in_chinese_is_greeted_in_chinese(open_studio: OpenStudio) -> 
     expect(page.locator("#vw-speak")).to_have_text("朗读")
 
 
-def test_by_keyboard_alone_a_speaker_is_chosen_and_heard(studio: Page) -> None:
+def test_speaker_can_be_chosen_and_heard_by_keyboard_alone(studio: Page) -> None:
     studio.focus("#vw-speakers-picker input")
     studio.keyboard.press("ArrowDown")
     studio.keyboard.press("ArrowDown")
@@ -216,7 +216,7 @@ def test_by_keyboard_alone_a_speaker_is_chosen_and_heard(studio: Page) -> None:
     expect(studio.locator("#vw-room-design")).to_be_visible()
 
 
-def test_two_pages_do_not_disturb_each_other(open_studio: OpenStudio) -> None:
+def test_two_pages_do_not_affect_each_other(open_studio: OpenStudio) -> None:
     first, other = open_studio(), open_studio()
     for page in (first, other):
         page.fill("#vw-text", 8 * "The boat came back in the evening. ")
@@ -242,14 +242,16 @@ IN_ROWS = """
 @pytest.mark.parametrize(
     ("room", "width", "rows"), [("speakers", 1280, [2, 2]), ("design", 1280, [4]), ("speakers", 390, [2, 2])]
 )
-def test_seed_and_sampling_stand_in_even_rows(open_studio: OpenStudio, room: str, width: int, rows: list[int]) -> None:
+def test_seed_and_sampling_fields_are_aligned_in_rows(
+    open_studio: OpenStudio, room: str, width: int, rows: list[int]
+) -> None:
     page = open_studio(viewport={"width": width, "height": 860})
     enter(page, room)
     vary(page)
     assert page.evaluate(IN_ROWS) == rows
 
 
-def test_what_the_language_is_of_stands_beside_it(studio: Page) -> None:
+def test_language_field_has_a_visible_label(studio: Page) -> None:
     label = studio.locator("#vw-room-speakers label[for=vw-speakers-language]")
     box = label.bounding_box()
     assert box is not None

@@ -48,7 +48,7 @@ def expect_recovery(page: Page) -> None:
 
 
 @pytest.mark.quick
-def test_a_stalled_connection_is_noticed_said_and_made_again(app: App, open_studio: OpenStudio) -> None:
+def test_stalled_connection_is_detected_reported_and_reconnected(app: App, open_studio: OpenStudio) -> None:
     with stalling_proxy(int(app.port)) as proxy:
         page = open_with_clock(open_studio, proxy.port)
         page.fill("#vw-text", TEXT)
@@ -59,7 +59,7 @@ def test_a_stalled_connection_is_noticed_said_and_made_again(app: App, open_stud
         expect_recovery(page)
 
 
-def test_sound_that_only_stalled_goes_on_where_it_was(app: App, open_studio: OpenStudio) -> None:
+def test_audio_resumes_at_the_same_position_after_a_short_stall(app: App, open_studio: OpenStudio) -> None:
     with stalling_proxy(int(app.port)) as proxy:
         page = open_with_clock(open_studio, proxy.port)
         page.fill("#vw-text", " ".join([TEXT] * 7))  # more is to come when it stalls
@@ -74,7 +74,7 @@ def test_sound_that_only_stalled_goes_on_where_it_was(app: App, open_studio: Ope
         assert complaints(page) == {}
 
 
-def test_a_page_that_is_offline_says_so_and_comes_back(app: App, open_studio: OpenStudio) -> None:
+def test_offline_page_says_so_and_recovers(app: App, open_studio: OpenStudio) -> None:
     with stalling_proxy(int(app.port)) as proxy:
         page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
         page.fill("#vw-text", TEXT)
@@ -89,7 +89,7 @@ def test_a_page_that_is_offline_says_so_and_comes_back(app: App, open_studio: Op
         expect_recovery(page)
 
 
-def test_that_the_connection_is_back_is_not_said_while_it_is_away_again(open_studio: OpenStudio) -> None:
+def test_reconnected_notice_is_not_shown_if_the_connection_drops_again(open_studio: OpenStudio) -> None:
     page = open_studio()
     sockets: list[WebSocketRoute] = []
     is_away = threading.Event()
@@ -116,7 +116,7 @@ def test_that_the_connection_is_back_is_not_said_while_it_is_away_again(open_stu
     expect(said).to_be_empty()
 
 
-def test_a_click_on_which_nothing_comes_back_says_so(app: App, open_studio: OpenStudio) -> None:
+def test_click_without_a_response_is_reported(app: App, open_studio: OpenStudio) -> None:
     with stalling_proxy(int(app.port)) as proxy:
         page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
         page.fill("#vw-text", TEXT)
@@ -129,7 +129,7 @@ def test_a_click_on_which_nothing_comes_back_says_so(app: App, open_studio: Open
         expect(page.locator("#vw-note")).to_be_empty(timeout=BACK_MS)
 
 
-def test_a_take_that_ends_while_the_studio_is_away_is_kept_afterwards(studio: Page) -> None:
+def test_take_finished_while_the_studio_is_unreachable_is_stored_later(studio: Page) -> None:
     studio.route("**/studio/takes", lambda route: route.abort())
     studio.fill("#vw-text", SHORT)
     play_through(studio, "#vw-speak")
@@ -138,7 +138,7 @@ def test_a_take_that_ends_while_the_studio_is_away_is_kept_afterwards(studio: Pa
     expect(studio.locator("#vw-star")).to_be_visible(timeout=BACK_MS)
 
 
-def test_the_library_leaves_it_to_the_status_to_say_that_nothing_answers(app: App, open_studio: OpenStudio) -> None:
+def test_library_shows_no_second_error_if_the_status_reports_the_outage(app: App, open_studio: OpenStudio) -> None:
     with stalling_proxy(int(app.port)) as proxy:
         page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
         for route in ("**/studio/takes?*", "**/v1/audio/voices"):

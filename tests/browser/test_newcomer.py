@@ -18,7 +18,9 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.slow
-def test_a_newcomer_presses_once_and_hears_the_published_size(open_studio: OpenStudio, tmp_path: Path) -> None:
+def test_first_press_of_speak_plays_audio_from_the_published_checkpoint_size(
+    open_studio: OpenStudio, tmp_path: Path
+) -> None:
     with fresh_studio(tmp_path) as app:
         walked = walk(open_studio(url=app.url), app)
     print(asdict(walked))

@@ -62,7 +62,7 @@ def expect_complaint(page: Page, field: str, *words: str) -> None:
 
 
 @pytest.mark.quick
-def test_bad_input_is_said_in_one_sentence_at_its_field(studio: Page) -> None:
+def test_invalid_input_shows_one_sentence_at_its_field(studio: Page) -> None:
     text = studio.input_value("#vw-text")
     studio.fill("#vw-text", "   ")
     expect_complaint(studio, "text", "Write something")
@@ -85,7 +85,7 @@ def test_bad_input_is_said_in_one_sentence_at_its_field(studio: Page) -> None:
     studio.click("#vw-stop")
 
 
-def test_what_is_spoken_otherwise_than_written_is_said(studio: Page) -> None:
+def test_pronounced_differently_note_is_shown(studio: Page) -> None:
     studio.fill("#vw-text", "?!")
     studio.click("#vw-speak")
     expect(studio.locator("#vw-note")).to_contain_text("it is a pause")
@@ -116,7 +116,7 @@ def noted(page: Page, *notes: str) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (360, 780)])
-def test_a_note_is_read_whole_in_the_words_of_the_page(open_studio: OpenStudio, width: int, height: int) -> None:
+def test_long_note_can_be_read_in_full_in_the_page_language(open_studio: OpenStudio, width: int, height: int) -> None:
     page = open_studio(viewport=ViewportSize(width=width, height=height))
     noted(page, STRANGE_SCRIPT.format(script="cjk"), DROPPED_STYLES)
     page.fill("#vw-text", "Tea is 茶 [whispering] here.")
@@ -141,7 +141,7 @@ def test_a_note_is_read_whole_in_the_words_of_the_page(open_studio: OpenStudio, 
     expect(page.locator("#vw-real-voices")).to_be_visible()
 
 
-def test_what_an_engine_says_while_it_starts_is_no_status(studio: Page) -> None:
+def test_engine_startup_log_is_not_shown_as_the_status(studio: Page) -> None:
     said = "Model: demo-voice: 8 slots of 4096 positions."
     studio.route("**/studio/status", lambda route: route.fulfill(json={"state": "starting", "sentence": said}))
     studio.route_web_socket("**/v1/audio/speech/stream", lambda socket: socket.close())
@@ -150,7 +150,7 @@ def test_what_an_engine_says_while_it_starts_is_no_status(studio: Page) -> None:
     expect(studio.locator("#vw-status")).to_have_attribute("title", said)
 
 
-def test_a_refusal_costs_nothing_and_goes_once_it_is_mended(studio: Page) -> None:
+def test_validation_error_keeps_the_last_take_and_clears_when_fixed(studio: Page) -> None:
     speak_whole(studio, SHORT)
     length = studio.inner_text("#vw-length")
     assert length
@@ -162,7 +162,7 @@ def test_a_refusal_costs_nothing_and_goes_once_it_is_mended(studio: Page) -> Non
     assert complaints(studio) == {}
 
 
-def test_a_bad_reference_is_said_at_the_reference(studio: Page, tmp_path: Path) -> None:
+def test_invalid_reference_shows_its_error_at_the_reference_step(studio: Page, tmp_path: Path) -> None:
     taken, span = studio.locator("#vw-clone-name"), studio.locator("#vw-clone-span")
     said = studio.locator("#vw-room-clone [data-error-for=ref_audio]")
     use, speak = studio.locator("#vw-clone-use"), studio.locator("#vw-speak")
@@ -215,7 +215,7 @@ def _stereo() -> dict[str, Any]:
     return {"name": "voice.flac", "mimeType": "audio/flac", "buffer": file.getvalue()}
 
 
-def test_a_killed_runtime_is_told_and_comes_back(app: App, studio: Page) -> None:
+def test_runtime_crash_is_reported_and_the_page_recovers(app: App, studio: Page) -> None:
     studio.fill("#vw-text", LONG)  # it is still being made
     studio.click("#vw-speak")
     await_sound(studio)
@@ -235,7 +235,7 @@ def test_a_killed_runtime_is_told_and_comes_back(app: App, studio: Page) -> None
     assert int(reading(studio, "frames")) > 0
 
 
-def test_speaking_while_the_runtime_is_away_waits_for_it_or_says_so(app: App, studio: Page) -> None:
+def test_speaking_during_a_runtime_restart_waits_or_reports_the_outage(app: App, studio: Page) -> None:
     os.kill(app.runtime_pid, signal.SIGKILL)
     expect(studio.locator("#vw-status")).to_have_attribute("data-state", "waiting")
     studio.click("#vw-speak")
@@ -255,7 +255,7 @@ def test_speaking_while_the_runtime_is_away_waits_for_it_or_says_so(app: App, st
     ("position", "eta_ms", "sentence"),
     [(2, 4100.0, "2 requests ahead of you, about 5 s."), (0, None, "Next in the queue.")],
 )
-def test_who_waits_is_told_the_place_and_how_long(
+def test_queued_request_shows_its_position_and_estimated_wait(
     studio: Page, position: int, eta_ms: float | None, sentence: str
 ) -> None:
     """A full runtime, as the page hears of it."""
@@ -283,7 +283,7 @@ def test_who_waits_is_told_the_place_and_how_long(
     expect(studio.locator("#vw-stop")).to_be_disabled()
 
 
-def test_an_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio: OpenStudio) -> None:
+def test_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(url=f"http://{INSECURE_HOST}:{app.port}", script=SCHEDULED)
     assert page.evaluate("[isSecureContext, 'audioWorklet' in AudioContext.prototype]") == [False, False]
     page.click("#vw-tab-clone")
@@ -325,7 +325,7 @@ def _only(*modes: str) -> Any:
     return answer
 
 
-def test_a_mode_that_nothing_serves_is_shown_with_the_reason(studio: Page) -> None:
+def test_mode_without_a_checkpoint_is_shown_with_the_reason(studio: Page) -> None:
     studio.route("**/v1/models", _only("voice_design"))
     studio.reload(wait_until="domcontentloaded")
     studio.locator("#vw-speak:enabled").wait_for()
@@ -342,7 +342,7 @@ def test_a_mode_that_nothing_serves_is_shown_with_the_reason(studio: Page) -> No
     expect(studio.locator("#vw-speak")).to_be_enabled()
 
 
-def test_random_weights_and_checkpoints_are_named(studio: Page) -> None:
+def test_page_labels_random_weights_and_names_checkpoints(studio: Page) -> None:
     def mute(route: Route) -> None:
         listing = route.fetch().json()
         route.fulfill(json={**listing, "data": [{**card, "speaks": False} for card in listing["data"]]})
@@ -354,7 +354,7 @@ def test_random_weights_and_checkpoints_are_named(studio: Page) -> None:
     expect(studio.locator("#vw-status")).to_have_text("Random weights: sound, not speech", timeout=60_000)
 
 
-def test_the_sample_text_follows_the_language_until_it_is_the_users(studio: Page) -> None:
+def test_sample_text_follows_the_language_until_the_user_edits_it(studio: Page) -> None:
     studio.select_option("#vw-speakers-language", "english")
     assert "along the river" in studio.input_value("#vw-text")
     studio.select_option("#vw-speakers-language", "auto")
@@ -364,7 +364,7 @@ def test_the_sample_text_follows_the_language_until_it_is_the_users(studio: Page
 
 
 @pytest.mark.parametrize("room", ["speakers", "design", "clone"])
-def test_a_phone_is_wide_enough(open_studio: OpenStudio, room: str) -> None:
+def test_page_fits_the_width_of_a_phone(open_studio: OpenStudio, room: str) -> None:
     page = open_studio(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
     prepare(page, room)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
@@ -382,7 +382,7 @@ def test_a_phone_is_wide_enough(open_studio: OpenStudio, room: str) -> None:
     page.tap("#vw-stop")
 
 
-def test_dark_is_dark(open_studio: OpenStudio) -> None:
+def test_dark_theme_has_dark_colours(open_studio: OpenStudio) -> None:
     page = open_studio(color_scheme="dark")
     page.fill("#vw-text", LONG)
     page.click("#vw-speak")
@@ -398,7 +398,7 @@ def test_dark_is_dark(open_studio: OpenStudio) -> None:
     page.click("#vw-stop")
 
 
-def test_tabs_are_reached_by_arrow_keys(studio: Page) -> None:
+def test_tabs_are_reachable_by_arrow_keys(studio: Page) -> None:
     studio.focus("#vw-tab-speakers")
     studio.keyboard.press("ArrowRight")
     expect(studio.locator("#vw-room-design")).to_be_visible()
@@ -409,7 +409,7 @@ def test_tabs_are_reached_by_arrow_keys(studio: Page) -> None:
 
 
 @pytest.mark.quick
-def test_the_page_asks_nobody_but_its_own_origin(app: App, studio: Page) -> None:
+def test_page_requests_only_its_own_origin(app: App, studio: Page) -> None:
     asked: list[str] = []
     studio.on("request", lambda request: asked.append(request.url))
     studio.reload(wait_until="load")
@@ -419,7 +419,7 @@ def test_the_page_asks_nobody_but_its_own_origin(app: App, studio: Page) -> None
 
 
 @pytest.mark.quick
-def test_every_field_has_a_name_for_a_screen_reader(studio: Page) -> None:
+def test_every_field_has_an_accessible_name(studio: Page) -> None:
     nameless = studio.evaluate(
         """() => [...document.querySelectorAll('#vw :is(input, select, textarea, button, meter, audio)')]
           .filter((e) => e.id !== 'vw-sign-out' || !e.hidden) // it is named when somebody has signed in
@@ -429,7 +429,7 @@ def test_every_field_has_a_name_for_a_screen_reader(studio: Page) -> None:
     assert nameless == []
 
 
-def test_the_page_loads_in_few_files(open_studio: OpenStudio) -> None:
+def test_page_loads_few_files(open_studio: OpenStudio) -> None:
     page = open_studio(await_ready=False)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -442,7 +442,7 @@ def test_the_page_loads_in_few_files(open_studio: OpenStudio) -> None:
 
 
 @pytest.mark.quick
-def test_the_port_answers_heads_and_keeps_its_closed_routes_closed(app: App) -> None:
+def test_port_answers_head_requests_and_blocks_gradio_file_routes(app: App) -> None:
     with httpx.Client(base_url=app.url, trust_env=False) as client:
         for path in ("/", "/health", "/ready", "/v1/models", "/studio/status"):
             assert client.head(path).status_code == 200, path

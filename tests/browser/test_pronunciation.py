@@ -51,7 +51,7 @@ def write(page: Page, word: str, said: str, told: str = "Saved.") -> None:
     expect(page.locator("#vw-pronunciation-told")).to_have_text(told)
 
 
-def test_adding_a_word_goes_to_the_row_that_is_empty(studio: Page) -> None:
+def test_adding_a_word_focuses_the_empty_row(studio: Page) -> None:
     studio.click("#vw-text-said")
     rows = studio.locator("#vw-pronunciation-list li")
     expect(rows).to_have_count(1)
@@ -60,7 +60,7 @@ def test_adding_a_word_goes_to_the_row_that_is_empty(studio: Page) -> None:
     expect(rows.locator("input").first).to_be_focused()
 
 
-def test_a_script_says_how_many_of_its_words_are_said_otherwise(studio: Page) -> None:
+def test_script_shows_its_number_of_pronunciation_rules(studio: Page) -> None:
     enter_script(studio)
     new_script(studio, "Names")
     text_of(studio, 1).fill("Ask Nguyen, or ask Nguyen.")
@@ -76,7 +76,7 @@ def test_a_script_says_how_many_of_its_words_are_said_otherwise(studio: Page) ->
     expect(said).to_have_text("Pronunciation (2)")
 
 
-def test_a_word_is_said_otherwise_and_the_take_knows_both(app: App, studio: Page) -> None:
+def test_pronunciation_rule_changes_speech_and_is_stored_with_the_take(app: App, studio: Page) -> None:
     said = studio.locator("#vw-text-said")
     studio.fill("#vw-text", "Ask Nguyen. NGUYEN knows.")
     expect(said).to_have_text("Pronunciation")
@@ -108,7 +108,7 @@ def test_a_word_is_said_otherwise_and_the_take_knows_both(app: App, studio: Page
     expect(row.locator(".vw-take-outcome")).to_contain_text("Identical", timeout=60_000)
 
 
-def test_the_sheet_begins_with_the_marked_word_and_removing_can_be_undone(app: App, studio: Page) -> None:
+def test_pronunciation_sheet_starts_with_the_selected_word_and_removal_can_be_undone(app: App, studio: Page) -> None:
     studio.fill("#vw-text", "The GUI of Qwen.")
     studio.evaluate("document.querySelector('#vw-text').setSelectionRange(4, 7)")
     studio.click("#vw-text-said")
@@ -125,7 +125,7 @@ def test_the_sheet_begins_with_the_marked_word_and_removing_can_be_undone(app: A
     await_words(app, {"GUI": "gooey"})
 
 
-def test_a_list_is_brought_as_a_file_and_saved_as_one(app: App, studio: Page) -> None:
+def test_pronunciation_list_can_be_imported_and_exported(app: App, studio: Page) -> None:
     enter(studio, "library")
     studio.click("#vw-library-pronunciation")
     write(studio, "Qwen", "Quen")
@@ -148,7 +148,7 @@ def test_a_list_is_brought_as_a_file_and_saved_as_one(app: App, studio: Page) ->
     expect(studio.locator("#vw-pronunciation-error")).to_contain_text("no.csv has no words")
 
 
-def test_a_word_that_stands_there_twice_keeps_no_other_from_being_kept(app: App, studio: Page) -> None:
+def test_duplicate_word_does_not_block_saving_other_words(app: App, studio: Page) -> None:
     enter(studio, "library")
     studio.click("#vw-library-pronunciation")
     write(studio, "GIF", "jif")
@@ -162,7 +162,7 @@ def test_a_word_that_stands_there_twice_keeps_no_other_from_being_kept(app: App,
     await_words(app, {"GIF": "jif", "Worcester": "Wooster"})
 
 
-def test_what_two_windows_write_is_kept_of_both(app: App, studio: Page) -> None:
+def test_pronunciation_edits_of_two_windows_are_merged(app: App, studio: Page) -> None:
     enter(studio, "library")
     studio.click("#vw-library-pronunciation")
     write(studio, "Alpha", "Al")
@@ -177,7 +177,7 @@ def test_what_two_windows_write_is_kept_of_both(app: App, studio: Page) -> None:
     await_words(app, {"Alpha": "Al", "Beta": "Be", "Gamma": "Gam"})
 
 
-def test_the_first_words_of_two_windows_are_kept_of_both(app: App, studio: Page) -> None:
+def test_first_pronunciation_rules_of_two_windows_are_merged(app: App, studio: Page) -> None:
     enter(studio, "library")
     studio.click("#vw-library-pronunciation")
     elsewhere = [{"word": "Beta", "said": "Be"}]
@@ -186,7 +186,7 @@ def test_the_first_words_of_two_windows_are_kept_of_both(app: App, studio: Page)
     await_words(app, {"Alpha": "Al", "Beta": "Be"})
 
 
-def test_a_line_is_to_be_made_again_where_its_words_are_said_otherwise_by_now(app: App, studio: Page) -> None:
+def test_line_is_marked_outdated_after_a_pronunciation_change(app: App, studio: Page) -> None:
     enter_script(studio)
     new_script(studio, "Names")
     text_of(studio, 1).fill("Ask Nguyen. [pause 0.5s] Nguyen knows.")

@@ -59,7 +59,7 @@ WATCHED = """
 """
 
 
-def test_what_fails_is_said_and_visitors_are_only_told(open_studio: OpenStudio, own: App, hub: Hub) -> None:
+def test_download_failure_shows_details_to_the_host_only(open_studio: OpenStudio, own: App, hub: Hub) -> None:
     hub.status = 503
     page = open_studio(url=own.url, viewport={"width": 1440, "height": 900})
     page.evaluate(WATCHED)
@@ -110,7 +110,7 @@ def stands(page: Page, words: str) -> None:
     assert sum(shift["value"] for shift in shifts) < MAX_SHIFT, (page.viewport_size, shifts)
 
 
-def test_a_download_that_waits_or_fails_moves_nothing(open_studio: OpenStudio, own: App, hub: Hub) -> None:
+def test_waiting_or_failed_download_causes_no_layout_shift(open_studio: OpenStudio, own: App, hub: Hub) -> None:
     hub.status, hub.rate, hub.hold_at = None, 200_000, 600_000
     page = open_studio(url=own.url, script=SHIFTS)
     downloads = f"{own.url}/studio/host/downloads"
@@ -142,9 +142,7 @@ def test_a_download_that_waits_or_fails_moves_nothing(open_studio: OpenStudio, o
     hub.status = hub.rate = hub.hold_at = None
 
 
-def test_the_host_fetches_the_real_voices_while_the_small_one_speaks(
-    open_studio: OpenStudio, own: App, hub: Hub
-) -> None:
+def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: OpenStudio, own: App, hub: Hub) -> None:
     hub.status = None
     page = open_studio(url=own.url)
     banner, sheet = page.locator("#vw-banner"), page.locator("#vw-real-voices")

@@ -36,16 +36,16 @@ def play(page: Page, *times: float) -> dict[str, Any]:
     return heard
 
 
-def test_sound_that_comes_in_time_follows_without_a_gap(blank: Page) -> None:
+def test_audio_received_in_time_plays_without_a_gap(blank: Page) -> None:
     heard = play(blank, 1.0, 1.07, 1.1)
     assert heard == {"starts": pytest.approx([1.01, 1.09, 1.17]), "underruns": 0, "lost": 0}
 
 
-def test_sound_that_comes_after_the_end_waits_for_twice_the_buffer(blank: Page) -> None:
+def test_audio_received_after_an_underrun_waits_for_twice_the_buffer(blank: Page) -> None:
     heard = play(blank, 1.0, 1.2, 1.3)
     assert heard == {"starts": pytest.approx([1.01, 1.31, 1.39]), "underruns": 1, "lost": 5280}
 
 
-def test_sound_that_comes_before_the_end_but_cannot_start_by_then_is_an_underrun_too(blank: Page) -> None:
+def test_audio_received_too_late_to_be_scheduled_counts_as_an_underrun(blank: Page) -> None:
     heard = play(blank, 1.0, 1.085, 1.2)
     assert heard == {"starts": pytest.approx([1.01, 1.21, 1.29]), "underruns": 1, "lost": 2880}

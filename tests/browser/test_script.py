@@ -75,7 +75,7 @@ def test_lines_stream_in_order_and_join_without_a_gap(script: Page, app: App) ->
     assert np.array_equal(heard(script), np.trim_zeros(expected))
 
 
-def test_it_begins_at_any_line_and_stops(script: Page, app: App) -> None:
+def test_playback_starts_at_any_line_and_can_be_stopped(script: Page, app: App) -> None:
     make_all(script)
     _, (_, second, third) = joined(script, app)
     listen_anew(script)
@@ -91,7 +91,7 @@ def test_it_begins_at_any_line_and_stops(script: Page, app: App) -> None:
     assert script.locator("[data-sounding]").count() == 0
 
 
-def test_a_line_is_made_again_and_the_others_stay(script: Page, app: App) -> None:
+def test_remaking_a_line_keeps_the_others(script: Page, app: App) -> None:
     make_all(script)
     before = stored_script(script, app)["lines"]
     line(script, 2).locator(".vw-line-remake").click()
@@ -110,7 +110,7 @@ def test_a_line_is_made_again_and_the_others_stay(script: Page, app: App) -> Non
     await_stored(script, app, after)  # what was there is not lost
 
 
-def test_a_locked_line_is_the_same_when_it_is_made_again(script: Page, app: App) -> None:
+def test_locked_line_is_identical_when_remade(script: Page, app: App) -> None:
     line(script, 2).locator(".vw-line-open").click()
     line(script, 2).locator(".vw-line-seed").fill("7")
     line(script, 2).locator(".vw-line-seed").blur()
@@ -127,7 +127,7 @@ def test_a_locked_line_is_the_same_when_it_is_made_again(script: Page, app: App)
     assert sounds[0][1] == sounds[1][1]
 
 
-def test_a_voice_may_be_described(script: Page, app: App) -> None:
+def test_line_can_use_a_described_voice(script: Page, app: App) -> None:
     line(script, 2).locator(".vw-line-voice").click()
     script.get_by_role("button", name="Describe one for this line").click()
     assert script.evaluate("document.activeElement.className") == "vw-line-description"
@@ -147,7 +147,7 @@ def test_a_voice_may_be_described(script: Page, app: App) -> None:
     assert record["config"]["instructions"] == "A man with a low voice. He speaks slowly."
 
 
-def test_an_export_makes_what_is_missing_and_joins_it(script: Page, app: App) -> None:
+def test_export_makes_missing_lines_and_joins_all(script: Page, app: App) -> None:
     script.on("download", lambda _: None)
     name, data = export(script, "joined", format="wav", loudness="")
     assert name == "At the river.wav"
@@ -202,7 +202,7 @@ def _loudness(samples: Pcm) -> float:
     return loudness
 
 
-def test_a_reload_brings_everything_back(script: Page, app: App) -> None:
+def test_reload_restores_the_whole_script(script: Page, app: App) -> None:
     make_all(script)
     expected, _ = joined(script, app)
     script.reload(wait_until="domcontentloaded")
@@ -226,7 +226,7 @@ def record_of(script: Page, app: App) -> dict[str, Any]:
         return record
 
 
-def test_a_kept_voice_speaks_a_line_and_takes_a_style_where_a_checkpoint_can(script: Page, app: App) -> None:
+def test_stored_voice_speaks_a_line_with_a_style_if_a_checkpoint_supports_it(script: Page, app: App) -> None:
     sample = wav(4.0)
     with client(script, app) as http:
         form = {"name": "Grandmother", "consent": "She agreed.", "x_vector_only": "true"}

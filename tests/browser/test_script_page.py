@@ -26,14 +26,14 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.quick
-def test_names_choose_voices_and_pauses_stand_in_the_text(script: Page) -> None:
+def test_speaker_names_choose_voices_and_pause_tags_are_recognised(script: Page) -> None:
     voices = [voice_of(script, number) for number in (1, 2, 3)]
     assert voices == ["custom_voice:clara", "custom_voice:angus", "custom_voice:clara"]
     assert texts(script)[1:] == ["Yes. [pause 0.5s] Quite.", "[pause 300ms] Go on."]
     assert line(script, 2).locator("mark").all_inner_texts() == ["[pause 0.5s]"]
 
 
-def test_two_tabs_are_told_of_each_other(script: Page, open_studio: OpenStudio, app: App) -> None:
+def test_two_tabs_with_the_same_script_notify_each_other(script: Page, open_studio: OpenStudio, app: App) -> None:
     await_saved(script)
     second = script.context.new_page()
     second.goto(app.url, wait_until="domcontentloaded")
@@ -55,7 +55,7 @@ def test_two_tabs_are_told_of_each_other(script: Page, open_studio: OpenStudio, 
     assert texts(second)[2] == "[pause 300ms] Go on."
 
 
-def test_two_tabs_that_begin_one_new_script_are_told_of_each_other(
+def test_two_tabs_that_start_the_same_new_script_notify_each_other(
     studio: Page, open_studio: OpenStudio, app: App
 ) -> None:
     enter_script(studio)
@@ -79,7 +79,7 @@ def test_two_tabs_that_begin_one_new_script_are_told_of_each_other(
     assert stored_script(second, app)["lines"][0]["text"] == "From the other tab."
 
 
-def test_scripts_come_and_go(script: Page, app: App) -> None:
+def test_scripts_can_be_created_switched_and_deleted(script: Page, app: App) -> None:
     await_saved(script)
     new_script(script, "Another one")
     text_of(script, 1).fill("Hello.")
@@ -101,7 +101,7 @@ def test_scripts_come_and_go(script: Page, app: App) -> None:
     expect(script.locator("#vw-script-lines > li")).to_have_count(5)
 
 
-def test_lines_are_written_moved_copied_and_removed_by_keys_alone(script: Page) -> None:
+def test_lines_can_be_edited_moved_copied_and_removed_by_keyboard(script: Page) -> None:
     first, second, third = texts(script)
     text_of(script, 2).focus()
     script.keyboard.press("Alt+ArrowUp")
@@ -138,7 +138,7 @@ def tab_to(page: Page, selector: str, key: str = "Tab") -> None:
     raise AssertionError(f"{selector} is not reached by {key}")
 
 
-def test_the_keyboard_alone_goes_from_the_open_page_to_an_exported_script(studio: Page) -> None:
+def test_script_can_be_written_and_exported_by_keyboard_alone(studio: Page) -> None:
     studio.keyboard.press("g")
     studio.keyboard.press("t")
     expect(line(studio, 1)).to_be_visible()
@@ -171,13 +171,13 @@ def test_the_keyboard_alone_goes_from_the_open_page_to_an_exported_script(studio
     await_made(studio, 1, 2)
 
 
-def test_a_line_is_dragged_by_its_number(script: Page) -> None:
+def test_line_is_moved_by_dragging_its_number(script: Page) -> None:
     first, second, third = texts(script)
     line(script, 1).locator(".vw-line-grip").drag_to(line(script, 3), target_position={"x": 200, "y": 40})
     assert texts(script) == [second, third, first]
 
 
-def test_a_voice_goes_to_every_line_of_a_role(script: Page) -> None:
+def test_voice_can_be_assigned_to_every_line_of_a_role(script: Page) -> None:
     paste(script, 3, "KING: One.\n\nQUEEN: Two.\n\nKING: Three.")
     expect(script.locator("#vw-script-lines > li")).to_have_count(6)
     king, queen, king_again = (voice_of(script, number) for number in (4, 5, 6))
@@ -189,7 +189,7 @@ def test_a_voice_goes_to_every_line_of_a_role(script: Page) -> None:
     expect(chip).to_be_focused()
 
 
-def test_pace_is_words_of_the_style(script: Page) -> None:
+def test_pace_is_sent_as_part_of_the_style(script: Page) -> None:
     line(script, 1).locator(".vw-line-instruct").fill("Softly.")
     line(script, 1).locator(".vw-line-open").click()
     slower, faster = (line(script, 1).get_by_role("button", name=name) for name in ("Slower", "Faster"))
@@ -200,7 +200,7 @@ def test_pace_is_words_of_the_style(script: Page) -> None:
         expect(button).to_have_attribute("aria-pressed", is_asked)
 
 
-def test_a_bracket_that_is_no_pause_is_told_at_its_line(script: Page) -> None:
+def test_unknown_bracket_tag_is_reported_at_its_line(script: Page) -> None:
     text_of(script, 2).fill("One [pause 5 minutes] two.")
     expect(line(script, 2).locator(".vw-line-error")).to_contain_text("[pause 5 minutes] is not a pause.")
     script.click("#vw-speak")
@@ -208,7 +208,7 @@ def test_a_bracket_that_is_no_pause_is_told_at_its_line(script: Page) -> None:
     expect(script.locator("#vw-stop"), "nothing was begun").to_be_disabled()
 
 
-def test_subtitles_and_texts_are_opened(script: Page) -> None:
+def test_subtitle_and_text_files_can_be_opened(script: Page) -> None:
     srt = "1\n00:00:01,000 --> 00:00:02,000\nCLARA: One.\n\n2\n00:00:04,400 --> 00:00:05,000\nANGUS: Two.\n"
     script.set_input_files("#vw-script-file", {"name": "a.srt", "mimeType": "text/plain", "buffer": srt.encode()})
     expect(script.locator("#vw-script-lines > li")).to_have_count(5)
@@ -220,7 +220,9 @@ def test_subtitles_and_texts_are_opened(script: Page) -> None:
 @pytest.mark.parametrize(
     ("name", "scheme", "width"), [("", "light", 1200), ("-dark", "dark", 1200), ("-phone", "light", 360)]
 )
-def test_it_fits_and_is_photographed(open_studio: OpenStudio, app: App, name: str, scheme: str, width: int) -> None:
+def test_script_room_fits_the_window_and_is_screenshotted(
+    open_studio: OpenStudio, app: App, name: str, scheme: str, width: int
+) -> None:
     viewport = {"width": width, "height": 860}
     page = open_studio(viewport=viewport, color_scheme=scheme)
     enter_script(page)

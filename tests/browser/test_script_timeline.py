@@ -48,7 +48,7 @@ def places(page: Page) -> list[tuple[float, float]]:
     return found
 
 
-def test_the_clips_are_as_long_as_their_lines_sound(script: Page, app: App) -> None:
+def test_clip_length_equals_the_audio_length_of_its_line(script: Page, app: App) -> None:
     expect(clip(script, 2)).to_have_attribute("data-state", "unmade")
     assert clip(script, 2).evaluate("(clip) => getComputedStyle(clip).borderTopStyle") == "dashed"
     expect(script.locator("#vw-script-total")).to_contain_text("3 not made yet")
@@ -65,7 +65,7 @@ def test_the_clips_are_as_long_as_their_lines_sound(script: Page, app: App) -> N
     assert clip(script, 2).locator("path").get_attribute("d"), "also before anything was fetched"
 
 
-def test_what_was_spoken_is_in_the_player_as_a_whole(script: Page, app: App) -> None:
+def test_played_script_is_in_the_dock_as_one_audio(script: Page, app: App) -> None:
     make_all(script)
     expected, lines = joined(script, app)
     script.click("#vw-speak")
@@ -101,7 +101,7 @@ def test_what_was_spoken_is_in_the_player_as_a_whole(script: Page, app: App) -> 
     assert np.array_equal(heard(script), np.trim_zeros(rest))
 
 
-def test_the_keys_move_in_the_timeline_while_it_sounds_and_while_it_does_not(script: Page) -> None:
+def test_timeline_keys_work_during_playback_and_when_paused(script: Page) -> None:
     make_all(script)
     script.reload(wait_until="domcontentloaded")
     await_made(script, 1, 2, 3)
@@ -125,7 +125,7 @@ def test_the_keys_move_in_the_timeline_while_it_sounds_and_while_it_does_not(scr
     assert clock(script) > 0, "Stop leaves the place"
 
 
-def test_a_line_that_changes_lies_elsewhere_at_once(script: Page) -> None:
+def test_timeline_updates_immediately_when_a_line_changes(script: Page) -> None:
     before = places(script)
     text_of(script, 2).fill("Yes. " * 20)
     script.wait_for_function("(before) => document.querySelectorAll('.vw-clip')[1].clientWidth > before", arg=100)
@@ -135,7 +135,7 @@ def test_a_line_that_changes_lies_elsewhere_at_once(script: Page) -> None:
     expect(script.locator(".vw-clip")).to_have_count(2)
 
 
-def test_the_timeline_stays_in_sight_and_never_covers_the_line_that_has_the_focus(script: Page) -> None:
+def test_timeline_stays_visible_and_never_covers_the_focused_line(script: Page) -> None:
     script.set_viewport_size({"width": 1024, "height": 640})
     text_of(script, 3).focus()
     for _ in range(12):
@@ -157,7 +157,7 @@ def middle(page: Page, place: Locator) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def test_a_clip_is_dragged_to_another_place(script: Page) -> None:
+def test_clip_is_moved_by_dragging(script: Page) -> None:
     first, second, third = texts(script)
     x, y = middle(script, clip(script, 1))
     right = script.locator(".vw-timeline-in").bounding_box()
@@ -189,7 +189,7 @@ def drag(page: Page, number: int, x: float) -> None:
     page.mouse.up()
 
 
-def test_what_was_dragged_goes_back_and_no_field_loses_its_words(script: Page) -> None:
+def test_drag_can_be_undone_without_losing_other_edits(script: Page) -> None:
     lines = first, second, third = texts(script)
     script.locator("#vw-script-name").fill("The hat")
     script.locator("#vw-script-name").blur()
@@ -216,7 +216,7 @@ def test_what_was_dragged_goes_back_and_no_field_loses_its_words(script: Page) -
     expect(script.locator("#vw-script-name")).to_have_value("The hat")
 
 
-def test_a_line_that_keys_have_moved_or_removed_goes_back(script: Page) -> None:
+def test_moving_or_removing_a_line_by_keyboard_can_be_undone(script: Page) -> None:
     lines = texts(script)
     text_of(script, 3).focus()
     script.keyboard.press("Alt+ArrowUp")
@@ -230,7 +230,7 @@ def test_a_line_that_keys_have_moved_or_removed_goes_back(script: Page) -> None:
     assert texts(script) == lines
 
 
-def test_a_finger_drags_a_clip_that_it_holds_and_scrolls_before(script: Page) -> None:
+def test_touch_drag_moves_a_clip_after_a_long_press_and_scrolls_otherwise(script: Page) -> None:
     first, second, third = texts(script)
     devtools = script.context.new_cdp_session(script)
 
@@ -249,7 +249,7 @@ def test_a_finger_drags_a_clip_that_it_holds_and_scrolls_before(script: Page) ->
         assert texts(script) == expected
 
 
-def test_the_silence_behind_a_clip_is_pulled_and_is_heard_and_exported_so(script: Page, app: App) -> None:
+def test_dragging_the_gap_after_a_clip_changes_playback_and_export(script: Page, app: App) -> None:
     make_all(script)
     scale = float(script.locator("#vw-script-timeline").get_attribute("aria-valuemax") or 0)
     box = script.locator(".vw-timeline-in").bounding_box()
@@ -287,7 +287,7 @@ def test_the_silence_behind_a_clip_is_pulled_and_is_heard_and_exported_so(script
     expect(line(script, 1).locator(".vw-line-gap")).to_have_value("")  # as everywhere
 
 
-def test_a_click_between_two_clips_goes_there_and_pulls_nothing(script: Page) -> None:
+def test_click_between_clips_seeks_without_changing_the_gap(script: Page) -> None:
     timeline = script.locator("#vw-script-timeline")
     handle = script.locator(".vw-timeline-gaps i").first
     box = handle.bounding_box()
@@ -304,7 +304,7 @@ def test_a_click_between_two_clips_goes_there_and_pulls_nothing(script: Page) ->
     expect(line(script, 1).locator(".vw-line-gap")).to_have_value("")
 
 
-def test_a_click_on_a_clip_chooses_its_line(script: Page) -> None:
+def test_click_on_a_clip_selects_its_line(script: Page) -> None:
     x, y = middle(script, clip(script, 3))
     script.mouse.click(x, y)
     expect(line(script, 3).locator(".vw-line-grip")).to_be_focused()

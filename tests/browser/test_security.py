@@ -38,7 +38,7 @@ CONNECT = """
 """
 
 
-def test_every_room_opens_without_a_word_in_the_console(open_studio: OpenStudio) -> None:
+def test_every_room_opens_without_console_messages(open_studio: OpenStudio) -> None:
     for width, height in WINDOWS:
         page = open_studio(viewport={"width": width, "height": height}, await_ready=False)
         said: list[str] = []
@@ -57,7 +57,7 @@ def test_every_room_opens_without_a_word_in_the_console(open_studio: OpenStudio)
         assert said == [], (width, height)
 
 
-def test_nothing_that_was_injected_runs(browser: Browser, app: App) -> None:
+def test_injected_scripts_do_not_run(browser: Browser, app: App) -> None:
     page = browser.new_page()
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
@@ -74,7 +74,7 @@ def test_nothing_that_was_injected_runs(browser: Browser, app: App) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_only_a_named_origin_frames_the_page(browser: Browser, app: App, modules: str, host: str) -> None:
+def test_only_configured_origins_may_frame_the_page(browser: Browser, app: App, modules: str, host: str) -> None:
     page = browser.new_page()
     page.goto(f"{modules.replace('127.0.0.1', host)}/html/studio.html")
     page.set_content(f'<iframe src="{app.url}" width="1000" height="800"></iframe>')
@@ -89,7 +89,7 @@ def test_only_a_named_origin_frames_the_page(browser: Browser, app: App, modules
 
 
 @pytest.mark.parametrize("path", ["docs/api", "openapi"])
-def test_other_pages_run_their_own_scripts(browser: Browser, app: App, path: str) -> None:
+def test_content_security_policy_leaves_other_pages_working(browser: Browser, app: App, path: str) -> None:
     page: Page = browser.new_page(color_scheme="dark")
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))

@@ -22,7 +22,7 @@ def open_host(chromium: str) -> Iterator[App]:
         yield running
 
 
-def test_a_take_is_shared_heard_and_ended(open_host: App, open_studio: OpenStudio, browser: Browser) -> None:
+def test_take_can_be_shared_played_and_unshared(open_host: App, open_studio: OpenStudio, browser: Browser) -> None:
     studio = open_studio(url=open_host.url)
     take = kept_take(studio, "The boat came back in the evening.")
     enter(studio, "library")
@@ -67,7 +67,7 @@ def test_a_take_is_shared_heard_and_ended(open_host: App, open_studio: OpenStudi
     context.close()
 
 
-def test_where_the_host_does_not_allow_it_nothing_offers_it(studio: Page) -> None:
+def test_sharing_is_not_offered_if_the_host_disables_it(studio: Page) -> None:
     take = kept_take(studio, "Not shared.")
     enter(studio, "library")
     row = studio.locator(f"[data-take='{take}']")

@@ -36,7 +36,7 @@ MARKED = """() => {
 }"""
 
 
-def test_the_sentence_that_sounds_is_marked_and_the_mark_goes_with_the_sound(studio: Page) -> None:
+def test_spoken_sentence_is_highlighted_during_playback(studio: Page) -> None:
     mark = studio.locator("#vw-text-mirror mark")
     studio.fill("#vw-text", TEXT)
     studio.evaluate(MARKED)
@@ -52,7 +52,7 @@ def test_the_sentence_that_sounds_is_marked_and_the_mark_goes_with_the_sound(stu
     expect(mark).to_have_count(0)
 
 
-def test_a_long_text_says_how_much_of_it_is_made(studio: Page) -> None:
+def test_progress_of_a_long_text_is_shown(studio: Page) -> None:
     studio.fill("#vw-text", TEXT)
     studio.click("#vw-speak")
     expect(studio.locator("#vw-making")).to_have_text(re.compile(r"\d+ % done, \d+ s left"))
@@ -66,7 +66,7 @@ def test_a_long_text_says_how_much_of_it_is_made(studio: Page) -> None:
     expect(studio.locator("#vw-making")).to_have_text("")
 
 
-def test_a_text_that_is_another_by_now_has_no_mark(studio: Page) -> None:
+def test_edited_text_is_not_highlighted(studio: Page) -> None:
     mark = studio.locator("#vw-text-mirror mark")
     studio.fill("#vw-text", TEXT)
     studio.click("#vw-speak")
@@ -76,7 +76,7 @@ def test_a_text_that_is_another_by_now_has_no_mark(studio: Page) -> None:
     studio.click("#vw-stop")
 
 
-def test_it_is_scrolled_to_unless_somebody_writes(studio: Page) -> None:
+def test_spoken_sentence_is_scrolled_into_view_unless_the_user_types(studio: Page) -> None:
     studio.set_viewport_size({"width": 360, "height": 700})
     studio.emulate_media(reduced_motion="reduce")
     studio.fill("#vw-text", TEXT)

@@ -104,7 +104,7 @@ def tapped(page: Page, size: int) -> NDArray[np.float64]:
 
 
 @pytest.mark.quick
-def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_studio: OpenStudio) -> None:
+def test_playback_receives_the_served_samples_bit_for_bit(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(script=TAP + WHOLE_TAKES)
     page.fill("#vw-text", SHORT)
     voice = speaker(page)
@@ -133,7 +133,7 @@ def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_stud
 
 
 @pytest.mark.quick
-def test_stop_silences_at_once_and_frees_the_slot(app: App, open_studio: OpenStudio) -> None:
+def test_stop_silences_immediately_and_frees_the_slot(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(script=TAP)
     page.fill("#vw-text", LONG)
     page.click("#vw-speak")
@@ -154,7 +154,7 @@ def test_stop_silences_at_once_and_frees_the_slot(app: App, open_studio: OpenStu
     expect(page.locator("#vw-play"), "what was heard can be heard again").to_be_enabled()
 
 
-def test_speaking_again_replaces_what_speaks(app: App, studio: Page) -> None:
+def test_speaking_again_replaces_the_current_take(app: App, studio: Page) -> None:
     studio.click("#vw-speak")
     await_sound(studio)
     first = seed(studio)
@@ -174,7 +174,7 @@ def test_leaving_the_page_frees_the_slot(app: App, studio: Page) -> None:
     until(lambda: active_slots(app) == 0, FREED_S)
 
 
-def test_a_locked_seed_gives_the_same_take_and_an_open_one_another(app: App, studio: Page) -> None:
+def test_locked_seed_repeats_the_take_and_unlocked_seed_changes_it(app: App, studio: Page) -> None:
     def take() -> tuple[int, NDArray[np.int16]]:
         record = kept_take(studio, SHORT)
         return seed(studio), np.frombuffer(sound_of(app, record), "<i2")

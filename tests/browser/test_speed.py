@@ -37,7 +37,7 @@ def choose(page: Page, rate: str) -> None:
     page.keyboard.press("Escape")
 
 
-def test_the_sign_of_the_volume_says_when_nothing_can_be_heard(studio: Page) -> None:
+def test_volume_icon_shows_muted_at_volume_zero(studio: Page) -> None:
     button = studio.locator("#vw-volume-button")
     for volume, sign in (("0", "muted"), ("0.4", "volume"), ("0", "muted")):
         studio.locator("#vw-volume").evaluate(
@@ -49,7 +49,7 @@ def test_the_sign_of_the_volume_says_when_nothing_can_be_heard(studio: Page) -> 
     assert button.get_attribute("data-icon") == "muted"
 
 
-def test_a_take_plays_as_fast_as_chosen_and_its_file_stays(studio: Page) -> None:
+def test_playback_speed_does_not_change_the_saved_file(studio: Page) -> None:
     kept_take(studio, TEXT)
     await_end(studio)
     before = Path(save(studio).path()).read_bytes()

@@ -37,7 +37,7 @@ def module(page: Page, body: str, **values: Any) -> Any:
     return page.evaluate(f"async (given) => {{ {body} }}", values)
 
 
-def test_the_waveform_is_a_slider_for_hand_and_keys(studio: Page) -> None:
+def test_waveform_is_a_slider_for_mouse_and_keyboard(studio: Page) -> None:
     speak_whole(studio, "A sentence that is long enough to be walked through from here to there, and on to its end.")
     length = float(studio.get_attribute("#vw-seek", "aria-valuemax") or 0)
     assert length > 1
@@ -63,7 +63,7 @@ def test_the_waveform_is_a_slider_for_hand_and_keys(studio: Page) -> None:
     await_end(studio)
 
 
-def test_space_pauses_and_goes_on_where_it_was(studio: Page) -> None:
+def test_space_pauses_and_resumes_playback(studio: Page) -> None:
     speak_whole(studio, 3 * "One more sentence that takes its time. ")  # it is paused before its end on any machine
     length = float(studio.get_attribute("#vw-seek", "aria-valuemax") or 0)
     studio.evaluate("document.activeElement.blur()")
@@ -81,7 +81,7 @@ def test_space_pauses_and_goes_on_where_it_was(studio: Page) -> None:
     assert clock(studio) == pytest.approx(length, abs=0.11)
 
 
-def test_space_plays_and_pauses_after_the_first_button_was_clicked(studio: Page) -> None:
+def test_space_toggles_playback_after_the_speak_button_was_clicked(studio: Page) -> None:
     studio.evaluate(COUNT_TAKES)
     studio.fill("#vw-text", 3 * "One more sentence that takes its time. ")
     studio.click("#vw-speak")
@@ -101,7 +101,7 @@ def test_space_plays_and_pauses_after_the_first_button_was_clicked(studio: Page)
 
 
 @pytest.mark.parametrize("key", ["Space", "Enter"])
-def test_keys_press_the_first_button_where_keys_have_reached_it(studio: Page, key: str) -> None:
+def test_space_presses_the_speak_button_if_keyboard_focused(studio: Page, key: str) -> None:
     studio.evaluate(COUNT_TAKES)
     studio.fill("#vw-text", 3 * "One more sentence that takes its time. ")
     studio.focus("#vw-speak")
@@ -117,7 +117,7 @@ def test_keys_press_the_first_button_where_keys_have_reached_it(studio: Page, ke
     assert studio.evaluate("asked") == 2
 
 
-def test_space_in_a_field_is_a_space(studio: Page) -> None:
+def test_space_in_a_field_types_a_space(studio: Page) -> None:
     studio.fill("#vw-text", "one")
     studio.focus("#vw-text")
     studio.keyboard.press("End")
@@ -126,7 +126,7 @@ def test_space_in_a_field_is_a_space(studio: Page) -> None:
     expect(studio.locator("#vw-stop")).to_be_disabled()
 
 
-def test_what_streams_goes_on_while_it_is_paused(studio: Page) -> None:
+def test_streaming_continues_while_playback_is_paused(studio: Page) -> None:
     studio.fill("#vw-text", "A sentence that is still being made when it is paused, so that there is more to come.")
     studio.click("#vw-speak")
     await_sound(studio)
@@ -138,7 +138,7 @@ def test_what_streams_goes_on_while_it_is_paused(studio: Page) -> None:
     play_through(studio, "#vw-play")
 
 
-def test_a_short_take_is_replayed_from_its_beginning(studio: Page) -> None:
+def test_short_take_replays_from_the_start(studio: Page) -> None:
     speak_whole(studio, SHORT)
     studio.click("#vw-play")
     expect(studio.locator("#vw-stop")).to_be_enabled()

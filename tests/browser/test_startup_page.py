@@ -46,7 +46,7 @@ def until_the_port_answers(client: httpx.Client) -> None:
             time.sleep(0.02)
 
 
-def test_the_waiting_page_stands_there_first_and_becomes_the_studio(browser: Browser) -> None:
+def test_startup_page_is_shown_first_and_becomes_the_studio(browser: Browser) -> None:
     page = browser.new_page()
     seen: list[str] = []
     page.on("pageerror", lambda error: seen.append(str(error)))

@@ -24,7 +24,7 @@ def record(app: App, take: str) -> dict[str, Any]:
     return kept
 
 
-def test_a_chip_puts_a_tag_where_the_caret_is_and_nobody_counts_it(app: App, studio: Page) -> None:
+def test_tag_button_inserts_at_the_caret_and_tags_are_not_counted(app: App, studio: Page) -> None:
     studio.fill("#vw-text", "Hello world. It is late.")
     counted = studio.locator("#vw-text-count")
     expect(counted).to_have_text(re.compile("^5 words · 24 characters ·"))
@@ -39,13 +39,13 @@ def test_a_chip_puts_a_tag_where_the_caret_is_and_nobody_counts_it(app: App, stu
     assert "tags" not in record(app, kept_take(studio, SHORT))["config"]
 
 
-def test_chips_stand_where_a_style_can_be_followed(studio: Page) -> None:
+def test_style_tag_buttons_are_shown_only_if_the_voice_supports_styles(studio: Page) -> None:
     expect(studio.locator(CHIPS)).to_be_visible()
     enter(studio, "design")
     expect(studio.locator(CHIPS)).to_be_hidden()
 
 
-def test_a_voice_that_follows_no_style_has_the_chip_of_the_pause(studio: Page, app: App) -> None:
+def test_voice_without_styles_offers_only_the_pause_tag(studio: Page, app: App) -> None:
     def unstyled(route: Route) -> None:
         listing = route.fetch().json()
         cards = [{**card, "takes_instruct": False, "styles_voices": False} for card in listing["data"]]
@@ -57,7 +57,7 @@ def test_a_voice_that_follows_no_style_has_the_chip_of_the_pause(studio: Page, a
     expect(studio.locator(f"{CHIPS} button").filter(visible=True)).to_have_text(["[pause]"])
 
 
-def test_a_style_holds_behind_a_pause_of_a_script(app: App, studio: Page) -> None:
+def test_style_tag_applies_after_a_pause_in_a_script(app: App, studio: Page) -> None:
     enter_script(studio)
     new_script(studio, "Tags")
     text_of(studio, 1).fill("Hello. [sad] It rains. [pause 0.5s] Still.")
@@ -77,7 +77,7 @@ def test_a_style_holds_behind_a_pause_of_a_script(app: App, studio: Page) -> Non
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (360, 780)])
-def test_the_chips_have_room(open_studio: OpenStudio, scheme: str, width: int, height: int) -> None:
+def test_tag_buttons_fit_in_one_scrollable_row(open_studio: OpenStudio, scheme: str, width: int, height: int) -> None:
     page = open_studio(viewport=ViewportSize(width=width, height=height), color_scheme=scheme)
     page.fill("#vw-text", "[excited] The kettle has just boiled. [pause:500ms] [whispering] Do not tell them.")
     expect(page.locator(CHIPS)).to_be_visible()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 SENTENCE = "The quick brown fox jumps over the lazy dog and goes on. "
 
 
-def test_the_page_warns_of_a_language_before_it_is_spoken_and_writes_from_the_right(studio: Page) -> None:
+def test_unsupported_language_is_warned_about_and_right_to_left_text_is_supported(studio: Page) -> None:
     tongue = studio.locator("#vw-text-tongue")
     expect(tongue).to_be_hidden()
     studio.fill("#vw-text", "مرحبا بالعالم، كيف حالك اليوم؟")
@@ -34,7 +34,7 @@ def test_the_page_warns_of_a_language_before_it_is_spoken_and_writes_from_the_ri
     )
 
 
-def test_a_long_text_is_counted_and_becomes_a_script_with_one_click(studio: Page) -> None:
+def test_long_text_is_counted_and_converted_to_a_script_with_one_click(studio: Page) -> None:
     count, button = studio.locator("#vw-text-count"), studio.locator("#vw-text-script")
     studio.fill("#vw-text", SHORT)
     expect(count).to_have_text("1 word · 3 characters · about 1 s")
@@ -56,7 +56,7 @@ def test_a_long_text_is_counted_and_becomes_a_script_with_one_click(studio: Page
     assert studio.input_value("#vw-text").startswith(SENTENCE), "the text is still there"
 
 
-def test_a_text_that_fits_by_its_count_is_spoken_whatever_space_is_around_it(studio: Page) -> None:
+def test_surrounding_white_space_does_not_count_towards_the_limit(studio: Page) -> None:
     count = studio.locator("#vw-text-count")
     choose(studio, "Clara")
     with studio.expect_websocket() as opened:
@@ -75,14 +75,14 @@ def test_a_text_that_fits_by_its_count_is_spoken_whatever_space_is_around_it(stu
     assert complaints(studio) == {}
 
 
-def test_a_text_near_the_limit_is_counted_with_all_that_is_sent(studio: Page) -> None:
+def test_count_near_the_limit_includes_everything_that_is_sent(studio: Page) -> None:
     studio.fill("#vw-text", f"[pause 1s] {'a' * 4090}")
     count = studio.locator("#vw-text-count")
     expect(count).to_contain_text("4,101 / 4,096")
     expect(count).to_have_class(re.compile("vw-over"))
 
 
-def test_a_clone_that_lost_its_words_is_said_with_what_to_try(studio: Page) -> None:
+def test_clone_that_skipped_text_is_reported_with_advice(studio: Page) -> None:
     heard = """async () => {
       const { Take } = await import(new URL('studio/js/player/take.js', document.baseURI));
       const take = new Take({ room: 'clone', mode: 'base', config: {}, text: %r, seed: 1 });
@@ -121,7 +121,7 @@ def test_a_clone_that_lost_its_words_is_said_with_what_to_try(studio: Page) -> N
     assert complaints(studio) == {}
 
 
-def test_a_manner_that_a_voice_does_not_take_is_left_out_with_a_note(studio: Page) -> None:
+def test_style_unsupported_by_the_voice_is_left_out_with_a_note(studio: Page) -> None:
     def without(route: Any) -> None:
         listing = route.fetch().json()
         route.fulfill(json={**listing, "data": [{**card, "takes_instruct": False} for card in listing["data"]]})
@@ -138,7 +138,7 @@ def test_a_manner_that_a_voice_does_not_take_is_left_out_with_a_note(studio: Pag
     expect(line(studio, 2).locator(".vw-line-error")).to_have_text("")
 
 
-def test_what_was_said_of_a_script_goes_when_it_changes(script: Page) -> None:
+def test_script_error_disappears_when_the_script_changes(script: Page) -> None:
     text_of(script, 2).fill("[pause 99s]")
     script.click("#vw-script-files")
     script.click("#vw-script-go")

@@ -51,7 +51,7 @@ def without_styles(page: Page) -> None:
     page.route("**/v1/models", answer)
 
 
-def test_who_is_chosen_stays_in_sight_when_who_spoke_last_is_listed(studio: Page, keep: Callable[..., str]) -> None:
+def test_selected_voice_stays_visible_when_recent_voices_are_listed(studio: Page, keep: Callable[..., str]) -> None:
     keep("Zora")
     reload(studio)
     kept_take(studio, "Hi.")
@@ -68,7 +68,9 @@ def test_who_is_chosen_stays_in_sight_when_who_spoke_last_is_listed(studio: Page
     assert studio.evaluate(seen)
 
 
-def test_where_the_chosen_voice_goes_the_one_before_it_speaks(app: App, studio: Page, keep: Callable[..., str]) -> None:
+def test_deleting_the_selected_voice_falls_back_to_the_previous_one(
+    app: App, studio: Page, keep: Callable[..., str]
+) -> None:
     marta = keep("Marta")
     reload(studio)
     choose(studio, "Clara")
@@ -91,7 +93,7 @@ def with_grafts(page: Page) -> None:
     page.route("**/v1/models", answer)
 
 
-def test_a_kept_voice_with_a_style_is_grafted_where_that_is_asked_for(studio: Page, keep: Callable[..., str]) -> None:
+def test_cross_checkpoint_embeddings_are_sent_only_if_enabled(studio: Page, keep: Callable[..., str]) -> None:
     keep("Marta")
     box = studio.get_by_label("Closer to its own manner (graft, experimental)")
     reload(studio)
@@ -121,7 +123,7 @@ def config_of(page: Page, take: str) -> dict[str, Any]:
     return record["config"]  # type: ignore[no-any-return]
 
 
-def test_a_kept_voice_takes_a_style_where_a_checkpoint_can(studio: Page, keep: Callable[..., str]) -> None:
+def test_stored_voice_accepts_a_style_if_a_checkpoint_supports_it(studio: Page, keep: Callable[..., str]) -> None:
     marta = keep("Marta")
     reload(studio)
     choose(studio, "Marta")
@@ -149,7 +151,7 @@ def test_a_kept_voice_takes_a_style_where_a_checkpoint_can(studio: Page, keep: C
     expect(studio.locator("#vw-speakers-instruct")).to_have_value("Slowly.")
 
 
-def test_a_kept_voice_speaks_in_the_speak_room_and_stays_chosen(studio: Page, keep: Callable[..., str]) -> None:
+def test_stored_voice_speaks_in_the_speak_room_and_stays_selected(studio: Page, keep: Callable[..., str]) -> None:
     marta = keep("Marta", tags="warm,narrator", provenance='{"source": "design"}')
     without_styles(studio)
     reload(studio)
@@ -190,7 +192,7 @@ def test_a_kept_voice_speaks_in_the_speak_room_and_stays_chosen(studio: Page, ke
     expect_speaker(studio, "clara")
 
 
-def test_voices_are_searched_heard_and_chosen_by_keys(studio: Page, keep: Callable[..., str]) -> None:
+def test_voices_can_be_searched_previewed_and_chosen_by_keyboard(studio: Page, keep: Callable[..., str]) -> None:
     keep("Marta", tags="warm", speaker_description="In her fifties")
     reload(studio)
     search = picker(studio).locator("input")
@@ -221,7 +223,7 @@ def test_voices_are_searched_heard_and_chosen_by_keys(studio: Page, keep: Callab
     expect(studio.locator("#vw-room-design")).to_be_visible()
 
 
-def test_on_a_phone_a_chip_opens_the_picker_as_a_sheet(open_studio: OpenStudio, keep: Callable[..., str]) -> None:
+def test_voice_picker_opens_as_a_sheet_on_a_phone(open_studio: OpenStudio, keep: Callable[..., str]) -> None:
     marta = keep("Marta")
     page = open_studio(viewport={"width": 360, "height": 780})
     sheet, chip = page.locator("#vw-voice-sheet"), page.locator("#vw-speakers-voice")
@@ -244,7 +246,7 @@ def test_on_a_phone_a_chip_opens_the_picker_as_a_sheet(open_studio: OpenStudio, 
 
 
 @pytest.mark.parametrize("without", ["custom_voice", "base"])
-def test_who_cannot_speak_here_says_why(studio: Page, keep: Callable[..., str], without: str) -> None:
+def test_unavailable_voice_shows_the_reason(studio: Page, keep: Callable[..., str], without: str) -> None:
     marta = keep("Marta")
 
     def fewer(route: Route) -> None:
@@ -271,7 +273,7 @@ def test_who_cannot_speak_here_says_why(studio: Page, keep: Callable[..., str], 
     expect(studio.locator(".vw-toast")).to_contain_text("none is loaded")
 
 
-def test_descriptions_are_read_whole_on_a_small_laptop(studio: Page) -> None:
+def test_voice_descriptions_are_not_cut_off_on_a_small_laptop(studio: Page) -> None:
     studio.set_viewport_size({"width": 1366, "height": 768})
     about = studio.locator("#vw-speakers-picker .vw-pick-about")
     expect(about.first).to_be_visible()

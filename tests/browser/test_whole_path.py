@@ -49,7 +49,7 @@ def app(app_with_demo_voice: App) -> App:
 SAMPLE = "The last ferry leaves at nine, and the sea is calm tonight."
 
 
-def test_a_voice_is_designed_kept_spoken_with_and_put_into_a_script_that_is_exported(studio: Page, app: App) -> None:
+def test_voice_is_designed_saved_used_in_a_script_and_exported(studio: Page, app: App) -> None:
     enter_design(studio, SAMPLE)
     studio.fill("#vw-design-description", "A woman with a bright voice, speaking quickly.")
     fix_seed(studio, KEPT_SEED)

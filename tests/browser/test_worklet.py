@@ -74,7 +74,7 @@ def exact(pcm: NDArray[np.int16]) -> NDArray[np.float64]:
 
 @pytest.mark.quick("[1, 2, 4, 3]")
 @pytest.mark.parametrize("sizes", [[1] * 10, [1, 2, 4, 3], [10]], ids=str)
-def test_sound_that_comes_in_time_leaves_bit_for_bit(play: Any, sizes: list[int]) -> None:
+def test_audio_received_in_time_is_output_bit_for_bit(play: Any, sizes: list[int]) -> None:
     pcm = sound(10)
     schedule, at = [begin()], 0
     for size in sizes:
@@ -99,7 +99,7 @@ def test_chunks_of_any_size_join_without_a_seam(play: Any) -> None:
     assert np.array_equal(played.sounding, exact(pcm))
 
 
-def test_it_waits_for_its_target_and_no_longer(play: Any) -> None:
+def test_playback_waits_for_the_target_buffer_and_no_longer(play: Any) -> None:
     pcm = sound(4)
     schedule = [begin(target=2 * FRAME), push(0.1, pcm[:FRAME]), push(0.3, pcm[FRAME:]), end(0.3)]
     played = play(0.8, schedule)
@@ -111,7 +111,7 @@ def test_it_waits_for_its_target_and_no_longer(play: Any) -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("hold_ms", [0, 20, 50])
-def test_it_starts_when_it_was_held_for_long_enough_whatever_is_there(play: Any, hold_ms: int) -> None:
+def test_playback_starts_after_the_maximum_hold_time(play: Any, hold_ms: int) -> None:
     pcm = sound(2)
     at, message = begin(target=20 * FRAME)
     message["hold"] = RATE * hold_ms // 1000
@@ -122,7 +122,7 @@ def test_it_starts_when_it_was_held_for_long_enough_whatever_is_there(play: Any,
 
 
 @pytest.mark.quick
-def test_after_a_stall_it_waits_for_its_target_again(play: Any) -> None:
+def test_playback_waits_for_the_target_buffer_after_a_stall(play: Any) -> None:
     """Time that has passed says nothing any more: the stall has shown how late sound may come."""
     pcm = sound(4)
     at, message = begin()
@@ -134,7 +134,7 @@ def test_after_a_stall_it_waits_for_its_target_again(play: Any) -> None:
     assert silent == pytest.approx(0.3 - 0.08, abs=0.015), "the second frame alone was not enough"
 
 
-def test_a_short_take_is_played_although_it_never_reaches_the_target(play: Any) -> None:
+def test_short_take_plays_without_reaching_the_target_buffer(play: Any) -> None:
     pcm = sound(1)[:500]
     played = play(0.4, [begin(target=FRAME), push(0, pcm), end(0.1)])
     assert np.array_equal(played.sounding, exact(pcm))
@@ -142,7 +142,7 @@ def test_a_short_take_is_played_although_it_never_reaches_the_target(play: Any) 
 
 
 @pytest.mark.quick
-def test_a_stall_is_counted_ramped_and_loses_nothing(play: Any) -> None:
+def test_stall_is_counted_faded_and_loses_no_samples(play: Any) -> None:
     pcm = sound(6)
     schedule = [begin(), push(0, pcm[: 2 * FRAME]), push(0.4, pcm[2 * FRAME :]), end(0.4)]
     played = play(1.2, schedule)
@@ -166,7 +166,7 @@ def test_a_stall_is_counted_ramped_and_loses_nothing(play: Any) -> None:
     assert played.last["played"] == pcm.size
 
 
-def test_each_stall_doubles_the_target_up_to_its_limit(play: Any) -> None:
+def test_each_stall_doubles_the_target_buffer_up_to_its_limit(play: Any) -> None:
     pcm = sound(40)
     schedule, at, targets = [begin()], 0, []
     for stall in range(4):
@@ -183,7 +183,7 @@ def test_each_stall_doubles_the_target_up_to_its_limit(play: Any) -> None:
 
 
 @pytest.mark.quick
-def test_an_end_that_comes_late_is_no_underrun(play: Any) -> None:
+def test_late_end_message_is_not_an_underrun(play: Any) -> None:
     pcm = sound(1)
     played = play(0.6, [begin(), push(0, pcm), end(0.3)])
     assert (played.last["underruns"], played.last["underrunSamples"]) == (0, 0)
@@ -191,7 +191,7 @@ def test_an_end_that_comes_late_is_no_underrun(play: Any) -> None:
 
 
 @pytest.mark.quick
-def test_stop_is_silence_within_five_milliseconds(play: Any) -> None:
+def test_stop_silences_within_five_milliseconds(play: Any) -> None:
     pcm = sound(10)
     played = play(0.8, [begin(), push(0, pcm), (0.2, {"type": "stop"}), push(0.3, pcm), end(0.3)])
     start = np.nonzero(played.samples)[0][0]
@@ -205,7 +205,7 @@ def test_stop_is_silence_within_five_milliseconds(play: Any) -> None:
 
 
 @pytest.mark.quick
-def test_a_new_take_plays_none_of_the_one_before(play: Any) -> None:
+def test_new_take_plays_no_samples_of_the_previous_one(play: Any) -> None:
     old, new = sound(10, seed=1), sound(3, seed=2)
     schedule = [begin(), push(0, old), begin(take=2, at=0.2), push(0.25, old, take=1), push(0.3, new, take=2)]
     played = play(0.8, [*schedule, end(0.3, take=1), end(0.3, take=2)])
@@ -216,7 +216,7 @@ def test_a_new_take_plays_none_of_the_one_before(play: Any) -> None:
 
 
 @pytest.mark.parametrize("fault", ["lost", "doubled", "swapped", "halved"])
-def test_the_comparison_sees_every_fault(play: Any, fault: str) -> None:
+def test_comparison_detects_every_planted_fault(play: Any, fault: str) -> None:
     """Negative controls: what the tests above accept must not be so wide that a fault slips through."""
     pcm = sound(4)
     parts = list(np.split(pcm, 4))
@@ -241,7 +241,7 @@ def tone(seconds: float) -> NDArray[np.int16]:
 
 
 @pytest.mark.parametrize("rate", [0.75, 1.5, 2.0])
-def test_a_whole_take_sounds_as_long_as_its_rate_says_and_is_counted_whole(play: Any, rate: float) -> None:
+def test_playback_rate_sets_the_duration_and_all_samples_are_counted(play: Any, rate: float) -> None:
     pcm = tone(3)
     played = play(3 / rate + 0.3, [speed(rate), begin(), push(0, pcm), end(0)])
     assert played.sounding.size * rate == pytest.approx(pcm.size, rel=0.01)
@@ -251,7 +251,7 @@ def test_a_whole_take_sounds_as_long_as_its_rate_says_and_is_counted_whole(play:
     assert (steps >= 0).all()
 
 
-def test_what_comes_slower_than_it_would_be_played_makes_no_underrun(play: Any) -> None:
+def test_stream_slower_than_the_playback_rate_makes_no_underrun(play: Any) -> None:
     """It comes a fifth faster than it sounds: at twice the rate it would be played out at once."""
     pcm = tone(4)
     parts = [(0.08 * at / 1.2, pcm[at * FRAME : (at + 1) * FRAME]) for at in range(pcm.size // FRAME)]
@@ -262,7 +262,7 @@ def test_what_comes_slower_than_it_would_be_played_makes_no_underrun(play: Any) 
     assert played.sounding.size / RATE < 3.7
 
 
-def test_back_at_one_samples_leave_as_they_came_again(play: Any) -> None:
+def test_returning_to_normal_speed_outputs_exact_samples(play: Any) -> None:
     pcm = sound(50)
     played = play(3.5, [speed(2), begin(), push(0, pcm), end(0), speed(1, 1.0)])
     assert np.array_equal(played.sounding[-20 * FRAME :], exact(pcm)[-20 * FRAME :])
@@ -301,7 +301,7 @@ async () => {
 """
 
 
-def test_a_device_that_runs_dry_has_a_longer_buffer_from_the_next_take_on(blank: Page) -> None:
+def test_device_underrun_enlarges_the_device_buffer_of_the_next_take(blank: Page) -> None:
     told = blank.evaluate(COUNTED)
     assert told["same"] == {"first": True, "last": True}
     assert told["states"] == ["closed", "running"]
@@ -341,7 +341,7 @@ async () => {
 """
 
 
-def test_a_device_that_runs_dry_where_no_other_context_is_to_be_had_plays_on(blank: Page) -> None:
+def test_playback_continues_after_a_device_underrun_without_a_new_audio_context(blank: Page) -> None:
     told = blank.evaluate(NONE_LEFT)
     assert told.pop("refused") == 2, "it was tried once: at our rate, then at the device's"
     assert told == {"played": [2400, 2400], "same": True, "state": "running"}
@@ -382,6 +382,6 @@ async () => {
 """
 
 
-def test_an_output_that_could_not_be_opened_is_opened_by_the_next_click(blank: Page) -> None:
+def test_failed_audio_output_is_reopened_by_the_next_click(blank: Page) -> None:
     assert blank.evaluate(FAILED) == "failed"
     assert blank.evaluate(TRIED_AGAIN) == {"played": 2400, "unhandled": []}

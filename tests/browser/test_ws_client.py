@@ -49,7 +49,7 @@ def server(modules: str) -> Iterator[RunningServer]:
         yield running
 
 
-def test_utterances_share_a_socket_and_each_sound_is_whole(blank: Page, server: RunningServer) -> None:
+def test_concurrent_utterances_on_one_socket_stay_complete(blank: Page, server: RunningServer) -> None:
     body = """
     const socket = new SpeechSocket(given.url);
     await Promise.all([
@@ -74,7 +74,7 @@ def test_utterances_share_a_socket_and_each_sound_is_whole(blank: Page, server: 
     assert [event for event in told if event[0] == "wrong"] == [["wrong", "error", "unknown_voice", "voice"]]
 
 
-def test_a_cancel_before_there_is_a_socket_or_a_text_is_acknowledged_too(blank: Page, server: RunningServer) -> None:
+def test_cancel_before_connect_or_text_is_acknowledged(blank: Page, server: RunningServer) -> None:
     body = """
     const socket = new SpeechSocket(given.url);
     for (const [name, text] of [['unsent', 'Hello.'], ['unwritten', null]]) {
@@ -88,7 +88,7 @@ def test_a_cancel_before_there_is_a_socket_or_a_text_is_acknowledged_too(blank: 
     assert told == [["unsent", "cancelled"], ["after", "done"], ["unwritten", "cancelled"], ["after", "done"]]
 
 
-def test_a_cancel_silences_at_once_and_is_acknowledged(blank: Page, server: RunningServer) -> None:
+def test_cancel_silences_immediately_and_is_acknowledged(blank: Page, server: RunningServer) -> None:
     body = """
     const socket = new SpeechSocket(given.url);
     await new Promise((end) => {
@@ -108,7 +108,7 @@ def test_a_cancel_silences_at_once_and_is_acknowledged(blank: Page, server: Runn
     server.wait_until_idle()
 
 
-def test_a_finished_text_takes_no_more(blank: Page, server: RunningServer) -> None:
+def test_finished_text_accepts_no_more_text(blank: Page, server: RunningServer) -> None:
     body = """
     const socket = new SpeechSocket(given.url);
     const speech = socket.speak({ voice: 'clara' }, 'All of it.', {});
@@ -117,7 +117,7 @@ def test_a_finished_text_takes_no_more(blank: Page, server: RunningServer) -> No
     assert script(blank, body, url=server.socket) == "the text of this utterance is finished"
 
 
-def test_the_example_of_a_page_speaks(blank: Page, server: RunningServer) -> None:
+def test_docs_page_example_speaks(blank: Page, server: RunningServer) -> None:
     (example,) = re.findall(r"```html\n(.*?)```", (CLIENT / "README.md").read_text("utf-8"), re.DOTALL)
     example = example.replace("./voicewright.js", "/clients/js/voicewright.js")
     blank.set_content(example.replace("ws://localhost:8210/v1/audio/speech/stream", server.socket))
@@ -155,7 +155,7 @@ async def greet(socket: ServerConnection) -> None:
     await socket.send(json.dumps({"type": "session.created", "models": [], "limits": {}}))
 
 
-def test_a_key_goes_as_a_subprotocol_and_a_ticket_in_the_address(blank: Page) -> None:
+def test_api_key_is_sent_as_subprotocol_and_ticket_in_the_address(blank: Page) -> None:
     asked: list[tuple[str, str]] = []
 
     async def note(socket: ServerConnection) -> None:
@@ -177,7 +177,7 @@ def test_a_key_goes_as_a_subprotocol_and_a_ticket_in_the_address(blank: Page) ->
 
 
 @pytest.mark.logs_errors  # the test's own server
-def test_a_lost_socket_ends_what_was_in_flight_and_comes_back(blank: Page) -> None:
+def test_lost_socket_fails_running_utterances_and_reconnects(blank: Page) -> None:
     opened: list[ServerConnection] = []
 
     async def breaks_once(socket: ServerConnection) -> None:

@@ -72,7 +72,7 @@ def rest(socket: ClientConnection) -> tuple[list[dict[str, object]], int, str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_both_processes_and_tells_who_is_cut_off(checkpoint: Path, number: signal.Signals) -> None:
+def test_signal_ends_both_processes_and_logs_interrupted_requests(checkpoint: Path, number: signal.Signals) -> None:
     with running_app(["--model", str(checkpoint)], VOICEWRIGHT_DRAIN_S="0.5") as app:
         runtime = app.runtime_pid
         with speaking(app) as socket:
@@ -88,7 +88,7 @@ def test_a_signal_ends_both_processes_and_tells_who_is_cut_off(checkpoint: Path,
             assert gone(runtime, within_s=60)
 
 
-def test_a_signal_lets_replies_end_and_takes_no_new_ones(checkpoint: Path, tmp_path: Path) -> None:
+def test_signal_finishes_running_replies_and_refuses_new_ones(checkpoint: Path, tmp_path: Path) -> None:
     body = {"model": "tts-1", "voice": "serena", "input": "To its end.", "max_frames": 100, "response_format": "pcm"}
     with (
         (tmp_path / "log").open("w") as log,
@@ -117,7 +117,7 @@ def test_a_signal_lets_replies_end_and_takes_no_new_ones(checkpoint: Path, tmp_p
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_comes_again_and_again_changes_nothing(checkpoint: Path, number: signal.Signals) -> None:
+def test_repeated_signals_change_nothing(checkpoint: Path, number: signal.Signals) -> None:
     with running_app(["--model", str(checkpoint)]) as app, speaking(app):
         while app.process.poll() is None:
             app.process.send_signal(number)
@@ -125,14 +125,14 @@ def test_a_signal_that_comes_again_and_again_changes_nothing(checkpoint: Path, n
         assert app.process.returncode == 0
 
 
-def test_a_killed_app_takes_its_runtime_along(checkpoint: Path) -> None:
+def test_killed_app_also_ends_its_runtime(checkpoint: Path) -> None:
     with running_app(["--model", str(checkpoint)]) as app:
         runtime = app.runtime_pid
         app.process.kill()
         assert gone(runtime, within_s=60)
 
 
-def test_a_runtime_that_is_killed_under_streams_is_a_line_a_stream_in_the_log(checkpoint: Path, tmp_path: Path) -> None:
+def test_killed_runtime_logs_one_line_per_interrupted_stream(checkpoint: Path, tmp_path: Path) -> None:
     body = {"model": "tts-1", "voice": "serena", "input": "It will not come to its end.", "max_frames": 4000}
     formats = ["pcm", "wav", "mp3", "opus"]
     with (
@@ -159,7 +159,7 @@ def test_a_runtime_that_is_killed_under_streams_is_a_line_a_stream_in_the_log(ch
     )
 
 
-def test_a_runtime_that_runs_elsewhere_is_used_and_left_running(checkpoint: Path) -> None:
+def test_external_runtime_is_used_and_left_running(checkpoint: Path) -> None:
     with running_app(["--model", str(checkpoint)]) as first:
         with running_app(["--runtime-url", first.url]) as ending, speaking(ending, max_frames=100) as socket:
             ending.process.send_signal(signal.SIGTERM)
@@ -186,12 +186,12 @@ def refused(*arguments: str) -> str:
     return ended.stderr
 
 
-def test_a_checkpoint_that_is_not_there_is_one_sentence_and_status_2(tmp_path: Path) -> None:
+def test_missing_checkpoint_is_one_sentence_and_status_2(tmp_path: Path) -> None:
     said = refused("--model", str(tmp_path / "nothing"))
     assert len(said.splitlines()) == 1
     assert "nothing" in said
     assert "[checkpoint_missing]" in said
 
 
-def test_an_argument_that_nobody_knows_is_status_2() -> None:
+def test_unknown_argument_exits_with_status_2() -> None:
     assert "--nonsense" in refused("--nonsense")

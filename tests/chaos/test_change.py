@@ -76,7 +76,7 @@ def load(app: App, *models: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["nowhere", "torn"])
-def test_a_change_that_fails_costs_nobody_anything(app: App, folder: Path, name: str) -> None:
+def test_failed_checkpoint_change_affects_no_request(app: App, folder: Path, name: str) -> None:
     with speaking(app, frames=250) as socket:
         told = load(app, folder / name)
         assert {status["runtime"]["state"] for status in told} == {"ready"}
@@ -85,7 +85,7 @@ def test_a_change_that_fails_costs_nobody_anything(app: App, folder: Path, name:
         assert end_of(socket) == SPOKEN
 
 
-def test_a_change_that_succeeds_lets_what_runs_finish_and_serves_all_the_while(app: App, folder: Path) -> None:
+def test_checkpoint_change_finishes_running_requests_and_serves_throughout(app: App, folder: Path) -> None:
     before = app.runtime_pid
     with speaking(app, frames=250) as socket:
         told = load(app, folder / "second")

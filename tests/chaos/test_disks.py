@@ -61,7 +61,7 @@ def one_sentence(sentence: str, why: str, folder: Path) -> None:
     assert str(folder) not in sentence
 
 
-def test_a_full_disk_is_said_speech_goes_on_and_what_was_kept_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_full_disk_is_reported_speech_continues_and_stored_takes_survive_restart(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", KIB) as disk:
         with studio(disk.folder) as (app, client):
             before = [keep(client, SOUND, reference=b"RIFF....WAVE") for _ in range(3)]
@@ -92,7 +92,7 @@ def test_a_full_disk_is_said_speech_goes_on_and_what_was_kept_is_there_after_a_r
             assert sound(client, after) == SOUND
 
 
-def test_a_read_only_disk_is_said_and_left_as_it_is(tmp_path: Path) -> None:
+def test_read_only_disk_is_reported_and_left_unchanged(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", KIB) as disk:
         with opened(disk.folder) as store:
             take = add(store, owner=HOST)
@@ -128,7 +128,7 @@ def refused_at(port: str, data: Path) -> str:
     return ended.stderr.rstrip("\n")
 
 
-def test_two_studios_on_one_folder_keep_each_others_takes_and_on_one_port_there_is_one(tmp_path: Path) -> None:
+def test_two_studios_share_a_folder_safely_and_cannot_share_a_port(tmp_path: Path) -> None:
     """One more is started while the first is writing, and both write then."""
     with studio(tmp_path / "data") as (app, first):
         one_sentence(refused_at(app.port, tmp_path / "data"), f"Port {app.port}", tmp_path)

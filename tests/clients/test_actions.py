@@ -43,7 +43,7 @@ def told(result: CallToolResult) -> Any:
     return said
 
 
-def test_a_model_designs_three_takes_keeps_one_and_speaks_with_it(app: App) -> None:
+def test_model_designs_three_takes_saves_one_as_voice_and_speaks(app: App) -> None:
     async def run() -> None:
         async with session(app) as tools:
 
@@ -86,7 +86,7 @@ def test_a_model_designs_three_takes_keeps_one_and_speaks_with_it(app: App) -> N
     asyncio.run(run())
 
 
-def test_every_tool_says_what_it_does_and_what_each_argument_is(app: App) -> None:
+def test_every_tool_and_argument_has_a_description(app: App) -> None:
     async def run() -> dict[str, Any]:
         async with session(app) as tools:
             return {tool.name: tool for tool in (await tools.list_tools()).tools}
@@ -103,7 +103,7 @@ def test_every_tool_says_what_it_does_and_what_each_argument_is(app: App) -> Non
     assert listed["list_takes"].annotations.readOnlyHint is True
 
 
-def test_a_stored_voice_is_spoken_with_a_style_and_made_again(app: App) -> None:
+def test_stored_voice_speaks_with_a_style_and_is_reproducible(app: App) -> None:
     """By the same rule as everywhere; the take says which checkpoint's mode it was, so that it can be made again."""
     page = Client(app.url, verbose=False)
     (take,) = page.predict(description=DESCRIPTION, text=TEXT, takes=1, api_name="/design")
@@ -130,7 +130,7 @@ def test_a_stored_voice_is_spoken_with_a_style_and_made_again(app: App) -> None:
         page.predict(voice="Nephew", api_name="/delete_voice")
 
 
-def test_tags_and_words_said_otherwise_are_a_calls_own_and_a_take_has_its_words(app: App) -> None:
+def test_tags_and_pronunciations_apply_to_one_call_and_takes_have_captions(app: App) -> None:
     page = Client(app.url, verbose=False)
     spoken = {"text": "Ask Win.", "voice": "clara", "instruct": "excited", "seed": 4}
     plain = Path(page.predict(**spoken, api_name="/speak")["wav"]).read_bytes()[44:]
@@ -154,7 +154,7 @@ def test_tags_and_words_said_otherwise_are_a_calls_own_and_a_take_has_its_words(
         assert times["words"][0]["start_s"] > 0.2  # behind the pause
 
 
-def test_arguments_that_a_tool_cannot_take_are_one_sentence_with_its_code(app: App) -> None:
+def test_invalid_tool_arguments_get_one_sentence_and_a_code(app: App) -> None:
     asked: list[tuple[str, dict[str, Any], str]] = [
         ("speak", {}, "text is not valid: it is required and was not given. [invalid_config]"),
         ("speak", {"text": TEXT, "voyce": "clara"}, "An argument is not valid: speak takes only text, mode, voice, "),
@@ -175,7 +175,7 @@ def test_arguments_that_a_tool_cannot_take_are_one_sentence_with_its_code(app: A
         assert "\n" not in words.text  # type: ignore[union-attr]
 
 
-def test_a_tool_that_there_is_not_is_refused_with_the_names_of_those_there_are(app: App) -> None:
+def test_unknown_tool_is_refused_with_the_available_names(app: App) -> None:
     async def run() -> CallToolResult:
         async with session(app) as tools:
             return await tools.call_tool("nope", {})
@@ -189,7 +189,7 @@ def test_a_tool_that_there_is_not_is_refused_with_the_names_of_those_there_are(a
     assert said.endswith(". [unknown_tool]")
 
 
-def test_what_was_left_out_of_a_speech_is_said_with_it(app: App) -> None:
+def test_omitted_parts_of_speech_are_reported_in_the_result(app: App) -> None:
     spoken = Client(app.url, verbose=False).predict(text=TEXT, api_name="/speak")
     assert spoken["notes"] == ["No voice was named; the checkpoint's first speaker is used."]
 
@@ -201,7 +201,7 @@ def test_what_was_left_out_of_a_speech_is_said_with_it(app: App) -> None:
     assert asyncio.run(by_mcp()) == []
 
 
-def test_a_page_of_another_site_calls_no_tool(app: App) -> None:
+def test_cross_origin_page_cannot_call_tools(app: App) -> None:
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_takes", "arguments": {}}}
     headers = {"accept": "application/json, text/event-stream", "origin": "http://elsewhere.example"}
     answer = httpx.post(f"{app.url}/mcp", json=ask, headers=headers, trust_env=False)
@@ -212,7 +212,7 @@ def test_a_page_of_another_site_calls_no_tool(app: App) -> None:
     )
 
 
-def test_gradios_client_does_the_same(app: App) -> None:
+def test_gradio_client_gives_the_same_results(app: App) -> None:
     page = Client(app.url, verbose=False)
     takes = page.predict(description=DESCRIPTION, text=TEXT, takes=2, api_name="/design")
     sounds = [Path(take["wav"]).read_bytes() for take in takes]
@@ -247,6 +247,6 @@ def test_gradios_client_does_the_same(app: App) -> None:
         ("keep", {"take": "nothing", "name": "x"}, "take"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(app: App, action: str, asked: dict[str, Any], sentence: str) -> None:
+def test_impossible_action_returns_one_sentence(app: App, action: str, asked: dict[str, Any], sentence: str) -> None:
     with pytest.raises(AppError, match=sentence):
         Client(app.url, verbose=False).predict(**asked, api_name=f"/{action}")

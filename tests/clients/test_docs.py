@@ -72,13 +72,13 @@ def test_every_example_has_its_test() -> None:
 
 
 @pytest.mark.parametrize("number", range(len(PYTHON)))
-def test_a_python_example_prints_what_it_should(server: RunningServer, tmp_path: Path, number: int) -> None:
+def test_python_examples_print_the_documented_output(server: RunningServer, tmp_path: Path, number: int) -> None:
     code = examples("python", PYTHON_PAGE)[number].replace("http://localhost:8210", server.http)
     assert re.search(PYTHON[number], run([sys.executable, "-c", code], tmp_path))
 
 
 @pytest.mark.parametrize("number", range(len(JAVASCRIPT)))
-def test_a_javascript_example_prints_what_it_should(
+def test_javascript_examples_print_the_documented_output(
     server: RunningServer, recording: Path, tmp_path: Path, number: int
 ) -> None:
     shutil.copy(recording, tmp_path / "voice.wav")
@@ -112,7 +112,7 @@ def command(language: str, code: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("language", "code"), EXAMPLES)
-def test_an_example_of_the_docs_runs(app: App, recording: Path, tmp_path: Path, language: str, code: str) -> None:
+def test_docs_examples_run(app: App, recording: Path, tmp_path: Path, language: str, code: str) -> None:
     shutil.copy(recording, tmp_path / "voice.wav")
     before = set(tmp_path.iterdir())
     said = run(command(language, ADDRESS.sub(app.url.removeprefix("http://"), code), tmp_path), tmp_path)

@@ -25,7 +25,7 @@ def page(app: App) -> Client:
     return Client(app.url, verbose=False)
 
 
-def test_a_call_returns_the_sound_that_the_runtime_makes(app: App, page: Client) -> None:
+def test_gradio_call_returns_the_audio_of_the_runtime(app: App, page: Client) -> None:
     spoken = page.predict(text=TEXT, voice="clara", language="English", seed=7, api_name="/speak")
     assert (spoken["sample_rate"], spoken["seed"], spoken["stop_reason"]) == (24_000, 7, "eos")
     with wave.open(spoken["wav"]) as file:
@@ -36,7 +36,7 @@ def test_a_call_returns_the_sound_that_the_runtime_makes(app: App, page: Client)
     assert np.abs(heard - native).max() <= 1
 
 
-def test_a_voice_may_be_described(page: Client) -> None:
+def test_described_voice_can_be_used(page: Client) -> None:
     spoken = page.predict(text=TEXT, mode="voice_design", instruct="A woman with a low voice.", api_name="/speak")
     assert Path(spoken["wav"]).stat().st_size > 24_000
     assert spoken["seed"] >= 0
@@ -50,7 +50,7 @@ def test_a_voice_may_be_described(page: Client) -> None:
         ({"text": TEXT, "mode": "song"}, "it must be CustomVoice, VoiceDesign or Base"),
     ],
 )
-def test_a_refusal_is_the_runtimes_sentence(page: Client, asked: dict[str, Any], sentence: str) -> None:
+def test_error_is_the_sentence_of_the_runtime(page: Client, asked: dict[str, Any], sentence: str) -> None:
     with pytest.raises(AppError, match=sentence):
         page.predict(**asked, api_name="/speak")
 
@@ -64,7 +64,7 @@ def call(app: App, origin: str | None) -> list[str]:
     return httpx.get(f"{route}/{event}", headers=headers, trust_env=False, timeout=60).text.splitlines()
 
 
-def test_plain_http_will_do(app: App) -> None:
+def test_gradio_routes_work_over_plain_http(app: App) -> None:
     kind, data, *_ = call(app, None)
     assert kind == "event: complete"
     spoken = json.loads(data.removeprefix("data: "))[0]
@@ -73,7 +73,7 @@ def test_plain_http_will_do(app: App) -> None:
     assert (found.status_code, found.content[:4]) == (200, b"RIFF")
 
 
-def test_no_other_file_is_given(app: App) -> None:
+def test_no_other_file_is_served(app: App) -> None:
     cache = Path(gettempdir()) / "gradio"
     for path in (
         __file__,
@@ -85,7 +85,7 @@ def test_no_other_file_is_given(app: App) -> None:
         assert httpx.get(f"{app.url}/gradio_api/file={path}", trust_env=False).status_code in {403, 404}
 
 
-def test_another_pages_origin_is_refused(app: App) -> None:
+def test_foreign_origin_is_refused(app: App) -> None:
     headers = {"origin": "http://elsewhere.example"}
     answer = httpx.post(f"{app.url}/gradio_api/call/speak", json={"data": []}, headers=headers, trust_env=False)
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "origin_refused")

@@ -40,7 +40,7 @@ def runtime(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.timeout(600)
-def test_every_route_is_as_the_document_says(runtime: str, tmp_path: Path) -> None:
+def test_every_route_matches_the_openapi_document(runtime: str, tmp_path: Path) -> None:
     schemathesis = PYTHON.with_name("st")
     if not schemathesis.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("get it with: make .venv-clients/.ready")

@@ -82,7 +82,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_python_package_holds_the_client_and_says_what_it_is(built: Path) -> None:
+def test_python_package_contains_the_client_and_its_metadata(built: Path) -> None:
     (wheel,), (source,) = built.glob("*.whl"), built.glob("*.tar.gz")
     with ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -104,7 +104,7 @@ def test_the_python_package_holds_the_client_and_says_what_it_is(built: Path) ->
     assert inside == own | {f"voicewright/{module}" for module in MODULES}
 
 
-def test_the_python_package_speaks_in_an_environment_of_its_own(
+def test_python_package_speaks_in_a_clean_environment(
     built: Path, server: RunningServer, expected: str, tmp_path: Path
 ) -> None:
     venv.create(tmp_path / "alone", with_pip=True)
@@ -118,9 +118,7 @@ def test_the_python_package_speaks_in_an_environment_of_its_own(
     assert "custom_voice" in modes
 
 
-def test_the_javascript_package_speaks_where_it_was_installed(
-    server: RunningServer, expected: str, tmp_path: Path
-) -> None:
+def test_installed_javascript_package_speaks(server: RunningServer, expected: str, tmp_path: Path) -> None:
     npm, path = BIN / "npm", os.pathsep.join([str(BIN), os.environ["PATH"]])
     if not npm.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("npm was not found; get it with: make check")
@@ -141,6 +139,6 @@ def test_the_javascript_package_speaks_where_it_was_installed(
     assert "custom_voice" in modes
 
 
-def test_both_packages_bring_the_licence() -> None:
+def test_both_packages_contain_the_licence() -> None:
     licence = (ROOT / "LICENSE").read_bytes()
     assert all((folder / "LICENSE").read_bytes() == licence for folder in (PYTHON_CLIENT, node.CLIENT))

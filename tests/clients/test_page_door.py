@@ -27,11 +27,11 @@ JSON = {"content-type": "application/json", "accept": "application/json, text/ev
         ("/studio/nothing", 404),
     ],
 )
-def test_addresses_of_gradio_are_answered_or_closed(app: App, path: str, status: int) -> None:
+def test_gradio_routes_are_served_or_blocked_as_listed(app: App, path: str, status: int) -> None:
     assert httpx.get(app.url + path, trust_env=False).status_code == status
 
 
-def test_the_description_of_the_routes_has_those_that_are_open_here(app: App) -> None:
+def test_route_description_lists_only_open_routes(app: App) -> None:
     paths = httpx.get(f"{app.url}/openapi.json", trust_env=False).json()["paths"]
     page = httpx.get(f"{app.url}/openapi", trust_env=False).text
     assert "/metrics" not in paths
@@ -72,13 +72,13 @@ def test_the_description_of_the_routes_has_those_that_are_open_here(app: App) ->
         ("/mcp", b'{"a": 1}', 400),
     ],
 )
-def test_nonsense_is_refused_and_not_stumbled_over(app: App, path: str, body: bytes, status: int) -> None:
+def test_malformed_requests_are_refused_without_a_server_error(app: App, path: str, body: bytes, status: int) -> None:
     answer = httpx.post(app.url + path, content=body, headers=JSON, trust_env=False)
     assert answer.status_code == status, answer.text
 
 
 @pytest.mark.parametrize("path", ["/gradio_api/queue/join", "/gradio_api/call/speak", "/gradio_api/cancel", "/mcp"])
-def test_pages_of_other_origins_and_names_stay_out(app: App, path: str) -> None:
+def test_foreign_origins_and_host_names_are_refused(app: App, path: str) -> None:
     fields: dict[str, Any] = {"data": [], "fn_index": 0, "session_hash": "s"}
     for header, code in (
         ({"origin": "http://evil.example"}, "origin_refused"),

@@ -184,19 +184,19 @@ def notes(data: bytes) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_read_in_its_place(kind: str) -> None:
+def test_every_element_kind_is_read_in_document_order(kind: str) -> None:
     body, expected = KINDS[kind]
     assert paragraphs(word(body)) == expected
 
 
 @needs_pandoc
-def test_pandoc_reads_the_same_words(tmp_path: Path) -> None:
+def test_text_equals_the_output_of_pandoc(tmp_path: Path) -> None:
     path = tmp_path / "all.docx"
     path.write_bytes(word("".join(body for body, _ in SAME.values())))
     assert words_of(" ".join(paragraphs(path.read_bytes()))) == pandoc_words(path)
 
 
-def test_what_is_left_out_is_counted() -> None:
+def test_omitted_elements_are_counted() -> None:
     described = '<wp:docPr id="1" name="Picture 1" descr="A red kettle"/>'
     picture = f"<w:r><w:drawing><wp:inline>{described}<pic:pic/></wp:inline></w:drawing></w:r>"
     body = "".join(
@@ -225,7 +225,7 @@ def test_what_is_left_out_is_counted() -> None:
     assert notes(word(paragraph("ALPHA"))) == {}
 
 
-def test_code_is_left_out_by_its_style_and_counted_by_its_blocks() -> None:
+def test_code_is_recognised_by_style_omitted_and_counted() -> None:
     styles = (
         '<w:style w:type="paragraph" w:styleId="SourceCode"><w:name w:val="Source Code"/></w:style>'
         '<w:style w:type="paragraph" w:styleId="Mine"><w:name w:val="Mine"/><w:basedOn w:val="SourceCode"/></w:style>'
@@ -246,7 +246,7 @@ def test_code_is_left_out_by_its_style_and_counted_by_its_blocks() -> None:
     ]
 
 
-def test_notes_are_a_chapter_of_their_own_in_the_order_of_their_marks() -> None:
+def test_footnotes_are_a_separate_chapter_in_reference_order() -> None:
     body = paragraph(A, '<w:r><w:footnoteReference w:id="2"/></w:r>', B, '<w:r><w:endnoteReference w:id="1"/></w:r>')
     body += paragraph("CHARLIE", '<w:r><w:footnoteReference w:id="1"/></w:r>')
     parts = {
@@ -272,13 +272,13 @@ def test_notes_are_a_chapter_of_their_own_in_the_order_of_their_marks() -> None:
         ([("decimalZero", "Step %1:"), ("none", "%2")], ["Step 01:", "", "", "Step 02:", "", "Step 03:", "Step 05:"]),
     ],
 )
-def test_lists_have_the_numbers_that_are_shown(kinds: list[tuple[str, str]], expected: list[str]) -> None:
+def test_lists_have_their_displayed_numbers(kinds: list[tuple[str, str]], expected: list[str]) -> None:
     places = [(0, 1), (1, 1), (1, 1), (0, 1), (1, 1), (0, 2), (0, 3)]
     body = "".join(listed("item", level, numbers) for level, numbers in places)
     assert paragraphs(word(body, numbering=levels(*kinds))) == [f"{one} item".strip() for one in expected]
 
 
-def test_headings_make_chapters_by_their_level_whatever_their_style_is_called() -> None:
+def test_headings_make_chapters_by_level_regardless_of_style_name() -> None:
     styles = (
         '<w:style w:type="paragraph" w:styleId="Mine"><w:name w:val="Mine"/><w:basedOn w:val="Heading2"/></w:style>'
         '<w:style w:type="paragraph" w:styleId="Own"><w:name w:val="Own"/>'
@@ -299,7 +299,7 @@ def test_headings_make_chapters_by_their_level_whatever_their_style_is_called() 
     assert chapters[3].paragraphs == ["Three", "Of Three.", "not", "Of not.", "deeper", "Of deeper."]
 
 
-def test_a_main_part_of_any_name_and_strict_namespaces_are_read() -> None:
+def test_any_main_part_name_and_strict_namespaces_are_supported() -> None:
     assert paragraphs(word(paragraph(A, B, C), main="word/document2.xml")) == FLAT
     transitional = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     data = word(inside("ins"), main="WORD\\Main.xml")

@@ -163,7 +163,7 @@ def paragraphs(data: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_read_aloud_as_it_is_shown(kind: str) -> None:
+def test_every_element_kind_is_read_as_displayed(kind: str) -> None:
     body, expected, left_out = KINDS[kind]
     document = read(book(body))
     assert [text for chapter in document.chapters for text in chapter.paragraphs] == expected
@@ -171,7 +171,7 @@ def test_every_kind_is_read_aloud_as_it_is_shown(kind: str) -> None:
 
 
 @needs_pandoc
-def test_pandoc_reads_the_same_words(tmp_path: Path) -> None:
+def test_text_equals_the_output_of_pandoc(tmp_path: Path) -> None:
     path = tmp_path / "all.epub"
     path.write_bytes(book("".join(f"<div>{body}</div>" for body, _ in SAME.values())))
     assert words_of(" ".join(paragraphs(path.read_bytes()))) == pandoc_words(path)
@@ -185,7 +185,7 @@ def test_pandoc_reads_the_same_words(tmp_path: Path) -> None:
         '<section role="doc-endnotes"><p>1 The note. <a href="#r">↩</a></p></section>',
     ],
 )
-def test_notes_are_a_chapter_of_their_own(body: str) -> None:
+def test_footnotes_are_a_separate_chapter(body: str) -> None:
     chapters = read(book(f"<p>ALPHA.</p>{body}<p>BRAVO.</p>")).chapters
     assert [(one.is_notes, one.paragraphs) for one in chapters] == [
         (False, ["ALPHA.", "BRAVO."]),
@@ -194,12 +194,12 @@ def test_notes_are_a_chapter_of_their_own(body: str) -> None:
 
 
 @pytest.mark.parametrize("nav", [TOC, LANDMARKS + TOC, PAGES + LANDMARKS + TOC, TOC.replace(' epub:type="toc"', "")])
-def test_the_table_of_contents_is_told_from_other_lists(nav: str) -> None:
+def test_table_of_contents_is_distinguished_from_other_lists(nav: str) -> None:
     chapters = read(book(TWO, nav)).chapters
     assert [(one.title, one.paragraphs) for one in chapters] == [("One", ["One", "ALPHA."]), ("Two", ["Two", "BRAVO."])]
 
 
-def test_contents_that_name_no_place_in_a_page_name_the_page() -> None:
+def test_contents_entry_without_an_anchor_names_the_whole_page() -> None:
     assert [one.title for one in read(book("<p>ALPHA</p>", TOC.replace("#a", "#lost"))).chapters] == ["One"]
 
 
@@ -215,7 +215,7 @@ def test_contents_that_name_no_place_in_a_page_name_the_page() -> None:
         ("x/c.xhtml", "x\\c.xhtml"),
     ],
 )
-def test_a_reference_finds_its_entry_as_in_a_file_system(href: str, entry: str) -> None:
+def test_references_resolve_like_file_system_paths(href: str, entry: str) -> None:
     assert paragraphs(book("<p>ALPHA</p>", href=href, entry=entry)) == ["ALPHA"]
 
 
@@ -238,12 +238,12 @@ XML = '<?xml version="1.0" encoding="{}"?><html><body><p>ALPHA é “q”'
         XML.format("latin-1").replace("ALPHA é", "ALPHA é é").encode() + b" BRAVO.</p></body></html>",
     ],
 )
-def test_a_page_is_decoded_and_read_however_broken_it_is(page: bytes) -> None:
+def test_malformed_pages_are_decoded_and_read(page: bytes) -> None:
     words = words_of(" ".join(paragraphs(book(page))))
     assert list(dict.fromkeys(words)) == ["ALPHA", "é", "q", "BRAVO"]
 
 
-def test_pages_outside_the_order_are_counted_unless_there_are_no_others() -> None:
+def test_pages_outside_the_spine_are_counted_unless_it_is_empty() -> None:
     aside = '<itemref idref="c" linear="no"/>'
     assert paragraphs(book("<p>ALPHA</p>", spine=aside)) == ["ALPHA"]
     more = '<item id="d" href="n.xhtml" media-type="application/xhtml+xml"/>'
@@ -252,7 +252,7 @@ def test_pages_outside_the_order_are_counted_unless_there_are_no_others() -> Non
     assert {note.code: note.count for note in document.notes} == {"asides": 1, "missing_pages": 1}
 
 
-def test_a_page_that_is_no_markup_is_replaced_by_what_the_book_offers_instead() -> None:
+def test_page_without_markup_uses_the_fallback_of_the_book() -> None:
     more = '<item id="p" href="p.pdf" media-type="application/pdf" fallback="c"/>'
     more += '<item id="i" href="i.png" media-type="image/png" fallback="i"/>'
     document = read(book("<p>ALPHA</p>", spine='<itemref idref="p"/><itemref idref="i"/>', more=more))

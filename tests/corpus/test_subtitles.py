@@ -64,20 +64,20 @@ def spoken(document: TextDocument) -> Spoken:
 
 
 @pytest.mark.parametrize("name", sorted(LINES))
-def test_subtitles_become_lines_with_their_speakers(name: str) -> None:
+def test_subtitles_become_lines_with_speakers(name: str) -> None:
     document = read_text((FOLDER / name).read_bytes())
     assert spoken(document) == LINES[name]
     assert [(note.code, note.count, note.examples) for note in document.notes] == NOTES.get(name, [])
     assert {path.name for path in FOLDER.iterdir()} == set(LINES)
 
 
-def test_sounds_are_lines_without_a_speaker_if_they_are_wanted() -> None:
+def test_sound_descriptions_become_lines_without_speaker_if_requested() -> None:
     document = read_text((FOLDER / "sounds.srt").read_bytes(), keep_sounds=True)
     assert [text for _, text in spoken(document)][:4] == ["door slams", "What?", "laughs", "Yes (of course)."]
     assert document.notes == []
 
 
-def test_times_are_those_of_the_file() -> None:
+def test_times_equal_those_of_the_file() -> None:
     times = {name: read_text((FOLDER / name).read_bytes()).cues for name in LINES}
     assert [(cue.start, cue.end) for cue in times["without_fractions.srt"]] == [(1, 2), (2, 3)]
     assert [(cue.start, cue.end) for cue in times["growing.srt"]] == [(1, 3), (4, 5)]
@@ -87,7 +87,7 @@ def test_times_are_those_of_the_file() -> None:
 
 @pytest.mark.skipif(FFMPEG is None, reason="FFmpeg is not installed")
 @pytest.mark.parametrize("name", sorted(set(LINES) - UNKNOWN_TO_FFMPEG))
-def test_ffmpeg_finds_the_same_words_at_the_same_times(name: str) -> None:
+def test_text_and_times_equal_the_output_of_ffmpeg(name: str) -> None:
     path = FOLDER / name
     kind = ["-f", FORMATS[path.suffix]] if path.suffix in FORMATS else []
     command = [str(FFMPEG), "-v", "error", *kind, "-i", str(path), "-f", "srt", "-"]

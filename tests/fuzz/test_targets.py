@@ -25,7 +25,7 @@ FOUND = {  # by target: what ended one badly, and does no more
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
-def test_seeds_and_what_is_left_of_them_are_taken_or_refused(name: str) -> None:
+def test_seeds_and_truncated_seeds_are_accepted_or_refused(name: str) -> None:
     target, dice = TARGETS[name], random.Random(1)
     for seed in target.seeds:
         target.run(seed)
@@ -44,7 +44,7 @@ def of_messages(name: str) -> Mutation:
 
 
 @pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.mutation])
-def test_messages_that_are_changed_as_messages_are_taken_or_refused(name: str) -> None:
+def test_mutated_messages_are_accepted_or_refused(name: str) -> None:
     """A change of a change of …, as a fuzzer makes them; four of five are still JSON, or the fields are not reached."""
     target, mutation = TARGETS[name], of_messages(name)
     data, is_json = target.seeds[-1], []
@@ -63,7 +63,7 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def test_every_kind_of_change_is_made_and_each_again_from_its_seed() -> None:
+def test_every_mutation_kind_occurs_and_is_reproducible_by_seed() -> None:
     mutation, (*_, data) = of_messages("native"), TARGETS["native"].seeds
     whole = data.split(LINE)
     made, again = ([mutation(data, 4096, seed) or b"" for seed in range(400)] for _ in range(2))
@@ -76,7 +76,7 @@ def test_every_kind_of_change_is_made_and_each_again_from_its_seed() -> None:
     assert len(set(made)) > 200
 
 
-def test_what_cannot_be_changed_as_a_message_and_one_in_five_of_the_rest_is_changed_by_bytes() -> None:
+def test_unparsable_messages_and_a_fifth_of_others_are_mutated_as_bytes() -> None:
     mutation = of_messages("body of omni")
     (data,) = TARGETS["body of omni"].seeds
     mutate = mutator(mutation, lambda changed, most: b"by bytes")
@@ -87,7 +87,7 @@ def test_what_cannot_be_changed_as_a_message_and_one_in_five_of_the_rest_is_chan
 
 
 @pytest.mark.parametrize("runs", [20_001, 1_000_000])
-def test_executions_are_dealt_out_to_every_target_and_to_the_last_one(runs: int) -> None:
+def test_executions_are_distributed_over_all_targets(runs: int) -> None:
     dealt = shares(runs, list(TARGETS))
     assert sum(dealt.values()) == runs
     assert set(dealt) == set(TARGETS)

@@ -23,14 +23,14 @@ KEPT = [tuple(map(int, name.split("_")[1:])) for name in STORED if name.startswi
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_every_length_is_that_of_the_reference(rate: int) -> None:
+def test_resampled_length_equals_the_reference(rate: int) -> None:
     counts, wanted = STORED[f"lengths_{rate}"].T
     made = [len(resample(Sound(np.zeros(count, np.float32), rate), SAMPLE_RATE).samples) for count in counts]
     assert made == wanted.tolist()
 
 
 @pytest.mark.parametrize(("rate", "channels", "count"), KEPT)
-def test_samples_of_a_file_are_those_of_the_reference(rate: int, channels: int, count: int) -> None:
+def test_samples_of_a_file_equal_the_reference(rate: int, channels: int, count: int) -> None:
     file = io.BytesIO()
     soundfile.write(file, noise(count, channels, rate), rate, format="WAV", subtype="FLOAT")
     heard = read_reference(file.getvalue(), Limits(min_reference_s=0.01))

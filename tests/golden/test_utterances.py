@@ -75,7 +75,7 @@ def test_codes_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
 @pytest.mark.parametrize("name", ["tiny", "odd"])
-def test_codes_equal_the_reference_all_in_one_batch(loaded: Loaded, name: str, mode: str) -> None:
+def test_codes_equal_the_reference_in_one_batch(loaded: Loaded, name: str, mode: str) -> None:
     cases = [case for case in CASES.values() if (case["checkpoint"], case["mode"]) == (name, mode)]
     engine = engine_of(loaded(name, mode, cases[0]["seed"]), slots=len(cases))
     for case, heard in zip(cases, said_together(engine, *map(request_of, cases), apart=1), strict=True):
@@ -102,7 +102,7 @@ def test_first_logits_equal_the_reference(engine_for: EngineOf, case: dict[str, 
 
 
 @per_case
-def test_text_is_cut_into_the_same_ids(engine_for: EngineOf, case: dict[str, Any]) -> None:
+def test_text_token_ids_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
     tokenizer = core_of(engine_for(case), request_of(case).mode).checkpoint.text_tokenizer
     role, ids = tokenizer.role(), case["text_ids"]
     assert ids[: len(role)] == role
@@ -113,7 +113,7 @@ def test_text_is_cut_into_the_same_ids(engine_for: EngineOf, case: dict[str, Any
 @pytest.mark.parametrize(
     "case", [case for case in CASES.values() if case["keeps_waveform"]], ids=lambda case: case["name"]
 )
-def test_sound_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
+def test_audio_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
     waveform = arrays(case["name"])["waveform"]
     pcm = said(engine_for(case), request_of(case)).pcm
     # Where it cuts a reference off, the official package may round one sample away (docs/model.md 6.1).
@@ -127,7 +127,7 @@ def test_sound_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) 
 @pytest.mark.parametrize(
     "case", [case for case in CASES.values() if "x_vector" in arrays(case["name"])], ids=lambda case: case["name"]
 )
-def test_voices_are_read_from_references_alike(engine_for: EngineOf, case: dict[str, Any]) -> None:
+def test_reference_encoding_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
     request = request_of(case)
     assert request.reference is not None
     voice = core_of(engine_for(case), request.mode).voice_cache.read(request.reference, "reference")
@@ -138,11 +138,11 @@ def test_voices_are_read_from_references_alike(engine_for: EngineOf, case: dict[
 
 
 @pytest.mark.parametrize("case", [case for case in CASES.values() if case["same_as"]], ids=lambda case: case["name"])
-def test_rules_that_change_nothing_are_stored_as_such(case: dict[str, Any]) -> None:
+def test_ineffective_options_are_stored_as_such(case: dict[str, Any]) -> None:
     assert np.array_equal(arrays(case["name"])["codes"], arrays(case["same_as"])["codes"])
 
 
-def test_the_stored_cases_cover_what_they_should() -> None:
+def test_stored_cases_cover_the_required_combinations() -> None:
     """At least thirty prompts over three modes, both layouts, and every special rule of section 3."""
     cases = CASES.values()
     assert len(CASES) >= 30

@@ -30,7 +30,7 @@ def canaries(server: RunningServer) -> int:
 
 
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
-def test_the_canary_says_the_same_again_and_again(folder_of: FolderOf, mode: str) -> None:
+def test_canary_audio_is_reproducible(folder_of: FolderOf, mode: str) -> None:
     settings = EngineSettings(device=DEVICE, max_slots=4)
     with running_server(folder_of("tiny", mode), engine=settings, server=ServerSettings(canary_s=0.001)) as server:
         company, late = 0, time.monotonic() + WITHIN_S

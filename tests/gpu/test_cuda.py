@@ -43,7 +43,7 @@ def engine_on(*folders: str, device: str, dtype: str = "float32", slots: int = 8
 
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
 @pytest.mark.parametrize("name", ["tiny", "odd"])
-def test_codes_equal_the_reference_on_the_card(folder_of: FolderOf, name: str, mode: str) -> None:
+def test_codes_on_cuda_equal_the_reference(folder_of: FolderOf, name: str, mode: str) -> None:
     cases = [case for case in CASES.values() if (case["checkpoint"], case["mode"]) == (name, mode)]
     engine = engine_on(str(folder_of(name, mode, cases[0]["seed"])), device="cuda", slots=len(cases))
     for case in cases:
@@ -57,7 +57,7 @@ def test_codes_equal_the_reference_on_the_card(folder_of: FolderOf, name: str, m
         assert np.array_equal(heard.codes, arrays(case["name"])["codes"]), case["name"]
 
 
-def test_a_seed_means_the_same_on_the_card_and_on_the_cpu(folder_of: FolderOf) -> None:
+def test_seed_gives_the_same_codes_on_cuda_and_cpu(folder_of: FolderOf) -> None:
     folder = str(folder_of("tiny", "custom_voice"))
     requests = [
         SpeechRequest(text="A seed is a promise.", mode=engine_mode, seed=seed, max_frames=30, sampling=sampling)
@@ -71,7 +71,7 @@ def test_a_seed_means_the_same_on_the_card_and_on_the_cpu(folder_of: FolderOf) -
         assert np.array_equal(here.codes, there.codes)
 
 
-def test_bfloat16_speaks_on_the_card(folder_of: FolderOf) -> None:
+def test_bfloat16_works_on_cuda(folder_of: FolderOf) -> None:
     engine = engine_on(str(folder_of("tiny", "voice_design")), device="cuda", dtype="bfloat16")
     heard = said(engine, SpeechRequest(text="Half the bits.", mode=engine.cards[0].modes[0], seed=1, max_frames=12))
     assert heard.codes.shape[0] > 2
@@ -79,7 +79,7 @@ def test_bfloat16_speaks_on_the_card(folder_of: FolderOf) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_eight_bits_speak_on_the_card_rounded_at_load_and_from_a_file(
+def test_int8_works_on_cuda_rounded_at_load_or_read_from_a_file(
     folder_of: FolderOf, tmp_path: Path, dtype: str
 ) -> None:
     """In bfloat16 by the kernels, and in float32 by the products that those are held to."""
@@ -96,7 +96,7 @@ def test_eight_bits_speak_on_the_card_rounded_at_load_and_from_a_file(
     assert all(np.array_equal(codes, spoken[0]) for codes in spoken)
 
 
-def test_grafted_rows_are_in_graphs_and_have_the_codes_of_the_cpu(folder_of: FolderOf) -> None:
+def test_cross_checkpoint_embeddings_work_in_graphs_with_cpu_codes(folder_of: FolderOf) -> None:
     """Beside rows that read tables of their own, in the same batches; the CPU embeds by the readable twin."""
     folders = str(folder_of("tiny", "custom_voice")), str(folder_of("tiny", "base", 2))
     said_there = []

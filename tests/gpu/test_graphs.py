@@ -113,7 +113,7 @@ def spoken(runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], toge
     return np.stack(frames, axis=1)
 
 
-def test_a_row_has_the_same_codes_alone_and_in_every_size_of_batch(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
+def test_row_codes_are_independent_of_the_batch_size(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
     runner = runner_of()
     everybody = spoken(runner, checkpoint, list(range(SLOTS)), together=True)
     for size in (1, 2, 3, 5, 9, 13, 17):
@@ -121,13 +121,13 @@ def test_a_row_has_the_same_codes_alone_and_in_every_size_of_batch(checkpoint: C
         assert np.array_equal(spoken(runner, checkpoint, serials, together=size % 2 == 0), everybody[serials]), size
 
 
-def test_frames_that_no_graph_holds_have_the_same_codes(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
+def test_codes_are_identical_without_a_graph(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
     serials = [0, 3, 4, 7, 11]
     held = spoken(runner_of(), checkpoint, serials, together=True)
     assert np.array_equal(spoken(runner_of(eager=True), checkpoint, serials, together=False), held)
 
 
-def test_a_slot_says_nothing_of_who_had_it_before(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
+def test_slot_contains_no_state_of_its_previous_request(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
     runner = runner_of()
     fresh = spoken(runner, checkpoint, [5], together=False)
     for _ in range(SLOTS):
@@ -139,7 +139,7 @@ def test_a_slot_says_nothing_of_who_had_it_before(checkpoint: Checkpoint, runner
     assert np.array_equal(spoken(runner, checkpoint, [5], together=False), fresh)
 
 
-def test_a_step_does_not_wait_for_the_card(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
+def test_step_does_not_synchronise_with_the_gpu(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
     """PyTorch's profiler counts the calls in which the host waits, over steps whose results nobody asks for yet."""
     runner, slots = runner_of(), []
     for serial in range(4):
@@ -165,7 +165,7 @@ def test_a_step_does_not_wait_for_the_card(checkpoint: Checkpoint, runner_of: Ru
     assert not {name: count for name, count in called.items() if name in WAITS}, called
 
 
-def test_a_capture_waits_for_what_its_caller_put_on_the_way() -> None:
+def test_capture_waits_for_pending_work_of_its_caller() -> None:
     """A card that is busy runs later what fills the tensors that the work reads: rows of slots, which are addresses."""
     device = CudaDevice()
     row, seen = torch.full((1,), -1, device=device.torch_device), torch.zeros(1, device=device.torch_device)

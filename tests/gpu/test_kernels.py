@@ -81,7 +81,9 @@ def agree(ours: Heads, twins: Heads, dtype: torch.dtype) -> None:
 @per_shape
 @pytest.mark.parametrize("new", [1, 2])
 @pytest.mark.parametrize("length", [16, 700])
-def test_rows_attend_as_their_twin_does(shape: tuple[int, int, int], new: int, length: int, dtype: torch.dtype) -> None:
+def test_decode_attention_equals_its_pytorch_twin(
+    shape: tuple[int, int, int], new: int, length: int, dtype: torch.dtype
+) -> None:
     slots, positions = [4, 0, 2, 5, 7, 1], [0, 1, 5, length // 3, length // 2, length - new]
     ours = heads_of(new, len(slots) * new, shape, slots=8, length=length, dtype=dtype)
     for slot, position in zip(slots, positions, strict=True):
@@ -95,7 +97,7 @@ def test_rows_attend_as_their_twin_does(shape: tuple[int, int, int], new: int, l
 
 
 @per_dtype
-def test_rows_of_any_length_up_to_the_longest(dtype: torch.dtype) -> None:
+def test_decode_attention_works_for_every_length_up_to_the_maximum(dtype: torch.dtype) -> None:
     positions = [10, 127, 128, 129, 1000, 2047, 4000, 4095]
     ours = heads_of(1, 8, (16, 8, 128), slots=8, length=4097, dtype=dtype)
     for slot, position in enumerate(positions):
@@ -108,7 +110,7 @@ def test_rows_of_any_length_up_to_the_longest(dtype: torch.dtype) -> None:
 
 @per_dtype
 @pytest.mark.parametrize(("length", "new"), [(16, 2), (16, 1), (700, 1)])
-def test_a_row_attends_with_the_same_bits_in_any_batch(length: int, new: int, dtype: torch.dtype) -> None:
+def test_attention_is_batch_invariant(length: int, new: int, dtype: torch.dtype) -> None:
     ours = heads_of(2, 64 * new, (16, 8, 128), slots=64, length=length, dtype=dtype)
     order = torch.randperm(64, generator=torch.Generator().manual_seed(0)).cuda()
     positions = torch.randint(0, length - new, (64,), generator=torch.Generator().manual_seed(1)).cuda()
@@ -122,7 +124,7 @@ def test_a_row_attends_with_the_same_bits_in_any_batch(length: int, new: int, dt
 @per_dtype
 @per_shape
 @pytest.mark.parametrize(("start", "count"), [(0, 16), (0, 50), (73, 64), (130, 512)])
-def test_a_prefill_chunk_attends_as_its_twin_does(
+def test_prefill_attention_equals_its_pytorch_twin(
     shape: tuple[int, int, int], start: int, count: int, dtype: torch.dtype
 ) -> None:
     ours = heads_of(start, count, shape, slots=3, length=700, dtype=dtype)
@@ -134,7 +136,7 @@ def test_a_prefill_chunk_attends_as_its_twin_does(
     agree(ours, twins, dtype)
 
 
-def test_the_padding_of_a_prefill_chunk_goes_to_the_scratch_position() -> None:
+def test_prefill_padding_writes_to_the_scratch_position() -> None:
     ours = heads_of(11, 64, (16, 8, 128), slots=2, length=100, dtype=torch.bfloat16)
     ours.poison(1, 60)
     twins = ours.copy()
@@ -165,7 +167,7 @@ def drawn(
 @per_dtype
 @pytest.mark.parametrize("width", [2048, 3072])
 @pytest.mark.parametrize("seed", range(10))
-def test_codes_are_the_twins(seed: int, width: int, dtype: torch.dtype) -> None:
+def test_sampled_codes_equal_the_pytorch_twin(seed: int, width: int, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(seed)
     slots = Slots.random(generator, 65, width, "cuda")
     rows = torch.randperm(65, generator=generator)[:64].cuda()
@@ -178,7 +180,7 @@ def test_codes_are_the_twins(seed: int, width: int, dtype: torch.dtype) -> None:
         assert finite.all()
 
 
-def test_a_row_draws_the_same_in_any_batch() -> None:
+def test_sampling_is_batch_invariant() -> None:
     generator = torch.Generator().manual_seed(3)
     slots = Slots.random(generator, 64, 2048, "cuda")
     logits = (3 * torch.randn(64, 2048, generator=generator)).cuda().to(torch.bfloat16)
@@ -189,7 +191,7 @@ def test_a_row_draws_the_same_in_any_batch() -> None:
         assert torch.equal(some, together[-count:]), count
 
 
-def test_scores_that_are_no_numbers_are_told_and_hurt_nobody_else() -> None:
+def test_non_finite_logits_are_reported_and_do_not_affect_other_rows() -> None:
     generator = torch.Generator().manual_seed(5)
     slots = Slots.random(generator, 6, 3072, "cuda")
     slots = replace(slots, top_p=torch.full_like(slots.top_p, 0.7), greedy=torch.zeros_like(slots.greedy))
@@ -205,7 +207,7 @@ def test_scores_that_are_no_numbers_are_told_and_hurt_nobody_else() -> None:
 
 
 @per_dtype
-def test_a_frames_input_is_the_sum_of_its_codes_and_its_text(dtype: torch.dtype) -> None:
+def test_frame_input_is_the_sum_of_code_and_text_embeddings(dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
     frames = torch.randn(GROUPS, 300, 2048, generator=generator).cuda().to(dtype)
     text = torch.randn(1000, 2048, generator=generator).cuda().to(dtype)
@@ -236,7 +238,7 @@ def weights_of(weight: Tensor, *, rounded: bool) -> tuple[Tensor, Tensor | None,
 
 @is_rounded
 @pytest.mark.parametrize("shape", TILES, ids=str)
-def test_a_products_row_has_the_same_bits_among_any_others(shape: tuple[int, int, bool], rounded: bool) -> None:
+def test_gemm_is_batch_invariant(shape: tuple[int, int, bool], rounded: bool) -> None:
     *_, gated = shape
     published, x, residual = product_of(*shape[:2], gated=gated)
     weight, scale, truth = weights_of(published, rounded=rounded)
@@ -260,7 +262,7 @@ def test_a_products_row_has_the_same_bits_among_any_others(shape: tuple[int, int
     assert torch.equal(rows(MAX_ROWS)[-64:], of(x[-64:], residual[-64:]))
 
 
-def test_pieces_of_one_launch_attend_as_the_whole_chunk_alone() -> None:
+def test_prefill_pieces_in_one_launch_equal_the_whole_chunk() -> None:
     """To the bit, and leave the same keys and values: pieces of 16 of three chunks, between each other's."""
     counts, starts, slots, piece = (70, 128, 16), (0, 40, 300), (2, 0, 1), 16
     whole = heads_of(21, sum(counts), (16, 8, 128), slots=4, length=700, dtype=torch.bfloat16)
@@ -287,7 +289,7 @@ def test_pieces_of_one_launch_attend_as_the_whole_chunk_alone() -> None:
 
 @is_rounded
 @pytest.mark.parametrize("shape", small_m_gemm.TILES, ids=str)
-def test_weights_loaded_ahead_make_the_same_bits(shape: tuple[int, int, bool], rounded: bool) -> None:
+def test_prefetching_weights_does_not_change_any_bit(shape: tuple[int, int, bool], rounded: bool) -> None:
     """Few rows: with the norm in every program where it can be, alone and among others, in rows that lie apart too."""
     N, K, gated = shape
     published, x, residual = product_of(N, K, gated=gated)
@@ -320,7 +322,7 @@ def test_weights_loaded_ahead_make_the_same_bits(shape: tuple[int, int, bool], r
 
 
 @pytest.mark.parametrize("shape", medium_m_gemm.TILES, ids=str)
-def test_rows_that_come_step_by_step_make_the_same_bits(shape: tuple[int, int, bool]) -> None:
+def test_rows_loaded_step_by_step_do_not_change_any_bit(shape: tuple[int, int, bool]) -> None:
     """Up to 64 rows, alone and among others, in rows that lie apart too, in bfloat16 and float16."""
     N, K, gated = shape
     found = 0
@@ -356,7 +358,7 @@ def test_rows_that_come_step_by_step_make_the_same_bits(shape: tuple[int, int, b
 
 @is_rounded
 @pytest.mark.parametrize(("N", "K"), [(1024, 2048), (1024, 3072), (2048, 6144)])
-def test_stretches_of_a_product_may_be_programs_of_their_own(N: int, K: int, rounded: bool) -> None:
+def test_gemm_split_into_several_programs_gives_the_same_bits(N: int, K: int, rounded: bool) -> None:
     published, x, residual = product_of(N, K, gated=False)
     weight, scale, _ = weights_of(published, rounded=rounded)
     for count in (1, 20, 64):
@@ -367,7 +369,7 @@ def test_stretches_of_a_product_may_be_programs_of_their_own(N: int, K: int, rou
             assert torch.equal(split, whole), count
 
 
-def test_weights_are_rounded_on_the_card_as_on_a_cpu() -> None:
+def test_weight_quantization_on_the_gpu_equals_the_cpu() -> None:
     weight, x, _ = product_of(2048, 6144, gated=False)
     here, there = Int8.of(weight), Int8.of(weight.cpu())
     assert torch.equal(here.values.cpu(), there.values)
@@ -377,7 +379,7 @@ def test_weights_are_rounded_on_the_card_as_on_a_cpu() -> None:
 
 
 @pytest.mark.parametrize("counted", [False, True])
-def test_rows_move_on_and_tell_of_their_frame(counted: bool) -> None:
+def test_row_state_advances_and_reports_its_frame(counted: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     state = random_state(generator, 64, GROUPS, 300, 1000, "cuda")
     rows = torch.randperm(65, generator=generator)[:64].cuda()
@@ -391,7 +393,7 @@ def test_rows_move_on_and_tell_of_their_frame(counted: bool) -> None:
     assert all(torch.equal(now, then) for now, then in zip(state, expected, strict=True))
 
 
-def test_a_graph_of_kernels_that_feed_each_other_replays_what_they_do_alone() -> None:
+def test_graph_of_chained_kernels_replays_correctly() -> None:
     """A frame of begin, attention and draws, and finish, each of which may start early: no step reads before it may."""
     B, width, turns = 8, 1024, 40
     generator = torch.Generator().manual_seed(8)

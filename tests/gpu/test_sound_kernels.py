@@ -85,7 +85,7 @@ def waves(sounds: list[bytes]) -> Tensor:
     return torch.from_numpy(np.stack([np.frombuffer(sound, np.int16) for sound in sounds])).float() / 32767
 
 
-def test_bfloat16_is_as_close_to_float32_as_rounding_lets_it_be(
+def test_bfloat16_error_is_within_rounding_of_float32(
     streams: Code2WavStreams, network: Code2Wav, codes: Tensor
 ) -> None:
     truth = plain(network, codes[:4])
@@ -95,28 +95,26 @@ def test_bfloat16_is_as_close_to_float32_as_rounding_lets_it_be(
     assert ours > yardstick - WORSE_THAN_ROUNDING
 
 
-def test_float32_kernels_are_the_network(network: Code2Wav, device: CudaDevice, codes: Tensor) -> None:
+def test_float32_kernels_equal_the_network(network: Code2Wav, device: CudaDevice, codes: Tensor) -> None:
     streams = Code2WavStreams(network, 4, device, torch.float32)
     ours = waves(decoded(streams, [2, 0], codes[:2], [2, 3, FRAMES]))
     assert snr_db(plain(network, codes[:2]), ours) > FLOAT32_DB
 
 
-def test_a_stream_has_the_same_bits_alone_and_among_thirty_two(streams: Code2WavStreams, codes: Tensor) -> None:
+def test_stream_is_bitwise_identical_alone_and_among_32(streams: Code2WavStreams, codes: Tensor) -> None:
     together = decoded(streams, list(range(32)), codes, [12, FRAMES])
     for row in (0, 7, 31):
         alone = decoded(streams, [33], codes[row : row + 1], [12, FRAMES])
         assert alone[0] == together[row], row
 
 
-def test_a_stream_has_the_same_bits_however_it_is_cut(streams: Code2WavStreams, codes: Tensor) -> None:
+def test_stream_is_bitwise_independent_of_chunking(streams: Code2WavStreams, codes: Tensor) -> None:
     whole = decoded(streams, [3], codes[:1], [16, FRAMES])
     for ends in ([1, 2, 4, 8, 16, FRAMES], [3, 10, 23, FRAMES]):
         assert decoded(streams, [9], codes[:1], ends) == whole, ends
 
 
-def test_a_voice_s_stream_goes_on_from_its_reference(
-    streams: Code2WavStreams, network: Code2Wav, codes: Tensor
-) -> None:
+def test_cloned_stream_continues_from_its_reference(streams: Code2WavStreams, network: Code2Wav, codes: Tensor) -> None:
     voice = ClonedVoice(torch.zeros(1), codes[0, :14], "Words.")
     with torch.inference_mode():
         truth = plain(network, codes[:1])[:, 14 * streams.samples_per_frame :]
@@ -129,9 +127,7 @@ def test_a_voice_s_stream_goes_on_from_its_reference(
 
 
 @pytest.mark.parametrize("frames", [9, 14, 24])
-def test_captured_steps_over_a_reference_leave_the_same_bits(
-    streams: Code2WavStreams, codes: Tensor, frames: int
-) -> None:
+def test_captured_reference_steps_leave_identical_state(streams: Code2WavStreams, codes: Tensor, frames: int) -> None:
     reference = codes[0, :frames].to(streams.device.torch_device)
     with torch.inference_mode(), streams.device.stream(Stream.VOICES):
         sound = streams.after(reference)
@@ -141,7 +137,7 @@ def test_captured_steps_over_a_reference_leave_the_same_bits(
     assert torch.equal(sound.state.convs[0][sound.turn], state.convs[0][turn])
 
 
-def test_nothing_is_decoded_outside_of_graphs(streams: Code2WavStreams, codes: Tensor) -> None:
+def test_all_decoding_runs_in_graphs(streams: Code2WavStreams, codes: Tensor) -> None:
     for frames, rows in ((1, 1), (5, 3), (24, 9), (2, 32)):
         decoded(streams, list(range(rows)), codes[:rows], [frames])
     assert streams.uncaptured == 0

@@ -42,7 +42,7 @@ def encoders(checkpoint: Checkpoint) -> VoiceEncoders:
 
 
 @pytest.mark.parametrize("seconds", [1.3, 3.0, 7.301, 10.0, 15.55])
-def test_graphs_make_of_a_recording_what_the_networks_make(
+def test_graph_output_equals_the_encoder_networks(
     checkpoint: Checkpoint, encoders: VoiceEncoders, seconds: float
 ) -> None:
     assert checkpoint.speaker_encoder is not None
@@ -60,7 +60,7 @@ def test_graphs_make_of_a_recording_what_the_networks_make(
 
 
 @pytest.mark.parametrize("seconds", [1.3, 7.301, 15.55])
-def test_a_voice_has_the_same_bits_without_graphs(
+def test_voice_is_bitwise_identical_without_graphs(
     checkpoint: Checkpoint, encoders: VoiceEncoders, seconds: float
 ) -> None:
     """Eager and graphs speak the same codes only if they begin with the same voice."""
