@@ -46,7 +46,7 @@ import { Status } from './status.js';
  * @typedef {import('../player/take.js').Mode} Mode
  *
  * @typedef {{voice: import('../script/document.js').Voice, instruct: string}} SpokenBy  who speaks in a room, for a line of a script
- * @typedef {{voice?: string, text?: string, lines?: import('../script/reading.js').ReadLine[], title?: string, spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices'}} Given  what a room is opened with
+ * @typedef {{voice?: string, text?: string, lines?: import('../script/reading.js').ReadLine[], title?: string, spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices', isFull?: boolean}} Given  what a room is opened with
  * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} Restored  a kept take with the recording that was sent with it
  *
  * @typedef {() => void} Back  takes back what was done
@@ -62,6 +62,7 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 /** The models' names of the modes. @type {Record<Mode, string>} */
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
+const FULL_MS = 60_000; // Long, because takes wait unsaved until somebody frees space.
 const PATIENCE_MS = 1000; // Time without a response before the page reports it.
 
 export class Studio {
@@ -110,7 +111,7 @@ export class Studio {
       onWhole: (take) => this.judge(take),
       onFailed: (take) => this.fail(take),
       onKept: ({ record }) => record && this.history.add(record),
-      onUnkept: (_, error) => this.toast(error.unreachable ? this.t('shell.kept_later') : this.t('shell.not_kept', { why: error.message }), { isOfPage: true }),
+      onUnkept: (_, error) => this.onUnkept(error),
     });
     this.voices = new Voices();
     this.paces = new VoicePaces();
@@ -145,6 +146,7 @@ export class Studio {
     const arm = () => this.stage.player.arm().catch(() => {});
     document.addEventListener('pointerdown', arm, { capture: true });
     document.addEventListener('keydown', arm, { capture: true });
+    addEventListener('beforeunload', (event) => this.speech.waiting.size > 0 && event.preventDefault());
     this.speakButton.onclick = () => this.speak();
     this.stopButton.onclick = this.dock.halt.onclick = () => this.stop();
     // After new input, Undo refers to that and not to an earlier replacement.
@@ -492,6 +494,17 @@ export class Studio {
     this.dock.refresh(this.isBusy);
     this.note(this.stage.take);
     this.facts.refreshSoon();
+  }
+
+  /** A take could not be saved. @param {import('../common/api.js').Thrown} error */
+  onUnkept(error) {
+    const { t } = this;
+    if (error.code === 'store_full') {
+      const onAction = () => this.go('library', { half: 'takes', isFull: true });
+      this.toast(t('shell.kept_once_free'), { isOfPage: true, action: t('library.free'), onAction, stayMs: FULL_MS });
+    } else {
+      this.toast(error.unreachable ? t('shell.kept_later') : t('shell.not_kept', { why: error.message }), { isOfPage: true });
+    }
   }
 
   /** @param {Take} take */

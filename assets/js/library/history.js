@@ -67,6 +67,8 @@ export function compare(before, after) {
 
 /** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {Partial<Pick<TakeRecord, 'name'|'tags'|'favourite'|'notes'>>} Changes */
 
+/** @typedef {{takes: number, max_takes: number, bytes: number, max_bytes: number, removable: {takes: number, bytes: number, from: number|null, until: number|null}, restorable_s: number}} Space as GET studio/takes/space */
+
 const PAGE = 30;
 
 export class TakeHistory extends EventTarget {
@@ -145,12 +147,37 @@ export class TakeHistory extends EventTarget {
   async remove(id) {
     await api.delete(`studio/takes/${id}`);
     this.edits += 1;
+    this.speech.keepWaiting();
     this.show(this.list.filter((take) => take.id !== id));
   }
 
   /** @param {string} id */
   async restore(id) {
     await api.post(`studio/takes/${id}/restore`);
+    await this.refresh();
+  }
+
+  /** @returns {Promise<Space>} */
+  space() {
+    return api.get('studio/takes/space');
+  }
+
+  /** Put the oldest takes that are neither favourites nor in scripts into the bin. @param {number} count @returns {Promise<string[]>} ids of those that went */
+  async free(count) {
+    const { takes } = await api.post('studio/takes/free', { takes: count });
+    await this.onSeveralMoved();
+    return takes;
+  }
+
+  /** @param {string[]} ids */
+  async restoreSeveral(ids) {
+    await api.post('studio/takes/restore', { takes: ids });
+    await this.onSeveralMoved();
+  }
+
+  async onSeveralMoved() {
+    this.edits += 1;
+    this.speech.keepWaiting();
     await this.refresh();
   }
 

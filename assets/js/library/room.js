@@ -2,7 +2,7 @@
 
 import { errorOf } from '../common/api.js';
 import { dayOf, nameOfDay } from '../common/dates.js';
-import { all, arrangeChildren, make, need, write } from '../common/elements.js';
+import { all, arrangeChildren, make, need, throttle, write } from '../common/elements.js';
 import { SavedScripts } from './saved_scripts.js';
 import { headOf, speakerOf, TakeRow } from './take_row.js';
 import { VoicesPanel } from './voices_panel.js';
@@ -144,6 +144,100 @@ export class TakesPanel {
   }
 }
 
+// --- Count and limit of the takes, and the dialog that frees space.
+
+const NEAR = 0.9; // Share of a limit from which the page warns.
+const MEGABYTE = 2 ** 20;
+const FREED = [50, 100, 250, 500]; // Takes to delete at once.
+const MAX_FREED = 1000; // Takes that one request may restore.
+const COUNTED_MS = 300;
+
+export class TakeSpace {
+  /** The studio's last answer. @type {import('./history.js').Space|null} */
+  space = null;
+
+  /** @param {HTMLElement} root the room's @param {import('../app/studio.js').Studio} studio */
+  constructor(root, studio) {
+    this.root = root;
+    this.studio = studio;
+    this.line = need(root, '#vw-takes-space');
+    this.near = need(root, '#vw-takes-near');
+    this.button = need(root, '#vw-takes-free');
+    this.dialog = need(root, '#vw-takes-freeing', HTMLDialogElement);
+    this.choice = need(this.dialog, 'select', HTMLSelectElement);
+    this.button.onclick = () => this.ask();
+    this.choice.onchange = () => this.describe();
+    this.dialog.onclose = () => this.dialog.returnValue === 'yes' && this.free(Number(this.choice.value));
+    studio.history.addEventListener('change', throttle(() => root.hidden || this.refresh(), COUNTED_MS));
+  }
+
+  async refresh() {
+    try {
+      this.space = await this.studio.history.space();
+    } catch {
+      this.space = null; // The list of takes shows the reason.
+    }
+    this.paint();
+  }
+
+  paint() {
+    const { space, studio } = this;
+    const { t } = studio;
+    this.button.hidden = true;
+    write(this.line, '');
+    write(this.near, '');
+    if (!space) return;
+    const counted = (/** @type {number} */ count) => count.toLocaleString(studio.words.language);
+    const [used, all] = [space.bytes, space.max_bytes].map((bytes) => counted(Math.round(bytes / MEGABYTE)));
+    const isNear = space.bytes >= NEAR * space.max_bytes;
+    write(this.line, t(isNear ? 'library.space_bytes' : 'library.space', { takes: counted(space.takes), max: counted(space.max_takes), used, all }));
+    if (!isNear && space.takes < NEAR * space.max_takes) return;
+    this.button.hidden = false;
+    write(this.near, t(space.takes >= space.max_takes ? 'library.space_full' : 'library.space_near'));
+  }
+
+  /** Open the dialog that says what would be deleted. */
+  async ask() {
+    await this.refresh();
+    if (!this.space) return;
+    const { t } = this.studio;
+    const removable = Math.min(this.space.removable.takes, MAX_FREED);
+    const counts = [...FREED.filter((count) => count < removable), ...(removable ? [removable] : [])];
+    this.choice.replaceChildren(...counts.map((count) => new Option(t('library.free_oldest', { n: count }), String(count))));
+    this.choice.value = String(counts.find((count) => count >= removable / 4) ?? '');
+    this.choice.disabled = need(this.dialog, '[value=yes]', HTMLButtonElement).disabled = removable === 0;
+    this.describe();
+    this.dialog.returnValue = '';
+    this.dialog.showModal();
+  }
+
+  describe() {
+    const { space, studio } = this;
+    if (!space) return;
+    const { takes: all, from } = space.removable;
+    const since = new Intl.DateTimeFormat(studio.words.language, { dateStyle: 'long' }).format((from ?? 0) * 1000);
+    const values = { n: this.choice.value, all, from: since };
+    need(this.dialog, 'p').textContent = studio.t(all ? 'library.free_what' : 'library.free_none', values);
+  }
+
+  /** @param {number} count */
+  async free(count) {
+    const { studio } = this;
+    const { history, t } = studio;
+    const say = (/** @type {unknown} */ error) => studio.toast(errorOf(error).message);
+    try {
+      const ids = await history.free(count);
+      const onAction = () => {
+        leave();
+        history.restoreSeveral(ids).catch(say);
+      };
+      const leave = studio.toast(t('library.freed', { n: ids.length }), { action: t('shell.undo'), onAction, isOfPage: true, dismiss: t('library.freed_leave') });
+    } catch (error) {
+      say(error);
+    }
+  }
+}
+
 const headOfDay = () => make('li', { className: 'vw-takes-day' }, [make('h3')]);
 
 // --- The Library: what was spoken, and the voices that were kept. In a narrow window one of the two is shown.
@@ -161,13 +255,16 @@ export class LibraryRoom {
     const takes = need(root, '#vw-library-takes');
     this.scripts = new SavedScripts(studio, () => this.takes.refresh());
     this.takes = new TakesPanel(takes, studio, this.scripts);
+    this.space = new TakeSpace(root, studio);
     this.voices = new VoicesPanel(need(root, '#vw-library-voices'), studio);
     for (const turn of this.turns) turn.onclick = () => this.show(turn.dataset.half ?? '');
   }
 
-  /** @param {import('../app/studio.js').Given} [given]  half: the one that is asked for */
-  enter({ half } = {}) {
+  /** @param {import('../app/studio.js').Given} [given]  half: the one that is asked for; isFull: space must be freed */
+  enter({ half, isFull } = {}) {
     if (half) this.show(half);
+    if (isFull) this.space.ask();
+    else this.space.refresh();
     this.takes.follow();
     this.takes.refresh();
     this.voices.refresh();
@@ -191,6 +288,7 @@ export class LibraryRoom {
   onLanguage() {
     this.scripts.paint();
     this.takes.onLanguage();
+    this.space.paint();
     this.voices.onLanguage();
   }
 }

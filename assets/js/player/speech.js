@@ -37,6 +37,8 @@ export class Speech {
     this.urls = new WeakMap();
     /** Digests of recordings. @type {WeakMap<Blob, Promise<string|null>>} */
     this.digests = new WeakMap();
+    /** Takes that the store refused because it is full; they are sent again once takes are deleted. @type {Set<Take>} */
+    this.waiting = new Set();
     this.keeps = true; // False once the studio reports that it has no store.
   }
 
@@ -127,10 +129,12 @@ export class Speech {
     /** @param {import('../common/api.js').Thrown|null} error */
     const unkept = (error) => {
       const isNew = !take.unkept;
-      if (!error?.unreachable) this.keeping.delete(take);
+      const isFull = error?.code === 'store_full';
+      if (isFull) this.waiting.add(take);
+      else if (!error?.unreachable) this.keeping.delete(take);
       take.unkept = true;
       take.tell('stored');
-      if (error && isNew) this.onUnkept(take, error);
+      if (error && isNew && (!isFull || this.waiting.size === 1)) this.onUnkept(take, error);
     };
     if (!this.keeps || take.isSample) return unkept(null);
     const form = new FormData();
@@ -150,6 +154,13 @@ export class Speech {
       if (error.unreachable) setTimeout(() => this.keep(take), KEEP_AGAIN_MS);
       unkept(error.missing ? null : error);
     }
+  }
+
+  /** Store the takes for which there was no space. */
+  keepWaiting() {
+    const takes = [...this.waiting];
+    this.waiting.clear();
+    for (const take of takes) this.keep(take);
   }
 
   /** Stop all that may still sound. */
