@@ -64,7 +64,7 @@ def codes(faults: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize("noise_db", [-70, -50])
-def test_the_best_part_of_a_long_recording_has_no_cough_hum_or_silence_in_it(
+def test_best_part_of_a_long_recording_contains_no_cough_hum_or_silence(
     node: Node, tmp_path: Path, noise_db: float
 ) -> None:
     bad = [silence(1.5), phrase(4, 1), cough(), phrase(3, 2), silence(2), hum(4)]
@@ -82,19 +82,19 @@ def test_the_best_part_of_a_long_recording_has_no_cough_hum_or_silence_in_it(
     assert found["within"] == []
 
 
-def test_a_loud_sh_is_no_cough(node: Node, tmp_path: Path) -> None:
+def test_loud_sh_sound_is_not_a_cough(node: Node, tmp_path: Path) -> None:
     path, _ = recorded(tmp_path, *(piece for seed in range(1, 6) for piece in (phrase(1.5, seed), hush(seed))))
     assert codes(heard(node, path)["all"]) == []
 
 
-def test_a_short_recording_is_cut_to_what_is_said(node: Node, tmp_path: Path) -> None:
+def test_short_recording_is_trimmed_to_its_speech(node: Node, tmp_path: Path) -> None:
     path, begins = recorded(tmp_path, silence(2), phrase(4, 1), silence(0.3), phrase(3, 2), silence(3))
     best = heard(node, path)["best"]
     assert best["start"] == pytest.approx(begins[1] - 0.15, abs=0.1)
     assert best["end"] == pytest.approx(begins[4] + 0.15, abs=0.1)
 
 
-def test_who_never_pauses_is_cut_all_the_same_and_who_is_silent_is_not(node: Node, tmp_path: Path) -> None:
+def test_speech_without_pauses_is_still_cut_and_silence_is_not(node: Node, tmp_path: Path) -> None:
     path, _ = recorded(tmp_path, voice(60, 9))
     best = heard(node, path)["best"]
     assert 10 <= best["end"] - best["start"] <= 15
@@ -104,7 +104,7 @@ def test_who_never_pauses_is_cut_all_the_same_and_who_is_silent_is_not(node: Nod
     assert heard(node, path)["best"] is None
 
 
-def test_what_is_left_out_is_found_no_more(node: Node, tmp_path: Path) -> None:
+def test_removed_faults_are_not_reported_again(node: Node, tmp_path: Path) -> None:
     path, begins = recorded(tmp_path, phrase(4, 1), cough(), phrase(3, 2), silence(2), phrase(3, 3))
     faults = heard(node, path)["all"]
     assert codes(faults) == ["cough", "pause"]
@@ -113,7 +113,7 @@ def test_what_is_left_out_is_found_no_more(node: Node, tmp_path: Path) -> None:
     assert left == []
 
 
-def test_a_cut_takes_its_seconds_and_leaves_no_click(node: Node, tmp_path: Path) -> None:
+def test_cut_removes_its_duration_and_leaves_no_click(node: Node, tmp_path: Path) -> None:
     time = np.arange(RATE) / RATE
     path, _ = recorded(tmp_path, (0.4 * np.sin(2 * np.pi * 200 * time)).astype(np.float32), noise_db=-120)
     body = f"""async (path) => {{
@@ -152,7 +152,7 @@ def test_a_cut_takes_its_seconds_and_leaves_no_click(node: Node, tmp_path: Path)
         ("Nobody spoke.", "", ["Nobody", "spoke"]),
     ],
 )
-def test_words_that_a_recogniser_did_not_hear_are_named(
+def test_words_missing_from_the_recognised_text_are_listed(
     node: Node, written: str, understood: str, missing: list[str]
 ) -> None:
     found = node.call("clone/transcript", "wordsHeard", written, understood, "en")

@@ -74,7 +74,7 @@ IOS = f"""[31.12.25, 22:30:15] Family: {MARK}Nachrichten und Anrufe sind Ende-zu
         ("10:30 Mary: Hello\n10:31 John: Hi\nand bye", [("Mary", "Hello"), ("John", "Hi"), ("John", "and bye")], 0),
     ],
 )
-def test_a_chat_is_read_by_its_senders_without_system_messages_and_missing_media(
+def test_chat_is_parsed_by_sender_without_system_messages_and_media(
     node: Node, text: str, said: list[tuple[str, str]], left_out: int
 ) -> None:
     read = node.call("script/reading", "readText", text)
@@ -86,11 +86,11 @@ def test_a_chat_is_read_by_its_senders_without_system_messages_and_missing_media
     "text",
     ["10:30 The train leaves.\n11:00 It arrives.", "1/1/2020 was a day.\n2/2/2020, 12:30: noon.", "Mary: Hi\nTom: Hi"],
 )
-def test_a_text_with_times_alone_is_no_chat(node: Node, text: str) -> None:
+def test_text_with_only_timestamps_is_not_a_chat(node: Node, text: str) -> None:
     assert node.call("script/chat", "readChat", text) is None
 
 
-def test_a_chat_of_a_million_characters_is_read_in_a_time_that_grows_with_its_length(node: Node) -> None:
+def test_chat_parsing_time_is_linear_in_length(node: Node) -> None:
     body = """async () => {
       const { readChat } = await import('/js/script/chat.js');
       const times = [5_000, 20_000].map((rows) => {

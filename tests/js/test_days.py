@@ -22,6 +22,6 @@ NOW = (2026, 10, 24, 0, 30)  # as JavaScript counts months: half an hour into 24
         ((2025, 11, 31, 12), "December 31, 2025", "2025年12月31日"),
     ],
 )
-def test_a_day_is_named_by_how_long_ago_it_is(node: Node, at: tuple[int, ...], en: str, zh: str) -> None:
+def test_dates_are_named_relative_to_today(node: Node, at: tuple[int, ...], en: str, zh: str) -> None:
     for language, name in (("en", en), ("zh", zh)):
         assert node.evaluate(NAMED, {"at": at, "now": NOW, "language": language}) == name

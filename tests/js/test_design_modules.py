@@ -12,7 +12,7 @@ from tests.js.conftest import Node
 MAX_SEED = 2**32 - 1
 
 
-def test_the_seeds_of_a_set_follow_from_its_first_and_are_no_neighbours(node: Node) -> None:
+def test_seeds_of_a_set_follow_from_the_first_and_are_not_adjacent(node: Node) -> None:
     seeds = node.call("design/take_requests", "series", 7, 500)
     assert seeds[0] == 7
     assert len(set(seeds)) == 500
@@ -23,7 +23,7 @@ def test_the_seeds_of_a_set_follow_from_its_first_and_are_no_neighbours(node: No
     assert not set(node.call("design/take_requests", "series", 8, 500)) & set(seeds)
 
 
-def test_a_wish_is_added_in_the_description_s_language_and_made_stronger_the_second_time(node: Node) -> None:
+def test_change_is_appended_in_the_description_language_and_strengthened_when_repeated(node: Node) -> None:
     def said(description: str, *wishes: str) -> str:
         for wish in wishes:
             description = node.call("design/take_requests", "changed", description, wish)["description"]
@@ -46,7 +46,7 @@ def test_a_wish_is_added_in_the_description_s_language_and_made_stronger_the_sec
         ([], None, []),
     ],
 )
-def test_takes_are_turned_down_to_the_quietest(
+def test_takes_are_attenuated_to_the_quietest(
     node: Node, levels: list[float | None], level: float | None, gains: list[float]
 ) -> None:
     assert node.call("design/listening", "matched", levels) == {"level": level, "gains": gains}
@@ -64,7 +64,7 @@ def test_takes_are_turned_down_to_the_quietest(
         ("", "", ""),
     ],
 )
-def test_takes_of_a_described_voice_are_called_by_the_first_words(
+def test_takes_of_a_described_voice_are_named_by_its_first_words(
     node: Node, preset: str, description: str, name: str
 ) -> None:
     assert node.call("design/names", "called", preset, description) == name
@@ -94,7 +94,7 @@ CAPTION = """async (take) => {
         (None, LOW, ""),
     ],
 )
-def test_a_take_that_was_kept_before_captions_said_who_speaks_is_captioned_as_others_are(
+def test_take_stored_without_a_speaker_caption_is_captioned_like_others(
     node: Node, label: str | None, instructions: str | None, caption: str
 ) -> None:
     config = {} if instructions is None else {"instructions": instructions}
@@ -120,25 +120,25 @@ def test_takes_of_other_rooms_are_captioned_by_their_labels(node: Node) -> None:
         ("", " ... ", ["Voice"], "Voice 2"),
     ],
 )
-def test_a_proposed_name_is_short_and_free(
+def test_proposed_name_is_short_and_unused(
     node: Node, preset: str, description: str, others: list[str], name: str
 ) -> None:
     assert node.call("design/names", "proposed", preset, description, others) == name
     assert checked_name(name) == name
 
 
-def test_a_long_name_stays_within_the_library_s_limit(node: Node) -> None:
+def test_long_name_is_cut_to_the_library_limit(node: Node) -> None:
     long = "n" * LONGEST
     name = node.call("design/names", "free", long, [long])
     assert name.endswith(" 2")
     assert checked_name(name) == name
 
 
-def test_a_reference_under_three_seconds_is_short(node: Node) -> None:
+def test_reference_under_three_seconds_is_reported_as_short(node: Node) -> None:
     assert node.call("design/keep_form", "isShort", {"seconds": 2.99}) is True
     assert node.call("design/keep_form", "isShort", {"seconds": 3}) is False
 
 
-def test_a_take_of_a_script_without_a_name_is_not_captioned_by_a_number_alone(node: Node) -> None:
+def test_take_of_an_unnamed_script_is_not_captioned_by_a_number_alone(node: Node) -> None:
     takes: list[dict[str, Any]] = [{"room": "script", "label": label, "config": {}} for label in (", 4", "River, 4")]
     assert [node.evaluate(CAPTION, take) for take in takes] == ["", "River, 4"]

@@ -34,7 +34,7 @@ def after(node: Node, steps: str) -> dict[str, Any]:
     return dict(node.evaluate(HISTORY.replace("STEPS", steps)))
 
 
-def test_of_two_changes_of_a_take_the_second_is_sent_when_the_first_was_answered(node: Node) -> None:
+def test_second_change_of_a_take_is_sent_after_the_first_response(node: Node) -> None:
     seen = after(
         node,
         """async ({ history, answer, page, turn }) => {
@@ -58,7 +58,7 @@ def test_of_two_changes_of_a_take_the_second_is_sent_when_the_first_was_answered
     assert len(late["asked"]) == 1  # two under way could come to the studio, and back, in either order
 
 
-def test_a_change_that_is_refused_does_not_keep_the_next_from_being_sent(node: Node) -> None:
+def test_refused_change_does_not_block_the_next(node: Node) -> None:
     seen = after(
         node,
         """async ({ history, answer, page }) => {
@@ -75,7 +75,7 @@ def test_a_change_that_is_refused_does_not_keep_the_next_from_being_sent(node: N
     assert seen["notes"] == ["studio_unreachable"]
 
 
-def test_a_page_that_was_asked_for_before_another_search_is_not_added_to_it(node: Node) -> None:
+def test_page_of_an_earlier_search_is_not_appended(node: Node) -> None:
     seen = after(
         node,
         """async ({ history, answer, page }) => {
@@ -91,7 +91,7 @@ def test_a_page_that_was_asked_for_before_another_search_is_not_added_to_it(node
     assert (seen["ids"], seen["next"]) == (["x"], "x")
 
 
-def test_a_page_that_is_asked_for_twice_is_added_once(node: Node) -> None:
+def test_page_requested_twice_is_appended_once(node: Node) -> None:
     seen = after(
         node,
         """async ({ history, answer, page }) => {
@@ -107,7 +107,7 @@ def test_a_page_that_is_asked_for_twice_is_added_once(node: Node) -> None:
     assert (seen["ids"], seen["next"]) == (["a", "b"], "b")
 
 
-def test_the_answer_that_comes_last_is_not_shown_where_it_was_asked_for_first(node: Node) -> None:
+def test_late_response_to_an_earlier_request_is_ignored(node: Node) -> None:
     seen = after(
         node,
         """async ({ history, answer, page }) => {
@@ -120,7 +120,7 @@ def test_the_answer_that_comes_last_is_not_shown_where_it_was_asked_for_first(no
     assert seen["ids"] == ["new", "old"]
 
 
-def test_a_take_that_is_kept_while_the_list_is_asked_for_is_in_it(node: Node) -> None:
+def test_take_saved_while_the_list_loads_is_included(node: Node) -> None:
     seen = after(
         node,
         """async ({ history, answer, page }) => {

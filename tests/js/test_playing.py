@@ -14,7 +14,7 @@ def module(node: Node, body: str, **given: Any) -> Any:
     return node.evaluate(f"async (given) => {{ {body} }}", given)
 
 
-def test_a_sequence_is_handed_out_in_order_from_wherever_it_is_begun(node: Node) -> None:
+def test_programme_plays_in_order_from_any_position(node: Node) -> None:
     """Takes and silences, one of them still being made, without a gap and without a sample twice."""
     handed = module(
         node,
@@ -73,7 +73,7 @@ FRAME = 1920
         ([0, 10, 20, 500], 4),  # a stall that only the end can outwait
     ],
 )
-def test_the_start_waits_for_as_much_as_the_last_take_needed(node: Node, arrivals_ms: list[int], frames: int) -> None:
+def test_start_buffer_equals_what_the_last_take_needed(node: Node, arrivals_ms: list[int], frames: int) -> None:
     needed = module(
         node,
         """
@@ -99,9 +99,7 @@ def test_the_start_waits_for_as_much_as_the_last_take_needed(node: Node, arrival
         ([0, 10, 20, 500], 260),
     ],
 )
-def test_the_start_is_held_for_as_long_as_the_last_take_was_late(
-    node: Node, arrivals_ms: list[int], hold_ms: int
-) -> None:
+def test_start_is_delayed_by_the_lateness_of_the_last_take(node: Node, arrivals_ms: list[int], hold_ms: int) -> None:
     hold = module(
         node,
         """
@@ -134,7 +132,7 @@ FAST, SLOW, LATE = [0, 10, 20, 30], [0, 160, 320, 480], [0, 40, 500, 540]  # whe
         ([[0, 9000, 18000]], [1500]),  # the most
     ],
 )
-def test_what_was_late_once_is_forgiven_and_what_is_slow_is_waited_for(
+def test_single_late_chunk_is_forgotten_and_slow_generation_is_not(
     node: Node, takes: list[list[int]], holds_ms: list[int]
 ) -> None:
     learnt = module(
@@ -167,9 +165,7 @@ def test_what_was_late_once_is_forgiven_and_what_is_slow_is_waited_for(
         ([0, 500, 510, 520, 530], 800, 420),
     ],
 )
-def test_a_longer_take_waits_for_longer_and_a_shorter_one_for_no_more_than_it_needs(
-    node: Node, learnt: list[int], frames: int, hold_ms: int
-) -> None:
+def test_hold_time_scales_with_the_length_of_the_take(node: Node, learnt: list[int], frames: int, hold_ms: int) -> None:
     hold = module(
         node,
         """
@@ -184,7 +180,7 @@ def test_a_longer_take_waits_for_longer_and_a_shorter_one_for_no_more_than_it_ne
     assert round(hold) == hold_ms
 
 
-def test_a_take_alone_does_not_wait_as_those_had_to_that_were_made_three_at_once(node: Node) -> None:
+def test_single_take_does_not_wait_like_three_concurrent_ones(node: Node) -> None:
     holds = module(
         node,
         """

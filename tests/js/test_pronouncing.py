@@ -35,20 +35,22 @@ CASES = {
 
 
 @pytest.mark.parametrize(("text", "words", "spoken", "places"), CASES.values(), ids=CASES)
-def test_page_and_studio_say_the_same(node: Node, text: str, words: dict[str, str], spoken: str, places: int) -> None:
+def test_page_and_studio_apply_pronunciations_identically(
+    node: Node, text: str, words: dict[str, str], spoken: str, places: int
+) -> None:
     entries = [{"word": word, "said": said} for word, said in words.items()]
     assert pronounced(text, words.items(), TAG) == (spoken, places)
     assert node.call("speak/pronunciation", "pronounced", text, entries) == {"text": spoken, "count": places}
 
 
-def test_a_list_goes_into_a_file_and_back(node: Node) -> None:
+def test_pronunciation_list_round_trips_through_a_file(node: Node) -> None:
     entries = [{"word": 'the "x", y', "said": "ex; why"}, {"word": "重庆", "said": "崇庆"}]
     written = node.call("speak/pronunciation", "writeWordList", entries)
     assert written == 'word,said as\r\n"the ""x"", y","ex; why"\r\n重庆,崇庆\r\n'
     assert node.call("speak/pronunciation", "readWordList", "\ufeff" + written) == {"entries": entries, "leftOut": 0}
 
 
-def test_lists_of_spreadsheets_are_read_and_rows_that_are_none_left_out(node: Node) -> None:
+def test_spreadsheet_lists_are_parsed_and_invalid_rows_skipped(node: Node) -> None:
     text = 'Nguyen\tWin\n\nQwen ; Kwen\nalone\none,two,three\n,empty\nGUI,gooey\n"open'
     read = node.call("speak/pronunciation", "readWordList", text)
     found = [(entry["word"], entry["said"]) for entry in read["entries"]]
@@ -57,12 +59,12 @@ def test_lists_of_spreadsheets_are_read_and_rows_that_are_none_left_out(node: No
 
 
 @pytest.mark.parametrize("heading", ["word,said", "Word;Say as", "term\talias", '"Words","Said as"'])
-def test_a_heading_is_no_word(node: Node, heading: str) -> None:
+def test_header_row_is_not_an_entry(node: Node, heading: str) -> None:
     read = node.call("speak/pronunciation", "readWordList", f"{heading}\nGIF,jif\n")
     assert read == {"entries": [{"word": "GIF", "said": "jif"}], "leftOut": 0}
 
 
-def test_what_two_windows_changed_is_kept_of_both(node: Node) -> None:
+def test_edits_of_two_windows_are_merged(node: Node) -> None:
     def words(**said: str) -> list[dict[str, str]]:
         return [{"word": word, "said": how} for word, how in said.items()]
 

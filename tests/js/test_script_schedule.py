@@ -30,7 +30,7 @@ def laid_out(node: Node, lines: list[dict[str, Any]], **sounds: dict[str, Any]) 
     return placed
 
 
-def test_lines_lie_one_behind_the_other_with_their_silences_between(node: Node) -> None:
+def test_clips_follow_each_other_with_their_gaps(node: Node) -> None:
     lines: list[dict[str, Any]] = [
         {"text": "One. [pause 1s]"},
         {"text": "…"},
@@ -51,7 +51,7 @@ def test_lines_lie_one_behind_the_other_with_their_silences_between(node: Node) 
     ]
 
 
-def test_what_is_not_made_yet_takes_the_time_that_its_text_takes(node: Node) -> None:
+def test_unmade_line_has_its_estimated_duration(node: Node) -> None:
     text = "A sentence of some length, which takes a few seconds."
     expected = round(node.call("common/text", "expectedSeconds", text) * RATE)
     coming = {"samples": 5, "live": True}
@@ -62,11 +62,11 @@ def test_what_is_not_made_yet_takes_the_time_that_its_text_takes(node: Node) -> 
 
 
 @pytest.mark.parametrize("text", ["", "…"])
-def test_a_script_without_a_word_has_no_clips(node: Node, text: str) -> None:
+def test_empty_script_has_no_clips(node: Node, text: str) -> None:
     assert laid_out(node, [{"text": text}]) == []
 
 
-def test_an_export_that_a_line_stops_names_the_lines_number(node: Node) -> None:
+def test_export_error_names_the_number_of_the_failing_line(node: Node) -> None:
     body = """async () => {
       const { collectClips } = await import('/js/script/export.js');
       const { Maker } = await import('/js/script/making.js');

@@ -33,16 +33,16 @@ def lines(node: Node, text: str, *known: str) -> list[tuple[str | None, str]]:
         ("", []),
     ],
 )
-def test_a_line_is_stretches_to_speak_and_pauses(node: Node, text: str, parts: list[dict[str, Any]]) -> None:
+def test_line_is_split_into_segments_and_pauses(node: Node, text: str, parts: list[dict[str, Any]]) -> None:
     assert node.call("script/line_text", "readParts", text) == {"parts": parts, "fault": None}
 
 
 @pytest.mark.parametrize("fault", ["[pause for a while]", "[pause 31s]", "[pause -1s]", "[pause 0.5 minutes]"])
-def test_a_bracket_that_is_no_pause_is_named(node: Node, fault: str) -> None:
+def test_unknown_bracket_tag_is_named(node: Node, fault: str) -> None:
     assert node.call("script/line_text", "readParts", f"One. {fault} Two. [pause x]")["fault"] == fault
 
 
-def test_paragraphs_are_lines_and_wrapped_rows_are_joined(node: Node) -> None:
+def test_paragraphs_become_lines_and_wrapped_rows_are_joined(node: Node) -> None:
     text = "The kettle\nis on.\n\n  \nSit down.\r\n\r\n水刚刚\n烧开。\n\n[pause 2s]"
     assert lines(node, text) == [
         (None, "The kettle is on."),
@@ -52,11 +52,11 @@ def test_paragraphs_are_lines_and_wrapped_rows_are_joined(node: Node) -> None:
     ]
 
 
-def test_without_empty_lines_every_row_is_a_line(node: Node) -> None:
+def test_without_blank_lines_every_row_is_a_line(node: Node) -> None:
     assert lines(node, "One.\nTwo.\n") == [(None, "One."), (None, "Two.")]
 
 
-def test_names_say_who_speaks_until_the_next_name(node: Node) -> None:
+def test_speaker_name_applies_until_the_next_name(node: Node) -> None:
     text = "A room.\n\nANNA: Is it on?\nTOM: Nearly.\n\nI think so.\n\n[pause 1s]\n\n**clara:** Note: it is 10:30."
     assert lines(node, text, "clara") == [
         (None, "A room."),
@@ -68,7 +68,7 @@ def test_names_say_who_speaks_until_the_next_name(node: Node) -> None:
     ]
 
 
-def test_a_word_before_a_colon_is_a_name_only_if_it_is_known_or_returns(node: Node) -> None:
+def test_word_before_a_colon_is_a_name_only_if_known_or_repeated(node: Node) -> None:
     assert lines(node, "Note: it is late.\n\nhttp://example.org is a page.") == [
         (None, "Note: it is late."),
         (None, "http://example.org is a page."),
@@ -85,12 +85,12 @@ def test_a_word_before_a_colon_is_a_name_only_if_it_is_known_or_returns(node: No
     ]
 
 
-def test_how_to_say_it_stands_in_brackets_behind_the_name(node: Node) -> None:
+def test_style_in_brackets_after_the_name_is_recognised(node: Node) -> None:
     (line,) = node.call("script/reading", "readText", "ANNA (softly): Good morning.")["lines"]
     assert line == {"name": "ANNA", "instruct": "softly", "text": "Good morning."}
 
 
-def test_a_long_paragraph_is_cut_between_sentences_and_loses_nothing(node: Node) -> None:
+def test_long_paragraph_is_split_between_sentences_without_loss(node: Node) -> None:
     sentence = "The boat came back at 10.30 in the evening, and nobody on the quay said a word about it. "
     text = "ANNA: " + (sentence * 20).strip()
     read = lines(node, text)
@@ -117,7 +117,7 @@ def test_long_gaps_between_cues_are_pauses(node: Node) -> None:
     assert node.call("script/line_text", "cuesToLines", [], [], 0.4) == []
 
 
-def test_how_it_is_said_may_stand_before_or_behind_the_colon(node: Node) -> None:
+def test_style_may_be_before_or_after_the_colon(node: Node) -> None:
     read = node.call(
         "script/reading", "readText", "TOM: (warmly) Hello.\n\nANNA (low): Yes (really).\n\n(See below.) No name."
     )["lines"]
@@ -128,7 +128,7 @@ def test_how_it_is_said_may_stand_before_or_behind_the_colon(node: Node) -> None
     ]
 
 
-def test_a_sentence_without_an_end_is_cut_at_clauses_and_words(node: Node) -> None:
+def test_sentence_without_punctuation_is_split_at_clauses_and_words(node: Node) -> None:
     clauses = "word " * 60 + "and then, "
     read = lines(node, clauses * 8)
     assert all(len(text) <= 600 for _, text in read)
@@ -171,10 +171,12 @@ def test_a_sentence_without_an_end_is_cut_at_clauses_and_words(node: Node) -> No
         ("BBC\nsays so.\n\nEnd.", [(None, "BBC says so."), (None, "End.")]),
     ],
 )
-def test_chats_screenplays_and_broken_words_are_read(node: Node, text: str, read: list[tuple[str | None, str]]) -> None:
+def test_chats_screenplays_and_hyphenated_words_are_parsed(
+    node: Node, text: str, read: list[tuple[str | None, str]]
+) -> None:
     assert lines(node, text) == read
 
 
-def test_a_parenthetical_below_a_name_says_how_it_is_said(node: Node) -> None:
+def test_parenthetical_below_a_name_becomes_the_style(node: Node) -> None:
     (line, _) = node.call("script/reading", "readText", "MARY\n(softly)\nHello.\n\nTOM (O.S.)\nHi.")["lines"]
     assert line == {"name": "MARY", "instruct": "softly", "text": "Hello."}

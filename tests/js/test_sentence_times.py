@@ -51,14 +51,14 @@ FOUND = """async ({ text, paces }) => {
 
 
 @pytest.mark.parametrize("paces", [[1, 1, 1, 1, 1], [0.8, 0.8, 0.8, 0.8, 0.8], [1.3, 1, 1.2, 1.1, 1.3]], ids=str)
-def test_sentences_are_found_at_their_times(node: Node, paces: list[float]) -> None:
+def test_sentence_times_are_found(node: Node, paces: list[float]) -> None:
     found = node.evaluate(FOUND, {"text": TEXT, "paces": paces})
     assert found["sentences"] == SENTENCES
     assert np.array(found["all"]) == pytest.approx(np.array(found["begun"]), abs=0.15)
 
 
 @pytest.mark.parametrize("paces", [[1, 1, 1, 1, 1], [0.85, 0.9, 0.85, 0.8, 0.9], [1.2, 1.2, 1.1, 1.2, 1.2]], ids=str)
-def test_they_are_found_while_the_sound_still_comes(node: Node, paces: list[float]) -> None:
+def test_sentence_times_are_found_while_audio_is_streaming(node: Node, paces: list[float]) -> None:
     found = node.evaluate(FOUND, {"text": TEXT, "paces": paces})
     assert np.array(found["live"]) == pytest.approx(np.array(found["begun"]), abs=0.25)
 
@@ -72,18 +72,18 @@ def test_they_are_found_while_the_sound_still_comes(node: Node, paces: list[floa
         ["Call the dr.\n\n", "Smith came."],
     ],
 )
-def test_an_abbreviation_ends_no_sentence(node: Node, sentences: list[str]) -> None:
+def test_abbreviation_does_not_end_a_sentence(node: Node, sentences: list[str]) -> None:
     assert node.call("common/text", "sentencesIn", "".join(sentences)) == sentences
 
 
-def test_abbreviations_are_those_of_the_runtime(node: Node) -> None:
+def test_abbreviations_equal_those_of_the_runtime(node: Node) -> None:
     for pattern, following in ((TITLE, "Xyz"), (NUMBERED, "5")):
         for word in pattern.pattern.replace("?", "").split("|"):
             text = f"Before {word.strip()}. {following} is there."
             assert node.call("common/text", "sentencesIn", text) == [text]
 
 
-def test_marks_and_emoji_belong_to_the_sentence_before(node: Node) -> None:
+def test_punctuation_and_emoji_belong_to_the_preceding_sentence(node: Node) -> None:
     body = """async (text) => {
       const { sentencesOf } = await import('/js/speak/sounding_text.js');
       return sentencesOf(text).map(({ from, to }) => text.slice(from, to));

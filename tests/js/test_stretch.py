@@ -79,7 +79,7 @@ def pitch_of(sound: NDArray[np.int16] | NDArray[np.float64], rate: float) -> NDA
 )
 @pytest.mark.parametrize("pitch", [75, 140, 260, 350])
 @pytest.mark.parametrize("rate", RATES)
-def test_length_changes_by_the_rate_and_the_pitch_does_not(node: Node, pitch: float, rate: float) -> None:
+def test_time_stretching_changes_duration_and_keeps_pitch(node: Node, pitch: float, rate: float) -> None:
     pcm = vowel(pitch)
     sound = stretched(node, pcm, rate)
     assert sound.size * rate == pytest.approx(pcm.size, rel=0.01)
@@ -87,13 +87,13 @@ def test_length_changes_by_the_rate_and_the_pitch_does_not(node: Node, pitch: fl
     assert np.sqrt(np.mean(sound**2)) == pytest.approx(np.sqrt(np.mean(pcm.astype(float) ** 2)), rel=0.05)
 
 
-def test_at_a_rate_of_one_every_sample_leaves_as_it_came(node: Node) -> None:
+def test_rate_one_outputs_samples_unchanged(node: Node) -> None:
     pcm = np.random.default_rng(0).integers(-32768, 32768, 30_000).astype(np.int16)
     assert np.array_equal(stretched(node, pcm, 1), pcm)
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_silence_is_stretched_as_well(node: Node, rate: float) -> None:
+def test_silence_is_stretched_too(node: Node, rate: float) -> None:
     pcm = np.zeros(48_000, np.int16)
     sound = stretched(node, pcm, rate)
     assert sound.size * rate == pytest.approx(pcm.size, rel=0.01)

@@ -20,7 +20,7 @@ TEXTS = [
 ]
 
 
-def test_the_words_are_those_of_the_runtime() -> None:
+def test_style_words_equal_those_of_the_runtime() -> None:
     page = Path("assets/js/common/text.js").read_text("utf-8")
     for words in (style_words.STYLES, style_words.QUALIFIERS, style_words.WIDE_STYLES):
         assert f"`{words}`" in page
@@ -29,6 +29,6 @@ def test_the_words_are_those_of_the_runtime() -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_page_finds_the_tags_that_the_runtime_finds(node: Node, text: str) -> None:
+def test_page_and_runtime_find_the_same_tags(node: Node, text: str) -> None:
     assert node.call("common/text", "untagged", text) == untagged(text)
     assert node.call("common/text", "lastStyle", text) == last_style(text, Limits())

@@ -38,7 +38,7 @@ TEXTS = [
 ]
 
 
-def test_lengths_and_names_are_those_of_the_runtime(node: Node) -> None:
+def test_duration_estimates_and_file_names_equal_those_of_the_runtime(node: Node) -> None:
     body = """async (texts) => {
       const { expectedSeconds } = await import('/js/common/text.js');
       const { fileName } = await import('/js/common/files.js');
@@ -67,7 +67,7 @@ def test_lengths_and_names_are_those_of_the_runtime(node: Node) -> None:
         ("مرحبا", ["arabic"], None),
     ],
 )
-def test_a_text_of_another_language_is_told_from_names_in_it(
+def test_foreign_language_is_detected_despite_english_names(
     node: Node, text: str, known: list[str], unknown: dict[str, Any] | None
 ) -> None:
     body = "async (given) => (await import('/js/common/language_detection.js')).unknownLanguage(...given)"

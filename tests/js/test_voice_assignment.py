@@ -23,17 +23,17 @@ def assigned(
     return node.evaluate(ASSIGN, [lines, before, narrator])
 
 
-def test_what_names_nobody_is_read_by_the_narrator_and_not_by_the_last_role(node: Node) -> None:
+def test_unnamed_line_uses_the_narrator_and_not_the_last_role(node: Node) -> None:
     before: list[dict[str, str | None]] = [{"name": None, "voice": "reed"}, {"name": "ANNA", "voice": "clara"}]
     assert assigned(node, [None, None], before) == [[None, "reed"], [None, "reed"]]
     assert assigned(node, [None], [{"name": "ANNA", "voice": "clara"}]) == [[None, "angus"]]
     assert assigned(node, ["TOM", None, "ANNA"], before) == [["TOM", "angus"], [None, "reed"], ["ANNA", "clara"]]
 
 
-def test_a_text_that_is_pasted_into_a_line_is_read_by_its_voice(node: Node) -> None:
+def test_text_pasted_into_a_line_keeps_the_voice_of_the_line(node: Node) -> None:
     before: list[dict[str, str | None]] = [{"name": None, "voice": "reed"}, {"name": None, "voice": "nora"}]
     assert assigned(node, [None], before, "nora") == [[None, "nora"]]
 
 
-def test_a_role_with_the_name_of_a_voice_has_that_voice(node: Node) -> None:
+def test_role_named_like_a_voice_gets_that_voice(node: Node) -> None:
     assert assigned(node, ["Nora", None, "TOM"], []) == [[None, "nora"], [None, "angus"], ["TOM", "clara"]]

@@ -12,7 +12,7 @@ DEMO = ("angus", "clara", "nora", "reed", "mia", "bruno")
 PUBLISHED = ("serena", "vivian", "uncle_fu", "ryan", "aiden", "ono_anna", "sohee", "eric", "dylan")
 
 
-def test_a_mark_is_the_voices_own_and_speakers_of_one_checkpoint_are_told_apart(node: Node) -> None:
+def test_speaker_colours_and_bars_are_stable_and_distinct(node: Node) -> None:
     hues = {name: node.call("speak/voices", "hueOf", name) for name in (*DEMO, *PUBLISHED)}
     assert sorted(hues[name] for name in DEMO) == list(range(6))
     published = [hues[name] for name in PUBLISHED]
@@ -34,7 +34,7 @@ def test_a_mark_is_the_voices_own_and_speakers_of_one_checkpoint_are_told_apart(
         ("clara scottish", False),
     ],
 )
-def test_a_voice_is_found_by_all_words_of_name_tags_and_description(node: Node, query: str, found: bool) -> None:
+def test_voice_search_matches_all_words_in_name_tags_and_description(node: Node, query: str, found: bool) -> None:
     clara = {"name": "Clara", "tags": ["English", "American"], "about": "A woman, even and matter-of-fact"}
     assert node.call("speak/voices", "fits", clara, query) is found
 
@@ -62,7 +62,7 @@ def listed(node: Node, modes: list[str], remembered: list[str], **recalled: Any)
     return dict(node.evaluate(CATALOGUE, {"modes": modes, "recalled": recalled, "remembered": remembered}))
 
 
-def test_who_can_speak_is_listed_once_for_every_room(node: Node) -> None:
+def test_available_voices_are_listed_once_for_every_room(node: Node) -> None:
     found = listed(node, ["custom_voice", "base"], [])
     said = [(one["key"], one["name"], one["kind"], one["about"]) for one in found["all"]]
     assert said == [
@@ -77,14 +77,14 @@ def test_who_can_speak_is_listed_once_for_every_room(node: Node) -> None:
     assert found["first"] == "custom_voice:angus"
 
 
-def test_what_is_loaded_says_who_can_speak(node: Node) -> None:
+def test_loaded_modes_determine_the_available_voices(node: Node) -> None:
     assert listed(node, ["base"], [])["first"] == "base:v1"
     without_base = listed(node, ["voice_design"], [])
     assert [one["why"] for one in without_base["all"]] == ["picker.no_base", "picker.no_base"]
     assert without_base["first"] is None
 
 
-def test_who_spoke_last_is_first_and_who_is_gone_is_left_out(node: Node) -> None:
+def test_recent_voices_are_first_and_deleted_ones_left_out(node: Node) -> None:
     before = ["base:gone", "base:v2"]
     found = listed(node, ["custom_voice", "base"], ["custom_voice:angus", "base:v2"], recent=before, kind="mine")
     assert found["lately"] == ["base:v2", "custom_voice:angus"]
@@ -116,7 +116,7 @@ LISTED = """async () => {
 }"""
 
 
-def test_voices_that_were_listed_before_the_last_change_are_not_shown_after_it(node: Node) -> None:
+def test_voice_list_older_than_the_last_change_is_not_shown(node: Node) -> None:
     assert node.evaluate(LISTED) == [["Marta", "Zoë"]]
 
 
@@ -145,5 +145,5 @@ ORDINARY_S = 0.85 * 0.08 * len(SENTENCE)
     ],
     ids=["the same voice", "no pace", "another voice", "another script", "short", "with a pause"],
 )
-def test_a_voices_pace_is_learnt_from_what_tells_of_it(node: Node, take: dict[str, Any], seconds: float) -> None:
+def test_speaking_pace_of_a_voice_is_learned_from_its_takes(node: Node, take: dict[str, Any], seconds: float) -> None:
     assert node.evaluate(PACES, {"takes": [take], "asked": ENGLISH}) == pytest.approx(seconds, rel=0.01)

@@ -32,7 +32,7 @@ NOT_LOADED = "The checkpoints could not be loaded: "
         (5250, "1 h 28 min", "1 小时 28 分钟"),
     ],
 )
-def test_lengths_of_time_are_said_in_words(node: Node, seconds: float, en: str, zh: str) -> None:
+def test_durations_are_formatted_in_both_languages(node: Node, seconds: float, en: str, zh: str) -> None:
     body = """async ({ seconds, known }) => {
       const { span } = await import('/js/common/dates.js');
       return span(seconds, (key, values) => known[key].replace(/\\{(\\w+)\\}/g, (_, name) => values[name]));
@@ -55,9 +55,7 @@ def test_lengths_of_time_are_said_in_words(node: Node, seconds: float, en: str, 
         ("Something new. [code_of_tomorrow]", "Something new."),
     ],
 )
-def test_why_checkpoints_were_not_loaded_is_said_in_the_language_of_the_page(
-    node: Node, sentence: str, zh: str
-) -> None:
+def test_checkpoint_load_errors_are_shown_in_the_page_language(node: Node, sentence: str, zh: str) -> None:
     said = {
         language: node.evaluate(
             SAID,
@@ -83,7 +81,7 @@ SENTENCE = """async ({ language, english, chosen, error }) => {
 }"""
 
 
-def test_a_long_wait_is_not_said_in_bare_seconds(node: Node) -> None:
+def test_long_wait_is_not_shown_in_seconds_alone(node: Node) -> None:
     error = {"code": "speech_spent", "message": "-", "facts": {"limit": 600.0, "retry_after_s": 5250.4}}
     for language, spent, wait in (
         ("en", "Your 10 min of speech", "in 1 h 28 min"),

@@ -27,7 +27,7 @@ from tests.support.runtime_server import FREED_FRAMES
 THREADS = 2  # decoders and encoders, which come with their first work and stay
 
 
-async def test_a_crowd_of_all_kinds_leaves_nothing_behind(folder_of: FolderOf) -> None:
+async def test_mixed_load_of_all_client_kinds_leaks_no_resources(folder_of: FolderOf) -> None:
     assert TOGETHER > 4
     async with asyncio.timeout(300):
         model = str(folder_of("brief", "custom_voice"))
@@ -42,7 +42,7 @@ async def test_a_crowd_of_all_kinds_leaves_nothing_behind(folder_of: FolderOf) -
         assert last.resident_kib - report.held[2].resident_kib < 32 * 1024
 
 
-async def test_four_times_the_capacity_refuses_at_once_and_serves_the_rest(folder_of: FolderOf) -> None:
+async def test_fourfold_overload_refuses_immediately_and_serves_the_rest(folder_of: FolderOf) -> None:
     async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "2"]
         settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_MAX_WAITING": "0"}
@@ -59,7 +59,7 @@ async def test_four_times_the_capacity_refuses_at_once_and_serves_the_rest(folde
         assert statistics.median(report.pressed.refused_ms) < max(50, statistics.median(report.alone.served_ms))
 
 
-async def test_a_runtime_that_is_killed_under_ten_streams_is_told_to_each_and_comes_back(folder_of: FolderOf) -> None:
+async def test_killed_runtime_is_reported_to_ten_streams_and_restarts(folder_of: FolderOf) -> None:
     model = str(folder_of("brief", "custom_voice"))
     with running_app(["--model", model, "--max-slots", str(STREAMS)]) as app:
         report = await asyncio.wait_for(crash(app), 300)
@@ -68,14 +68,14 @@ async def test_a_runtime_that_is_killed_under_ten_streams_is_told_to_each_and_co
     assert report.spoken_s - report.ready_s < 2
 
 
-def test_a_recorded_figure_replaces_its_own_and_no_other(tmp_path: Path) -> None:
+def test_recorded_figure_replaces_only_its_own_entry(tmp_path: Path) -> None:
     path = tmp_path / "artifacts" / "proof.json"
     record_figures({"T1": "1 of 7", "E11": "2 of 7"}, path)
     record_figures({"T1": "7 of 7"}, path)
     assert json.loads(path.read_text("utf-8")) == {"T1": "7 of 7", "E11": "2 of 7"}
 
 
-async def test_who_leaves_what_unpacks_and_sigterm_are_counted_as_they_are(folder_of: FolderOf) -> None:
+async def test_disconnects_decompression_bombs_and_sigterm_are_measured(folder_of: FolderOf) -> None:
     async with asyncio.timeout(300):
         model = str(folder_of("brief", "base"))
         async with runtime_process(["--model", model, "--max-slots", "4"], {"VOICEWRIGHT_THREADS": "1"}) as runtime:
@@ -88,7 +88,7 @@ async def test_who_leaves_what_unpacks_and_sigterm_are_counted_as_they_are(folde
             assert "3 finished" in await drain(runtime, 3)
 
 
-async def test_idle_sockets_are_let_in_up_to_the_limit_and_told_beyond_it(folder_of: FolderOf) -> None:
+async def test_idle_sockets_are_accepted_up_to_the_limit_and_refused_above(folder_of: FolderOf) -> None:
     async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", str(SPEAKERS)]
         settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_MAX_CONNECTIONS": str(30 + SPEAKERS + SPARE)}
@@ -98,7 +98,7 @@ async def test_idle_sockets_are_let_in_up_to_the_limit_and_told_beyond_it(folder
         assert "20 of 20 refused" in figure
 
 
-async def test_who_loses_the_socket_and_who_stands_beside_a_greedy_one_is_heard(
+async def test_reconnecting_client_and_neighbour_of_a_greedy_client_are_served(
     folder_of: FolderOf, tmp_path: Path
 ) -> None:
     async with asyncio.timeout(300):
@@ -110,7 +110,7 @@ async def test_who_loses_the_socket_and_who_stands_beside_a_greedy_one_is_heard(
             assert re.search(r"beside one with 5 requests running: (\d+) of \1 requests heard", figure), figure
 
 
-async def test_the_event_loop_is_looked_at_while_many_speak_and_voices_are_kept(
+async def test_event_loop_delay_is_measured_while_many_speak_and_voices_are_saved(
     folder_of: FolderOf, tmp_path: Path
 ) -> None:
     async with asyncio.timeout(300):
@@ -121,7 +121,7 @@ async def test_the_event_loop_is_looked_at_while_many_speak_and_voices_are_kept(
         assert all(int(kept) for kept in re.findall(r"with (\d+) voices", figure)), figure
 
 
-async def test_both_ports_survive_floods_and_a_neighbour_is_heard(folder_of: FolderOf) -> None:
+async def test_both_ports_survive_floods_and_serve_a_neighbour(folder_of: FolderOf) -> None:
     async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "4"]
         async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:
@@ -129,7 +129,7 @@ async def test_both_ports_survive_floods_and_a_neighbour_is_heard(folder_of: Fol
         assert figure.count("(runtime)") == figure.count("(studio)") == 3
 
 
-async def test_a_request_for_which_there_is_no_memory_breaks_alone(folder_of: FolderOf) -> None:
+async def test_out_of_memory_fails_only_the_request_concerned(folder_of: FolderOf) -> None:
     async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "base")), "--max-slots", "8"]
         async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:
@@ -137,12 +137,12 @@ async def test_a_request_for_which_there_is_no_memory_breaks_alone(folder_of: Fo
     assert result.startswith("1 of 1 requests")
 
 
-def test_a_visitor_who_asks_without_a_rest_leaves_others_their_rate(folder_of: FolderOf) -> None:
+def test_greedy_visitor_does_not_consume_the_rate_limit_of_others(folder_of: FolderOf) -> None:
     figure = rates(folder_of("brief", "custom_voice"))
     assert f": {PER_MINUTE} of {PER_MINUTE} of a visitor served" in figure
 
 
-def test_every_promise_and_measurement_of_the_page_has_its_figure(tmp_path: Path) -> None:
+def test_every_promise_and_measurement_has_a_recorded_figure(tmp_path: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     measured = re.findall(r"^\| ([A-Z][a-z][\w ]*) \|", page.split("\n## Measurements\n")[1], re.MULTILINE)
     assert {*measured, *promised()} == {*forms(tmp_path, short=True), *ELSEWHERE, FUZZED, "Soak"}

@@ -55,7 +55,7 @@ def mean_share(engine: Engine, text: str, seeds: tuple[int, ...] = SEEDS, **word
 
 
 @pytest.mark.slow
-def test_every_speaker_is_understood(engine: Engine, text: str) -> None:
+def test_speech_of_every_speaker_is_intelligible(engine: Engine, text: str) -> None:
     speakers = engine.cards[0].speakers
     requests = [SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice=name, seed=1) for name in speakers]
     heard = dict(zip(speakers, shares(engine, text, *requests), strict=True))
@@ -64,13 +64,13 @@ def test_every_speaker_is_understood(engine: Engine, text: str) -> None:
     assert np.mean(list(heard.values())) > MOST, heard
 
 
-def test_a_designed_voice_is_understood(engine: Engine, presets: dict[str, object], text: str) -> None:
+def test_speech_of_a_designed_voice_is_intelligible(engine: Engine, presets: dict[str, object], text: str) -> None:
     description = presets["designs"][0]["text"]  # type: ignore[index]
     assert mean_share(engine, text, SEEDS[:1], mode=Mode.VOICE_DESIGN, instruct=description) > MOST
 
 
 @pytest.mark.slow
-def test_a_cloned_voice_is_understood(engine: Engine, text: str) -> None:
+def test_speech_of_a_cloned_voice_is_intelligible(engine: Engine, text: str) -> None:
     samples = spoken(engine, "The harbour was quiet, and the lights of the last boat went out one by one.")
     reference = Reference(samples=samples, x_vector_only=True)
     assert mean_share(engine, text, mode=Mode.BASE, reference=reference) > MOST
@@ -82,7 +82,7 @@ def spoken(engine: Engine, text: str) -> NDArray[np.float32]:
 
 
 @pytest.mark.slow
-def test_random_weights_are_not_understood(tmp_path: Path, text: str) -> None:
+def test_speech_from_random_weights_is_unintelligible(tmp_path: Path, text: str) -> None:
     write_stand_in(tmp_path)
     engine = Engine.open(Settings(models=(str(tmp_path),)))
     heard = said(engine, SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, seed=1, max_frames=90))

@@ -29,7 +29,7 @@ def speak(engine: Engine, text: str, **words: Any) -> Heard:
     return said(engine, SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice="Angus", seed=1, **words))
 
 
-def test_spans_are_what_requests_say_with_silence_between(engine: Engine) -> None:
+def test_tagged_spans_equal_separate_requests_with_silence_between(engine: Engine) -> None:
     heard = speak(engine, TEXT, tags=True)
     first, second = speak(engine, FIRST, instruct="excited"), speak(engine, SECOND, instruct="sad")
     assert heard.end.stop_reason is StopReason.EOS
@@ -40,7 +40,7 @@ def test_spans_are_what_requests_say_with_silence_between(engine: Engine) -> Non
     assert not np.array_equal(speak(engine, FIRST).codes, first.codes), "the style counts"
 
 
-def test_words_are_heard_and_tags_are_not(engine: Engine) -> None:
+def test_words_are_audible_and_tags_are_not(engine: Engine) -> None:
     words = heard_words(speak(engine, TEXT, tags=True).pcm)
     assert share_heard(f"{FIRST} {SECOND}", words) > MOST
     assert {"excited", "pause", "sad"}.isdisjoint(words)

@@ -41,19 +41,19 @@ def pauses(heard: Heard) -> NDArray[np.int64]:
     return np.stack([loud[gaps] + 1, loud[gaps + 1]], axis=1)
 
 
-def test_no_word_is_lost(heard: Heard) -> None:
+def test_no_word_of_a_long_text_is_lost(heard: Heard) -> None:
     assert heard.end.stop_reason is StopReason.EOS
     assert heard.end.stats.parts == 5
     assert share_heard(TEXT, heard_words(heard.pcm)) > MOST
 
 
-def test_the_seams_are_no_longer_than_the_pauses_within(heard: Heard) -> None:
+def test_pauses_between_segments_are_no_longer_than_within(heard: Heard) -> None:
     lengths = np.diff(pauses(heard)) / SAMPLE_RATE
     assert len(lengths) >= 2
     assert lengths.max() < LONGEST_PAUSE_S
 
 
-def test_all_stretches_are_equally_loud(heard: Heard) -> None:
+def test_all_segments_are_equally_loud(heard: Heard) -> None:
     stretches = [part for part in np.split(heard.pcm, pauses(heard)[:, 1]) if len(part) > SHORTEST_S * SAMPLE_RATE]
     loudness = [one for part in stretches if (one := integrated(part)) is not None]
     assert len(loudness) >= 3

@@ -22,7 +22,9 @@ def run(monkeypatch: pytest.MonkeyPatch, file: Path, words: str) -> dict[str, li
 
 
 @pytest.mark.slow
-def test_parts_are_measured_beside_their_floors(endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_parts_are_measured_with_their_lower_bounds(
+    endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = "--batches 1,3 --contexts 64,4096 --prompts 16,40 --frames 3 --length 300 --profile"
     tables = run(monkeypatch, tmp_path / "found.json", f"--model {endless} {sizes}")
     assert [row["batch"] for row in tables["frames"]] == [1, 3]  # No slot has 4096 positions.
@@ -33,7 +35,9 @@ def test_parts_are_measured_beside_their_floors(endless: Path, tmp_path: Path, m
 
 
 @pytest.mark.slow
-def test_arms_are_measured_at_the_same_points(endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variants_are_measured_at_the_same_points(
+    endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = "--batches 1 --contexts 64 --prompts 16 --frames 2 --length 300 --arm a --arm b:THREADS=1"
     tables = run(monkeypatch, tmp_path / "found.json", f"--model {endless} {sizes}")
     columns = {"frames": "frame_ms", "predictor": "predictor_ms", "prefill": "prefill_ms", "code2wav": "code2wav_ms"}
@@ -42,14 +46,14 @@ def test_arms_are_measured_at_the_same_points(endless: Path, tmp_path: Path, mon
         assert all(row[column] > 0 for row in tables[name])
 
 
-def test_a_floor_is_the_larger_of_reading_and_multiplying() -> None:
+def test_lower_bound_is_the_larger_of_memory_and_compute_time() -> None:
     rates = Rates(read=100.0, multiplied=1000.0)
     assert Cost(15, 10, 100).floor_ms(rates) == pytest.approx(500)
     assert Cost(15, 10, 100).floor_ms(rates, 1) == pytest.approx(350)
     assert (Cost(15, 10, 100) + Cost(0, 0, 1900)).floor_ms(rates) == pytest.approx(2000)
 
 
-def test_the_published_sizes_cost_what_their_matrices_hold(tmp_path: Path) -> None:
+def test_published_sizes_cost_what_their_matrices_contain(tmp_path: Path) -> None:
     """By hand: 28 layers of 50.3 million numbers, five of 15.7, read once, and fifteen times."""
     (tmp_path / "config.json").write_text(json.dumps(model_config(LARGE, "custom_voice")), encoding="utf-8")
     (tmp_path / "generation_config.json").write_text(json.dumps(GENERATION), encoding="utf-8")

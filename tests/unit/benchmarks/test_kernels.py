@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 
-def test_each_kernel_takes_the_arguments_of_its_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_kernel_accepts_the_arguments_of_its_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launches, "CARD", torch.device("cpu"))
     monkeypatch.setattr(launches, "TEXT_ROWS", 3000)
     cases = {case.kernel: case for case in reversed(list(launches.launches((1,))))}  # The first of each kernel.
@@ -29,7 +29,7 @@ def test_each_kernel_takes_the_arguments_of_its_launch(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("eight_bits", [False, True])
 @pytest.mark.parametrize("rows", [1, 64, 128])
-def test_a_search_times_the_tiles_of_service_and_others(
+def test_tile_search_times_production_tiles_and_others(
     rows: int, eight_bits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles, "shared_memory", lambda: 227 * 1024)

@@ -37,11 +37,11 @@ def a_trace(number: int = 0, sent: float = 0.0, end: float = 2.0, chunks: tuple[
 @pytest.mark.parametrize(
     ("share", "value"), [(0.0, 15), (0.05, 15), (0.3, 20), (0.4, 20), (0.5, 35), (0.95, 50), (1.0, 50)]
 )
-def test_a_percentile_is_the_percentile(share: float, value: int) -> None:
+def test_percentile_of_known_samples(share: float, value: int) -> None:
     assert percentile([50, 15, 40, 20, 35], share) == value
 
 
-def test_nothing_has_no_percentile() -> None:
+def test_percentile_of_no_samples_is_none() -> None:
     assert percentile([], 0.5) is None
 
 
@@ -63,19 +63,19 @@ def test_underruns_of_a_player_without_a_buffer(arrivals: tuple[float, ...], wan
     assert played.deficit_s == pytest.approx(wanted.deficit_s, abs=1e-9)
 
 
-def test_what_is_late_for_some_is_continuous_for_a_listener_with_a_buffer() -> None:
+def test_underruns_and_goodput_are_counted_for_a_player_with_a_buffer() -> None:
     row = summary([a_trace(chunks=(0.1, 0.65)), a_trace(chunks=(0.1, 0.75))])
     assert (row["underruns"], row["max_deficit_ms"]) == (2, 150.0)
     assert row["goodput_rps"] == pytest.approx(row["rps"] / 2)
 
 
-def test_a_row_counts_from_the_last_moment_before_the_request() -> None:
+def test_times_count_from_the_last_moment_before_the_request() -> None:
     row = summary([a_trace(sent=0.05), a_trace(sent=0.0)])
     assert (row["ttfa_p50_ms"], row["ttfa_p95_ms"]) == (50.0, 100.0)
     assert row["e2e_p95_ms"] == 2000.0
 
 
-def test_short_sound_is_a_failure() -> None:
+def test_incomplete_audio_counts_as_failed() -> None:
     short = a_trace()
     short.wanted_bytes += 2
     row = summary([a_trace(), short])
@@ -83,40 +83,40 @@ def test_short_sound_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize(("chunks", "stop", "failed"), [((0.1,), "eos", 0), ((0.1,), "runaway", 1), ((), "eos", 1)])
-def test_a_voice_may_end_by_itself(chunks: tuple[float, ...], stop: str, failed: int) -> None:
+def test_early_end_by_the_model_is_not_a_failure(chunks: tuple[float, ...], stop: str, failed: int) -> None:
     trace = a_trace(chunks=chunks)
     trace.wanted_bytes, trace.stop = 10 * BYTES_PER_S, stop
     assert summary([a_trace(), trace])["failed"] == failed
 
 
-def test_refusals_are_no_failures_and_no_replies() -> None:
+def test_refusals_are_neither_failures_nor_replies() -> None:
     refused = a_trace(chunks=())
     refused.outcome, refused.code = Outcome.REFUSED, "overloaded"
     row = summary([a_trace(), refused])
     assert (row["failed"], row["refused"], row["errors"]) == (0, 1, "overloaded")
 
 
-def test_who_cancels_has_not_failed() -> None:
+def test_cancelled_calls_are_not_failures() -> None:
     cancelled = a_trace()
     cancelled.outcome, cancelled.wanted_bytes = Outcome.CANCELLED, 10 * BYTES_PER_S
     assert summary([a_trace(), cancelled])["failed"] == 0
 
 
-def test_failures_of_the_warm_up_are_told_too() -> None:
+def test_warm_up_failures_are_reported() -> None:
     failed = a_trace()
     failed.outcome, failed.is_counted = Outcome.FAILED, False
     row = summary([a_trace(), failed])
     assert (row["failed"], row["calls"]) == (1, 1)
 
 
-def test_the_emptying_at_the_end_is_not_in_the_rate() -> None:
+def test_drain_phase_is_excluded_from_the_rate() -> None:
     """Half a second of sound each at 1 and 2 s; the last call is sent at 2 s and its own sound comes later."""
     first = a_trace(sent=0.0, end=2.0, chunks=(1.0, 2.0))
     last = a_trace(sent=2.0, end=9.0, chunks=(8.0, 9.0))
     assert audio_rate([first, last]) == pytest.approx(0.5)
 
 
-def test_rates_begin_with_the_first_call_that_counts() -> None:
+def test_rates_start_with_the_first_counted_call() -> None:
     """A warm-up call reads a voice for four seconds; what came of it after that counts like any other sound."""
     warm = replace(a_trace(sent=0.0, end=5.0, chunks=(4.0, 5.0)), is_counted=False)
     first = a_trace(sent=4.5, end=6.0, chunks=(5.5, 6.0))
@@ -125,6 +125,6 @@ def test_rates_begin_with_the_first_call_that_counts() -> None:
     assert reply_rate([warm, first, last]) == pytest.approx(2 / 2)
 
 
-def test_the_most_calls_at_once() -> None:
+def test_peak_number_of_concurrent_calls() -> None:
     assert peak_in_flight([a_trace(sent=0, end=2), a_trace(sent=1, end=3), a_trace(sent=2, end=4)]) == 2
     assert peak_in_flight([a_trace(sent=0, end=4), a_trace(sent=1, end=3), a_trace(sent=2, end=4)]) == 3

@@ -29,7 +29,7 @@ def ascend(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_shapes_of_sound", "ascend")
-def test_codes_are_the_cpus_and_the_parts_are_timed(
+def test_npu_codes_equal_those_of_the_cpu_and_parts_are_timed(
     folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, file = folder_of("brief", "custom_voice"), tmp_path / "json"
@@ -53,7 +53,7 @@ def test_codes_are_the_cpus_and_the_parts_are_timed(
     assert tables["start"][0]["graphs"] > 0
 
 
-def test_without_a_device_it_says_so_in_a_line(
+def test_missing_npu_is_reported_in_one_line(
     ascend: StandIn, folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ascend.npu.available = False

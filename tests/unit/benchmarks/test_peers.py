@@ -26,20 +26,20 @@ def program(folder: Path, report: str) -> Path:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell script stands for the program")
-def test_a_program_is_timed_by_its_own_report(tmp_path: Path) -> None:
+def test_program_is_timed_by_its_own_report(tmp_path: Path) -> None:
     assert Program("model", "cpu", program(tmp_path, REPORT)).speak("Hi.", 10) == 21.3
     with pytest.raises(SystemExit, match="did not report its time"):
         Program("model", "cpu", program(tmp_path, "no model\n")).speak("Hi.", 10)
 
 
-def test_an_utterance_of_another_length_is_no_measurement() -> None:
+def test_utterance_of_unexpected_length_is_rejected() -> None:
     check_length(10 / 12.5, 10)
     with pytest.raises(SystemExit, match=r"8\.0 frames instead of 10"):
         check_length(8 / 12.5, 10)
 
 
 @pytest.mark.slow
-def test_our_own_row(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_runtime_is_measured(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOICEWRIGHT_MAX_SLOTS", "4")
     row = measure(Ours(str(endless), "cpu"), (2, 8), repeats=1, ttfa_calls=1)
     assert row["ttfa_ms"] > 0
@@ -48,7 +48,7 @@ def test_our_own_row(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_peer_that_cannot_run_is_a_row_with_its_error(
+def test_failing_peer_is_a_row_with_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["peers", "c", "--once", "--model", str(tmp_path), "--python", f"c={sys.executable}"]

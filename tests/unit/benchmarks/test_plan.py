@@ -16,7 +16,7 @@ LOAD = Workload(Mode.CUSTOM_VOICE)
 ROUNDS = Rounds()
 
 
-def test_arrivals_are_those_of_a_poisson_process() -> None:
+def test_arrivals_follow_a_poisson_process() -> None:
     """Gaps of 4,000 arrivals at 5 a second: mean, spread, and the share of short ones."""
     gaps = [after - before for before, after in pairwise(islice(arrivals(5.0, seed=0), 4001))]
     mean = sum(gaps) / len(gaps)
@@ -26,18 +26,18 @@ def test_arrivals_are_those_of_a_poisson_process() -> None:
     assert sum(gap < 0.2 * math.log(2) for gap in gaps) / len(gaps) == pytest.approx(0.5, abs=0.03)
 
 
-def test_a_seed_has_its_own_arrivals_everywhere() -> None:
+def test_seed_gives_the_same_arrivals_on_every_machine() -> None:
     assert list(islice(arrivals(1.0, seed=0), 3)) == pytest.approx([1.82206, 2.237039, 4.895915], abs=1e-6)
     assert list(islice(arrivals(1.0, seed=0), 5)) == list(islice(arrivals(1.0, seed=0), 5))
     assert list(islice(arrivals(1.0, seed=0), 5)) != list(islice(arrivals(1.0, seed=1), 5))
 
 
-def test_rates_stretch_the_same_arrivals() -> None:
+def test_rate_scales_the_same_arrivals() -> None:
     slow, fast = (list(islice(arrivals(rate, seed=2), 50)) for rate in (1.0, 10.0))
     assert slow == pytest.approx([10 * at for at in fast])
 
 
-def test_a_thousand_texts_and_none_twice() -> None:
+def test_thousand_texts_are_unique() -> None:
     texts = sentences()
     assert len(set(texts)) == len(texts) == 1000
     assert all(text[0].isupper() and text.endswith(".") and text.isascii() for text in texts)
@@ -50,13 +50,13 @@ def test_a_closed_loop_warms_up_first() -> None:
     assert sum(call.is_counted for call in plan.calls) == 8 * ROUNDS.counted
 
 
-def test_no_text_comes_twice_in_a_long_run() -> None:
+def test_long_run_repeats_no_text() -> None:
     texts = [call.text for call in closed_loop(LOAD, 400, ROUNDS).calls]
     assert len(set(texts)) == len(texts) == 2400
 
 
 @pytest.mark.parametrize("dataset", [dataset for dataset in Dataset if dataset is not Dataset.SENTENCES])
-def test_a_dataset_has_a_language_a_length_and_no_text_twice(dataset: Dataset) -> None:
+def test_dataset_has_language_length_and_unique_texts(dataset: Dataset) -> None:
     calls = closed_loop(Workload(Mode.CUSTOM_VOICE, dataset), 8, Rounds(2, 100)).calls
     assert len({call.text for call in calls}) == len(calls) == 816
     assert {call.language for call in calls} == {dataset.language}
@@ -67,7 +67,7 @@ def test_a_dataset_has_a_language_a_length_and_no_text_twice(dataset: Dataset) -
     assert all(call.text.isascii() == is_english for call in calls)
 
 
-def test_an_open_loop_counts_after_its_warm_up() -> None:
+def test_open_loop_counts_only_after_its_warm_up() -> None:
     plan = open_loop(LOAD, 20.0, seconds=30, seed=1, warm_up_s=10)
     assert plan.clients == 0
     assert 650 < len(plan.calls) < 950
@@ -75,7 +75,7 @@ def test_an_open_loop_counts_after_its_warm_up() -> None:
     assert max(call.at_s for call in plan.calls) < 40
 
 
-def test_shares_of_the_calls_cancel_and_read_slowly_and_do_not_count() -> None:
+def test_cancelling_and_slow_calls_are_excluded_from_the_counts() -> None:
     load = Workload(Mode.CUSTOM_VOICE, cancels=0.5, slow=0.1)
     calls = open_loop(load, 50.0, seconds=60, seed=0).calls
     shares = {manner: sum(call.manner is manner for call in calls) / len(calls) for manner in Manner}
@@ -85,7 +85,7 @@ def test_shares_of_the_calls_cancel_and_read_slowly_and_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(("clients", "processes"), [(8, 3), (2, 4), (0, 3)])
-def test_processes_share_the_calls_and_the_clients(clients: int, processes: int) -> None:
+def test_processes_divide_the_calls_and_clients(clients: int, processes: int) -> None:
     plan = closed_loop(LOAD, clients, ROUNDS) if clients else open_loop(LOAD, 10, seconds=9, seed=0)
     shares = plan.split(processes)
     assert len(shares) == (min(clients, processes) or processes)
@@ -93,7 +93,7 @@ def test_processes_share_the_calls_and_the_clients(clients: int, processes: int)
     assert sorted(call.number for share in shares for call in share.calls) == [call.number for call in plan.calls]
 
 
-def test_a_live_text_is_written_word_by_word_at_its_pace() -> None:
+def test_live_text_is_sent_word_by_word_at_its_pace() -> None:
     (call, *_) = closed_loop(replace(LOAD, manner=Manner.WORDS), 1, ROUNDS).calls
     waits, pieces = zip(*writing(call), strict=True)
     assert "".join(pieces).split() == call.text.split()

@@ -30,12 +30,12 @@ def said(*codes: int) -> Said:
     ("one", "other", "frame"),
     [((1, 2, 3), (1, 2, 3), None), ((1, 2, 3), (1, 5, 3), 1), ((1, 2), (1, 2, 3), 2), ((4, 2), (1, 2, 3), 0)],
 )
-def test_the_first_frame_that_differs(one: tuple[int, ...], other: tuple[int, ...], frame: int | None) -> None:
+def test_first_differing_frame_is_found(one: tuple[int, ...], other: tuple[int, ...], frame: int | None) -> None:
     assert first_difference(said(*one), said(*other)) == frame
 
 
 @pytest.mark.slow
-def test_batches_arms_and_earlier_runs_are_compared(
+def test_batches_variants_and_earlier_runs_are_compared(
     endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def codes(frames: int, arms: str = "") -> dict[str, list[dict[str, Any]]]:
@@ -56,7 +56,7 @@ def test_batches_arms_and_earlier_runs_are_compared(
     assert (longer["codes_differ"], longer["first_frame"]) == (3, 6)
 
 
-def test_scores_that_differ_diverge_by_what_their_probabilities_say() -> None:
+def test_divergence_equals_that_of_the_probabilities() -> None:
     half, quarter = torch.tensor([[0.5, 0.5, 0.0]]).log(), torch.tensor([[0.25, 0.75, 0.0]]).log()
     truth, other = Draws([half, quarter]), Draws([half, half])
     own = compare_draws(truth, truth)
@@ -68,16 +68,14 @@ def test_scores_that_differ_diverge_by_what_their_probabilities_say() -> None:
 
 
 @pytest.mark.slow
-def test_other_weights_are_led_along_the_codes_of_float32(folder_of: FolderOf) -> None:
+def test_other_weights_are_compared_along_the_float32_codes(folder_of: FolderOf) -> None:
     same, fewer = measure_scores(str(folder_of("tiny", "custom_voice")), ["float32", "int8"], positions=60)
     assert same["draws"] == fewer["draws"] >= 60
     assert (same["kl"], same["same_first"]) == (0.0, 1.0)
     assert fewer["kl"] > 0
 
 
-def test_what_another_engine_of_the_process_draws_meanwhile_is_not_counted(
-    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sampling_of_another_engine_is_not_recorded(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     model = str(folder_of("tiny", "custom_voice"))
     alone = record_draws(model, "float32", 60)
     one = torch.ones(1)

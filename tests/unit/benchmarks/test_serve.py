@@ -74,7 +74,7 @@ def tables(endless: Path) -> dict[str, list[Row]]:
 
 
 @pytest.mark.parametrize("kind", ["closed", "open", "live", "abuse"])
-def test_nothing_fails_and_nothing_leaks(tables: dict[str, list[Row]], kind: str) -> None:
+def test_benchmark_run_has_no_failures_or_leaks(tables: dict[str, list[Row]], kind: str) -> None:
     assert {row["target"] for row in tables[kind]} == set(TRANSPORTS)
     for row in tables[kind]:
         assert (row["failed"], row["leaked_slots"]) == (0, 0), row
@@ -82,25 +82,25 @@ def test_nothing_fails_and_nothing_leaks(tables: dict[str, list[Row]], kind: str
         assert row["ttfa_p50_ms"] <= row["e2e_p95_ms"]
 
 
-def test_a_closed_loop_has_as_many_in_flight_as_clients(tables: dict[str, list[Row]]) -> None:
+def test_closed_loop_keeps_one_call_in_flight_per_client(tables: dict[str, list[Row]]) -> None:
     for row in tables["closed"]:
         assert (row["peak_in_flight"], row["clients"], row["calls"]) == (2, 2, 2)
 
 
-def test_live_text_is_written_before_its_end_is_counted(tables: dict[str, list[Row]]) -> None:
+def test_live_text_is_sent_completely_before_its_end_is_counted(tables: dict[str, list[Row]]) -> None:
     texts = {name: [row["text"] for row in tables["live"] if row["target"] == name] for name in TRANSPORTS}
     assert texts == {name: ["words", "tokens"] for name in TRANSPORTS}
     for row in tables["live"]:
         assert 0 < row["last_text_to_end_p50_ms"] < row["e2e_p95_ms"]
 
 
-def test_requests_without_a_place_are_refused(tables: dict[str, list[Row]]) -> None:
+def test_requests_beyond_the_queue_are_refused(tables: dict[str, list[Row]]) -> None:
     for row in tables["abuse"]:
         assert row["refused"] > 0
         assert row["errors"] == "overloaded"
 
 
-async def test_every_call_of_new_voices_clones_its_own_recording(
+async def test_every_new_voice_call_clones_its_own_recording(
     endless_cloner: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.common.texts.frames_of", shortened)
@@ -114,7 +114,7 @@ async def test_every_call_of_new_voices_clones_its_own_recording(
     assert not any(row["failed"] or row["leaked_slots"] for row in rows)
 
 
-def test_recordings_of_two_calls_differ_and_that_of_one_is_the_same() -> None:
+def test_recordings_differ_between_calls_and_are_reproducible() -> None:
     voices = NewVoices(1.0, False)
     first, again, other = (voices.reference(number) for number in (1, 1, 2))
     assert np.array_equal(first.samples, again.samples)
@@ -125,14 +125,14 @@ def test_recordings_of_two_calls_differ_and_that_of_one_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_voice_that_ends_by_itself_has_not_failed(transport: str) -> None:
+async def test_early_end_by_the_model_is_not_a_failure(transport: str) -> None:
     async with open_targets([OURS], [transport], environment_of(DEMO_CHECKPOINT)) as (target,):
         found = await target.endpoint.drive(closed_loop(LOAD, 1, Rounds(0, 2)))
     assert all(trace.is_good for trace in found), found
     assert any(trace.stop == "eos" and trace.bytes < trace.wanted_bytes for trace in found)
 
 
-async def test_a_reply_that_ends_before_its_text_has_failed(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reply_ending_before_its_text_is_a_failure(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def traces() -> list[Trace]:
         async with open_targets([OURS], ["engine"], environment_of(endless)) as (target,):
             return await target.endpoint.drive(closed_loop(replace(LOAD, manner=Manner.TOKENS), 1, ONE))
@@ -164,7 +164,7 @@ def noting(*names: str) -> tuple[list[Target], list[tuple[str, Plan]]]:
     return [Target(name, "engine", Noted(name, noted)) for name in names], noted
 
 
-async def test_arms_are_measured_in_the_order_a_b_b_a() -> None:
+async def test_variants_are_measured_in_the_order_a_b_b_a() -> None:
     targets, noted = noting("a", "b")
     rows = await measure_closed(targets, [LOAD], [1, 2], 1, ONE)
     assert [row["target"] for row in rows] == 2 * ["a engine", "b engine"]
@@ -174,7 +174,7 @@ async def test_arms_are_measured_in_the_order_a_b_b_a() -> None:
     assert [name for name, _ in noted] == ["a", "a"]
 
 
-async def test_a_second_pass_of_new_voices_clones_other_recordings_and_the_same_in_both_arms() -> None:
+async def test_second_pass_clones_new_recordings_identical_in_both_variants() -> None:
     targets, noted = noting("a", "b")
     loads = [Workload(Mode.BASE, voices=NewVoices(1.0, only)) for only in (True, False)]
     await measure_closed(targets, loads, [1, 2], 1, ONE)
@@ -186,7 +186,7 @@ async def test_a_second_pass_of_new_voices_clones_other_recordings_and_the_same_
 
 
 @pytest.mark.parametrize(("looks", "left"), [(3, 0), (1000, 1)])
-async def test_a_slot_that_is_busy_for_a_moment_after_the_last_reply_is_not_leaked(
+async def test_slot_released_shortly_after_the_last_reply_is_not_a_leak(
     looks: int, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(servers, "SETTLE_TIMEOUT_S", 0.5)
@@ -207,7 +207,7 @@ def row_of(minute: int, rss_mib: float, p99: float | None, underruns: int = 0) -
     return {"minute": minute, "calls": 10, "rss_mib": rss_mib, "ttfa_p99_ms": p99, **wrong}
 
 
-def test_memory_that_fills_in_the_first_minutes_is_no_slope() -> None:
+def test_memory_growth_during_warm_up_is_not_a_slope() -> None:
     filling = [row_of(0, 100, 9), row_of(1, 400, 9), row_of(2, 900, 9)]
     rows = [*filling, *(row_of(minute, 1000 + 2 * minute, 9 + minute, 1) for minute in range(3, 9))]
     found = creep(rows)
@@ -217,7 +217,7 @@ def test_memory_that_fills_in_the_first_minutes_is_no_slope() -> None:
     assert creep([row_of(0, 100, None)])["ttfa_p99_first_third_ms"] is None
 
 
-def test_a_setting_that_does_not_exist_is_refused() -> None:
+def test_unknown_setting_is_refused() -> None:
     assert Arm.parse("eager:VOICEWRIGHT_GUARD=0,BASE_PREFILLS=1").environment == {
         "VOICEWRIGHT_GUARD": "0",
         "VOICEWRIGHT_BASE_PREFILLS": "1",
@@ -243,5 +243,5 @@ def test_the_command_writes_its_report(
     assert "### closed loop" in capsys.readouterr().out
 
 
-def test_lengths_are_those_of_the_text() -> None:
+def test_frame_count_follows_from_the_text() -> None:
     assert all(call.frames == frames_of(call.text) for call in closed_loop(LOAD, 2, ONE).calls)

@@ -37,7 +37,7 @@ def pool(**fields: object) -> Pool:
         ({"resources": {"rack": 1.0}}, "auto", CARDS, 1, 0),
     ],
 )
-def test_a_replica_asks_for_one_where_there_are_any_and_nothing_else_was_said(
+def test_replica_requests_one_accelerator_by_default_if_available(
     fields: dict[str, object], device: str, counted: dict[str, float], gpus: float, npus: float
 ) -> None:
     filled = pool(**fields).with_accelerators(device, counted)
@@ -47,13 +47,13 @@ def test_a_replica_asks_for_one_where_there_are_any_and_nothing_else_was_said(
     assert filled.resources.items() >= pool(**fields).resources.items()
 
 
-def test_what_is_left_of_them_is_counted_for_all_replicas() -> None:
+def test_free_accelerators_are_counted_over_all_replicas() -> None:
     pools = [pool(replicas=2, gpus=0.5), pool(replicas=1, gpus=0, resources={"NPU": 1.0}), pool(gpus=0)]
     assert free_accelerators(pools, CARDS | NPUS) == {"GPU": 1.0, "NPU": 1.0}
     assert free_accelerators([pool(replicas=3, gpus=1)], CARDS) == {"GPU": -1.0, "NPU": 0.0}
 
 
-def test_more_replicas_than_cards_are_refused_with_both_numbers() -> None:
+def test_more_replicas_than_gpus_are_refused_with_both_numbers() -> None:
     check_accelerators([pool(replicas=2, gpus=1)], CARDS)
     check_accelerators([pool(replicas=9, gpus=0)], NONE)
     with pytest.raises(InvalidSetting, match=r"Ray counts 2 of GPU here, and all replicas together ask for 3; .*0\.5"):

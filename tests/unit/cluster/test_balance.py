@@ -14,13 +14,13 @@ def chosen(weight_by_name: dict[str, int], connections: dict[str, int]) -> str:
     return min(weight_by_name, key=lambda name: (connections[name] + 1) * MAX_WEIGHT / weight_by_name[name])
 
 
-def test_sockets_that_are_silent_do_not_count() -> None:
+def test_idle_sockets_do_not_count_as_load() -> None:
     loads = {"many sockets": Load(slots=8, active=1, waiting=0), "few": Load(slots=8, active=6, waiting=0)}
     connections = {"many sockets": 40, "few": 6}
     assert chosen(weights(loads, connections), connections) == "many sockets"
 
 
-def test_between_two_looks_a_burst_is_spread() -> None:
+def test_burst_between_two_load_reports_is_spread_evenly() -> None:
     loads = {name: Load(slots=4, active=0, waiting=0) for name in "ab"}
     connections = {"a": 0, "b": 0}
     weight_by_name = weights(loads, connections)
@@ -29,14 +29,14 @@ def test_between_two_looks_a_burst_is_spread() -> None:
     assert connections == {"a": 4, "b": 4}
 
 
-def test_of_full_replicas_the_one_with_the_shortest_queue_is_taken() -> None:
+def test_full_replica_with_the_shortest_queue_is_chosen() -> None:
     loads = {"long": Load(slots=4, active=4, waiting=9), "short": Load(slots=4, active=4, waiting=2)}
     connections = {"long": 13, "short": 6}
     assert chosen(weights(loads, connections), connections) == "short"
 
 
 @given(st.lists(st.tuples(st.integers(1, 64), st.integers(0, 64), st.integers(0, 100)), min_size=2, max_size=6))
-def test_weights_are_haproxys_and_prefer_room(replicas: list[tuple[int, int, int]]) -> None:
+def test_weights_fit_haproxy_and_prefer_free_slots(replicas: list[tuple[int, int, int]]) -> None:
     loads = {
         str(n): Load(slots=slots, active=min(slots, busy), waiting=0) for n, (slots, busy, _) in enumerate(replicas)
     }
@@ -49,5 +49,5 @@ def test_weights_are_haproxys_and_prefer_room(replicas: list[tuple[int, int, int
         assert loads[taken].free >= max(load.free for load in loads.values()) * 0.85
 
 
-def test_a_pool_grows_with_slots_in_use_and_not_before_its_share_is_spent() -> None:
+def test_pool_grows_only_above_its_target_utilisation() -> None:
     assert [replicas_needed(in_use, 8, 0.7) for in_use in (0, 5, 5.6, 6, 11.2, 12)] == [1, 1, 1, 2, 2, 3]

@@ -14,7 +14,7 @@ from runtime.cluster.directory import Directory
 REPLICA = Replica(name="a", host="127.0.0.1", port=80, pool="speech", modes=("base",))
 
 
-async def test_a_drain_waits_for_every_ingress_to_heed_it() -> None:
+async def test_drain_waits_until_every_ingress_confirms() -> None:
     directory = Directory()
     await directory.report(REPLICA)
     version, _ = await directory.replicas("one", -1)
@@ -34,7 +34,7 @@ async def test_a_drain_waits_for_every_ingress_to_heed_it() -> None:
     assert (await directory.replicas("one", heeded))[1] == []
 
 
-async def test_who_reports_no_more_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_replica_that_stops_reporting_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directories, "REPORT_TIMEOUT_S", 0.01)
     directory = Directory()
     await directory.report(REPLICA)
@@ -42,14 +42,14 @@ async def test_who_reports_no_more_is_gone(monkeypatch: pytest.MonkeyPatch) -> N
     assert (await directory.replicas("one", 0))[1] == []
 
 
-async def test_a_drain_of_whom_nobody_knows_or_to_whom_nobody_sends_waits_for_nothing() -> None:
+async def test_drain_of_an_unknown_or_unused_replica_returns_at_once() -> None:
     directory = Directory()
     await asyncio.wait_for(directory.drain("nobody"), directories.DRAIN_TIMEOUT_S - 1)
     await directory.report(REPLICA)
     await asyncio.wait_for(directory.drain("a"), directories.DRAIN_TIMEOUT_S - 1)
 
 
-async def test_who_reports_is_told_what_is_served_by_any() -> None:
+async def test_report_returns_the_checkpoints_of_all_replicas() -> None:
     speakers, clones = (
         Checkpoint(id=name, created=1, modes=(mode,), speakers=(), languages=())
         for name, mode in (("a", "custom_voice"), ("b", "base"))

@@ -9,7 +9,7 @@ from runtime.request import EngineLoad
 from runtime.server.metrics import ServerMetrics
 
 
-def test_each_replica_s_figures_and_the_sums() -> None:
+def test_metrics_contain_each_replica_and_the_sums() -> None:
     pages = {}
     for name, active, refusals in (("a", 3, 2), ("b", 1, 0)):
         metrics = ServerMetrics()

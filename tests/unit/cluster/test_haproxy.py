@@ -40,7 +40,7 @@ def is_there(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("words", [SILENT, MUTE], ids=["no socket", "no answer"])
-async def test_one_that_does_not_answer_its_admin_socket_is_ended(
+async def test_haproxy_without_a_working_admin_socket_is_killed(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(haproxy, "START_TIMEOUT_S", 0.7)
@@ -51,7 +51,7 @@ async def test_one_that_does_not_answer_its_admin_socket_is_ended(
     assert not is_there(started.pid)
 
 
-async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+async def test_cancelled_start_leaves_no_process(tmp_path: Path) -> None:
     started = in_place_of_haproxy(tmp_path, SILENT)
 
     starting = asyncio.create_task(started.start())

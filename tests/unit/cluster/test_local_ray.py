@@ -45,7 +45,7 @@ def fail() -> None:
     raise RuntimeError(TIMED_OUT)
 
 
-def test_a_start_that_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_ray_start_is_retried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = install(monkeypatch, Ray(fail, lambda: None))
     start_ray(None, "voicewright")
     assert len(ray.given) == 2
@@ -55,7 +55,7 @@ def test_a_start_that_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(ray._private.utils.get_dashboard_dependency_error(), ImportError)
 
 
-def test_a_start_that_fails_twice_is_one_sentence_with_the_place_of_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_failed_start_is_one_sentence_with_the_log_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_TMPDIR", "/var/ray-files")
     install(monkeypatch, Ray(fail, fail))
     with pytest.raises(InvalidSetting) as refused:
@@ -66,7 +66,7 @@ def test_a_start_that_fails_twice_is_one_sentence_with_the_place_of_the_logs(mon
     assert str(logs_folder()) in str(refused.value)
 
 
-def test_a_start_that_hangs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_start_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_ray, "START_TIMEOUT_S", 1)
     ray = install(monkeypatch, Ray(lambda: time.sleep(60), lambda: None))
     began = time.monotonic()
@@ -75,7 +75,7 @@ def test_a_start_that_hangs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - began < 30
 
 
-def test_what_a_failed_start_leaves_running_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_left_by_a_failed_start_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs in a process of its own, whose children are Ray's alone."""
     program = """
 import subprocess, sys, types
@@ -94,7 +94,7 @@ print(left[0].wait(timeout=20))
     assert ended.stdout == "-9\n"
 
 
-def test_a_running_ray_is_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_ray_is_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = install(monkeypatch, Ray(fail))
     with pytest.raises(InvalidSetting):
         start_ray("192.0.2.1:6379", "voicewright")
@@ -102,7 +102,7 @@ def test_a_running_ray_is_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("drain_s", "is_hurried"), [(0.0, False), (600.0, True)])
-def test_the_end_is_quiet_and_waits_for_the_drain_at_most(
+def test_shutdown_is_quiet_and_waits_at_most_for_the_drain(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], drain_s: float, is_hurried: bool
 ) -> None:
     monkeypatch.setattr(local_ray, "STOP_MARGIN_S", 0.3)

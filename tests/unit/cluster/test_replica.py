@@ -47,7 +47,7 @@ def started() -> Iterator[Started]:
     ],
     ids=["Ray's own word", "the user's", "its processors", "another name"],
 )
-def test_one_thread_that_only_ray_has_said_is_taken_back(
+def test_omp_num_threads_set_by_ray_is_removed(
     started: Started, said: dict[str, str], processors: float, stays: bool
 ) -> None:
     own = {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "1"}
@@ -55,5 +55,5 @@ def test_one_thread_that_only_ray_has_said_is_taken_back(
     assert found == own | ({"OMP_NUM_THREADS": "1"} if stays else {})
 
 
-def test_a_parent_that_tells_nothing_changes_nothing() -> None:
+def test_unreadable_parent_environment_changes_nothing() -> None:
     assert runtime_environment({"OMP_NUM_THREADS": "1"}, processors=0.0, parent=-1) == {"OMP_NUM_THREADS": "1"}

@@ -21,7 +21,7 @@ def two(tmp_path: Path) -> tuple[Mirror, Mirror]:
     return Mirror.open(url, 0.5), Mirror.open(url, 0.5)
 
 
-def test_a_voice_of_one_is_with_the_other_at_its_next_look_and_so_is_its_end(two: tuple[Mirror, Mirror]) -> None:
+def test_voice_changes_reach_the_other_replica_at_its_next_synchronisation(two: tuple[Mirror, Mirror]) -> None:
     here, there = two
     name = f"{VOICES}/a.voice"
     (here.local / name).write_bytes(b"first")
@@ -43,7 +43,7 @@ def test_a_voice_of_one_is_with_the_other_at_its_next_look_and_so_is_its_end(two
     assert not (here.local / name).exists(), "it does not come back"
 
 
-def test_owners_have_their_folders_and_the_index_and_parts_of_files_stay_where_they_are(
+def test_owners_keep_their_folders_and_index_and_partial_files_stay_local(
     two: tuple[Mirror, Mirror], tmp_path: Path
 ) -> None:
     here, there = two
@@ -58,7 +58,7 @@ def test_owners_have_their_folders_and_the_index_and_parts_of_files_stay_where_t
     assert sorted(path.name for path in (tmp_path / "store").rglob("*") if path.is_file()) == ["b.voice"]
 
 
-def test_keys_come_from_the_store_and_never_go_there(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
+def test_keys_are_read_from_the_store_and_never_written_to_it(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
     here, _ = two
     assert "VOICEWRIGHT_API_KEYS_FILE" not in here.environment
     (tmp_path / "store" / KEYS).write_text("one\n")
@@ -72,7 +72,7 @@ def test_keys_come_from_the_store_and_never_go_there(two: tuple[Mirror, Mirror],
     assert (third.local / KEYS).read_text() == "one\ntwo\n"
 
 
-def test_of_two_changes_at_once_one_stays_everywhere(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
+def test_concurrent_changes_converge_to_one_version(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
     name = f"{VOICES}/a.voice"
     for mirror, words in zip(two, (b"here", b"there, longer"), strict=True):
         (mirror.local / name).write_bytes(words)
@@ -103,7 +103,7 @@ class Meddling:
         return call
 
 
-def test_what_another_carries_while_one_carries_is_fetched(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
+def test_change_by_another_replica_during_an_upload_is_fetched(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
     here, _ = two
     name = f"{VOICES}/a.voice"
     (here.local / name).write_bytes(b"here")
@@ -113,9 +113,7 @@ def test_what_another_carries_while_one_carries_is_fetched(two: tuple[Mirror, Mi
     assert (here.local / name).read_bytes() == b"another's"
 
 
-def test_what_changes_in_the_store_while_it_is_fetched_is_fetched_again(
-    two: tuple[Mirror, Mirror], tmp_path: Path
-) -> None:
+def test_object_changed_during_its_download_is_fetched_again(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
     here, _ = two
     name = f"{VOICES}/a.voice"
     (tmp_path / "store" / name).write_bytes(b"first")
@@ -125,7 +123,7 @@ def test_what_changes_in_the_store_while_it_is_fetched_is_fetched_again(
     assert (here.local / name).read_bytes() == b"second"
 
 
-def test_what_changes_here_while_it_is_carried_is_carried_again(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
+def test_file_changed_during_its_upload_is_uploaded_again(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
     here, _ = two
     name = f"{VOICES}/a.voice"
     (here.local / name).write_bytes(b"first")
@@ -135,7 +133,7 @@ def test_what_changes_here_while_it_is_carried_is_carried_again(two: tuple[Mirro
     assert (tmp_path / "store" / name).read_bytes() == b"second"
 
 
-def test_a_look_that_is_slower_than_the_end_deletes_nothing(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
+def test_synchronisation_outlasting_a_shutdown_deletes_nothing(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
     here, _ = two
     name = f"{VOICES}/a.voice"
     (here.local / name).write_bytes(b"sound")
@@ -161,7 +159,7 @@ def test_a_look_that_is_slower_than_the_end_deletes_nothing(two: tuple[Mirror, M
     assert not here.local.exists()
 
 
-def test_objects_in_memory_serve_as_well_as_files() -> None:
+def test_object_storage_works_like_a_folder() -> None:
     url = "memory://voicewright-test"
     try:
         here, there = Mirror.open(url, 0.5), Mirror.open(url, 0.5)
@@ -173,7 +171,7 @@ def test_objects_in_memory_serve_as_well_as_files() -> None:
         fsspec.filesystem("memory").rm("/voicewright-test", recursive=True)
 
 
-def test_without_a_store_the_folder_of_the_voices_is_it() -> None:
+def test_without_a_store_the_voices_folder_is_used() -> None:
     assert isinstance(store_of(Settings()), Folder)
     with pytest.raises(ValueError, match="Protocol not known"):
         store_of(Settings(cluster=ClusterSettings(store="nowhere://x")))

@@ -25,7 +25,7 @@ class ClusterState:
 
 
 @pytest.mark.parametrize("state", list(ReplicaState))
-async def test_where_no_replica_says_who_may_come_in_no_caller_may(state: ReplicaState) -> None:
+async def test_cluster_view_denies_access_if_no_replica_reports_its_keys(state: ReplicaState) -> None:
     async with httpx.AsyncClient(trust_env=False) as http:
         view = ClusterView(ClusterState(state), http, Settings())
         port = await view.start()
@@ -37,7 +37,7 @@ async def test_where_no_replica_says_who_may_come_in_no_caller_may(state: Replic
     assert "secret-name" not in answer.text
 
 
-async def test_kuberay_is_told_that_the_port_is_open_without_a_key() -> None:
+async def test_kuberay_health_check_needs_no_key() -> None:
     async with httpx.AsyncClient(trust_env=False) as http:
         view = ClusterView(ClusterState(ReplicaState.READY), http, Settings())
         port = await view.start()

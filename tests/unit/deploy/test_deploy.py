@@ -31,7 +31,7 @@ def serve_configs() -> list[dict[str, Any]]:
     return [file, yaml.safe_load(manifest()["spec"]["serveConfigV2"])]
 
 
-def test_the_manifest_is_a_ray_service() -> None:
+def test_manifest_is_a_ray_service() -> None:
     schema = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
     assert [error.message for error in schema.iter_errors(manifest())] == []
     wrong = deepcopy(manifest())
@@ -41,7 +41,7 @@ def test_the_manifest_is_a_ray_service() -> None:
 
 
 @pytest.mark.skipif("VOICEWRIGHT_RAYSERVICE_CRD" not in os.environ, reason="names KubeRay's ray.io_rayservices.yaml")
-def test_the_manifest_is_a_ray_service_by_kuberay_s_own_definition() -> None:
+def test_manifest_matches_the_kuberay_schema() -> None:
     crd = yaml.safe_load(Path(os.environ["VOICEWRIGHT_RAYSERVICE_CRD"]).read_text(encoding="utf-8"))
     (schema,) = (v["schema"]["openAPIV3Schema"] for v in crd["spec"]["versions"] if v["name"] == "v1")
     _close(schema)
@@ -49,7 +49,7 @@ def test_the_manifest_is_a_ray_service_by_kuberay_s_own_definition() -> None:
     assert [error.message for error in Draft202012Validator(schema).iter_errors(manifest())] == []
 
 
-def test_kuberay_s_service_leads_to_the_head_s_public_port() -> None:
+def test_kuberay_service_routes_to_the_public_port_of_the_head() -> None:
     spec = manifest()["spec"]
     (head,) = spec["rayClusterConfig"]["headGroupSpec"]["template"]["spec"]["containers"]
     named = {port["name"]: port["containerPort"] for port in head["ports"]}
@@ -63,7 +63,7 @@ def test_kuberay_s_service_leads_to_the_head_s_public_port() -> None:
     assert wanted in spec["rayClusterConfig"]["headGroupSpec"]["rayStartParams"]["resources"]
 
 
-def test_settings_in_the_configurations_are_settings() -> None:
+def test_environment_of_the_configurations_contains_only_known_settings() -> None:
     known = set(re.findall(r'"(VOICEWRIGHT_[A-Z_]+)"', Path("runtime/settings.py").read_text(encoding="utf-8")))
     for config in serve_configs():
         (application,) = config["applications"]
@@ -73,7 +73,7 @@ def test_settings_in_the_configurations_are_settings() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's of its own models
-def test_serve_takes_the_configurations() -> None:
+def test_ray_serve_accepts_the_configurations() -> None:
     pytest.importorskip("ray", reason="the extra cluster is not installed")
     from ray.serve._private.api import call_user_app_builder_with_args_if_necessary as built_by_serve
     from ray.serve.schema import ServeDeploySchema
@@ -90,7 +90,7 @@ def test_serve_takes_the_configurations() -> None:
         assert all(pool.gpus == 1 for pool in arguments.pools.values())
 
 
-def test_the_dashboard_asks_for_figures_that_there_are() -> None:
+def test_dashboard_queries_only_existing_metrics() -> None:
     metrics = ServerMetrics()
     load = EngineLoad(slots=4, active=0, waiting=0)
     page = summed({"a": metrics.page(load).decode()}).decode()

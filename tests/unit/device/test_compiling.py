@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 pytestmark = pytest.mark.slow
 
 
-def test_a_rehearsal_compiles_what_is_met_and_launches_nothing(tmp_path: Path) -> None:
+def test_precompilation_compiles_used_kernels_and_launches_none(tmp_path: Path) -> None:
     """Two kernels and one that cannot be, which fails where it is launched; a second precompilation would launch.
 
     In a process of its own: here kernels are interpreted, and there is another driver.

@@ -25,7 +25,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("length", [1, 2, 9])
-def test_a_prompt_attends_to_itself_and_not_ahead(length: int) -> None:
+def test_prefill_attention_is_causal(length: int) -> None:
     generator = torch.Generator().manual_seed(length)
     q = torch.randn(1, HEADS, length, WIDTH, generator=generator)
     k, v = torch.randn(2, 1, KV_HEADS, length, WIDTH, generator=generator)
@@ -36,7 +36,7 @@ def test_a_prompt_attends_to_itself_and_not_ahead(length: int) -> None:
 
 
 @pytest.mark.parametrize(("before", "new"), [(1, 1), (4, 3), (16, 16), (130, 7)])
-def test_a_piece_of_a_prompt_attends_to_all_before_it(before: int, new: int) -> None:
+def test_prefill_chunk_attends_to_all_previous_positions(before: int, new: int) -> None:
     generator = torch.Generator().manual_seed(before)
     q = torch.randn(1, HEADS, new, WIDTH, generator=generator)
     k, v = torch.randn(2, 1, KV_HEADS, before + new, WIDTH, generator=generator)
@@ -46,7 +46,7 @@ def test_a_piece_of_a_prompt_attends_to_all_before_it(before: int, new: int) -> 
         torch.testing.assert_close(out[0, :, position], attention(q[0, :, position], k[0, :, :end], v[0, :, :end]))
 
 
-def test_rows_attend_to_their_own_slot_up_to_their_own_length() -> None:
+def test_decode_attention_reads_its_own_slot_up_to_its_length() -> None:
     generator = torch.Generator().manual_seed(0)
     slots, lengths, total = torch.tensor([4, 0, 2]), torch.tensor([3, 7, 1]), 7
     keys, values = torch.randn(2, 5, KV_HEADS, total, WIDTH, generator=generator)
@@ -61,7 +61,7 @@ def test_rows_attend_to_their_own_slot_up_to_their_own_length() -> None:
         torch.testing.assert_close(out[row, :, 0], expected)
 
 
-def test_small_networks_take_one_thread_and_large_ones_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_networks_use_one_thread_and_large_ones_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "CORES", 7)
     with torch.device("meta"):
         small, large = nn.Linear(1000, SMALL // 1000 - 1, bias=False), nn.Linear(1000, SMALL // 1000, bias=False)
@@ -70,5 +70,5 @@ def test_small_networks_take_one_thread_and_large_ones_what_there_is(monkeypatch
 
 
 @pytest.mark.parametrize(("cores", "frames", "sound"), [(1, 1, 1), (2, 1, 1), (4, 3, 1), (8, 6, 2), (16, 12, 4)])
-def test_no_core_makes_frames_and_sound(cores: int, frames: int, sound: int) -> None:
+def test_frames_and_audio_share_no_core(cores: int, frames: int, sound: int) -> None:
     assert shared_out(cores) == Threads(frames, sound)

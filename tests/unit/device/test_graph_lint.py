@@ -38,7 +38,7 @@ def frame_of(checkpoint: Checkpoint, device: Device, dtype: torch.dtype) -> Fram
 @pytest.mark.slow
 @pytest.mark.parametrize(("rows", "span", "plain"), [(1, 512, True), (3, None, False), (8, 512, False)])
 @pytest.mark.parametrize(("spec", "dtype"), [("tiny", torch.bfloat16), ("tiny", torch.float32), ("odd", torch.float32)])
-def test_the_whole_frame_can_be_held_by_a_graph(
+def test_whole_frame_can_be_captured(
     npu: NpuDevice,
     ascend: StandIn,
     on_npu: LoadedOnNpu,
@@ -67,7 +67,7 @@ def test_the_whole_frame_can_be_held_by_a_graph(
     assert ascend.npu.launches["topk"] == (groups if plain else 0)
 
 
-def test_a_chunk_of_a_prompt_can_be_held_by_a_graph(npu: NpuDevice, ascend: StandIn, on_npu: LoadedOnNpu) -> None:
+def test_prefill_chunk_can_be_captured(npu: NpuDevice, ascend: StandIn, on_npu: LoadedOnNpu) -> None:
     checkpoint = on_npu("tiny", "custom_voice")
     frame = frame_of(checkpoint, npu, torch.float32)
     embeds = torch.zeros(2, 16, checkpoint.config.talker.hidden_size, device=NPU)
@@ -80,7 +80,7 @@ def test_a_chunk_of_a_prompt_can_be_held_by_a_graph(npu: NpuDevice, ascend: Stan
     assert (ascend.npu.ai_cpu, ascend.npu.copied) == ([], 0)
 
 
-def test_the_cpu_s_own_attention_could_not(speaker: Checkpoint) -> None:
+def test_cpu_attention_cannot_be_captured(speaker: Checkpoint) -> None:
     """It goes from row to row by lengths that the host reads, as it may."""
     device = open_device("cpu")
     device.torch_device = META
@@ -91,7 +91,7 @@ def test_the_cpu_s_own_attention_could_not(speaker: Checkpoint) -> None:
         frame.next(torch.zeros(2, device=META, dtype=torch.int64))
 
 
-def test_noise_that_is_hashed_on_the_device_stays_out(npu: NpuDevice) -> None:
+def test_noise_hashed_on_the_device_can_be_left_out(npu: NpuDevice) -> None:
     """A shift would not be captured by older versions, and the hash faults under load: it comes from the host."""
     seed = torch.zeros(1, device=NPU, dtype=torch.int64)
     with pytest.raises(NotForGraphs, match="rshift"), torch.inference_mode(), linted(NPU):
@@ -138,18 +138,18 @@ FORBIDDEN: dict[str, Callable[[Tensor], object]] = {
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
-def test_what_no_graph_holds_is_refused(name: str) -> None:
+def test_uncapturable_operations_are_refused(name: str) -> None:
     with pytest.raises(NotForGraphs), torch.inference_mode(), linted():
         FORBIDDEN[name](ones(4, 4))
 
 
 @pytest.mark.parametrize("name", ["item", "a branch", "nonzero", "a boolean index", "unique", "a list", "torch.tensor"])
-def test_it_is_refused_over_tensors_with_data_too(name: str) -> None:
+def test_uncapturable_operations_are_refused_on_real_tensors(name: str) -> None:
     with pytest.raises(NotForGraphs), linted("cpu"):
         FORBIDDEN[name](torch.ones(4, 4))
 
 
-def test_what_a_graph_holds_is_let_through() -> None:
+def test_capturable_operations_are_accepted() -> None:
     x, rows = ones(4, 4), torch.zeros(3, device=META, dtype=torch.int64)
     with torch.inference_mode(), linted() as lint:
         x[rows] = x[rows] + 1
@@ -160,7 +160,7 @@ def test_what_a_graph_holds_is_let_through() -> None:
     assert lint.operators > 5
 
 
-def test_only_the_thread_that_captures_keeps_its_hands_off() -> None:
+def test_check_applies_only_to_the_capturing_thread() -> None:
     """Other engines of the same process, whose canaries speak when they like, go on."""
     with hands_off(), ThreadPoolExecutor(1) as another:
         assert another.submit(lambda: torch.tensor([1, 2]).tolist()).result() == [1, 2]

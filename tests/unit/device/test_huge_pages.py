@@ -27,7 +27,7 @@ def of_region(address: int, what: str) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux says how its memory lies")
-def test_what_is_full_is_gathered_and_stays_what_it_was() -> None:
+def test_full_regions_become_huge_pages_with_unchanged_content() -> None:
     memory = mmap.mmap(-1, 64 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory[: 16 * MIB] = bytes(range(256)) * (16 * MIB // 256)
     address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
@@ -42,12 +42,12 @@ def test_what_is_full_is_gathered_and_stays_what_it_was() -> None:
     assert huge <= gathered
 
 
-def test_elsewhere_nothing_is_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_other_systems_are_left_unchanged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(huge_pages, "PROCESS", tmp_path)
     assert huge_pages.gather() == 0
 
 
-def test_only_what_is_full_and_of_the_process_itself_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_full_private_regions_are_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Not a file's, not a stack, not what is hardly used, and whole huge pages only."""
     pages, there = huge_pages.HUGE // mmap.PAGESIZE, (1 << 63).to_bytes(8, "little")
     lines = [

@@ -26,12 +26,12 @@ def said(program: str, **environment: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_runtime_imports_without_triton_and_knows_that_kernels_are_not_there() -> None:
+def test_runtime_imports_without_triton_and_reports_missing_kernels() -> None:
     assert said(WITHOUT_TRITON, CUDA_VISIBLE_DEVICES="") == "False False"
 
 
 @pytest.mark.slow
-def test_kernels_are_there_with_a_card_or_with_the_interpreter() -> None:
+def test_kernels_are_available_with_a_gpu_or_the_interpreter() -> None:
     pytest.importorskip("triton")
     assert said(WITH_TRITON, CUDA_VISIBLE_DEVICES="") == "False"
     assert said(WITH_TRITON, CUDA_VISIBLE_DEVICES="", TRITON_INTERPRET="1") == "True"

@@ -41,9 +41,7 @@ def agree(ours: Heads, twins: Heads) -> None:
 
 @per_shape
 @pytest.mark.parametrize("new", [1, 2])
-def test_rows_attend_as_their_twin_does_and_read_nothing_beyond_their_length(
-    shape: tuple[int, int, int], new: int
-) -> None:
+def test_decode_attention_equals_its_pytorch_twin_within_the_row_length(shape: tuple[int, int, int], new: int) -> None:
     length = BLOCK_OF_ROWS + 40
     slots, positions = [4, 0, 2, 5], [0, 17, BLOCK_OF_ROWS, length - new]
     ours = heads_of(new, len(slots) * new, shape, slots=6, length=length)
@@ -57,7 +55,7 @@ def test_rows_attend_as_their_twin_does_and_read_nothing_beyond_their_length(
     agree(ours, twins)
 
 
-def test_a_frame_in_the_making_attends_step_by_step_on_a_cache_of_sixteen() -> None:
+def test_code_predictor_attention_works_step_by_step_on_a_cache_of_16() -> None:
     """The code predictor's way: two positions at first, then one after another."""
     ours = heads_of(3, 2 * 3, SHAPES["three"], slots=3, length=16)
     for slot in range(3):
@@ -74,7 +72,7 @@ def test_a_frame_in_the_making_attends_step_by_step_on_a_cache_of_sixteen() -> N
     agree(ours, twins)
 
 
-def test_a_row_has_the_same_bits_alone_and_beside_others() -> None:
+def test_decode_attention_is_batch_invariant() -> None:
     rows, positions = torch.tensor([3, 1, 0, 2]), torch.tensor([200, 3, 131, 64])
     ours = heads_of(7, 4, SHAPES["three"], slots=4, length=256)
     together = decode_attention(*ours.copy().given(), rows, positions)
@@ -83,7 +81,7 @@ def test_a_row_has_the_same_bits_alone_and_beside_others() -> None:
         assert torch.equal(decode_attention(*alone)[0], together[row])
 
 
-def test_a_wild_position_stays_in_its_own_slot() -> None:
+def test_out_of_range_position_writes_only_to_its_own_slot() -> None:
     ours = heads_of(8, 2, SHAPES["alone"], slots=3, length=16)
     before = ours.copy()
     decode_attention(*ours.given(), torch.tensor([1, 1]), torch.tensor([2**40, 16]))
@@ -92,7 +90,7 @@ def test_a_wild_position_stays_in_its_own_slot() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice encountered")
-def test_a_faulty_row_leaves_the_others_alone() -> None:
+def test_non_finite_row_does_not_affect_other_rows() -> None:
     ours = heads_of(9, 3, SHAPES["three"], slots=3, length=64)
     rows, positions = torch.tensor([0, 1, 2]), torch.tensor([20, 30, 40])
     healthy = decode_attention(*ours.copy().given(), rows, positions)
@@ -104,7 +102,7 @@ def test_a_faulty_row_leaves_the_others_alone() -> None:
 
 @per_shape
 @pytest.mark.parametrize(("start", "count"), [(0, TILE), (0, 50), (3, 7), (BLOCK + 9, 2 * TILE)])
-def test_a_prefill_chunk_attends_as_its_twin_does(shape: tuple[int, int, int], start: int, count: int) -> None:
+def test_prefill_attention_equals_its_pytorch_twin(shape: tuple[int, int, int], start: int, count: int) -> None:
     ours = heads_of(start, count, shape, slots=3, length=200)
     ours.poison(1, start)
     twins = ours.copy()
@@ -115,7 +113,7 @@ def test_a_prefill_chunk_attends_as_its_twin_does(shape: tuple[int, int, int], s
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice encountered")
-def test_the_padding_of_a_prefill_chunk_goes_to_the_scratch_position_that_nobody_reads() -> None:
+def test_prefill_padding_writes_to_the_unread_scratch_position() -> None:
     """A chunk of 24 of which 10 fit: the others change neither their results nor a position that is read."""
     length, start, count = 40, 29, 24
     ours = heads_of(11, count, SHAPES["three"], slots=2, length=length)
@@ -133,7 +131,7 @@ def test_the_padding_of_a_prefill_chunk_goes_to_the_scratch_position_that_nobody
     assert follow.isfinite().all()
 
 
-def test_prefill_chunks_leave_what_the_whole_prompt_would() -> None:
+def test_chunked_prefill_equals_prefill_of_the_whole_prompt() -> None:
     whole = heads_of(12, 70, SHAPES["published"], slots=2, length=128)
     parts = whole.copy()
     slot = torch.tensor([0])

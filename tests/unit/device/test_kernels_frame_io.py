@@ -21,7 +21,7 @@ SCRATCH = SLOTS
 
 
 @pytest.mark.parametrize(("groups", "width"), [(16, 300), (3, 256), (1, 20)])
-def test_a_frames_input_is_the_sum_of_its_codes_and_its_text(groups: int, width: int) -> None:
+def test_frame_input_is_the_sum_of_code_and_text_embeddings(groups: int, width: int) -> None:
     generator = torch.Generator().manual_seed(groups)
     state = random_state(generator, SLOTS, groups, CODES, TEXTS, "cpu")
     frames = torch.randn(groups, CODES, width, generator=generator)
@@ -37,7 +37,7 @@ def test_a_frames_input_is_the_sum_of_its_codes_and_its_text(groups: int, width:
     assert torch.equal(alone, x[2:3])
 
 
-def test_a_row_that_ended_reads_within_the_tables() -> None:
+def test_ended_row_reads_within_the_tables() -> None:
     """The end is no code of codebook 0, and a row that drew it may be asked for one frame more."""
     generator = torch.Generator().manual_seed(0)
     state = random_state(generator, SLOTS, 1, CODES, TEXTS, "cpu")
@@ -49,7 +49,7 @@ def test_a_row_that_ended_reads_within_the_tables() -> None:
 
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("groups", [16, 3])
-def test_rows_move_on_and_tell_of_their_frame(groups: int, counted: bool) -> None:
+def test_row_state_advances_and_reports_its_frame(groups: int, counted: bool) -> None:
     generator = torch.Generator().manual_seed(groups)
     eos = CODES + 2
     state = random_state(generator, SLOTS, groups, CODES, TEXTS, "cpu")

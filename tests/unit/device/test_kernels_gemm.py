@@ -39,7 +39,7 @@ def normal(seed: int, *shape: int) -> Tensor:
 
 @per_way
 @pytest.mark.parametrize("rows", [1, 5, 70, 150])
-def test_a_product_is_the_librarys(tiles: Tiles, rows: int) -> None:
+def test_gemm_equals_the_library(tiles: Tiles, rows: int) -> None:
     x, weight, bias, residual = normal(1, rows, K), normal(2, N, K), normal(3, N), normal(4, rows, N)
     torch.testing.assert_close(gemm(x, weight, tiles=tiles), F.linear(x, weight), rtol=1e-4, atol=1e-4)
     out = gemm(x, weight, bias=bias, residual=residual, tiles=tiles)
@@ -47,7 +47,7 @@ def test_a_product_is_the_librarys(tiles: Tiles, rows: int) -> None:
 
 
 @per_way
-def test_rows_may_lie_apart(tiles: Tiles) -> None:
+def test_gemm_supports_strided_rows(tiles: Tiles) -> None:
     weight, given, residuals = normal(2, N, K), normal(1, 5, 3, K), normal(4, 5, 2, N)
     kept = torch.full((5, 2, N), -7.0)
     out = gemm(given[:, 1], weight, residual=residuals[:, 0], out=kept[:, 1], tiles=tiles)
@@ -59,7 +59,7 @@ def test_rows_may_lie_apart(tiles: Tiles) -> None:
 
 @pytest.mark.parametrize("rows", [1, 5, 70])
 @pytest.mark.parametrize("tiles", [way for way in WAYS if way.parts == 4], ids=str)
-def test_stretches_are_added_one_after_the_other_however_they_are_cut(tiles: Tiles, rows: int) -> None:
+def test_partial_sums_are_added_in_order_for_every_split(tiles: Tiles, rows: int) -> None:
     """Sums that only this order gives: one after the other. In pairs they were 0."""
     each = K // 4
     weight = torch.ones(N, K)
@@ -71,7 +71,7 @@ def test_stretches_are_added_one_after_the_other_however_they_are_cut(tiles: Til
 
 
 @pytest.mark.parametrize("tiles", [way for way in WAYS if not way.split_k], ids=str)
-def test_gate_and_up_are_the_librarys(tiles: Tiles) -> None:
+def test_gate_and_up_gemm_equals_the_library(tiles: Tiles) -> None:
     x, weight = normal(1, 5, K), normal(2, 2 * N, K)
     gate, up = F.linear(x, weight).chunk(2, dim=-1)
     torch.testing.assert_close(swiglu(x, weight, tiles=tiles), F.silu(gate) * up, rtol=1e-4, atol=1e-4)
@@ -79,7 +79,7 @@ def test_gate_and_up_are_the_librarys(tiles: Tiles) -> None:
 
 @per_way
 @pytest.mark.parametrize("rows", [1, 70])
-def test_a_product_of_eight_bits_is_its_twins(tiles: Tiles, rows: int) -> None:
+def test_int8_gemm_equals_its_pytorch_twin(tiles: Tiles, rows: int) -> None:
     x, bias, residual = normal(1, rows, K), normal(3, N), normal(4, rows, N)
     weight = Int8.of(normal(2, N, K) * torch.rand(N, 1, generator=torch.Generator().manual_seed(5)))
     given = {"scale": weight.steps, "bias": bias, "residual": residual}
@@ -90,20 +90,20 @@ def test_a_product_of_eight_bits_is_its_twins(tiles: Tiles, rows: int) -> None:
 @pytest.mark.parametrize(
     "tiles", [way for way in WAYS if not way.split_k and (way.BN == 16 or way.BK * way.parts < K)], ids=str
 )
-def test_gate_and_up_of_eight_bits_are_their_twins(tiles: Tiles) -> None:
+def test_int8_gate_and_up_gemm_equals_its_pytorch_twin(tiles: Tiles) -> None:
     x, weight = normal(1, 5, K), Int8.of(normal(2, 2 * N, K))
     gate, up = DequantizedInt8(weight)(x).chunk(2, dim=-1)
     made = swiglu(x, weight.values, scale=weight.steps, tiles=tiles)
     torch.testing.assert_close(made, F.silu(gate) * up, rtol=1e-4, atol=1e-4)
 
 
-def test_shapes_that_no_tile_fits_are_the_librarys() -> None:
+def test_shapes_without_a_tile_use_the_library() -> None:
     x, weight, bias = normal(1, 3, 40), normal(2, 50, 40), normal(3, 50)
     torch.testing.assert_close(gemm(x, weight, bias=bias), F.linear(x, weight, bias), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("capability", [(8, 0), (8, 6), (9, 0), (12, 0)])
-def test_what_a_loop_has_on_its_way_fits_the_card(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
+def test_pipeline_stages_fit_into_shared_memory(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
     """Where a card holds the stage at work in registers, one more is asked for than lies in its shared memory."""
     room = {(8, 0): 163, (8, 6): 99, (9, 0): 227, (12, 0): 99}[capability] * 1024
     monkeypatch.setattr(kernels, "shared_memory", lambda: room)
@@ -122,7 +122,7 @@ def test_what_a_loop_has_on_its_way_fits_the_card(monkeypatch: pytest.MonkeyPatc
         assert fitting == tiles.stages or capability != (9, 0), "the measured ones fit where they were measured"
 
 
-def test_eight_bits_have_the_instruction_of_small_m_gemms_order_for_any_rows_on_a_hopper() -> None:
+def test_int8_gemm_on_hopper_uses_wgmma_for_every_row_count() -> None:
     """The older one takes the numbers of K in another order, and a row would have other bits among others."""
     kernels_made = compiled("compile_gemm")
     assert len(kernels_made) > 8

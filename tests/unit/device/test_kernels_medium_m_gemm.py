@@ -42,7 +42,7 @@ def tiles_of(
 
 
 @pytest.mark.usefixtures("card")
-def test_up_to_64_rows_of_known_matrices_take_medium_m_gemm() -> None:
+def test_medium_m_gemm_is_used_for_up_to_64_rows_of_known_shapes() -> None:
     assert tiles_of(9, 2048, 6144) == tiles_of(16, 2048, 6144) == MediumTiles(16, 128, 8, 6)
     assert tiles_of(17, 2048, 6144) == tiles_of(32, 2048, 6144) == MediumTiles(16, 128, 6, 4)
     assert tiles_of(33, 2048, 6144) == tiles_of(64, 2048, 6144) == MediumTiles(16, 64, 12, 4)
@@ -53,7 +53,7 @@ def test_up_to_64_rows_of_known_matrices_take_medium_m_gemm() -> None:
 
 
 @pytest.mark.usefixtures("card")
-def test_it_is_not_taken_for_other_numbers_nor_where_nothing_is_launched_ahead_or_it_does_not_fit(
+def test_medium_m_gemm_is_not_used_for_other_dtypes_without_pdl_or_space(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert tiles_of(16, 2048, 6144, dtype=torch.int8) is None
@@ -67,7 +67,7 @@ def test_it_is_not_taken_for_other_numbers_nor_where_nothing_is_launched_ahead_o
 
 
 @pytest.mark.parametrize("shape", TILES, ids=str)
-def test_every_matrix_is_cut_evenly_and_has_room_on_a_hopper(shape: tuple[int, int, bool]) -> None:
+def test_every_matrix_is_split_evenly_and_fits_on_hopper(shape: tuple[int, int, bool]) -> None:
     N, K, gated = shape
     for rows, tiles in zip((16, 32, 64), TILES[shape], strict=True):
         if tiles is None:
@@ -79,7 +79,7 @@ def test_every_matrix_is_cut_evenly_and_has_room_on_a_hopper(shape: tuple[int, i
         assert medium_m_gemm.shared_bytes(tiles, rows) <= H200
 
 
-def test_medium_m_gemm_compiles_for_a_hopper_and_fits_it() -> None:
+def test_medium_m_gemm_compiles_for_hopper_and_fits() -> None:
     """Weights are asked for, then the next kernel may begin, then the one ahead is waited for: without a card."""
     kernels_made = compiled("compile_medium_m_gemm")
     assert len(kernels_made) == 8

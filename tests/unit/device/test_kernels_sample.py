@@ -51,7 +51,7 @@ def settings(slots: int, width: int, **words: float) -> Slots:
 
 @pytest.mark.parametrize("ties", [False, True], ids=["no-ties", "ties"])
 @pytest.mark.parametrize("seed", range(12))
-def test_codes_are_the_twins_whatever_the_settings(seed: int, ties: bool) -> None:
+def test_codes_equal_the_pytorch_twin_for_all_settings(seed: int, ties: bool) -> None:
     generator = torch.Generator().manual_seed(seed)
     width = [5, 64, 300, 1000][seed % 4]
     slots = Slots.random(generator, 12, width, "cpu")
@@ -64,7 +64,7 @@ def test_codes_are_the_twins_whatever_the_settings(seed: int, ties: bool) -> Non
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_talkers_rules_are_the_twins(seed: int) -> None:
+def test_talker_rules_equal_the_pytorch_twin(seed: int) -> None:
     generator = torch.Generator().manual_seed(100 + seed)
     width, eos = 300, 150
     slots = Slots.random(generator, 12, width, "cpu")
@@ -79,7 +79,7 @@ def test_the_talkers_rules_are_the_twins(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("width", "with_rules"), [(2048, False), (3072, True)])
-def test_the_published_vocabularies_in_half_precision(width: int, with_rules: bool) -> None:
+def test_published_vocabularies_work_in_half_precision(width: int, with_rules: bool) -> None:
     generator = torch.Generator().manual_seed(width)
     slots = Slots.random(generator, 8, width, "cpu")
     rules = slots.rules(fewest=2, eos=2150, codes=2048) if with_rules else None
@@ -90,7 +90,7 @@ def test_the_published_vocabularies_in_half_precision(width: int, with_rules: bo
     assert finite.all()
 
 
-def test_every_code_that_top_k_keeps_comes_and_no_other() -> None:
+def test_every_code_within_top_k_can_be_drawn_and_no_other() -> None:
     """Flat scores with steep steps: ties with the k-th stay, and those below never come."""
     logits = torch.tensor([1.0, 0.5, 0.75, 0.75, 0.75, 0.25]).expand(SEEDS, -1).contiguous()
     slots = replace(settings(SEEDS, 6, top_k=2), seed=torch.arange(SEEDS))
@@ -98,7 +98,7 @@ def test_every_code_that_top_k_keeps_comes_and_no_other() -> None:
     assert set(codes.tolist()) == {0, 2, 3, 4}
 
 
-def test_ties_share_the_fate_that_top_p_gives_them() -> None:
+def test_tied_probabilities_are_kept_or_dropped_together_by_top_p() -> None:
     """Probabilities .4, .2, .2, .2: three ties weigh .6, so they stay at p = .5 and go at p = .3."""
     logits = torch.tensor([0.4, 0.2, 0.2, 0.2]).log().expand(SEEDS, -1).contiguous()
     for p, kept in ((0.5, {0, 1, 2, 3}), (0.3, {0})):
@@ -107,7 +107,7 @@ def test_ties_share_the_fate_that_top_p_gives_them() -> None:
         assert set(draw_twin(logits, torch.arange(SEEDS), slots, 2, None).tolist()) == kept
 
 
-def test_greedy_takes_the_first_of_the_largest() -> None:
+def test_greedy_takes_the_first_maximum() -> None:
     logits = torch.zeros(2, 100)
     logits[0, [40, 70]] = 3.0
     logits[1] = -0.0
@@ -117,7 +117,7 @@ def test_greedy_takes_the_first_of_the_largest() -> None:
 
 @pytest.mark.parametrize("greedy", [False, True])
 @pytest.mark.parametrize("with_rules", [False, True])
-def test_scores_that_are_no_numbers_are_told_and_hurt_nobody_else(greedy: bool, with_rules: bool) -> None:
+def test_non_finite_logits_are_reported_and_do_not_affect_other_rows(greedy: bool, with_rules: bool) -> None:
     generator = torch.Generator().manual_seed(5)
     slots = settings(6, 200, greedy=greedy, top_k=20, top_p=0.7)
     rules = slots.rules(fewest=2, eos=150, codes=128) if with_rules else None
@@ -134,7 +134,7 @@ def test_scores_that_are_no_numbers_are_told_and_hurt_nobody_else(greedy: bool, 
 
 
 @pytest.mark.filterwarnings("ignore:(invalid value|divide by zero) encountered")
-def test_settings_of_nobodys_making_still_end_in_a_code() -> None:
+def test_invalid_settings_of_padding_rows_still_give_a_valid_code() -> None:
     """A padding row may find anything in its slot."""
     slots = settings(6, 50)
     slots.temperature[:] = torch.tensor([0.0, torch.nan, -1.0, torch.inf, 1.0, 1.0])

@@ -36,7 +36,7 @@ def tiles_of(
 
 
 @pytest.mark.usefixtures("card")
-def test_few_rows_of_known_matrices_take_small_m_gemm() -> None:
+def test_small_m_gemm_is_used_for_few_rows_of_known_shapes() -> None:
     assert tiles_of(1, 1024, 2048) == SmallTiles(16, 1, 512, True)
     assert tiles_of(2, 1024, 2048) == tiles_of(8, 1024, 2048) == SmallTiles(16, 8, 512, True)
     assert tiles_of(9, 1024, 2048) is None
@@ -48,7 +48,7 @@ def test_few_rows_of_known_matrices_take_small_m_gemm() -> None:
 
 
 @pytest.mark.usefixtures("card")
-def test_small_m_gemm_is_not_taken_where_nothing_is_launched_ahead_or_it_does_not_fit(
+def test_small_m_gemm_is_not_used_without_pdl_or_space(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(small_m_gemm, "shared_memory", lambda: 99 * KIB)
@@ -59,7 +59,7 @@ def test_small_m_gemm_is_not_taken_where_nothing_is_launched_ahead_or_it_does_no
 
 
 @pytest.mark.usefixtures("card")
-def test_eight_bits_have_tiles_of_their_own_and_only_a_hopper_takes_them_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_small_m_gemm_has_its_own_tiles_and_needs_hopper(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tiles_of(1, 3072, 1024, gated=True) == SmallTiles(64, 1, 256, True)
     assert tiles_of(1, 3072, 1024, gated=True, dtype=torch.int8) == SmallTiles(32, 1, 256, True)
     assert tiles_of(1, 1024, 2048, dtype=torch.int8) == SmallTiles(16, 1, 512, True)
@@ -68,7 +68,7 @@ def test_eight_bits_have_tiles_of_their_own_and_only_a_hopper_takes_them_here(mo
     assert tiles_of(1, 1024, 2048) == SmallTiles(16, 1, 512, True)
 
 
-def test_small_m_gemm_compiles_for_a_hopper_and_fits_it() -> None:
+def test_small_m_gemm_compiles_for_hopper_and_fits() -> None:
     """Weights are asked for, then the next kernel may begin, then the one ahead is waited for: without a card."""
     kernels_made = compiled("compile_small_m_gemm")
     assert len(kernels_made) == 16  # with weights of sixteen bits and of eight

@@ -54,7 +54,7 @@ def written(memory: Tensor, left: int) -> Tensor:
 
 @pytest.mark.parametrize(("T", "dilation"), [(5, 1), (2, 3), (70, 9)])
 @pytest.mark.parametrize("C", [20, 32])
-def test_a_convolution_looks_back_into_its_stream_s_memory_and_moves_it_on(
+def test_convolution_reads_and_advances_the_state_of_its_stream(
     random: torch.Generator, C: int, T: int, dilation: int
 ) -> None:
     """Chunks shorter and longer than what is remembered; taps that lie across tiles and such that do not."""
@@ -73,7 +73,7 @@ def test_a_convolution_looks_back_into_its_stream_s_memory_and_moves_it_on(
 
 
 @pytest.mark.parametrize("C", [12, 20, 48, 64])
-def test_a_residual_unit_in_one_launch_is_its_two_convolutions(random: torch.Generator, C: int) -> None:
+def test_fused_residual_unit_equals_its_two_convolutions(random: torch.Generator, C: int) -> None:
     """One tile, a tile with room to spare, and two tiles."""
     T, dilation = 40, 3
     left, tiles = 6 * dilation, split(C)
@@ -100,7 +100,7 @@ def test_a_residual_unit_in_one_launch_is_its_two_convolutions(random: torch.Gen
     assert torch.equal(written(memory, left), seen.transpose(1, 2)[:, -left:])
 
 
-def test_snake_is_right_far_from_zero(random: torch.Generator) -> None:
+def test_snake_is_accurate_for_large_inputs(random: torch.Generator) -> None:
     """Its sine has no library behind it; arguments of some hundred turns keep five digits."""
     x = 300 * torch.randn(1, 33, 16, generator=random)
     alpha, beta = torch.randn(16, generator=random), torch.randn(16, generator=random)
@@ -113,7 +113,7 @@ def test_snake_is_right_far_from_zero(random: torch.Generator) -> None:
     ("M", "N", "tile"),
     [(12288, 6144, (128, 256)), (245760, 288, (128, 128)), (1, 512, (64, 16)), (384, 3072, (64, 128))],
 )
-def test_tiles_are_as_large_as_keeps_the_card_full(M: int, N: int, tile: tuple[int, int]) -> None:
+def test_tile_size_keeps_the_gpu_occupied(M: int, N: int, tile: tuple[int, int]) -> None:
     chosen = tile_for(M, N)
     assert (chosen.rows, chosen.columns) == tile
 
@@ -121,5 +121,5 @@ def test_tiles_are_as_large_as_keeps_the_card_full(M: int, N: int, tile: tuple[i
 @pytest.mark.parametrize(
     ("channels", "tiles"), [(96, (64, 32)), (192, (128, 64)), (64, (64, 0)), (12, (16, 0)), (20, (32, 0)), (4, (16, 0))]
 )
-def test_channels_are_one_tile_or_two(channels: int, tiles: tuple[int, int]) -> None:
+def test_channels_are_split_into_one_or_two_tiles(channels: int, tiles: tuple[int, int]) -> None:
     assert split(channels) == tiles

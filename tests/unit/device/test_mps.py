@@ -43,21 +43,21 @@ def recorded(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 
 @pytest.mark.slow
-def test_every_operation_of_a_turn_has_a_kernel_on_apples_gpus(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_operation_of_a_request_has_an_mps_kernel(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = recorded(loaded, monkeypatch)
     assert {"mm", "topk", "convolution", "index_put_"} <= recorder.names, "products, sampling, sound, slots"
     assert not {name for name in recorder.names if not has_kernel(name)}
     assert not recorder.wide, "Metal has no 64-bit floating point"
 
 
-def test_the_table_tells_one_from_the_other() -> None:
+def test_kernel_table_distinguishes_known_and_unknown_operations() -> None:
     for name in ("mm", "add.Tensor", "_index_put_impl_", "index_put_"):
         assert has_kernel(name)
     for name in ("geqrf", "_weight_int8pack_mm_of_nobody", "segment_reduce"):
         assert not has_kernel(name)
 
 
-def test_it_is_opened_by_name_only_and_its_absence_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mps_is_opened_by_name_only_and_its_absence_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DeviceUnavailable, match="Apple"):
         open_device("mps")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)

@@ -52,7 +52,7 @@ def expected_int4(x: Tensor, rounded: Int4) -> Tensor:
 @BUILT
 @settings(max_examples=examples(40), deadline=None)
 @given(M=st.integers(1, 19), N=st.integers(1, 70), K=st.integers(1, 200), seed=st.integers(0, 2**30))
-def test_any_shape_in_eight_bits_equals_the_twin(M: int, N: int, K: int, seed: int) -> None:
+def test_int8_product_of_any_shape_equals_its_twin(M: int, N: int, K: int, seed: int) -> None:
     x, rounded = numbers(M, K, seed=seed), Int8.of(numbers(N, K, seed=seed + 1))
     expected = expected_int8(x, rounded)
     for level in LEVELS:
@@ -63,7 +63,7 @@ def test_any_shape_in_eight_bits_equals_the_twin(M: int, N: int, K: int, seed: i
 @BUILT
 @settings(max_examples=examples(40), deadline=None)
 @given(M=st.integers(1, 19), N=st.integers(1, 70), groups=st.integers(1, 6), seed=st.integers(0, 2**30))
-def test_any_shape_in_four_bits_equals_the_twin(M: int, N: int, groups: int, seed: int) -> None:
+def test_int4_product_of_any_shape_equals_its_twin(M: int, N: int, groups: int, seed: int) -> None:
     x, rounded = numbers(M, GROUP * groups, seed=seed), Int4.of(numbers(N, GROUP * groups, seed=seed + 1))
     expected = expected_int4(x, rounded)
     for level in LEVELS:
@@ -73,7 +73,7 @@ def test_any_shape_in_four_bits_equals_the_twin(M: int, N: int, groups: int, see
 
 @BUILT
 @pytest.mark.parametrize("extreme", [0.0, 1e-38, 1e30])
-def test_the_largest_values_of_eight_bits_do_not_overflow(level: int, extreme: float) -> None:
+def test_largest_int8_values_do_not_overflow(level: int, extreme: float) -> None:
     """Weights and rows of -127 and 127 alone: the largest sums of sixteen bits on AVX2."""
     signs = torch.where(numbers(40, 96) > 0, 1.0, -1.0)
     x = torch.cat((signs[:3], signs[:1] * extreme))
@@ -85,7 +85,7 @@ def test_the_largest_values_of_eight_bits_do_not_overflow(level: int, extreme: f
 
 @BUILT
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_row_has_the_same_bits_alone_and_in_a_batch(level: int, threads: int) -> None:
+def test_native_product_is_batch_invariant(level: int, threads: int) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -99,13 +99,13 @@ def test_a_row_has_the_same_bits_alone_and_in_a_batch(level: int, threads: int) 
 
 
 @BUILT
-def test_rows_of_other_dtypes_and_strides_are_taken() -> None:
+def test_rows_of_other_dtypes_and_strides_are_accepted() -> None:
     product, rows = NativeInt4(Int4.of(numbers(32, 64))), numbers(64, 5, seed=3).t()
     assert torch.equal(product(rows), product(rows.contiguous()))
     assert product(rows.bfloat16()).dtype is torch.bfloat16
 
 
-def test_torch_serves_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_is_used_without_the_native_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "is_loaded", lambda: False)
     assert isinstance(product_of(Int4.of(numbers(32, 64))), WeightOnlyInt4)
 
@@ -118,7 +118,7 @@ def test_torch_serves_without_the_library(monkeypatch: pytest.MonkeyPatch) -> No
     ],
     ids=["missing", "broken"],
 )
-def test_the_log_says_why_torch_serves(
+def test_log_says_why_torch_is_used(
     content: bytes | None,
     reason: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -137,7 +137,7 @@ def test_the_log_says_why_torch_serves(
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which(ARM_COMPILER) is None, reason=f"no {ARM_COMPILER}")
-def test_a_compiler_for_arm_uses_dot_products(tmp_path: Path) -> None:
+def test_arm_compiler_emits_dot_product_instructions(tmp_path: Path) -> None:
     assembly = tmp_path / "products.s"
     include = Path(torch.__file__).parent / "include"
     flags = ("-O1", "-std=c++20", "-w", "-S", "-I", include)
@@ -145,9 +145,7 @@ def test_a_compiler_for_arm_uses_dot_products(tmp_path: Path) -> None:
     assert "sdot" in assembly.read_text()
 
 
-def test_a_build_without_a_compiler_and_with_a_broken_one_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_missing_or_broken_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(build, "library_path", lambda: tmp_path / "build" / "products.so")
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert "No C++ compiler was found" in build.build()

@@ -31,7 +31,7 @@ def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch_npu", None)  # an import of it fails
 
 
-def test_it_is_opened_by_its_name(ascend: StandIn) -> None:
+def test_npu_is_opened_by_name(ascend: StandIn) -> None:
     device = open_device("npu")
     assert (device.name, device.holds_graphs, device.max_in_flight, device.fused(torch.bfloat16)) == (
         "npu",
@@ -47,12 +47,12 @@ def test_it_is_opened_by_its_name(ascend: StandIn) -> None:
 
 
 @pytest.mark.usefixtures("not_installed")
-def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_torch_npu_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DeviceUnavailable, match=r"install the extra npu and CANN"):
         open_device("npu")
 
 
-def test_a_library_that_does_not_load_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_import_of_torch_npu_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     imported = builtins.__import__
 
     def fails(name: str, *rest: Any) -> Any:
@@ -65,15 +65,13 @@ def test_a_library_that_does_not_load_says_why(monkeypatch: pytest.MonkeyPatch) 
         open_device("npu")
 
 
-def test_a_machine_without_a_device_says_so(ascend: StandIn) -> None:
+def test_machine_without_an_npu_says_so(ascend: StandIn) -> None:
     ascend.npu.available = False
     with pytest.raises(DeviceUnavailable, match="torch_npu sees no NPU"):
         open_device("npu")
 
 
-def test_auto_takes_a_card_before_an_npu_and_an_npu_before_the_cpu(
-    ascend: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_prefers_cuda_to_npu_and_npu_to_cpu(ascend: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert open_device("auto").name == "npu"
     ascend.npu.available = False
@@ -85,13 +83,13 @@ def test_auto_takes_a_card_before_an_npu_and_an_npu_before_the_cpu(
 
 
 @pytest.mark.usefixtures("not_installed")
-def test_auto_is_the_cpu_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_the_cpu_without_torch_npu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert open_device("auto").name == "cpu"
 
 
 @pytest.mark.slow
-def test_nothing_imports_the_library_before_an_npu_is_asked_for() -> None:
+def test_torch_npu_is_imported_only_if_an_npu_is_requested() -> None:
     """In a process of its own, where the library's import would raise."""
     program = (
         "import sys; sys.modules['torch_npu'] = None; import runtime.engine.engine, runtime.device.npu; print('in')"
@@ -100,7 +98,7 @@ def test_nothing_imports_the_library_before_an_npu_is_asked_for() -> None:
     assert done.stdout == "in\n", done.stderr
 
 
-def test_every_track_has_a_stream_and_first_things_come_first(npu: NpuDevice, ascend: StandIn) -> None:
+def test_every_task_kind_has_a_stream_and_urgent_ones_high_priority(npu: NpuDevice, ascend: StandIn) -> None:
     streams: Mapping[Stream, Any] = npu.streams
     assert len({id(stream) for stream in streams.values()}) == len(Stream)
     for stream in Stream:
@@ -110,7 +108,7 @@ def test_every_track_has_a_stream_and_first_things_come_first(npu: NpuDevice, as
     assert ascend.npu.current_stream() not in streams.values()
 
 
-def test_a_track_waits_for_the_moment_of_another(npu: NpuDevice) -> None:
+def test_stream_waits_for_the_event_of_another_stream(npu: NpuDevice) -> None:
     with npu.stream(Stream.STARTS):
         event: Any = npu.mark()
     with npu.stream(Stream.FRAMES):
@@ -120,7 +118,7 @@ def test_a_track_waits_for_the_moment_of_another(npu: NpuDevice) -> None:
     assert npu.streams[Stream.FRAMES].waited_for == 1
 
 
-def test_convolutions_keep_all_of_float32(ascend: StandIn) -> None:
+def test_convolutions_use_full_float32_precision(ascend: StandIn) -> None:
     """The library's default lets them drop bits, which codes of a reference would follow."""
     assert ascend.npu.conv.allow_hf32
     NpuDevice()
@@ -128,14 +126,14 @@ def test_convolutions_keep_all_of_float32(ascend: StandIn) -> None:
     assert not ascend.npu.matmul.allow_hf32
 
 
-def test_memory_is_the_card_s_with_what_the_allocator_keeps(npu: NpuDevice, ascend: StandIn) -> None:
+def test_free_memory_includes_the_cache_of_the_allocator(npu: NpuDevice, ascend: StandIn) -> None:
     ascend.npu.free, ascend.npu.total = 20 * 2**30, 32 * 2**30
     ascend.npu.reserved, ascend.npu.allocated = 7 * 2**30, 4 * 2**30
     assert npu.free_bytes() == 23 * 2**30
     assert npu.total_bytes() == 32 * 2**30
 
 
-def test_memory_of_the_host_is_pinned(npu: NpuDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_memory_is_pinned(npu: NpuDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned: list[Tensor] = []
     monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
     memory = npu.host_memory(2, 3, dtype=torch.int64)
@@ -144,7 +142,7 @@ def test_memory_of_the_host_is_pinned(npu: NpuDevice, monkeypatch: pytest.Monkey
     assert memory.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_threads_that_wait_enter_the_device_first(npu: NpuDevice) -> None:
+def test_waiting_threads_get_a_device_context(npu: NpuDevice) -> None:
     """A thread without a context cannot wait for an event: the completion waiter is given one."""
     event, woken = npu.mark(), threading.Event()
     with ThreadPoolExecutor(1) as another, pytest.raises(Misuse, match="no context of the device"):
@@ -156,7 +154,7 @@ def test_threads_that_wait_enter_the_device_first(npu: NpuDevice) -> None:
     assert woken.is_set()
 
 
-def test_under_a_task_queue_that_refuses_captures_everything_runs_without(
+def test_task_queue_mode_without_capture_support_disables_graphs(
     ascend: StandIn, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("TASK_QUEUE_ENABLE", "2")
@@ -167,7 +165,7 @@ def test_under_a_task_queue_that_refuses_captures_everything_runs_without(
     assert NpuDevice().holds_graphs
 
 
-def test_a_graph_does_its_work_again_without_python(npu: NpuDevice, ascend: StandIn) -> None:
+def test_graph_replays_its_work_without_python(npu: NpuDevice, ascend: StandIn) -> None:
     state, calls = torch.zeros(3, device=NPU), []
 
     def work() -> Tensor:
@@ -187,7 +185,7 @@ def test_a_graph_does_its_work_again_without_python(npu: NpuDevice, ascend: Stan
     assert graph.result.data_ptr() == address
 
 
-def test_no_graph_begins_or_is_replayed_within_another(npu: NpuDevice) -> None:
+def test_graph_cannot_be_captured_or_replayed_inside_another(npu: NpuDevice) -> None:
     state = torch.zeros(3, device=NPU)
     with torch.inference_mode():
         inner = npu.capture(lambda: state.add_(1), Stream.FRAMES)
@@ -210,11 +208,11 @@ def elsewhere(npu: NpuDevice, state: Tensor) -> None:
         state.add_(1)
 
 
-def test_graphs_of_a_track_share_their_memory_and_those_of_two_do_not(npu: NpuDevice, ascend: StandIn) -> None:
+def test_graphs_share_memory_within_a_stream_only(npu: NpuDevice, ascend: StandIn) -> None:
     assert len(set(map(id, npu.pools.values()))) == len(Stream) == len(ascend.npu.pools)
 
 
-def test_what_serves_meanwhile_does_not_end_up_in_a_graph(npu: NpuDevice) -> None:
+def test_concurrent_work_is_not_captured(npu: NpuDevice) -> None:
     """Another thread works on the stream that the graph is for, and in the middle of its capture."""
     state, served = torch.zeros(3, device=NPU), torch.zeros(3, device=NPU)
 
@@ -236,7 +234,7 @@ def test_what_serves_meanwhile_does_not_end_up_in_a_graph(npu: NpuDevice) -> Non
     assert npu.capturing[Stream.FRAMES] is not npu.streams[Stream.FRAMES]
 
 
-def test_a_capture_waits_for_its_caller_s_stream(npu: NpuDevice) -> None:
+def test_capture_waits_for_the_stream_of_its_caller(npu: NpuDevice) -> None:
     """What the work reads may have been put on its way there just now."""
     row = torch.zeros(3, device=NPU)
     with torch.inference_mode():
@@ -261,7 +259,7 @@ def test_one_thread_captures_at_a_time(npu: NpuDevice) -> None:
         assert list(threads.map(capture, state)) == [None] * 4
 
 
-def test_the_norm_casts_before_the_weight(npu: NpuDevice, ascend: StandIn) -> None:
+def test_rms_norm_casts_before_applying_the_weight(npu: NpuDevice, ascend: StandIn) -> None:
     """As the networks do; with the weight within, the library would round once where they round twice."""
     norm = RMSNorm(64, 1e-6).to(torch.bfloat16).requires_grad_(False)
     norm.weight.copy_(torch.randn(64, generator=torch.Generator().manual_seed(1)))

@@ -47,7 +47,7 @@ def assert_near(out: Tensor, truth: Tensor) -> None:
 
 @both
 @pytest.mark.parametrize(("rows", "before", "new"), [(1, 0, 1), (1, 0, 9), (1, 5, 3), (1, 70, 1), (3, 0, 2), (3, 9, 1)])
-def test_new_positions_see_themselves_and_those_before(
+def test_new_positions_attend_causally(
     npu: NpuDevice, ascend: StandIn, rows: int, before: int, new: int, dtype: torch.dtype
 ) -> None:
     q, k, v = heads(rows, new, before + new, dtype)
@@ -59,7 +59,7 @@ def test_new_positions_see_themselves_and_those_before(
 
 
 @both
-def test_keys_beyond_the_compressed_mask_are_seen_as_well(npu: NpuDevice, dtype: torch.dtype) -> None:
+def test_keys_beyond_the_compressed_mask_are_attended(npu: NpuDevice, dtype: torch.dtype) -> None:
     before, new = COMPRESSED + 50, 3
     q, k, v = heads(1, new, before + new, dtype)
     truth = expected(q, k, v, torch.ones(new, before + new, dtype=torch.bool).tril(before))
@@ -67,7 +67,7 @@ def test_keys_beyond_the_compressed_mask_are_seen_as_well(npu: NpuDevice, dtype:
 
 
 @both
-def test_views_of_the_arena_are_taken_for_what_they_show(npu: NpuDevice, dtype: torch.dtype) -> None:
+def test_strided_views_of_the_cache_are_supported(npu: NpuDevice, dtype: torch.dtype) -> None:
     _, k, v = heads(4, 1, 32, dtype)
     q = heads(1, 5, 5, dtype, seed=1)[0].transpose(1, 2).contiguous().transpose(1, 2)
     k, v = k[2:3, :, :11], v[2:3, :, :11]
@@ -78,7 +78,7 @@ def test_views_of_the_arena_are_taken_for_what_they_show(npu: NpuDevice, dtype: 
 
 
 @both
-def test_a_prompt_may_be_told_what_it_sees(npu: NpuDevice, dtype: torch.dtype) -> None:
+def test_prefill_accepts_an_explicit_mask(npu: NpuDevice, dtype: torch.dtype) -> None:
     q, k, v = heads(1, 4, 12, dtype)
     seen = torch.rand(4, 12, generator=torch.Generator().manual_seed(3)) < 0.5
     seen[:, 2] = True
@@ -99,7 +99,7 @@ def arena(dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
 @both
 @pytest.mark.parametrize("new", [1, 5])
 @pytest.mark.parametrize("seed", range(4))
-def test_rows_write_to_their_own_slots_and_see_them_up_to_themselves(
+def test_decode_writes_to_its_own_slot_and_attends_up_to_its_length(
     npu: NpuDevice, ascend: StandIn, seed: int, new: int, dtype: torch.dtype
 ) -> None:
     """Of the slots nothing else is written, none is copied whole, and nothing goes to the AI CPU."""
@@ -124,9 +124,7 @@ def test_rows_write_to_their_own_slots_and_see_them_up_to_themselves(
     assert (ascend.npu.copied, ascend.npu.ai_cpu) == (0, [])
 
 
-def test_writing_by_slot_and_position_with_the_heads_between_would_go_to_the_ai_cpu(
-    npu: NpuDevice, ascend: StandIn
-) -> None:
+def test_index_put_with_heads_in_between_would_run_on_the_ai_cpu(npu: NpuDevice, ascend: StandIn) -> None:
     """As the CPU device does it, and gathering a span of the slots would copy all of them."""
     keys, _ = on_npu(*arena(torch.bfloat16, 0))
     rows, places = on_npu(torch.tensor([1, 2]), torch.tensor([3, 4]))
@@ -137,7 +135,7 @@ def test_writing_by_slot_and_position_with_the_heads_between_would_go_to_the_ai_
     assert ascend.npu.copied == keys.nbytes // 2
 
 
-def test_positions_past_the_slot_s_last_are_written_to_the_last(npu: NpuDevice) -> None:
+def test_positions_beyond_the_slot_are_written_to_its_last_position(npu: NpuDevice) -> None:
     held = on_npu(*arena(torch.float32, 1))
     before = held[0].cpu()
     rows, starts = on_npu(torch.tensor([3]), torch.tensor([TOTAL - 2]))
@@ -150,9 +148,7 @@ def test_positions_past_the_slot_s_last_are_written_to_the_last(npu: NpuDevice) 
 
 @both
 @pytest.mark.parametrize("left", [math.nan, math.inf])
-def test_what_another_left_behind_a_row_s_end_does_not_reach_it(
-    npu: NpuDevice, left: float, dtype: torch.dtype
-) -> None:
+def test_stale_keys_after_the_row_end_are_not_attended(npu: NpuDevice, left: float, dtype: torch.dtype) -> None:
     q, k, v = heads(2, 1, 1, dtype)
     rows, starts = torch.tensor([0, 1]), torch.tensor([4, 20])
     keys, values = arena(dtype, 2)
@@ -172,25 +168,25 @@ def causal(size: int = COMPRESSED) -> Tensor:
     return torch.ones(size, size, dtype=torch.bool).triu(1)
 
 
-def test_the_masks_in_use_pass() -> None:
+def test_masks_in_use_are_accepted() -> None:
     check_attention(*heads(1, 3, 9, torch.bfloat16), causal(), BOTTOM_RIGHT)
     check_attention(*heads(2, 1, 9, torch.bfloat16), None, EXPLICIT)
     check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
 
 
 @pytest.mark.parametrize("size", [COMPRESSED - 1, COMPRESSED + 1])
-def test_a_compressed_mask_of_another_size_is_stopped(size: int) -> None:
+def test_compressed_mask_of_another_size_is_refused(size: int) -> None:
     with pytest.raises(AttentionRefused, match="2048 by 2048"):
         check_attention(*heads(1, 3, 9, torch.bfloat16), causal(size), BOTTOM_RIGHT)
 
 
 @pytest.mark.parametrize(("new", "total"), [(3, 9), (9, 9), (1, 9)])
-def test_a_mask_that_aligns_the_first_with_the_first_is_stopped(new: int, total: int) -> None:
+def test_top_left_aligned_mask_is_refused(new: int, total: int) -> None:
     with pytest.raises(AttentionRefused, match="mode 2 aligns queries and keys at the first of each"):
         check_attention(*heads(1, new, total, torch.bfloat16), causal(), 2)
 
 
-def test_it_would_have_answered_wrongly_without_a_word(ascend: StandIn) -> None:
+def test_top_left_aligned_mask_would_silently_give_wrong_results(ascend: StandIn) -> None:
     """The trap itself: mode 2 with older keys sees the first keys instead of the last ones."""
     q, k, v = heads(1, 2, 9, torch.bfloat16)
     words = {
@@ -209,38 +205,38 @@ def test_it_would_have_answered_wrongly_without_a_word(ascend: StandIn) -> None:
     assert not torch.allclose(outs[0].float(), outs[1].float(), atol=0.1)
 
 
-def test_more_queries_than_keys_are_stopped() -> None:
+def test_more_queries_than_keys_are_refused() -> None:
     q, k, v = heads(1, 5, 4, torch.bfloat16)
     with pytest.raises(AttentionRefused, match="no more queries than keys"):
         check_attention(q, k, v, causal(), BOTTOM_RIGHT)
 
 
-def test_several_queries_without_a_mask_are_stopped() -> None:
+def test_several_queries_without_a_mask_are_refused() -> None:
     with pytest.raises(AttentionRefused, match="also those after it"):
         check_attention(*heads(1, 2, 9, torch.bfloat16), None, EXPLICIT)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.int8])
-def test_a_mask_of_numbers_is_stopped(dtype: torch.dtype) -> None:
+def test_numeric_mask_is_refused(dtype: torch.dtype) -> None:
     """Torch adds masks of floats; here they would be read as True or False."""
     with pytest.raises(AttentionRefused, match="may mean the opposite"):
         check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=dtype), EXPLICIT)
 
 
 @pytest.mark.parametrize("shape", [(2, 9), (9,), (1, 1, 1, 9), (2, 1, 1, 8), (2, 6, 1, 9)])
-def test_a_mask_of_another_shape_is_stopped(shape: tuple[int, ...]) -> None:
+def test_mask_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(AttentionRefused, match="for 1 queries and 9 keys"):
         check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(shape, dtype=torch.bool), EXPLICIT)
 
 
-def test_a_mask_that_is_not_contiguous_is_stopped() -> None:
+def test_non_contiguous_mask_is_refused() -> None:
     wide = torch.zeros(2, 1, 1, 18, dtype=torch.bool)
     with pytest.raises(AttentionRefused, match="contiguous masks"):
         check_attention(*heads(2, 1, 9, torch.bfloat16), wide[..., ::2], EXPLICIT)
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])
-def test_heads_that_are_not_contiguous_are_stopped(part: int) -> None:
+def test_non_contiguous_heads_are_refused(part: int) -> None:
     given = list(heads(2, 1, 9, torch.bfloat16))
     given[part] = torch.cat((given[part], given[part]), dim=-1)[..., ::2]
     query, key, value = given
@@ -249,7 +245,7 @@ def test_heads_that_are_not_contiguous_are_stopped(part: int) -> None:
 
 
 @pytest.mark.parametrize(("part", "changed"), list(product((0, 1, 2), ("dtype", "dim"))))
-def test_heads_of_another_dtype_or_layout_are_stopped(part: int, changed: str) -> None:
+def test_heads_of_another_dtype_or_layout_are_refused(part: int, changed: str) -> None:
     given = list(heads(2, 1, 9, torch.bfloat16))
     given[part] = given[part].float() if changed == "dtype" else given[part].flatten(2)
     query, key, value = given
@@ -257,13 +253,13 @@ def test_heads_of_another_dtype_or_layout_are_stopped(part: int, changed: str) -
         check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
 
 
-def test_keys_in_the_layout_of_a_row_first_are_stopped() -> None:
+def test_row_first_key_layout_is_refused() -> None:
     q, k, v = heads(2, 1, 9, torch.bfloat16)
     with pytest.raises(AttentionRefused):
         check_attention(q, k.transpose(1, 2).contiguous(), v, None, EXPLICIT)
 
 
-def test_a_checkpoint_that_the_operators_do_not_take_is_refused_with_the_reason() -> None:
+def test_unsupported_checkpoint_is_refused_with_the_reason() -> None:
     def given(query_heads: int, key_heads: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         keys = torch.zeros(1, key_heads, 4, width, dtype=dtype)
         return torch.zeros(1, query_heads, 1, width, dtype=dtype), keys, keys

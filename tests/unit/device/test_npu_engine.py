@@ -80,7 +80,7 @@ def assert_same_codes(on_npu: Engine, on_cpu: Engine, requests: list[SpeechReque
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
 @pytest.mark.parametrize("eager", [True, False])
-def test_several_requests_have_the_cpu_s_codes(
+def test_batched_npu_codes_equal_those_of_the_cpu(
     loaded: Loaded, ascend: StandIn, on_npu: LoadedOnNpu, eager: bool
 ) -> None:
     """All sixteen codes of a frame, and nothing for the AI CPU to do."""
@@ -95,7 +95,7 @@ def test_several_requests_have_the_cpu_s_codes(
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
-def test_another_shape_of_checkpoint_has_the_cpu_s_codes_as_well(
+def test_npu_codes_of_another_checkpoint_shape_equal_those_of_the_cpu(
     loaded: Loaded, npu: NpuDevice, on_npu: LoadedOnNpu
 ) -> None:
     requests = [custom_voice("a b c", voice=name, seed=3, sampling=Sampling()) for name in ("ada", "bob_2", "mei")]
@@ -104,7 +104,7 @@ def test_another_shape_of_checkpoint_has_the_cpu_s_codes_as_well(
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
-def test_every_mode_has_the_cpu_s_codes(
+def test_npu_codes_of_every_mode_equal_those_of_the_cpu(
     cloner: Checkpoint, designer: Checkpoint, npu: NpuDevice, on_npu: LoadedOnNpu
 ) -> None:
     for checkpoint, mode, request in (
@@ -116,7 +116,9 @@ def test_every_mode_has_the_cpu_s_codes(
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
-def test_text_that_grows_has_the_cpu_s_codes(speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice) -> None:
+def test_npu_codes_of_streamed_text_equal_those_of_the_cpu(
+    speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice
+) -> None:
     engine = engine_of(npu_speaker, slots=2, device=npu, dtype="float32")
     assert np.array_equal(said(engine, streamed()).codes, said(engine_of(speaker, slots=2), streamed()).codes)
 
@@ -134,7 +136,7 @@ class InFloat64(CpuDevice):
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
-def test_half_precision_has_the_cpu_s_codes_through_the_operator_for_inference(
+def test_half_precision_codes_with_fused_attention_equal_those_of_the_cpu(
     folder_of: FolderOf,
     ascend: StandIn,
     npu: NpuDevice,
@@ -151,9 +153,7 @@ def test_half_precision_has_the_cpu_s_codes_through_the_operator_for_inference(
 
 
 @pytest.mark.logs_errors
-def test_a_checkpoint_that_the_operators_do_not_take_is_refused_at_the_start(
-    npu: NpuDevice, on_npu: LoadedOnNpu
-) -> None:
+def test_unsupported_checkpoint_is_refused_at_startup(npu: NpuDevice, on_npu: LoadedOnNpu) -> None:
     """Its heads are no sixteens; float32 has another operator and takes it (above)."""
     odd = on_npu("odd", "custom_voice", torch.bfloat16)
     with pytest.raises(DeviceUnavailable, match="in sixteens"):
@@ -163,7 +163,7 @@ def test_a_checkpoint_that_the_operators_do_not_take_is_refused_at_the_start(
         runner.capture()
 
 
-def test_opening_captures_every_shape_of_sound(folder_of: FolderOf, ascend: StandIn) -> None:
+def test_startup_captures_every_code2wav_shape(folder_of: FolderOf, ascend: StandIn) -> None:
     settings = EngineSettings(device="npu", dtype="float32", max_slots=2)
     engine = Engine.open(Settings(models=(str(folder_of("brief", "custom_voice")),), engine=settings))
     streams = core_of(engine).code2wav_streams
@@ -198,7 +198,7 @@ def frames_of(runner: ModelRunner, slots: list[int], count: int) -> Codes:
     return np.stack([runner.step(np.array(slots)).result().codes for _ in range(count)])
 
 
-def test_a_replayed_frame_has_the_bits_of_the_same_frame_without_a_graph(npu_speaker: Checkpoint) -> None:
+def test_replayed_frame_is_bitwise_equal_to_the_frame_without_a_graph(npu_speaker: Checkpoint) -> None:
     """Five rows in a graph of six, on slots out of order, beside one that rests."""
     made, runners = [], []
     for holds in (True, False):
@@ -219,7 +219,7 @@ def test_a_replayed_frame_has_the_bits_of_the_same_frame_without_a_graph(npu_spe
 
 
 @pytest.mark.parametrize("slots", [1, 5, 9])
-def test_rows_that_fill_a_batch_up_leave_nothing_but_the_scratch_row(
+def test_padding_rows_write_only_to_the_scratch_row(
     speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice, slots: int
 ) -> None:
     """Also where more of them are needed than there are slots: 9 rows run in a graph of 12."""
@@ -240,7 +240,7 @@ def test_rows_that_fill_a_batch_up_leave_nothing_but_the_scratch_row(
     assert slot_cache.frame[:slots].tolist() == [4] * slots
 
 
-def test_a_frame_reads_no_more_of_the_slots_than_its_longest_row_needs(
+def test_frame_reads_slots_only_up_to_the_longest_row(
     speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice
 ) -> None:
     """A row that grows past the first span is replayed by the next one's graph, and says what it says on the CPU."""
@@ -265,7 +265,7 @@ def counting(graph: Graph[Tensor], key: tuple[int, ...], into: list[tuple[int, .
 
 
 @pytest.mark.parametrize("broken", [{0}, {3}, set(range(2, 999))])
-def test_captures_that_fail_are_said_once_and_what_they_were_for_runs_without(
+def test_failed_capture_is_logged_once_and_runs_without_a_graph(
     speaker: Checkpoint,
     npu_speaker: Checkpoint,
     npu: NpuDevice,
@@ -295,7 +295,7 @@ def test_captures_that_fail_are_said_once_and_what_they_were_for_runs_without(
     assert_same_codes(engine, engine_of(speaker, slots=4), varied(4))
 
 
-def test_a_row_that_is_full_before_anybody_is_told_ends_nobody_s_frame(npu_speaker: Checkpoint, npu: NpuDevice) -> None:
+def test_full_row_does_not_end_the_frames_of_others(npu_speaker: Checkpoint, npu: NpuDevice) -> None:
     made = []
     for length in (10, 64):
         runner = ModelRunner(npu_speaker, npu, torch.float32, 2, length, 16)
@@ -306,9 +306,7 @@ def test_a_row_that_is_full_before_anybody_is_told_ends_nobody_s_frame(npu_speak
     assert np.array_equal(made[0][:, 1], made[1][:, 1])
 
 
-def test_a_row_that_went_wrong_harms_neither_its_neighbours_nor_who_comes_after(
-    npu_speaker: Checkpoint, npu: NpuDevice
-) -> None:
+def test_non_finite_row_affects_neither_neighbours_nor_successors(npu_speaker: Checkpoint, npu: NpuDevice) -> None:
     runner = ModelRunner(npu_speaker, npu, torch.float32, 2, 64, 64)
     runner.capture()
     expected = frames_of(runner, [begin(runner, 1, 9)], 3)

@@ -11,20 +11,20 @@ from runtime.device.quantized import Quantization, kinds_here
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 
-def test_auto_is_the_cpu_where_there_is_nothing_better(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_selects_the_cpu_without_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert open_device("auto").name == open_device("cpu").name == "cpu"
     with pytest.raises(DeviceUnavailable, match="torch sees no CUDA device"):
         open_device("cuda")
 
 
-def test_what_is_not_written_yet_is_said_so() -> None:
+def test_unavailable_device_is_refused() -> None:
     with pytest.raises(DeviceUnavailable, match="npu"):
         open_device("npu")
 
 
 @pytest.mark.parametrize("name", ["", "gpu", "CPU", "cuda:0"])
-def test_another_word_is_refused_with_those_there_are(name: str) -> None:
+def test_unknown_device_is_refused_with_the_available_ones(name: str) -> None:
     with pytest.raises(InvalidSetting, match="auto, cpu, cuda, npu or mps"):
         open_device(name)
 
@@ -32,17 +32,17 @@ def test_another_word_is_refused_with_those_there_are(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "dtype"), [("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)]
 )
-def test_the_cpu_computes_in_float32_unless_told_otherwise(name: str, dtype: torch.dtype) -> None:
+def test_cpu_uses_float32_by_default(name: str, dtype: torch.dtype) -> None:
     assert choose_dtype(name, CpuDevice()) is dtype
 
 
-def test_half_precision_is_refused_with_the_reason() -> None:
+def test_half_precision_on_cpu_is_refused_with_the_reason() -> None:
     with pytest.raises(InvalidSetting, match="overflows in half precision; use bfloat16 or float32"):
         choose_dtype("float16", CpuDevice())
 
 
 @pytest.mark.parametrize("name", ["", "fp32", "int8"])
-def test_another_dtype_is_refused_with_those_there_are(name: str) -> None:
+def test_unknown_dtype_is_refused_with_the_available_ones(name: str) -> None:
     with pytest.raises(InvalidSetting, match="auto, float32 or bfloat16"):
         choose_dtype(name, CpuDevice())
 
@@ -54,16 +54,16 @@ def device_named(name: str) -> CpuDevice:
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda", "npu"])
-def test_weights_may_be_as_published_on_any_device(name: str) -> None:
+def test_published_weight_dtype_works_on_every_device(name: str) -> None:
     assert choose_quantization("off", device_named(name)) is None
 
 
 @pytest.mark.parametrize("kind", kinds_here())
-def test_weights_may_have_fewer_bits_on_a_cpu(kind: Quantization) -> None:
+def test_cpu_supports_quantized_weights(kind: Quantization) -> None:
     assert choose_quantization(kind, CpuDevice()) is kind
 
 
-def test_a_card_multiplies_eight_bits_and_another_device_none() -> None:
+def test_cuda_supports_int8_and_other_accelerators_no_quantization() -> None:
     assert choose_quantization("int8", device_named("cuda")) is Quantization.INT8
     with pytest.raises(InvalidSetting, match="quantize is int4: the device is cuda, and only a CPU multiplies int4"):
         choose_quantization("int4", device_named("cuda"))

@@ -64,7 +64,7 @@ def away(found: Tensor, expected: Tensor) -> float:
 
 
 @each_product
-def test_a_product_is_that_of_what_its_weights_stand_for(made: Made) -> None:
+def test_product_equals_that_of_the_dequantized_weights(made: Made) -> None:
     product, weight = made(numbers(N, K, seed=1))
     rows = numbers(40, K) * torch.logspace(-3, 3, 40)[:, None]
     expected = rows @ weight.t()
@@ -76,7 +76,7 @@ def test_a_product_is_that_of_what_its_weights_stand_for(made: Made) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_cards_twin_sums_in_float32_and_scales_then(dtype: torch.dtype) -> None:
+def test_gpu_twin_accumulates_in_float32_before_scaling(dtype: torch.dtype) -> None:
     weight, rows = Int8.of(numbers(N, K)), numbers(5, K, seed=2).to(dtype)
     made = DequantizedInt8(weight)(rows)
     assert made.dtype is dtype
@@ -84,21 +84,21 @@ def test_a_cards_twin_sums_in_float32_and_scales_then(dtype: torch.dtype) -> Non
     torch.testing.assert_close(made.double(), truth, rtol=2**-7 if dtype is torch.bfloat16 else 1e-5, atol=1e-5)
 
 
-def test_a_card_has_eight_bits_and_other_devices_none() -> None:
+def test_gpu_supports_int8_and_other_accelerators_no_quantization() -> None:
     assert kinds_on("cpu") == kinds_here()
     assert kinds_on("cuda") == [Quantization.INT8]
     assert kinds_on("npu") == kinds_on("mps") == []
 
 
 @FLOAT16
-def test_published_weights_in_float16_say_what_they_say_in_float32() -> None:
+def test_published_weights_in_float16_equal_those_in_float32() -> None:
     weight, rows = numbers(3072, 1024, seed=1).mul_(0.02).bfloat16().float(), numbers(5, 1024)
     assert away(WeightOnlyFloat16(weight)(rows), (rows.double() @ weight.double().t()).float()) < 2e-6
 
 
 @each_product
 @pytest.mark.parametrize("shape", [(N, K), (48, 1024)])
-def test_a_row_does_not_depend_on_its_neighbours(made: Made, shape: tuple[int, int]) -> None:
+def test_quantized_product_is_batch_invariant(made: Made, shape: tuple[int, int]) -> None:
     product, _ = made(numbers(*shape, seed=1))
     rows = numbers(140, shape[1]) * torch.logspace(-2, 2, 140)[:, None]
     whole = product(rows)
@@ -107,7 +107,7 @@ def test_a_row_does_not_depend_on_its_neighbours(made: Made, shape: tuple[int, i
 
 
 @ROUNDS_ROWS
-def test_rounded_rows_are_sums_of_whole_numbers() -> None:
+def test_rounded_rows_give_exact_integer_sums() -> None:
     rounded = Int8.of(numbers(N, K, seed=1))
     product = RoundedRowsInt8(rounded)
     rows = numbers(9, K)
@@ -117,7 +117,7 @@ def test_rounded_rows_are_sums_of_whole_numbers() -> None:
 
 
 @ROUNDS_ROWS
-def test_without_wide_sums_two_products_fit_sixteen_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_vnni_two_products_fit_into_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
     weight, rows = torch.ones(N, K), torch.ones(3, K)
     product = RoundedRowsInt8(Int8.of(weight))
@@ -126,7 +126,7 @@ def test_without_wide_sums_two_products_fit_sixteen_bits(monkeypatch: pytest.Mon
 
 
 @each_product
-def test_a_row_that_is_not_finite_harms_no_other_and_zeros_are_zeros(made: Made) -> None:
+def test_non_finite_row_affects_no_other_and_zeros_stay_zero(made: Made) -> None:
     product, _ = made(numbers(N, K, seed=1))
     rows = numbers(4, K)
     sane = product(rows)
@@ -139,7 +139,7 @@ def test_a_row_that_is_not_finite_harms_no_other_and_zeros_are_zeros(made: Made)
     assert not product(rows)[1].isfinite().any()
 
 
-def test_weights_are_rounded_to_the_nearest() -> None:
+def test_weights_are_rounded_to_nearest() -> None:
     weight = numbers(N, K, seed=1)
     eight, four = Int8.of(weight), Int4.of(weight)
     assert ((eight.weight() - weight).abs() <= eight.steps[:, None] / 2 + SMALLEST).all()
@@ -151,7 +151,7 @@ def test_weights_are_rounded_to_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_a_matrix_is_rounded_in_pieces_as_it_would_be_whole(dtype: torch.dtype) -> None:
+def test_matrix_quantized_in_pieces_equals_the_whole(dtype: torch.dtype) -> None:
     weight = numbers(2 * NEAR + 3, 48, seed=2).to(dtype)
     made, whole = Int8.of(weight), weight.float()
     steps = whole.abs().amax(dim=1) / FULL
@@ -160,13 +160,13 @@ def test_a_matrix_is_rounded_in_pieces_as_it_would_be_whole(dtype: torch.dtype) 
 
 
 @pytest.mark.parametrize("kind", kinds_here())
-def test_a_channel_of_zeros_stays_one(kind: Quantization) -> None:
+def test_channel_of_zeros_has_scale_one(kind: Quantization) -> None:
     weight = numbers(N, K)
     weight[3] = 0
     assert not quantized(weight, kind)(numbers(2, K, seed=2))[:, 3].any()
 
 
-def test_four_bits_are_for_the_shapes_that_have_a_kernel() -> None:
+def test_int4_is_used_only_for_shapes_with_a_kernel() -> None:
     assert takes_four_bits(16, 32)
     for shape in ((24, 32), (16, 48)):
         assert not takes_four_bits(*shape)
@@ -175,14 +175,14 @@ def test_four_bits_are_for_the_shapes_that_have_a_kernel() -> None:
 
 
 @pytest.mark.parametrize("rounds", [pytest.param(True, marks=ROUNDS_ROWS), False])
-def test_a_matrix_of_any_shape_has_a_product_on_any_processor(monkeypatch: pytest.MonkeyPatch, rounds: bool) -> None:
+def test_every_matrix_shape_has_a_product_on_every_processor(monkeypatch: pytest.MonkeyPatch, rounds: bool) -> None:
     monkeypatch.setattr(native, "is_loaded", lambda: False)
     monkeypatch.setattr(subject, "rounds_rows", lambda: rounds)
     kinds = {shape: type(quantized(numbers(*shape), Quantization.INT8)) for shape in ((N, K), (N, 64))}
     assert set(kinds.values()) == {RoundedRowsInt8 if rounds else WeightOnlyInt8}
 
 
-def test_no_kernel_of_fbgemm_is_used_on_arm64(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arm64_uses_no_fbgemm_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library of arm64 lists fbgemm there, but one kernel ends the process without SVE and the other is missing."""
     monkeypatch.setattr(native, "is_loaded", lambda: False)
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
@@ -193,7 +193,7 @@ def test_no_kernel_of_fbgemm_is_used_on_arm64(monkeypatch: pytest.MonkeyPatch) -
         assert away(quantized(weight, Quantization.INT8)(rows), rows @ weight.t()) < 0.02
 
 
-def test_bytes_are_those_of_a_large_matrix() -> None:
+def test_quantized_byte_counts_of_a_large_matrix() -> None:
     assert 1 < quantized_bytes(3072, 1024, Quantization.INT8) / (3072 * 1024) < 1.02
     assert quantized_bytes(3072, 1024, Quantization.FLOAT16) == 3072 * 1024 * 2
     assert quantized_bytes(3072, 1024, Quantization.INT4) == 3072 * 1024 * (4 + 32 / GROUP) / 8

@@ -90,14 +90,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_the_operator_for_inference_refuses(ascend: StandIn, name: str) -> None:
+def test_inference_attention_refuses_invalid_arguments(ascend: StandIn, name: str) -> None:
     words, rule = REFUSED[name]
     words = {**given(), **words} if name == "float32" else words
     with pytest.raises(Misuse, match=rule):
         ascend.npu_fused_infer_attention_score(**on_npu(words))
 
 
-def test_and_takes_what_is_right(ascend: StandIn) -> None:
+def test_inference_attention_accepts_valid_arguments(ascend: StandIn) -> None:
     def call(**words: Any) -> list[Tensor]:
         return [part.cpu() for part in ascend.npu_fused_infer_attention_score(**on_npu(words))]
 
@@ -121,7 +121,7 @@ def test_and_takes_what_is_right(ascend: StandIn) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["atten_masks", "scale_value", "head_num"])
-def test_a_name_that_does_not_exist_is_refused(ascend: StandIn, wrong: str) -> None:
+def test_unknown_operator_is_refused(ascend: StandIn, wrong: str) -> None:
     with pytest.raises(TypeError, match=wrong):
         ascend.npu_fused_infer_attention_score(**on_npu(given()), **{wrong: 1})
 
@@ -139,14 +139,14 @@ def test_a_name_that_does_not_exist_is_refused(ascend: StandIn, wrong: str) -> N
         ({"pse": torch.zeros(1)}, "not emulated"),
     ],
 )
-def test_the_operator_for_float32_refuses(ascend: StandIn, changed: dict[str, Any], rule: str) -> None:
+def test_float32_attention_refuses_invalid_arguments(ascend: StandIn, changed: dict[str, Any], rule: str) -> None:
     q, k = torch.randn(2, HEADS, 3, WIDTH).to(NPU), torch.randn(2, KV_HEADS, 7, WIDTH).to(NPU)
     assert ascend.npu_fusion_attention(q, k, k, HEADS, "BNSD", scale=0.25)[0].shape == q.shape
     with pytest.raises(Misuse, match=rule):
         ascend.npu_fusion_attention(q, k, k, HEADS, "BNSD", **on_npu(changed))
 
 
-def test_settings_and_streams_that_do_not_exist_are_refused(ascend: StandIn) -> None:
+def test_unknown_settings_and_streams_are_refused(ascend: StandIn) -> None:
     with pytest.raises(Misuse, match="no such setting"):
         ascend.npu.config.allow_internal_formats = False
     with pytest.raises(Misuse, match="priorities"):
@@ -172,7 +172,7 @@ def captured(ascend: StandIn, work: Callable[[], object]) -> Any:
     return graph
 
 
-def test_a_replay_does_the_same_operations_on_the_same_memory(ascend: StandIn) -> None:
+def test_replay_repeats_the_operations_on_the_same_memory(ascend: StandIn) -> None:
     state, given = torch.zeros(3, device=NPU), torch.ones(3, device=NPU)
     calls: list[Any] = []
 
@@ -194,7 +194,7 @@ def test_a_replay_does_the_same_operations_on_the_same_memory(ascend: StandIn) -
     assert state.tolist() == [24.0] * 3
 
 
-def test_memory_that_was_freed_or_moved_since_the_capture_is_missed(ascend: StandIn) -> None:
+def test_replay_detects_memory_freed_or_moved_since_capture(ascend: StandIn) -> None:
     held = {"weight": torch.ones(4, device=NPU)}
     made: list[Tensor] = []
     graph = captured(ascend, lambda: made.append(held["weight"] + 1))
@@ -217,12 +217,12 @@ def test_memory_that_was_freed_or_moved_since_the_capture_is_missed(ascend: Stan
         (lambda x, npu: x.long() >> 2, "no operator that Ascend's graphs take"),
     ],
 )
-def test_a_capture_refuses_what_no_graph_holds(ascend: StandIn, work: Any, rule: str) -> None:
+def test_capture_refuses_uncapturable_operations(ascend: StandIn, work: Any, rule: str) -> None:
     with pytest.raises(NotForGraphs, match=rule):
         captured(ascend, lambda: work(torch.ones(4, device=NPU), ascend.npu))
 
 
-def test_a_capture_keeps_to_its_stream_and_to_itself(ascend: StandIn) -> None:
+def test_capture_refuses_other_streams_and_nesting(ascend: StandIn) -> None:
     npu = ready(ascend).npu
     x, other = torch.ones(4, device=NPU), npu.Stream()
 
@@ -244,14 +244,14 @@ def test_a_capture_keeps_to_its_stream_and_to_itself(ascend: StandIn) -> None:
     assert not npu.is_current_stream_capturing()
 
 
-def test_lengths_of_the_host_are_not_captured(ascend: StandIn) -> None:
+def test_host_side_lengths_cannot_be_captured(ascend: StandIn) -> None:
     words = given(q=1, actual_seq_lengths_kv=[5])
     words = on_npu(words)
     with pytest.raises(Misuse, match="captured as they are"):
         captured(ascend, lambda: ascend.npu_fused_infer_attention_score(**words))
 
 
-def test_a_capture_needs_its_settings_its_pool_and_its_stream(ascend: StandIn) -> None:
+def test_capture_requires_its_settings_pool_and_stream(ascend: StandIn) -> None:
     npu = ascend.npu
     with pytest.raises(Misuse, match="aclop"), npu.graph(npu.NPUGraph()):
         pass
@@ -272,7 +272,7 @@ def test_a_capture_needs_its_settings_its_pool_and_its_stream(ascend: StandIn) -
 # --- the device itself
 
 
-def test_tensors_of_two_devices_do_not_meet(ascend: StandIn) -> None:
+def test_tensors_of_different_devices_cannot_be_mixed(ascend: StandIn) -> None:
     x = torch.ones(4, device=NPU)
     assert (x.device.type, x.is_cpu, (x * 2).device) == ("npu", False, NPU)
     with pytest.raises(Misuse, match="a tensor of cpu among the NPU's"):
@@ -286,7 +286,7 @@ def test_tensors_of_two_devices_do_not_meet(ascend: StandIn) -> None:
     assert (x + 1).cpu().tolist() == [2.0] * 4
 
 
-def test_a_thread_without_a_context_waits_for_nothing(ascend: StandIn) -> None:
+def test_thread_without_a_context_cannot_wait(ascend: StandIn) -> None:
     ascend.npu.current_device()
     event = ascend.npu.Event()
     event.record()
@@ -297,7 +297,7 @@ def test_a_thread_without_a_context_waits_for_nothing(ascend: StandIn) -> None:
         assert another.submit(event.query).result()
 
 
-def test_a_stream_that_others_work_on_is_not_captured(ascend: StandIn) -> None:
+def test_stream_with_work_of_others_cannot_be_captured(ascend: StandIn) -> None:
     npu, x = ready(ascend).npu, torch.ones(4, device=NPU)
     stream = npu.Stream()
 
@@ -322,7 +322,7 @@ def test_a_stream_that_others_work_on_is_not_captured(ascend: StandIn) -> None:
                 another.submit(captured, ascend, lambda: x.add_(1)).result()
 
 
-def test_graphs_that_share_memory_stay_on_one_stream(ascend: StandIn) -> None:
+def test_graphs_sharing_memory_stay_on_one_stream(ascend: StandIn) -> None:
     npu, x = ready(ascend).npu, torch.ones(4, device=NPU)
     pool, graphs = npu.graph_pool_handle(), [npu.NPUGraph() for _ in range(2)]
     for graph in graphs:
@@ -333,7 +333,7 @@ def test_graphs_that_share_memory_stay_on_one_stream(ascend: StandIn) -> None:
         graphs[1].replay()
 
 
-def test_no_capture_under_the_task_queue_s_second_level(ascend: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capture_is_refused_at_task_queue_level_two(ascend: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASK_QUEUE_ENABLE", "2")
     with pytest.raises(Misuse, match="TASK_QUEUE_ENABLE"):
         captured(ascend, lambda: None)
@@ -367,7 +367,7 @@ AI_CPU: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", AI_CPU)
-def test_what_the_ai_cpu_runs_is_told(ascend: StandIn, name: str) -> None:
+def test_ai_cpu_operations_are_reported(ascend: StandIn, name: str) -> None:
     work, why = AI_CPU[name]
     with torch.inference_mode():
         work()
@@ -375,7 +375,7 @@ def test_what_the_ai_cpu_runs_is_told(ascend: StandIn, name: str) -> None:
     assert re.search(why, ascend.npu.ai_cpu[-1][1])
 
 
-def test_what_the_cores_run_is_not(ascend: StandIn) -> None:
+def test_ai_core_operations_are_not_reported(ascend: StandIn) -> None:
     x, rows = torch.zeros(4, 2, 16, device=NPU), rows_of(0, 3)
     with torch.inference_mode():
         x[rows] = 1.0
