@@ -223,6 +223,12 @@ class ReadText:
         return words
 
 
+def read_text(text: str, limits: Limits, *, brackets: bool) -> str:
+    """Return a whole text without its tags, as `ReadText`."""
+    read = ReadText(limits, brackets=brackets)
+    return read.add(text) + read.finish()
+
+
 def untagged(text: str, limit: int = 500) -> str:
     """Return a text without its tags, for display."""
 

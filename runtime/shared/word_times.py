@@ -39,6 +39,15 @@ class TimedWords:
         self.start.append(round(start, 3))
         self.end.append(round(end, 3))
 
+    def moved(self, seconds: float) -> TimedWords:
+        """Return the words with later times."""
+        if not seconds:
+            return self
+        later = TimedWords()
+        for span, start, end in zip(self.spans, self.start, self.end, strict=True):
+            later.add(span, start + seconds, end + seconds)
+        return later
+
     def join(self, later: TimedWords) -> None:
         """Append words that are spoken after these."""
         self.spans.extend(later.spans)

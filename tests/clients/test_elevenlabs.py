@@ -24,6 +24,17 @@ def test_elevenlabs_python_client(client: Client, server: RunningServer) -> None
     assert http["characters"] == http["told"] == "One sentence at once."
     assert http["end"] == round(len(pcm) / 48_000, 3)
 
+    dialogue = heard["dialogue"]
+    for name in ("whole", "streamed", "timed", "pieces"):
+        assert dialogue[name]["sha256"] == dialogue["alone"]["sha256"], name
+    assert dialogue["mp3"] > 15_000
+    assert dialogue["characters"] == "Is the kettle on?It is.Good."
+    assert dialogue["segments"] == [["clara", 0, 0, 17], ["angus", 1, 17, 23], ["clara", 2, 23, 28]]
+    assert dialogue["edges"] == sorted(dialogue["edges"])
+    assert abs(dialogue["edges"][-1] - dialogue["whole"]["samples"] / 24_000) < 0.001
+    assert dialogue["told"] == [0, 1, 2]
+    assert dialogue["refused"] == [404, "inputs.3.voice_id"]
+
     assert heard["realtime"]["chunks"] > 5
     assert heard["realtime"]["samples"] > 3 * HALF_A_SECOND
     assert heard["realtime"]["rms"] > 300

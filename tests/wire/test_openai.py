@@ -523,7 +523,7 @@ def test_the_page_has_examples() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "body"), EXAMPLES)
 def test_each_curl_of_the_page_works(server: RunningServer, path: str, body: str) -> None:
-    fields = {"max_frames": 5, **json.loads(body.replace("clara", "serena"))}
+    fields = {"max_frames": 5, **json.loads(body.replace("clara", "serena").replace("angus", "ryan"))}
     reply = httpx.post(server.http + path, json=fields, timeout=60)
     assert reply.status_code == 200
     assert len(reply.content) > 500

@@ -43,6 +43,23 @@ class TimedAudio(TypedDict):
     normalized_alignment: CharacterTimes | None
 
 
+class VoiceSegment(TypedDict):
+    """Stretch of a turn in a piece of audio; indices are of the characters of this piece."""
+
+    voice_id: str
+    start_time_seconds: float
+    end_time_seconds: float
+    character_start_index: int
+    character_end_index: int
+    dialogue_input_index: int
+
+
+class TimedDialogue(TimedAudio):
+    """Audio of a dialogue with the times of its characters and turns."""
+
+    voice_segments: list[VoiceSegment]
+
+
 class ElevenLabsVoiceSettings(TypedDict):
     """Default voice settings; the second, third and fourth have no effect here."""
 

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, AliasChoices, Field
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import ModelCard, Sampling
 from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
+from runtime.server.http.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
 from runtime.server.languages import language_of
 from runtime.server.session.utterance import SynthesisOptions
 from runtime.server.text.filter import FilterName
@@ -131,12 +132,36 @@ class ClientMessage(Spoken):
 _WITHOUT_TEXT = ("flush", "close_context", "close_socket")
 
 
-class TextToSpeechBody(Spoken):
+class FileBody(Spoken):
+    """Body of an HTTP route."""
+
+    model_id: Name | None = None
+    language_code: Name | None = None
+
+
+class TextToSpeechBody(FileBody):
     """One text."""
 
     text: Text
-    model_id: Name | None = None
-    language_code: Name | None = None
+
+
+class DialogueInput(StrictFields):
+    """Turn of a dialogue."""
+
+    text: Text
+    voice_id: Name
+
+    @property
+    def voice_name(self) -> str:
+        return self.voice_id
+
+
+class DialogueBody(FileBody):
+    """Dialogue. ``turn_pause_ms`` is an extension."""
+
+    inputs: Annotated[list[DialogueInput], Field(min_length=1, max_length=MAX_TURNS)]
+    voice_settings: VoiceSettings = Field(VoiceSettings(), validation_alias=AliasChoices("settings", "voice_settings"))
+    turn_pause_ms: Annotated[float, Field(ge=0, le=MAX_TURN_PAUSE_MS)] = TURN_PAUSE_MS
 
 
 def resolve_voice(

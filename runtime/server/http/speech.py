@@ -14,6 +14,7 @@ from fastapi import Request
 from runtime.errors import InvalidMessage, MessageTooLarge, TextTooLong
 from runtime.request import Reference, SpeechRequest
 from runtime.server.engine_host import Host
+from runtime.server.http.dialogue import DialogueStream, turn_field
 from runtime.server.http.speech_stream import SpeechStream, StreamingReply
 from runtime.server.logs import RequestLog
 from runtime.server.text.filter import FilterName, filtered
@@ -40,7 +41,8 @@ class HttpSpeech(ABC, Generic[Body]):
         self._host = host
         self._body = body
         self._library = library
-        self._speech: SpeechStream | None = None
+        self._speech: DialogueStream | None = None
+        self._references: dict[str, Reference] = {}  # Stored voices by id, which turns of a dialogue share.
 
     @property
     @abstractmethod
@@ -67,19 +69,30 @@ class HttpSpeech(ABC, Generic[Body]):
             on_broken=self._host.refused,
         )
 
-    def _stream(self, request: SpeechRequest) -> SpeechStream:
-        """Submit the request and return its stream; the host counts and logs its end."""
+    def _stream(self, *requests: SpeechRequest, pause_ms: float = 0.0) -> DialogueStream:
+        """Return the stream of the request, or of a dialogue's requests; the host counts and logs each end."""
+        queue_s = self._host.settings.limits.queue_s
+        is_dialogue = len(requests) > 1
+
+        def open_stream(turn: int, request: SpeechRequest) -> SpeechStream:
+            if is_dialogue:
+                return self._open_stream(request, f"{self._id}/{turn}", turn_field(turn, "text"))
+            return self._open_stream(request, self._id, self.text_field)
+
+        self._speech = DialogueStream(requests, open_stream, pause_s=pause_ms / 1000, queue_s=queue_s)
+        return self._speech
+
+    def _open_stream(self, request: SpeechRequest, request_id: str, text_field: str) -> SpeechStream:
         host = self._host
         request_log = RequestLog(
-            id=self._id,
+            id=request_id,
             dialect=self.dialect,
             mode=request.mode,
             chars=len(request.text),
             text=request.text if host.settings.server.log_text else None,
         )
         on_end = partial(host.ended, request_log)
-        self._speech = SpeechStream(host.engine, request, text_field=self.text_field, on_end=on_end)
-        return self._speech
+        return SpeechStream(host.engine, request, text_field=text_field, on_end=on_end)
 
     async def _filtered(self, name: FilterName, text: str, *, tags: bool) -> str:
         """Return the spoken part of a text. A separate thread filters texts in turn.
@@ -107,7 +120,10 @@ class HttpSpeech(ABC, Generic[Body]):
     async def _stored(self, resolved: ResolvedVoice) -> Reference | None:
         if resolved.stored is None:
             return None
-        return await self._host.run_in_worker(self._library.reference, resolved.stored)
+        if resolved.stored not in self._references:
+            reference = await self._host.run_in_worker(self._library.reference, resolved.stored)
+            self._references[resolved.stored] = reference
+        return self._references[resolved.stored]
 
     async def _encoding(self, work: Callable[..., bytes], *given: bytes) -> bytes:
         return await asyncio.get_running_loop().run_in_executor(self._host.encoders, work, *given)

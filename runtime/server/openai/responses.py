@@ -50,6 +50,15 @@ class SpeechBatch(SpeechBody):
     items: Annotated[list[SpeechBody], Field(min_length=1)]
 
 
+class WordTime(TypedDict):
+    """Estimated time of a word in seconds; ``input_index`` is its turn in a dialogue."""
+
+    word: str
+    start: float
+    end: float
+    input_index: NotRequired[int]
+
+
 class BatchResult(TypedDict):
     """One text's sound, or why there is none."""
 
@@ -62,6 +71,7 @@ class BatchResult(TypedDict):
     stop_reason: NotRequired[str]
     notes: NotRequired[list[str]]
     usage: NotRequired[Usage]
+    words: NotRequired[list[WordTime]]
     code: NotRequired[str]
     param: NotRequired[str | None]
     retryable: NotRequired[bool]

@@ -131,7 +131,7 @@ async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary,
 
 async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, request_id: str) -> Reply:
     try:
-        whole = await _when_there_is_room(host, read_speech(fields), library, request_id)
+        whole = await _when_there_is_room(host, read_speech(fields, is_in_batch=True), library, request_id)
     except SpeechError as error:
         host.refused(error)
         return _failure(error)
@@ -147,6 +147,7 @@ async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, reque
         "stop_reason": whole.end.stop_reason.value,
         "notes": list(whole.notes),
         "usage": usage(whole.end),
+        **({"words": whole.words} if whole.words else {}),
     }
 
 

@@ -12,9 +12,10 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, 
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import Reference
+from runtime.server.http.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
 from runtime.server.native.schema import SessionConfig
 from runtime.server.text.filter import FilterName
-from runtime.server.wire import Name, Text, checked, given
+from runtime.server.wire import Name, StrictFields, Text, checked, given
 from runtime.shared.encoding import FORMATS, SPEEDS
 
 STREAM_FORMATS = ("audio", "sse")
@@ -40,22 +41,43 @@ def _voice_name(voice: object) -> object:
     return voice.get("id") if isinstance(voice, dict) else voice
 
 
+VoiceName = Annotated[Name, BeforeValidator(_voice_name)]
+
+
 def _without_what_is_of_sockets(schema: dict[str, Any]) -> None:
     """The fields of a message that mean nothing in a body are not told."""
     for name in ("type", "context_id", "frames"):
         del schema["properties"][name]
-    schema["required"] = [name for name in schema["required"] if name != "type"]
+    del schema["required"]
+    schema["anyOf"] = [{"required": ["input"]}, {"required": ["inputs"]}]
+
+
+class DialogueInput(StrictFields):
+    """Turn of a dialogue; a null field is the body's."""
+
+    text: Text = Field(validation_alias=AliasChoices("text", "input"))
+    voice: VoiceName | None = Field(None, validation_alias=AliasChoices("voice", "speaker"))
+    language: Name | None = None
+    instruct: Text | None = Field(None, validation_alias=AliasChoices("instructions", "instruct"))
+
+    @property
+    def voice_name(self) -> str | None:
+        return self.voice
 
 
 class SpeechBody(SessionConfig):
-    """One text to speak."""
+    """One text to speak, or a dialogue."""
 
     model_config = ConfigDict(json_schema_extra=_without_what_is_of_sockets)
 
-    input: Text
-    voice: Annotated[Name | None, BeforeValidator(_voice_name)] = Field(
-        None, validation_alias=AliasChoices("voice", "speaker")
+    input: Text = Field(description="the text; required without inputs")
+    inputs: Annotated[list[DialogueInput], Field(max_length=MAX_TURNS)] = Field(
+        [], description="turns of a dialogue, spoken in sequence"
     )
+    turn_pause_ms: Annotated[float, Field(ge=0, le=MAX_TURN_PAUSE_MS)] = Field(
+        TURN_PAUSE_MS, description="silence between turns"
+    )
+    voice: VoiceName | None = Field(None, validation_alias=AliasChoices("voice", "speaker"))
     response_format: Annotated[Name, AfterValidator(_known_format)] = "mp3"
     stream_format: Annotated[Name, AfterValidator(_known_stream_format)] | None = None
     stream: bool | None = None
@@ -63,6 +85,9 @@ class SpeechBody(SessionConfig):
     sample_rate: Literal[8000, 24000] = 24000
     text_filter: FilterName = "none"
     retries: Annotated[int, Field(ge=0, le=5)] = 0
+    timestamp_granularities: Annotated[list[Literal["word"]], Field(max_length=1)] = Field(
+        [], description='["word"]: estimated times of words, in events and batches'
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -71,9 +96,24 @@ class SpeechBody(SessionConfig):
             why = "embeddings are not taken; send ref_audio"
             raise InvalidConfig(where="speaker_embedding", why=why, param="speaker_embedding")
         if fields.get("word_timestamps"):
-            why = "times of words are not made here"
+            why = 'send timestamp_granularities: ["word"]'
             raise InvalidConfig(where="word_timestamps", why=why, param="word_timestamps")
+        if fields.get("inputs"):
+            if fields.get("input"):
+                raise ValueError("input and inputs exclude each other")
+            fields = {**fields, "input": ""}
         return fields
+
+    @property
+    def turns(self) -> list[SpeechBody]:
+        """Return a body for each turn of a dialogue, or this one."""
+        return [self._turn(turn) for turn in self.inputs] or [self]
+
+    def _turn(self, turn: DialogueInput) -> SpeechBody:
+        chosen: dict[str, Any] = {"language": turn.language, "instruct": turn.instruct, "voice": turn.voice}
+        if turn.voice is not None:
+            chosen["ref_audio"] = None
+        return self.model_copy(update={**given(chosen), "input": turn.text, "inputs": []})
 
     def spoken(self, reference: Reference | None) -> Reference | None:
         """Return the reference; fields of the request apply to recordings but not to stored voices."""
@@ -92,7 +132,7 @@ class SpeechBody(SessionConfig):
         return self.stream_format == "sse" or (self.stream is True and self.stream_format is None)
 
 
-def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False) -> SpeechBody:
+def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is_in_batch: bool = False) -> SpeechBody:
     """Check a decoded body; of a client that reads as it comes, whatever says nothing else is a stream.
 
     Raises:
@@ -106,6 +146,9 @@ def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False) ->
     if body.retries and not body.is_whole:
         why = "only a whole reply is made again; set stream to false"
         raise InvalidConfig(where="retries", why=why, param="retries")
+    if body.timestamp_granularities and not (body.is_events or is_in_batch):
+        where, why = "timestamp_granularities", "only events and batches carry times; set stream_format to sse"
+        raise InvalidConfig(where=where, why=why, param=where)
     return body
 
 

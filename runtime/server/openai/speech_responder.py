@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from runtime.errors import SpeechError
 from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest, StopReason
 from runtime.server.descriptions import metrics
+from runtime.server.http.dialogue import DialogueStream, DialogueWords, check_turn_text, check_turns, errors_of_turn
 from runtime.server.http.speech import HttpSpeech, event
-from runtime.server.http.speech_stream import SpeechStream
 from runtime.server.openai.schema import SpeechBody
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_resolver import ResolvedVoice
-from runtime.server.wire import Reply
+from runtime.server.wire import BYTES_PER_SAMPLE, Reply
 from runtime.shared.encoding import Encoder
+from runtime.shared.inline_tags import read_text
 from runtime.shared.port.errors import error_body
+from runtime.shared.word_times import TimedWords
 
 SEEDS = 2**63
+_TURN_FIELDS = {"voice": "voice", "language": "language", "instruct": "instructions", "text": "text", "input": "text"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,7 @@ class Whole:
     seed: int | None
     end: Finished
     notes: tuple[str, ...]  # Notes about ignored fields and faults of the speech.
+    words: list[Reply] = field(default_factory=list)  # Word times, if the body asks for them.
 
 
 class SpeechResponder(HttpSpeech[SpeechBody]):
@@ -37,6 +41,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
 
     dialect = "openai"
     text_field = "input"
+    _uploaded: Reference | None = None  # The body's recording, once it is read.
 
     @property
     def sample_rate(self) -> int:
@@ -49,7 +54,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             SpeechError: the request was refused, or broke.
         """
         encoder = self._encoder()
-        async with self._stream(await self._request()) as speech:
+        async with self._stream(*await self._requests(), pause_ms=self._body.turn_pause_ms) as speech:
             async for heard in speech:
                 if isinstance(heard, AudioChunk) and (audio := await self._encoded(encoder, encoder.add, heard.pcm)):
                     yield audio
@@ -63,17 +68,23 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         """
         encoder, begun = self._encoder(), False
         try:
-            async with self._stream(await self._request()) as speech:
+            requests = await self._requests()
+            words = self._word_times(requests)
+            async with self._stream(*requests, pause_ms=self._body.turn_pause_ms) as speech:
                 async for heard in speech:
                     if isinstance(heard, AudioChunk):
                         audio = await self._encoded(encoder, encoder.add, heard.pcm)
+                        times = _heard(words, speech, heard)
                     elif isinstance(heard, Finished):
                         audio = await self._encoded(encoder, encoder.finish)
+                        times = words.finish() if words is not None else {}
                     else:
                         continue
                     if audio:
                         yield self._delta(audio)
                         begun = True
+                    if times:
+                        yield event(type="speech.audio.timestamps", words=self._told(times), estimated=True)
                     if isinstance(heard, Finished):
                         yield self._done(heard, speech)
         except SpeechError as error:
@@ -87,40 +98,89 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         Raises:
             SpeechError: the request was refused, or broke.
         """
-        request = await self._request()
+        requests = await self._requests()
         for left in range(self._body.retries, -1, -1):
-            pcm, end, speech = await self._collected(request)
+            pcm, end, speech, words = await self._collected(requests)
             if end.stop_reason not in {StopReason.RUNAWAY, StopReason.SHORT} or not left:
                 break
-            request = replace(request, seed=((speech.seed or 0) + 1) % SEEDS)
+            seed = ((speech.seed or 0) + 1) % SEEDS
+            requests = [replace(request, seed=seed) for request in requests]
         encoder = self._encoder(whole=True)
         audio = await self._encoded(encoder, lambda: encoder.add(pcm) + encoder.finish())
-        return Whole(audio=audio, media_type=encoder.media_type, seed=speech.seed, end=end, notes=speech.notes)
+        return Whole(
+            audio=audio, media_type=encoder.media_type, seed=speech.seed, end=end, notes=speech.notes, words=words
+        )
 
-    async def _collected(self, request: SpeechRequest) -> tuple[bytes, Finished, SpeechStream]:
+    async def _collected(
+        self, requests: Sequence[SpeechRequest]
+    ) -> tuple[bytes, Finished, DialogueStream, list[Reply]]:
         chunks: list[bytes] = []
-        async with self._stream(request) as speech:
+        words = self._word_times(requests)
+        told: list[Reply] = []
+        async with self._stream(*requests, pause_ms=self._body.turn_pause_ms) as speech:
             async for heard in speech:
                 if isinstance(heard, AudioChunk):
                     chunks.append(heard.pcm)
+                    told += self._told(_heard(words, speech, heard))
                 elif isinstance(heard, Finished):
                     end = heard
-        return b"".join(chunks), end, speech
+        if words is not None:
+            told += self._told(words.finish())
+        return b"".join(chunks), end, speech, told
 
-    async def _request(self) -> SpeechRequest:
+    def _word_times(self, requests: Sequence[SpeechRequest]) -> DialogueWords | None:
+        """Return the estimator of word times if the body asks for them."""
+        if not self._body.timestamp_granularities:
+            return None
+        limits, tags = self._host.settings.limits, self._body.tags
+        return DialogueWords([read_text(request.text, limits, brackets=tags) for request in requests])
+
+    def _told(self, times: Mapping[int, TimedWords]) -> list[Reply]:
+        """Return words as OpenAI's transcriptions have them, with the turn in a dialogue."""
+        speed, is_dialogue = self._body.speed, bool(self._body.inputs)
+        return [
+            {
+                "word": word,
+                "start": round(start / speed, 3),
+                "end": round(end / speed, 3),
+                **({"input_index": turn} if is_dialogue else {}),
+            }
+            for turn, words in times.items()
+            for word, start, end in zip(words.words, words.start, words.end, strict=True)
+        ]
+
+    async def _requests(self) -> list[SpeechRequest]:
+        """Return the request of the text, or of each turn.
+
+        Raises:
+            SpeechError: A voice or text cannot be spoken; the field of a dialogue's error names the turn.
+        """
         body = self._body
+        if not body.inputs:
+            return [await self._request(body)]
+        check_turns(body.inputs, self._host.settings.limits)
+        requests = []
+        for index, turn in enumerate(body.turns):
+            with errors_of_turn(index, _TURN_FIELDS):
+                requests.append(await self._request(turn))
+                check_turn_text(requests[-1].text)
+        return requests
+
+    async def _request(self, body: SpeechBody) -> SpeechRequest:
         resolved = body.resolve_voice(self._resolver())
         text = await self._filtered(body.text_filter, body.input, tags=body.tags)
-        return body.request(text, resolved, await self._reference(resolved))
+        return body.request(text, resolved, await self._reference(body, resolved))
 
-    async def _reference(self, resolved: ResolvedVoice) -> Reference | None:
-        host, body = self._host, self._body
+    async def _reference(self, body: SpeechBody, resolved: ResolvedVoice) -> Reference | None:
         if resolved.stored is not None or resolved.mode is not Mode.BASE or body.ref_audio is None:
             return await self._stored(resolved)
-        samples = await self._host.run_in_worker(read_upload, body.ref_audio, host.settings.limits, host.fetcher)
-        if isinstance(samples, SpeechError):
-            raise samples
-        return Reference(samples=samples, text=body.ref_text, x_vector_only=body.x_vector_only_mode)
+        if self._uploaded is None:
+            host = self._host
+            samples = await host.run_in_worker(read_upload, body.ref_audio, host.settings.limits, host.fetcher)
+            if isinstance(samples, SpeechError):
+                raise samples
+            self._uploaded = Reference(samples=samples, text=body.ref_text, x_vector_only=body.x_vector_only_mode)
+        return self._uploaded
 
     def _encoder(self, *, whole: bool = False) -> Encoder:
         body = self._body
@@ -136,7 +196,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         data = base64.b64encode(audio).decode("ascii")
         return event(type="speech.audio.delta", audio=data, response_format=self._body.response_format)
 
-    def _done(self, end: Finished, speech: SpeechStream) -> bytes:
+    def _done(self, end: Finished, speech: DialogueStream) -> bytes:
         return event(
             type="speech.audio.done",
             usage=usage(end),
@@ -145,6 +205,10 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             notes=list(speech.notes),
             metrics=metrics(end.stats),
         )
+
+
+def _heard(words: DialogueWords | None, speech: DialogueStream, chunk: AudioChunk) -> dict[int, TimedWords]:
+    return {} if words is None else words.hear(speech, len(chunk.pcm) // BYTES_PER_SAMPLE)
 
 
 def usage(end: Finished) -> Reply:

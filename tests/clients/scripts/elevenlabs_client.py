@@ -7,7 +7,12 @@ import sys
 from typing import Any
 from urllib.parse import urlsplit
 
-from elevenlabs import PronunciationDictionaryVersionLocator, VoiceSettings
+from elevenlabs import (
+    DialogueInput,
+    PronunciationDictionaryVersionLocator,
+    ToDialogueSettingsResponseModel,
+    VoiceSettings,
+)
 from elevenlabs.client import ElevenLabs
 from elevenlabs.core.api_error import ApiError
 from elevenlabs.pronunciation_dictionaries import (
@@ -46,6 +51,43 @@ def http(client: ElevenLabs) -> dict[str, Any]:
         "told": "".join("".join(each.characters) for each in told),
         "end": told[-1].character_end_times_seconds[-1],
     }
+
+
+def dialogue(client: ElevenLabs) -> dict[str, Any]:
+    """Two voices in turn, by all four calls."""
+    turns = [("clara", "Is the kettle on?"), ("angus", "It is."), ("clara", "Good.")]
+    inputs = [DialogueInput(text=text, voice_id=voice) for voice, text in turns]
+    spoken: dict[str, Any] = {"inputs": inputs, "model_id": "eleven_v3", "language_code": "en", "seed": 7}
+    calls = client.text_to_dialogue
+    settings = ToDialogueSettingsResponseModel(stability=0.5)
+    whole = b"".join(calls.convert(output_format=FORMAT, settings=settings, **spoken))
+    streamed = b"".join(calls.stream(output_format=FORMAT, **spoken))
+    timed = calls.convert_with_timestamps(output_format=FORMAT, **spoken)
+    pieces = list(calls.stream_with_timestamps(output_format=FORMAT, **spoken))
+    alone = [
+        b"".join(client.text_to_speech.convert(voice, text=text, output_format=FORMAT, language_code="en", seed=7))
+        for voice, text in turns
+    ]
+    answers = {
+        "whole": sound(whole),
+        "streamed": sound(streamed),
+        "timed": sound(base64.b64decode(timed.audio_base_64)),
+        "pieces": sound(b"".join(base64.b64decode(piece.audio_base_64) for piece in pieces)),
+        "alone": sound(bytes(12_000).join(alone)),  # with pauses of 250 ms
+        "mp3": len(b"".join(calls.convert(**spoken))),
+        "characters": "".join(timed.alignment.characters) if timed.alignment else "",
+        "segments": [
+            [each.voice_id, each.dialogue_input_index, each.character_start_index, each.character_end_index]
+            for each in timed.voice_segments
+        ],
+        "edges": [edge for each in timed.voice_segments for edge in (each.start_time_seconds, each.end_time_seconds)],
+        "told": sorted({each.dialogue_input_index for piece in pieces for each in piece.voice_segments}),
+    }
+    try:
+        b"".join(calls.convert(inputs=[*inputs, DialogueInput(text="No.", voice_id="nobody")], model_id=MODEL))
+    except ApiError as error:
+        answers["refused"] = [error.status_code, error.body["detail"]["param"]]
+    return answers
 
 
 def realtime(client: ElevenLabs) -> dict[str, Any]:
@@ -116,6 +158,7 @@ def main(base: str) -> None:
         found = client.voices.search(page_size=1, search="clara")
         tell(
             http=http(client),
+            dialogue=dialogue(client),
             realtime=realtime(client),
             refused=refused(client),
             dictionaries=dictionaries(client),

@@ -1,0 +1,124 @@
+"""Reply to a body of ElevenLabs' HTTP routes: one text or a dialogue, as audio or with character times."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, TypeVar
+
+from runtime.request import AudioChunk, SpeechRequest
+from runtime.server.elevenlabs import alignment, messages
+from runtime.server.elevenlabs.output_formats import OutputFormat
+from runtime.server.elevenlabs.schema import FileBody, resolve_voice, synthesis_options
+from runtime.server.http.dialogue import DialogueWords
+from runtime.server.http.speech import HttpSpeech
+from runtime.server.wire import BYTES_PER_SAMPLE, Reply
+from runtime.shared.inline_tags import read_text
+from runtime.shared.spelling import spelled
+from runtime.shared.word_times import TimedWords
+
+JSON_LINES = "application/x-ndjson"  # ElevenLabs sends application/json, which readers would take for a single object.
+
+Body = TypeVar("Body", bound=FileBody)
+Timed = dict[int, TimedWords]  # By turn.
+
+
+class SpokenText(HttpSpeech[Body]):
+    """Speech of a body. Subclasses return its requests."""
+
+    dialect = "elevenlabs"
+    text_field = "text"
+
+    def __init__(self, *shared: Any) -> None:
+        *of_any_dialect, form = shared
+        super().__init__(*of_any_dialect)
+        self.format: OutputFormat = form
+
+    @property
+    def sample_rate(self) -> int:
+        return self.format.rate
+
+    @property
+    def turn_pause_ms(self) -> float:
+        return 0.0
+
+    async def pieces(self, *, whole: bool = False) -> AsyncGenerator[bytes, None]:
+        """Yield the file during generation, or completely at the end.
+
+        Raises:
+            SpeechError: the request was refused, or broke.
+        """
+        async for data, _ in self._timed(whole=whole):
+            if data:
+                yield data
+
+    async def timed_lines(self) -> AsyncGenerator[bytes, None]:
+        """Yield lines with audio and the character times up to their end.
+
+        Raises:
+            SpeechError: the request was refused, or broke.
+        """
+        told: Timed = {}
+        async for data, times in self._timed():
+            _join(told, times)
+            if data:
+                yield self._line(data, told)
+                told = {}
+        if told:
+            yield self._line(b"", told)
+
+    async def timed_whole(self) -> AsyncGenerator[bytes, None]:
+        """Yield the complete audio with all times as one piece.
+
+        Raises:
+            SpeechError: the request was refused, or broke.
+        """
+        sound, told = bytearray(), Timed()
+        async for data, times in self._timed(whole=self.format.has_head):
+            sound += data
+            _join(told, times)
+        yield self._line(bytes(sound), told)
+
+    async def _timed(self, *, whole: bool = False) -> AsyncGenerator[tuple[bytes, Timed], None]:
+        """Yield encoded audio, which may be empty, with the words that end in it."""
+        requests = await self._requests()
+        writer = self.format.writer(self._body.speed, whole=whole)
+        limits, tags = self._host.settings.limits, self._body.tags
+        words = DialogueWords([read_text(request.text, limits, brackets=tags) for request in requests])
+        async with self._stream(*requests, pause_ms=self.turn_pause_ms) as speech:
+            async for heard in speech:
+                if isinstance(heard, AudioChunk):
+                    times = words.hear(speech, len(heard.pcm) // BYTES_PER_SAMPLE)
+                    yield await self._encoding(writer.add, heard.pcm), times
+        yield await self._encoding(writer.finish), words.finish()
+
+    def _line(self, data: bytes, told: Mapping[int, TimedWords]) -> bytes:
+        fields: Reply = {**messages.timed_audio(data, self._alignment(told)), **self._more(told)}
+        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+    def _alignment(self, told: Mapping[int, TimedWords]) -> dict[str, Any] | None:
+        words = TimedWords()
+        for times in told.values():
+            words.join(times)
+        return alignment.of_file(words, self._body.speed)
+
+    def _more(self, told: Mapping[int, TimedWords]) -> Reply:
+        """Return further fields of a reply with times."""
+        return {}
+
+    @abstractmethod
+    async def _requests(self) -> list[SpeechRequest]:
+        """Return the engine's requests, which are spoken in sequence."""
+
+    async def _request(self, text: str, voice_id: str) -> SpeechRequest:
+        body, cards = self._body, self._host.engine.cards
+        resolved = resolve_voice(voice_id, body.model_id, body.instructions, self._resolver())
+        config = synthesis_options(body, body.language_code, None, resolved, cards)
+        spoken = await self._filtered(body.text_filter or "none", spelled(text), tags=body.tags)
+        return config.request(spoken, resolved, await self._stored(resolved))
+
+
+def _join(told: Timed, later: Mapping[int, TimedWords]) -> None:
+    for turn, times in later.items():
+        told.setdefault(turn, TimedWords()).join(times)

@@ -1,0 +1,138 @@
+"""Turns in sequence: one stream of events, its limits, errors that name the turn, and a busy or cancelled engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from runtime.errors import EmptyText, InvalidConfig, Overloaded, SpeechError, TextTooLong, UnknownVoice
+from runtime.request import Mode, Refused, SpeechRequest
+from runtime.server.engine_host import Host
+from runtime.server.openai.schema import read_speech
+from runtime.server.openai.speech_responder import SpeechResponder, Whole
+from runtime.settings import Settings
+from tests.support.library import MemoryLibrary
+from tests.support.scripted_engine import ScriptedEngine, chunk, finished, started
+
+TURNS = [{"text": "Is it late?", "voice": "serena"}, {"text": "It is.", "voice": "ryan", "instructions": "Tired."}]
+
+
+@asynccontextmanager
+async def hosting(engine: ScriptedEngine) -> AsyncIterator[Host]:
+    host = Host(Settings(), lambda *_: engine, MemoryLibrary())
+    await host.load()
+    try:
+        yield host
+    finally:
+        host.close()
+
+
+def spoken(engine: ScriptedEngine, **fields: Any) -> Whole:
+    async def ask() -> Whole:
+        async with hosting(engine) as host:
+            body = {"inputs": TURNS, "stream": False, "response_format": "pcm", **fields}
+            return await SpeechResponder(host, read_speech(body, is_in_batch=True), host.library, "r").whole()
+
+    return asyncio.run(ask())
+
+
+def turns(count: int) -> dict[int, list[Any]]:
+    return {number: [started(), chunk(2, number), finished(frames=2)] for number in range(1, count + 1)}
+
+
+def test_turns_are_one_audio_with_pauses_and_one_end() -> None:
+    engine = ScriptedEngine(turns(2))
+    whole = spoken(engine, turn_pause_ms=10)
+    assert whole.audio == chunk(2, 1).pcm + bytes(480) + chunk(2, 2).pcm
+    assert (whole.end.stats.frames, whole.end.stats.prompt_tokens) == (4, 10)
+    assert [(each.text, each.mode, each.voice, each.instruct) for each in engine.requests] == [
+        ("Is it late?", Mode.CUSTOM_VOICE, "serena", None),
+        ("It is.", Mode.CUSTOM_VOICE, "ryan", "Tired."),
+    ]
+    # Every sample of both turns was acknowledged, so no row stays paused.
+    assert engine.takings == [(1, 3840), (2, 3840)]
+
+
+def test_a_drawn_seed_is_that_of_all_turns() -> None:
+    engine = ScriptedEngine(turns(2))
+    assert spoken(engine).seed == 3
+    assert [each.seed for each in engine.requests] == [None, 3]
+
+
+def test_words_are_timed_from_the_start_of_the_audio() -> None:
+    whole = spoken(ScriptedEngine(turns(2)), timestamp_granularities=["word"], turn_pause_ms=1000, speed=1)
+    assert [(word["word"], word["input_index"]) for word in whole.words] == [
+        *(("Is", 0), ("it", 0), ("late?", 0), ("It", 1), ("is.", 1)),
+    ]
+    assert whole.words[0]["start"] == 0
+    assert whole.words[2]["end"] == 0.16
+    assert whole.words[3]["start"] == 1.16
+    assert whole.words[4]["end"] == 1.32
+
+
+@pytest.mark.parametrize(
+    ("turn", "kind", "param"),
+    [
+        ({"text": "Hello.", "voice": "nobody"}, UnknownVoice, "inputs.2.voice"),
+        ({"text": " ", "voice": "ryan"}, EmptyText, "inputs.2.text"),
+        ({"text": "x" * 5000, "voice": "ryan"}, TextTooLong, "inputs"),
+    ],
+)
+def test_an_error_names_the_turn_before_anything_is_spoken(
+    turn: dict[str, Any], kind: type[SpeechError], param: str
+) -> None:
+    engine = ScriptedEngine(turns(3))
+    with pytest.raises(kind) as raised:
+        spoken(engine, inputs=[*TURNS, turn])
+    assert raised.value.param == param
+    assert engine.requests == []
+
+
+def test_the_number_of_turns_and_voices_is_limited() -> None:
+    with pytest.raises(InvalidConfig, match=r"inputs: it must have at most 128 entries|at most 128"):
+        read_speech({"inputs": [TURNS[0]] * 129})
+    with pytest.raises(InvalidConfig, match="at most 10 voices"):
+        spoken(ScriptedEngine(), inputs=[{"text": "Hello.", "voice": f"voice {number}"} for number in range(11)])
+    with pytest.raises(InvalidConfig, match="exclude each other"):
+        read_speech({"inputs": TURNS, "input": "Hello."})
+    with pytest.raises(InvalidConfig, match=r"inputs\.1\.text"):
+        read_speech({"inputs": [TURNS[0], {"voice": "ryan"}]})
+
+
+def test_a_later_turn_waits_while_the_queue_is_full() -> None:
+    full = Refused(Overloaded(slots=1, waiting=8, retry_after_s=0.01))
+    script = {1: turns(1)[1], 2: [full], 3: [full], 4: turns(4)[4]}
+    engine = ScriptedEngine(script)
+    assert spoken(engine, turn_pause_ms=0).audio == chunk(2, 1).pcm + chunk(2, 4).pcm
+    with pytest.raises(Overloaded):
+        spoken(ScriptedEngine({1: [full]}))
+
+
+async def test_cancelling_stops_the_current_turn_and_starts_no_other() -> None:
+    engine = ScriptedEngine({1: turns(1)[1], 2: []})  # The second turn says nothing.
+    async with hosting(engine) as host:
+        body = read_speech({"inputs": [*TURNS, TURNS[0]], "response_format": "pcm"})
+        pieces = SpeechResponder(host, body, host.library, "r").as_audio()
+        reading = asyncio.create_task(_all_of(pieces))
+        while len(engine.requests) < 2:  # noqa: ASYNC110  The engine has no event for it.
+            await asyncio.sleep(0.001)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+    assert engine.cancelled == [2]
+    assert [each.text for each in engine.requests] == ["Is it late?", "It is."]
+
+
+async def _all_of(pieces: AsyncIterator[bytes]) -> None:
+    async for _ in pieces:
+        pass
+
+
+def test_a_single_text_is_a_request_as_before() -> None:
+    engine = ScriptedEngine(turns(1))
+    requests: list[SpeechRequest] = engine.requests
+    assert spoken(engine, inputs=None, input="Hello.", voice="ryan").audio == chunk(2, 1).pcm
+    assert [(each.text, each.voice) for each in requests] == [("Hello.", "ryan")]

@@ -1,0 +1,67 @@
+"""Dialogues of the embedded voice over real HTTP: OpenAI's route, its events, and a hang-up between turns."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from runtime.settings import DEMO_CHECKPOINT, EngineSettings
+from tests.support.runtime_server import RunningServer, running_server
+
+TURNS = [
+    {"voice": "clara", "text": "Is the kettle on?"},
+    {"voice": "angus", "text": "It has been on for a while."},
+    {"voice": "clara", "text": "Good."},
+]
+BODY: dict[str, Any] = {"inputs": TURNS, "language": "English", "seed": 7, "response_format": "pcm"}
+
+
+@pytest.fixture(scope="module")
+def talking() -> Iterator[RunningServer]:
+    """The embedded voice on one slot: a dialogue needs no more."""
+    with running_server(DEMO_CHECKPOINT, engine=EngineSettings(threads=1, max_slots=1)) as running:
+        yield running
+
+
+def post(server: RunningServer, **fields: Any) -> httpx.Response:
+    return httpx.post(f"{server.http}/v1/audio/speech", json={**BODY, **fields}, timeout=60)
+
+
+def test_a_dialogue_is_its_turns_with_pauses(talking: RunningServer) -> None:
+    whole = post(talking, stream=False, turn_pause_ms=400)
+    alone = [post(talking, inputs=None, input=turn["text"], voice=turn["voice"]).content for turn in TURNS]
+    assert whole.content == bytes(19_200).join(alone)
+    assert whole.headers["x-seed"] == "7"
+    assert whole.headers["x-stop-reason"] == "eos"
+
+
+def test_events_time_the_words_of_all_turns(talking: RunningServer) -> None:
+    reply = post(talking, stream_format="sse", timestamp_granularities=["word"])
+    events = [json.loads(block.split("data: ")[1]) for block in reply.text.strip().split("\n\n")]
+    pcm = b"".join(base64.b64decode(event["audio"]) for event in events if event["type"] == "speech.audio.delta")
+    words = [word for event in events if event["type"] == "speech.audio.timestamps" for word in event["words"]]
+    assert " ".join(word["word"] for word in words) == " ".join(turn["text"] for turn in TURNS)
+    assert [word["input_index"] for word in words] == [0] * 4 + [1] * 7 + [2]
+    edges = [time for word in words for time in (word["start"], word["end"])]
+    assert edges == sorted(edges)
+    assert abs(edges[-1] - len(pcm) / 48_000) < 0.001
+    assert events[-1]["metrics"]["parts"] == 3
+
+
+def test_an_error_names_the_turn(talking: RunningServer) -> None:
+    reply = post(talking, inputs=[*TURNS, {"voice": "nobody", "text": "No."}])
+    assert (reply.status_code, reply.json()["error"]["param"]) == (404, "inputs.3.voice")
+
+
+def test_a_client_that_leaves_ends_the_dialogue(talking: RunningServer) -> None:
+    before = talking.frames_made()
+    with httpx.stream("POST", f"{talking.http}/v1/audio/speech", json={**BODY, "inputs": TURNS * 40}) as reply:
+        next(reply.iter_bytes())
+    talking.wait_until_idle()
+    assert talking.frames_made() - before < 400  # The dialogue would have about 4,000.
+    assert post(talking).status_code == 200  # The slot serves the next one.
